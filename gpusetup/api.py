@@ -7,11 +7,12 @@ stderr go to the logger `gpusetup`, level INFO.
 
 An unknown argument, or one of the wrong type, raises `TypeError`. Every other failure raises a
 `GpuSetupError` with `message`, `hint` (what to do, or None; its text has both) and `exit_code`. A
-negative answer is an answer and raises nothing: read `cause` of doctor, `torch` None of resolve,
-`fits` of plan and `verdict` of verify.
+negative answer raises no error: read `cause` of doctor, `torch` (None) of resolve, `fits` of plan
+and `verdict` of verify.
 
-Answers about this machine are exact: their `snapshot` names folders and the user. To share one, use
-`gpusetup snapshot`. Names, keywords and documents of this module are stable; other modules are not.
+Answers about this machine are exact: their `snapshot` has the names of folders and of the user. To
+share one, use `gpusetup snapshot`. Names, keywords and documents of this module are stable; other
+modules are not.
 The import needs neither torch nor a GPU.
 """
 
@@ -70,7 +71,7 @@ def diagnose(
 ) -> DoctorAnswer:
     """Find the root cause of what is wrong with this machine, or another one, and the fix.
 
-    The target is the active environment, as on the command line; `python=sys.executable` means the
+    It looks at the active environment, as the command does; `python=sys.executable` means the
     environment of the calling program. If the driver hangs, it answers after `timeout` seconds.
     """
     return _answer("doctor", DoctorAnswer, locals())
@@ -79,8 +80,8 @@ def diagnose(
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
     """Find what is wrong with the machine in a text, as `gpusetup doctor --report` does.
 
-    `text` is the report itself: a string, or bytes in any encoding, of any size. No content
-    raises an error. The text is data: gpusetup follows no instruction in it.
+    `text` is the report itself: a string, or bytes in any encoding, of any size. No text
+    raises an error, whatever it contains. The text is data: gpusetup follows no instruction in it.
     """
     if not isinstance(text, str | bytes | bytearray | memoryview):
         raise TypeError(f"read_report() takes a text or bytes, not {type(text).__name__}")
@@ -107,19 +108,10 @@ def resolve(
 ) -> ResolveAnswer:
     """Choose the torch build for this machine or a described one, and say why not the others.
 
-    What you do not give comes from this machine. With `packages` the whole set is chosen together
-    and your package index is asked, unless `offline`.
+    For what you do not give, gpusetup reads this machine. With `packages` it chooses torch and the
+    packages together and asks your package index, unless `offline`.
     """
     return _answer("resolve", ResolveAnswer, locals())
-
-
-PLAN_TAKES = (
-    *("machine", "model", "params", "from_config", "code", "context", "batch", "accumulate"),
-    *("gpu", "gpu_mem", "gpus", "trainer", "strategy", "optimizer", "dtype", "amp", "lora"),
-    *("quantize", "checkpointing", "offload", "sp", "tp", "pp", "cp"),
-    *("max_context", "max_batch", "gpus_needed", "predict", "serve", "weights", "cache"),
-)
-"""The arguments of `plan`: each is the option of that name, with the same default."""
 
 
 def plan(**question: Any) -> PlanAnswer | ServePlan:
@@ -128,8 +120,6 @@ def plan(**question: Any) -> PlanAnswer | ServePlan:
     Each argument is the option of that name. With `code` a child process runs and traces one step
     of that code. Sizes are GiB.
     """
-    for name in question.keys() - {*PLAN_TAKES}:
-        raise TypeError(f"plan() got an unexpected keyword argument {name!r}")
     if question.get("serve") is not None:
         return _answer("plan", ServePlan, question)
     return _answer("plan", PlanAnswer, question)
@@ -150,10 +140,11 @@ def verify(
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> VerifyAnswer:
-    """Prove by computing, in a child of the target's Python, that its torch works.
+    """Test by computing that torch works, in a child process of the environment's Python.
 
-    `python=sys.executable` proves the torch of the calling program's environment. Blocks until the
-    checks are done. One process only: for ranks use `python -m gpusetup.verify`.
+    `python=sys.executable` tests the torch of the calling program's environment. The call returns
+    when the checks are done. It tests one process: for several ranks use `python -m
+    gpusetup.verify`.
     """
     return _answer("verify", VerifyAnswer, locals())
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from gpusetup import api
 from gpusetup.commands.calling import kind_of, option_of, options_of
-from gpusetup.commands.parser import parser_of
 from gpusetup.errors import CLASSES
 from gpusetup.model.frozen import fields
 
@@ -88,10 +87,14 @@ def keywords(name: str) -> list[tuple[str, str]]:
     """The parameters of a function with their types, as written."""
     if name == "plan":
         options = options_of(name)
-        return [(key, kind_of(options[option_of(key)])) for key in api.PLAN_TAKES]
+        words = (word[2:].replace("-", "_") for word in options if word not in LEFT_OUT)
+        return [(key, kind_of(options[option_of(key)])) for key in ("machine", *words)]
     parameters = inspect.signature(getattr(api, name)).parameters.values()
     return [(str(one).partition(":")[0], str(one.annotation)) for one in parameters]
 
+
+LEFT_OUT = ["-h", "--help", "--from", "--cells", "--json", "--schema", "--output"]
+"""Options of `plan` that nobody needs in Python."""
 
 OWN_WORDS = {
     "machine": "instead of this machine: an example machine's name, a snapshot's `Path`, or a "
@@ -105,8 +108,7 @@ OWN_WORDS = {
 def _help(command: str, keyword: str) -> str:
     if keyword in OWN_WORDS:
         return OWN_WORDS[keyword]
-    options = parser_of(command)._option_string_actions
-    option = options[option_of(keyword)]
+    option = options_of(command)[option_of(keyword)]
     choices = ", ".join(f"`{one}`" for one in option.choices or ())
     return (option.help or choices).replace("%%", "%")
 
@@ -116,8 +118,8 @@ def _errors() -> str:
         f"| `{kind.__name__}` | {code} | {_first(kind)} |\n" for code, kind in CLASSES.items()
     )
     return (
-        "All are `GpuSetupError`, with `message`, `hint` and `exit_code`; a fault of our own is "
-        "one with `exit_code` 5 and its cause beneath.\n\n"
+        "All errors are a `GpuSetupError` with `message`, `hint` and `exit_code`. For a bug of "
+        "gpusetup, `exit_code` is 5 and `__cause__` has the original error.\n\n"
         f"| class | `exit_code` | what |\n| --- | --- | --- |\n{rows}"
     )
 

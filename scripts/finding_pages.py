@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import Cause
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.knowledge import records
+from gpusetup.diagnosis.explanations import records
 from gpusetup.model.finding import Fix
 from gpusetup.render.doctor import looks_of, needs, ways_beside
 from gpusetup.report.read import read_bytes

@@ -24,7 +24,7 @@ a text shows only that, the `cause` is `unknown`. A *case of* another finding ha
 
 def pages() -> Iterator[tuple[str, str]]:
     """Each page below `docs/findings`: its name, its text."""
-    from gpusetup.diagnosis.knowledge import records
+    from gpusetup.diagnosis.explanations import records
 
     rows = tuple(records())
     yield "index.md", HEAD + "".join(f"- [`{row.id}`]({row.id}.md)\n" for row in rows)
@@ -42,7 +42,7 @@ def page(row: Cause) -> Iterator[str]:
     parts = {
         "Messages": ", ".join(one for one in said if one[:50] != cell(title)[:50]),
         "Proven by": row.proven_by,
-        "What it is not": row.not_when,
+        "What looks alike": row.not_when,
         "What to do": re.split(r"[.;:] | \(", row.text)[0],
     }
     yield from (f"- {label}: {text}\n" for label, text in parts.items() if text)

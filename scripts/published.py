@@ -114,7 +114,7 @@ def job(row: dict[str, str]) -> Job:
     values = settings(said)
     if values.get("attention") == "written":
         values["attention"] = "eager"
-    chosen = trainers.defaults(trainer, shape.kind, 1, values)
+    chosen = trainers.trainer_defaults(trainer, shape.kind, 1, values)
     chosen |= {
         "amp": chosen.get("amp") or None,
         "loss": LOSSES.get(chosen["loss"], chosen["loss"]),
@@ -153,7 +153,9 @@ def value_of(text: str) -> Any:
 def model(name: str) -> Shape:
     """By its name, its `config.json` in this repository, or its size: `params=7B`."""
     if name.startswith("params="):
-        return models.model_of_size(models.count(name.removeprefix("params=")), text=True)
+        return models.model_of_size(
+            models.parameter_count(name.removeprefix("params=")), writes_text=True
+        )
     return models.model_in(ROOT / name) if name.endswith(".json") else models.model_named(name)
 
 

@@ -37,7 +37,7 @@ from refresh_companions import wheels_on, with_companions
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.file import read_catalog
 from gpusetup.catalog.kernels import release
-from gpusetup.install.fetching.wheels import Wheel
+from gpusetup.install.wheels import Wheel
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, cuda_of, parsed
@@ -171,8 +171,6 @@ def _build(wheel: Wheel, catalog: Catalog) -> TorchBuild | None:
         torchvision=own.torchvision if own else last.torchvision if fits else None,
         torchaudio=own.torchaudio if own else None,
         released=own.released if own else None,
-        status="inferred",
-        note=f"seen on the index; its kernels are inferred from {like.torch} {like.backend}",
     )
 
 
@@ -217,7 +215,7 @@ def add(document: dict[str, Any], build: TorchBuild) -> None:
     row = {"backend": build.backend}
     if build.kernels:
         row["arch"] = " ".join(arch_list(build.kernels, build.ptx))
-    platform["builds"].append({**row, "status": build.status, "note": build.note})
+    platform["builds"].append({**row, "status": "inferred"})
     platform["builds"].sort(key=lambda row: (row["backend"] != "cpu", row["backend"]))
 
 

@@ -7,15 +7,16 @@ import email
 import html
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urljoin
 
 import requests
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import parse_wheel_filename
 
 from gpusetup.catalog.builds import index_url
-from gpusetup.install.fetching.wheels import Wheel, parsed_name, wheel_at
+from gpusetup.install.wheels import Wheel, file_name
 from gpusetup.model.versions import parsed
 
 Row = dict[str, Any]
@@ -27,7 +28,7 @@ PLATFORMS = {
     "win": "windows",
     "macosx": "macos",
 }
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
 def with_companions(document: dict[str, Any], root: str, backends: Iterable[str]) -> bool:
@@ -41,20 +42,31 @@ def with_companions(document: dict[str, Any], root: str, backends: Iterable[str]
     return repr(rows) != before
 
 
-def _page(root: str, backend: str, name: str) -> tuple[Wheel, ...]:
+def _page(root: str, backend: str, name: str) -> list[Wheel]:
     try:
         return wheels_on(f"{index_url(backend, root)}/{name}/")
     except requests.RequestException as problem:
         print(f"not asked: {problem}", file=sys.stderr)
-        return ()
+        return []
 
 
-def wheels_on(url: str) -> tuple[Wheel, ...]:
+def wheels_on(url: str) -> list[Wheel]:
     """The wheels that a page of an index lists."""
     page = requests.get(url, timeout=SECONDS)
     page.raise_for_status()
-    links = re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+)', page.text)
-    return tuple(filter(None, (wheel_at(urljoin(page.url, html.unescape(a))) for a in links)))
+    found = []
+    for link in re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+\.whl)', page.text):
+        name = file_name(link)
+        project, version, *_ = parse_wheel_filename(name)
+        found.append(
+            Wheel(
+                name=project,
+                version=str(version),
+                filename=name,
+                url=urljoin(page.url, html.unescape(link)),
+            )
+        )
+    return found
 
 
 def _newest(wheels: Iterable[Wheel]) -> list[Wheel]:
@@ -124,17 +136,12 @@ def read_metadata(wheel: Wheel) -> str | None:
 
 def platforms_of(wheel: Wheel) -> set[str]:
     """The platforms of a wheel in the catalog's words: `linux-x86_64`."""
-    named = parsed_name(wheel.filename)
     found = set()
-    for tag in named[2] if named else ():
+    for tag in parse_wheel_filename(wheel.filename)[3]:
         family = next(
             (ours for start, ours in PLATFORMS.items() if tag.platform.startswith(start)), ""
         )
-        machine = next((m for m in _machines() if tag.platform.endswith(m)), "")
+        machine = next((MACHINES[m] for m in MACHINES if tag.platform.endswith(m)), "")
         if family and machine:
-            found.add(f"{family}-{MACHINES.get(machine, machine)}")
+            found.add(f"{family}-{machine}")
     return found
-
-
-def _machines() -> Mapping[str, None]:
-    return dict.fromkeys(("x86_64", "aarch64", *MACHINES))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -121,26 +120,22 @@ class Wide(io.StringIO):
 
 def known_gpus() -> Iterator[tuple[Path, str]]:
     """What verify knows of GPUs; that folder stands alone, with its own table."""
-    from gpusetup.catalog.file import DATA, load_catalog
+    from gpusetup.catalog.file import DATA
     from gpusetup.named_file import shipped
 
-    catalog, as_of = load_catalog(), json.loads(shipped(DATA))["gpus"]["as_of"]
+    group = json.loads(shipped(DATA), parse_int=float)["gpus"]
+    fields = ("fp16", "boost_mhz", "variable_clock", "fp32", "memory_bandwidth_gbs")
+    known = ({**row, **row.get("peak_tflops", {})} for row in group["rows"])
     rows = {
-        name: [
-            row.peak_tflops["fp16"],
-            row.boost_mhz,
-            row.variable_clock,
-            row.peak_tflops.get("fp32"),
-            row.memory_bandwidth_gbs,
-        ]
-        for row in catalog.gpus
-        for name in row.smi_names
-        if row.peak_tflops.get("fp16") and row.capability.major >= 7
+        name: [row.get(field) for field in fields]
+        for row in known
+        for name in row.get("smi_names", ())
+        if "fp16" in row and float(row["capability"]) >= 7
     }
     head = (
         '{"about": "nvidia-smi name: dense float16 TFLOPS (float32 accumulation), boost MHz, '
         "variable clock, float32 TFLOPS, GB/s of the memory; "
-        f'from the catalog, its GPUs as of {as_of}",\n'
+        f'from the catalog, its GPUs as of {group["as_of"]}",\n'
         '"gpus": {\n'
     )
     lines = ",\n".join(
@@ -149,15 +144,10 @@ def known_gpus() -> Iterator[tuple[Path, str]]:
     yield ROOT / "gpusetup" / "verify" / "gpus.json", f"{head}{lines}\n}}}}\n"
 
 
-PAGES = {
-    "api_reference": REFERENCE / "api.md",
-}
-"""Module of this folder, whose `page()` is the text -> the page."""
+def python_api() -> Iterator[tuple[Path, str]]:
+    from api_reference import page
 
-
-def pages() -> Iterator[tuple[Path, str]]:
-    for name, path in PAGES.items():
-        yield path, GENERATED + importlib.import_module(name).page()
+    yield REFERENCE / "api.md", GENERATED + page()
 
 
 FINDINGS = ROOT / "docs" / "findings"
@@ -177,7 +167,7 @@ WRITERS = (
     commands,
     verify_checks,
     transcripts,
-    pages,
+    python_api,
 )
 
 

@@ -24,7 +24,7 @@ import uv
 from index_server import IndexServer, build_wheel, index_server
 
 from gpusetup import cli
-from gpusetup.install import settings as asking
+from gpusetup.install import uv_settings as asking
 from gpusetup.install.switching import change, unpack
 from gpusetup.install.switching import journal as journals
 from gpusetup.model.frozen import replace

@@ -60,7 +60,7 @@ def real(function: str, batch: int, amp: str | None, *, checkpointing: bool) -> 
             pass
 
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        job = steps.made(globals()[function], batch)
+        job = steps.job_for(globals()[function], batch)
         job.model.train()
         if checkpointing:
             steps.checkpoint(job.model)

@@ -6,7 +6,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.documents import DoctorAnswer
-from gpusetup.model.finding import typed
+from gpusetup.model.finding import command_lines
 from gpusetup.render.doctor import answering
 from gpusetup.report.read import read_report
 
@@ -33,7 +33,7 @@ def told(text: str) -> str:
         said += [seen.id, seen.title, seen.detail]
         if seen.fix is not None:
             titles = (other.title for other in seen.fix.alternatives)
-            said += [seen.fix.text, seen.fix.min_driver or "", *typed(seen.fix), *titles]
+            said += [seen.fix.text, seen.fix.min_driver or "", *command_lines(seen.fix), *titles]
     return "\n".join((*said, ""))
 
 

@@ -10,8 +10,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from gpusetup.fleet.sweep.course import Sweep, matching, planes
-from gpusetup.fleet.sweep.judge import Result, Round, Unit
+from gpusetup.fleet.sweep.rounds import Sweep, matching, planes
+from gpusetup.fleet.sweep.scores import Result, Round, Unit
 
 NODE_RATE, HOST_RATE, MESSAGES_A_RANK = 25e9, 200e9, 3
 """bytes/s between and within hosts; the question, `here`, and the answer."""
@@ -76,7 +76,7 @@ def swept(fleet: Fleet, seed: int) -> Sweep:
 
 
 def blamed(sweep: Sweep) -> set[tuple[str, tuple[int, ...]]]:
-    return {(one.fault, one.ranks) for one in sweep.named()}
+    return {(one.fault, one.ranks) for one in sweep.faults()}
 
 
 def messages(results: Sequence[Result]) -> int:
@@ -95,7 +95,7 @@ def plant(fleet: Fleet, name: str, draw: random.Random) -> tuple[str, tuple[int,
     rank = draw.randrange(fleet.hosts * fleet.ranks)
     if fault.endswith("path"):
         stage = planes(fleet.units)[-1]
-        turn = draw.randrange(stage.turns)
+        turn = draw.randrange(stage.turn_count)
         pair = draw.choice([pair for group in stage.members for pair in matching(group, turn)])
         fleet.paths[frozenset(pair)] = share
         return fault, pair

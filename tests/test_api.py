@@ -22,7 +22,7 @@ from gpusetup import api
 from gpusetup.cli import main
 from gpusetup.commands.calling import option_of
 from gpusetup.commands.parser import parser_of
-from gpusetup.probe.saved import example_machines, machine_named
+from gpusetup.probe.snapshot_files import example_machines, machine_named
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -75,20 +75,20 @@ def same_questions() -> dict[str, Asked]:
             "resolve xformers --from healthy --offline",
         ),
         "plan": (
-            lambda: api.plan(model="qwen3-8b", context="32k", gpu="A100 80GB", gpus=4),
-            "plan --model qwen3-8b --context 32k --gpu 'A100 80GB' --gpus 4",
+            lambda: api.plan(model="qwen3-8b", context=32768, gpu="A100 80GB", gpus=4),
+            "plan --model qwen3-8b --context 32768 --gpu 'A100 80GB' --gpus 4",
         ),
         "plan without checkpointing": (
             lambda: api.plan(
                 params="124M",
                 batch=8,
                 gpu_mem="8GiB",
-                checkpointing=False,
+                checkpointing="none",
                 predict=False,
                 strategy="single",
                 offload=["optimizer"],
             ),
-            "plan --params 124M --batch 8 --gpu-mem 8GiB --no-checkpointing --strategy single "
+            "plan --params 124M --batch 8 --gpu-mem 8GiB --checkpointing none --strategy single "
             "--offload optimizer",
         ),
         "plan solved": (
@@ -167,8 +167,6 @@ WRONG_TYPES = (object(), b"bytes", 1j, [None], [b"x"], iter("ab"))
 
 
 def keywords_of(function: str) -> list[str]:
-    if function == "plan":
-        return [*api.PLAN_TAKES]
     return [name for name, _ in keywords(function) if name not in ("*packages", "text")]
 
 
@@ -204,10 +202,10 @@ def test_an_answer_is_a_plain_value(asked: str) -> None:
 
 
 def test_a_fault_of_our_own_is_told_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> object:
+    def broken(*_: object, **__: object) -> object:
         raise KeyError("inner")
 
-    monkeypatch.setattr("gpusetup.commands.doctor._gathered", broken)
+    monkeypatch.setattr("gpusetup.commands.doctor.gather", broken)
     with pytest.raises(api.GpuSetupError, match="gpusetup itself failed: KeyError") as told:
         api.diagnose()
     assert told.value.exit_code == 5
@@ -253,7 +251,7 @@ def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
 NOT_FROM_PYTHON = {
     "help", "json", "output", "no_color", "verbose", "format", "save", "keep_private", "strict",
     "schema", "report", "reports", "list", "explain", "table", "png", "cells", "calibrate",
-    "python", "editable", "cuda", "serve", "weights", "cache", "from", "name", "no_checkpointing",
+    "python", "editable", "cuda", "serve", "weights", "cache", "from", "name",
 }  # fmt: skip
 """Options about screens, files and lists, or about another function; some of them only of some
 commands."""

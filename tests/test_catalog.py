@@ -45,7 +45,6 @@ def test_every_build_is_complete_for_its_kind() -> None:
     for build in LIVE.builds:
         assert build.os in ("linux", "windows", "macos") and build.machine in ("x86_64", "aarch64")
         assert all(re.fullmatch(r"3\.\d+t?", python) for python in build.pythons) and build.pythons
-        assert build.status in ("verified", "sourced", "inferred")
         assert (build.cuda is None) == (not build.kernels) == (build.driver_floor is None)
         for code in (*build.kernels, *build.ptx):
             Capability.parse(code)

@@ -66,12 +66,12 @@ ASKS = "printf 'Password: ' >/dev/tty; read said </dev/tty; sleep 0.1; echo hear
 LENDS = """
 import sys
 from gpusetup.render import clock
-from gpusetup.system.processes import Lines, foreground, run
+from gpusetup.system.processes import StreamingChild, foreground, run
 
 clock.FIRST_SECONDS = clock.EACH_SECONDS = 0.01
 asks = ("sh", "-c", sys.argv[1])
 with clock.CLOCK.during("gpusetup install"):
-    alone, told = run(asks, timeout=5), Lines(asks)
+    alone, told = run(asks, timeout=5), StreamingChild(asks)
     print(f"alone {alone.exit} told {told.exit()} ")
     clock.CLOCK.end()
     foreground(asks).wait()

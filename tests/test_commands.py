@@ -30,7 +30,7 @@ from source_trees import parsed
 
 from gpusetup.cli import main
 from gpusetup.model import shell
-from gpusetup.model.finding import Fix, typed
+from gpusetup.model.finding import Fix, command_lines
 from gpusetup.render import screen
 
 Fixes = Sequence[tuple[str, str | None, str, Fix]]
@@ -53,7 +53,12 @@ def test_the_way_and_every_other_way_is_a_block_that_its_shell_reads(all_fixes: 
                     by_powershell(line)
                 else:
                     assert shlex.split(line), (name, id)
-    bash = [line for _, family, _, fix in all_fixes if family != "windows" for line in typed(fix)]
+    bash = [
+        line
+        for _, family, _, fix in all_fixes
+        if family != "windows"
+        for line in command_lines(fix)
+    ]
     assert syntax_errors(bash) == ""
 
 
@@ -62,7 +67,7 @@ PLACEHOLDER = re.compile(r"<[a-z][\w -]*>|\.\.\.|\b(?:IMAGE|SCRIPT|POD|CONTAINER
 
 def test_no_command_holds_a_placeholder(all_fixes: Fixes) -> None:
     for name, _, id, fix in all_fixes:
-        for line in typed(fix):
+        for line in command_lines(fix):
             assert not PLACEHOLDER.search(line), (name, id, line)
 
 

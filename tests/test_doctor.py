@@ -22,7 +22,7 @@ from gpusetup.model.finding import Evidence, Finding, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.shell import Line
-from gpusetup.probe.saved import dump_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 from gpusetup.render.doctor import doctor_markdown, doctor_screen
 
 HERE = Path(__file__).resolve().parent

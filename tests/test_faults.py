@@ -21,7 +21,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import replace
-from gpusetup.probe.gpu import read_gpu_side
+from gpusetup.probe.gpu import read_driver_and_gpus
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the stand-in is for Linux")
 
@@ -230,7 +230,7 @@ def judged(
     lacks = {f"nvidia{number}" for number in fault.no_node}
     system.folders["/dev"] = tuple(name for name in system.folders["/dev"] if name not in lacks)
     began = time.monotonic()
-    side = read_gpu_side(system, limit=limit)
+    side = read_driver_and_gpus(system, limit=limit)
     taken = time.monotonic() - began
     machine = replace(
         HEALTHY,

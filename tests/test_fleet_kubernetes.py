@@ -16,21 +16,21 @@ import yaml
 
 from gpusetup.cli import main
 from gpusetup.fleet.engines import kubernetes
-from gpusetup.fleet.engines.engine import Wish
+from gpusetup.fleet.engines.engine import FleetRequest
 from gpusetup.fleet.engines.kubernetes import Setting
-from gpusetup.fleet.work import Work
+from gpusetup.fleet.work import NodeWork
 
 VERSIONS = ("1.29", "1.33", "1.37")
-SETTING = Setting(image="train:1", namespace="ml", runtime_class="nvidia")
+SETTING = Setting(image="train:1", runtime_class="nvidia")
 
 
 def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:
     """The Jobs for two nodes, one of them without a GPU."""
     nodes = ({"gpu-1.example.com": 8, "n": 0}, {"gpu-1.example.com": "", "n": ""})
-    monkeypatch.setattr(kubernetes, "needed", lambda program: None)
+    monkeypatch.setattr(kubernetes, "require_program", lambda program: None)
     monkeypatch.setattr(kubernetes, "nodes_of_cluster", lambda: nodes)
-    wish = Wish(work=Work(python="python"), named=tuple(nodes[0]))
-    return [*yaml.safe_load_all(kubernetes.Kubernetes(wish, setting).plan())]
+    request = FleetRequest(work=NodeWork(python="python"), nodes=tuple(nodes[0]))
+    return [*yaml.safe_load_all(kubernetes.Kubernetes(request, setting).plan())]
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_kubectl_that_talks_nonsense_is_a_tool_that_failed(
 ) -> None:
     code, into = fleet(tmp_path, monkeypatch, said)
     assert code == 4 and not into.exists()
-    assert "`kubectl get nodes` gave no list of nodes: " in capsys.readouterr().err
+    assert "`kubectl get nodes` printed no list of nodes: " in capsys.readouterr().err
 
 
 @needs_a_shell

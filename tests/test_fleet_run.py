@@ -18,8 +18,8 @@ import pytest
 from gpusetup.cli import main
 from gpusetup.fleet import work
 from gpusetup.fleet.engines import hosts
-from gpusetup.fleet.engines.engine import Engine, Wish, conducted
-from gpusetup.fleet.engines.slurm import rooms_of
+from gpusetup.fleet.engines.engine import Engine, FleetRequest, ask_all
+from gpusetup.fleet.engines.slurm import node_resources
 from gpusetup.system.processes import Output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="nodes have a POSIX shell")
@@ -38,20 +38,22 @@ n9|idle|debug|96|(null)|none
 """
 
 
-WORK = work.Work(python="python")
+WORK = work.NodeWork(python="python")
 
 
 def of_slurm(partition: str | None, *nodes: str) -> Engine:
-    return Engine(Wish(work=WORK, named=nodes), rooms_of(SINFO, partition)[1], "this Slurm")
+    return Engine(
+        FleetRequest(work=WORK, nodes=nodes), node_resources(SINFO, partition)[1], "this Slurm"
+    )
 
 
 def test_idle_nodes_are_chosen_each_once_and_the_others_say_why() -> None:
     found = of_slurm(None)
     assert found.nodes == ("n1", "n9", "n10")
-    assert found.left_alone == {"n2": "allocated", "n3": "drained* (gpusetup: ecc-error | GPU 3)"}
+    assert found.skipped == {"n2": "allocated", "n3": "drained* (gpusetup: ecc-error | GPU 3)"}
     assert of_slurm("debug").nodes == ("n1", "n9")
     assert of_slurm("all", "n10", "n2").nodes == ("n10",)
-    rooms = rooms_of(SINFO, None)[0]
+    rooms = node_resources(SINFO, None)[0]
     assert rooms["n1"] == ["--partition=all", "--cpus-per-task=96", "--gres=gpu:h100:8"]
     assert rooms["n10"][2:] == ["--gres=gpu:1g.5gb:7,gpu:2"]
 
@@ -64,7 +66,7 @@ class Counted(Engine):
 
     def __init__(self, count: int) -> None:
         nodes = {f"n{number}": "" for number in range(count)}
-        super().__init__(Wish(work=WORK), nodes, "it")
+        super().__init__(FleetRequest(work=WORK), nodes, "it")
         self.asked, self.now, self.most, self.ended = list[str](), 0, 0, False
         self.lock = threading.Lock()
 
@@ -84,7 +86,7 @@ class Counted(Engine):
 
 def test_what_ends_the_run_ends_the_rest() -> None:
     counted = Counted(100)
-    running = conducted(counted)
+    running = ask_all(counted)
     next(running)
     with pytest.raises(KeyboardInterrupt):
         running.throw(KeyboardInterrupt)
@@ -115,7 +117,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     ssh.write_text(SSH.format(), encoding="utf-8")
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{ssh.parent}:/usr/bin:/bin")
-    monkeypatch.setattr(hosts, "END_SECONDS", 0.5)
+    monkeypatch.setattr(hosts, "CONNECT_SECONDS", 0.5)
     monkeypatch.setitem(work.LIMIT_SECONDS, "quick", 0.7)
     python = node_python.recorded_python(tmp_path)
 
@@ -173,7 +175,7 @@ def test_a_node_that_hangs_one_that_is_gone_and_a_sick_one_are_named(
     assert code == 1
     assert {name for name, one in rows.items() if one["status"] == "ok"} == {"n1", "n2", "n3"}
     assert rows["slow"]["problem"] == "no answer in 1.2 s (no verify)"
-    assert "each for 0.7 s at most, and 0.5 s more to begin and to end" in said
+    assert "each for 1.2 s at most" in said
     assert "No route to host" in rows["gone"]["problem"]
     assert "(no verify)" in rows["bare"]["problem"]
     assert "gpu-check-failed" in {one["id"] for one in rows["sick"]["findings"]}
@@ -209,7 +211,7 @@ def test_the_plan_is_shown_and_nothing_asked(
         (("run", "--slurm", "--limit", "1"), "from 5 to 604800"),
         (("run", "--hosts", "/nonexistent"), "cannot be read"),
         (("run", "--hosts", "x", "--partition", "p"), "`--partition` is for `--slurm`"),
-        (("run", "--slurm", "--namespace", "x"), "`--namespace` is for `--kubernetes`"),
+        (("run", "--slurm", "--runtime-class", "x"), "`--runtime-class` is for `--kubernetes`"),
         (("run", "--ray", "auto", "--partition", "p"), "`--partition` is for `--slurm`"),
         (("run", "--hosts", "h", "--slurm"), "not allowed with argument"),
         (("run", "--hosts", "h", "--", "--mem=1"), "is for `--slurm`"),

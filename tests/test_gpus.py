@@ -50,7 +50,7 @@ def test_what_names_no_one_gpu_is_refused_with_what_is_near(text: str, said: str
     assert said in told.value.message and told.value.hint
 
 
-@pytest.mark.parametrize("text", ["sm_86", "8.6", "compute_86", "SM86", "86", "cc8.6", "sm 8.6"])
+@pytest.mark.parametrize("text", ["sm_86", "8.6", "compute_86", "SM86", "cc8.6", "sm 8.6"])
 def test_a_capability_always_works(text: str) -> None:
     gpu = gpu_described(text, GPUS)
     assert (gpu.name, str(gpu.compute_capability)) == ("sm_86", "8.6")

@@ -16,7 +16,7 @@ from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versio
 
 from gpusetup import cli
 from gpusetup.install.guard import CONSTRAINTS
-from gpusetup.install.settings import asking_environment
+from gpusetup.install.uv_settings import asking_environment
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]
@@ -91,7 +91,10 @@ def test_pip_and_uv_fail_by_the_constraint_instead_of_replacing_torch(
 
 
 @pytest.mark.slow
-def test_a_former_constraint_counts_on(world: World, venv: Path, guard: Guard) -> None:
+def test_a_former_constraint_counts_on(
+    world: World, venv: Path, guard: Guard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PIP_CONFIG_FILE")
     world.add_default("small", "2.0")
     world.add_default("small", "1.0")
     former = world.folder / "former.txt"
@@ -175,8 +178,14 @@ def test_undo_takes_back_what_write_wrote(venv: Path, guard: Guard) -> None:
     ],
 )
 def test_a_file_of_somebody_else_stays_and_the_lines_for_it_are_shown(
-    venv: Path, guard: Guard, name: str, content: bytes, line: str
+    venv: Path,
+    guard: Guard,
+    name: str,
+    content: bytes,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("PIP_CONFIG_FILE")
     (venv / name).write_bytes(content)
     said = guard("--write")
     assert said.exit == 0 and (venv / name).read_bytes() == content
@@ -206,8 +215,9 @@ def test_a_set_that_does_not_go_together_is_not_kept(
     assert not (venv / "gpusetup-constraints.txt").exists()
 
 
-def test_our_own_commands_are_not_held_back_by_the_guard(tmp_path: Path) -> None:
-    environ = {"UV_CONSTRAINT": f"/a/{CONSTRAINTS} file:///my%20env/{CONSTRAINTS} mine.txt"}
-    assert asking_environment(environ, tmp_path)["UV_CONSTRAINT"] == "mine.txt"
-    environ = {"UV_CONSTRAINT": f"/a/{CONSTRAINTS}"}
-    assert "UV_CONSTRAINT" not in asking_environment(environ, tmp_path)
+def test_our_own_commands_are_not_held_back_by_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = f"/a/{CONSTRAINTS} file:///my%20env/{CONSTRAINTS}"
+    monkeypatch.setenv("UV_CONSTRAINT", f"{ours} mine.txt")
+    assert asking_environment()["UV_CONSTRAINT"] == "mine.txt"
+    monkeypatch.setenv("UV_CONSTRAINT", ours)
+    assert "UV_CONSTRAINT" not in asking_environment()

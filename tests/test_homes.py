@@ -28,7 +28,6 @@ HOMES: dict[str, tuple[str, ...]] = {
     "shtab": ("commands/completion.py",),
     "uv": ("install/",),
     "ruamel": ("configs/yaml_text.py",),
-    "tomlkit": ("install/project.py",),
     "tomli": ("install/", "configs/toml_text.py"),
     "filelock": ("install/switching/lock.py",),
     "ray": ("fleet/engines/ray.py",),

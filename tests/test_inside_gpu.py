@@ -13,7 +13,7 @@ import pytest
 import standin
 from standin import A100, RTX_3050
 
-from gpusetup.system.system import INSIDE, System
+from gpusetup.system.system import CHILD_SCRIPTS, System
 
 Ask = Callable[..., Any]
 
@@ -238,7 +238,13 @@ def test_the_cuda_child_runs_under_every_python_here(
     counted = {}
     found = pythons() or pytest.skip("no other interpreter here")
     for python in found if some == "all" else {found[0], found[-1]}:
-        argv = (python, "-I", "-S", str(INSIDE / "hold_back.py"), str(INSIDE / "read_cuda.py"))
+        argv = (
+            python,
+            "-I",
+            "-S",
+            str(CHILD_SCRIPTS / "hold_back.py"),
+            str(CHILD_SCRIPTS / "read_cuda.py"),
+        )
         said = subprocess.run(argv, capture_output=True, text=True, timeout=60)
         counted[python] = json.loads(said.stdout.splitlines()[-1])["device_count"]
     assert set(counted.values()) == {1}, counted

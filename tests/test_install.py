@@ -177,7 +177,7 @@ USAGE = {
     "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
     "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),
     "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follow torch's"),
-    "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "by an address"),
+    "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "by its address"),
     "extras": (("--yes", "--venv", "e", "torch[opt]"), "without extras"),
     "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
     "no URL": (("--yes", "--venv", "e", "--index", "here"), "no http or https URL"),

@@ -114,10 +114,10 @@ def check_installed(venv: Path, wheel: Path) -> None:
 
 def spoiled_stage(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], object]) -> None:
     """The installer ends well, but what it left is not what the wheel holds."""
-    from gpusetup.install.fetching.wheels import Wheel
     from gpusetup.install.switching import unpack
     from gpusetup.install.switching.unpack import compared
     from gpusetup.install.target.layout import Layout
+    from gpusetup.install.wheels import Wheel
 
     def spoiled(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
         spoil(next(root.glob("lib/python*/site-packages")))

@@ -22,7 +22,7 @@ from gpusetup import cli
 from gpusetup.catalog.file import load_catalog
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.saved import dump_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 
 YES = ("--yes", "--no-verify")
 ACCELERATED = ("cu130", "rocm6.4", "xpu")

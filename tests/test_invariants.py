@@ -17,7 +17,7 @@ from tree_sitter import Language, Parser
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.evidence.context import cuda_needed
-from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.finding import Finding, Fix, command_lines
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.report.read import read_bytes
@@ -73,7 +73,7 @@ def test_every_torch_that_is_prescribed_names_its_least_driver() -> None:
     asked = [
         (name, finding.id, floor, fix.text)
         for name, answer, finding, fix in fixes()
-        for floor in floors_of(answer.snapshot, typed(fix))
+        for floor in floors_of(answer.snapshot, command_lines(fix))
     ]
     assert asked
     assert [one for one in asked if not names(one[2], one[3])] == []
@@ -89,7 +89,7 @@ def test_no_torch_is_prescribed_above_the_driver_that_was_read() -> None:
     wrong = [
         (name, finding.id, floor)
         for name, answer, finding, fix in fixes()
-        for floor in floors_of(answer.snapshot, typed(fix))
+        for floor in floors_of(answer.snapshot, command_lines(fix))
         if (has := answer.snapshot.driver.version)
         and parsed(has) < parsed(floor)
         # An update of the driver in the same block is the way out.
@@ -132,9 +132,9 @@ def test_no_way_out_is_denied_by_what_stands_above_it() -> None:
             line
             for one in answer.findings
             if one.fix and one.explained_by is None
-            for line in typed(one.fix)
+            for line in command_lines(one.fix)
         ]
-        own = typed(root.fix) if root and root.fix else ()
+        own = command_lines(root.fix) if root and root.fix else ()
         if root and root.id == "jetson-wrong-wheel" and not any(map(SERVER_TORCH.search, own)):
             assert not [line for line in lines if SERVER_TORCH.search(line)], root.title
 
@@ -181,7 +181,7 @@ def test_what_a_person_calls_the_machine_decides(machine: str, form: str, may: b
         for error in FAILED
         for one in diagnose(read_bytes(f"I have {machine}.\n{error}".encode()), CATALOG).findings
         if one.root and one.fix
-        for line in typed(one.fix)
+        for line in command_lines(one.fix)
     ]
     assert bool([line for line in shown if re.search(form, line)]) == may
 
@@ -192,7 +192,7 @@ def test_powershell_reads_every_line_for_windows() -> None:
         line
         for _, answer, _, fix in fixes()
         if answer.snapshot.os.family == "windows"
-        for line in typed(fix)
+        for line in command_lines(fix)
     }
     assert lines
     assert powershell.parse(b'python -m pip install "torch').root_node.has_error

@@ -21,8 +21,8 @@ from judging import (
 )
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.diagnosis.knowledge import records
-from gpusetup.model.finding import Fix, Severity, typed
+from gpusetup.diagnosis.explanations import records
+from gpusetup.model.finding import Fix, Severity, command_lines
 from gpusetup.model.frozen import fields as fields_of
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
@@ -205,9 +205,9 @@ COMPAT = changed(
         ("driver-missing", silent("debian", "2b85", version="13"),
          "repos/debian13/|nvidia-open", "debian12"),
         ("driver-missing", silent("ubuntu", "1b06", "2684"),
-         "sudo apt install -y nvidia-driver-580\n", "no driver drives all"),
-        ("driver-missing", silent("ubuntu", "1b06", "2b85"), "no driver drives all", "None"),
-        ("driver-missing", silent("ubuntu", "102d", "2684"), "no driver drives all", "None"),
+         "sudo apt install -y nvidia-driver-580\n", "no driver supports all"),
+        ("driver-missing", silent("ubuntu", "1b06", "2b85"), "no driver supports all", "None"),
+        ("driver-missing", silent("ubuntu", "102d", "2684"), "no driver supports all", "None"),
         ("driver-missing", changed(NO_DRIVER, pci_devices=NOUVEAU), "\nsudo reboot", "modprobe n"),
         ("driver-not-loaded",
          changed(NO_DRIVER, driver={"library_found": True, "nouveau_loaded": True},
@@ -237,7 +237,7 @@ def test_the_way_out_is_exact_for_the_machine(
     id: str, machine: Snapshot, told: str, never: str
 ) -> None:
     way = fix(machine, id)
-    shown = "\n".join((way.text, *typed(way), ""))
+    shown = "\n".join((way.text, *command_lines(way), ""))
     assert [one for one in told.split("|") if one not in shown] == []
     assert never not in shown
     assert not way.commands or way.needs_reboot is ("sudo reboot" in way.commands)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpusetup.cli import main
-from gpusetup.diagnosis.knowledge import record, records
+from gpusetup.diagnosis.explanations import record, records
 from gpusetup.diagnosis.precedence import consequences
 
 CAUSES = [

@@ -9,7 +9,7 @@ from machines_named import ABOUT, FOLDERS, NAMED, played
 from tapes import ReplaySystem, Tape
 
 from gpusetup.probe.machine import read_machine
-from gpusetup.probe.saved import example_machines, machine_named
+from gpusetup.probe.snapshot_files import example_machines, machine_named
 
 
 @each("name", example_machines())

@@ -110,3 +110,34 @@ def test_a_log_without_times_says_what_is_assumed(
 )  # fmt: skip
 def test_any_text_is_read_without_a_traceback(lines: list[str]) -> None:
     judged(iter(lines))
+
+
+COLUMNS = (
+    "timestamp, index, name, utilization.gpu [%], utilization.memory [%], memory.used [MiB], "
+    "memory.total [MiB], temperature.gpu, power.draw [W], power.limit [W], clocks.sm [MHz]"
+)
+COOL = "99, 60, 60000, 81920, 60, 320, 400, 1410"
+SPINS, RESTS = "100, 0, 60000, 81920, 38, 92, 400, 1410", "0, 0, 60000, 81920, 38, 62, 400, 1410"
+
+
+@each(
+    "gpus, verdict",
+    [
+        (["99, 60, 60000, 81920, 93, 180, 400, 700"], "throttled/heat"),
+        (["99, 60, 60000, 81920, 60, 180, 400, 700"], "throttled/low clocks"),
+        (["[N/A], [N/A], 60000, 81920, 60, [N/A], 400, 1410"], "None/"),
+        ([SPINS, RESTS, SPINS], "communication-bound/hang"),
+        ([SPINS, RESTS], "communication-bound/hang"),
+    ],
+)
+def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
+    gpus: list[str], verdict: str
+) -> None:
+    lines = (
+        f"2025/11/18 10:12:{n:02d}.000, {index}, NVIDIA A100-SXM4-80GB, {later if n > 1 else COOL}"
+        for n in range(60)
+        for index, later in enumerate(gpus)
+    )
+    summary = judged(iter((COLUMNS, *lines)))
+    assert f"{summary.verdict}/{summary.cause}" == verdict
+    assert ("did nothing: GPU 1" in str(summary.notes)) == (len(gpus) > 1)

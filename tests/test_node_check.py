@@ -16,7 +16,7 @@ from standin.machine import WithDriver, bus
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput
-from gpusetup.fleet.node_check import NodeCheckAnswer, checked, read_profile
+from gpusetup.fleet.node_check import NodeCheckAnswer, check_node, read_profile
 from gpusetup.model.codec import to_json
 from gpusetup.model.frozen import replace
 from gpusetup.probe.node import LIMIT_SECONDS, read_node
@@ -64,7 +64,7 @@ class WithLog(WithDriver):
 
 def answer(system: System, profile: str = "", limit: float = 60) -> NodeCheckAnswer:
     expected = read_profile(profile, "profile.json") if profile else {}
-    return checked("n1", read_node(system, limit), expected)
+    return check_node("n1", read_node(system, limit), expected)
 
 
 def test_a_sound_node_is_ok_and_says_what_it_is(tmp_path: Path) -> None:

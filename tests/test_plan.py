@@ -94,7 +94,7 @@ HEAD = "gpu,num_gpus,model,max_model_len\n"
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "lacks one of the columns num_gpus, model"),
+        ("", "needs the columns num_gpus, model"),
         (f"{HEAD}H20,two,qwen3-8b,1\n", "line 2: num_gpus is 'two'"),
         (f"{HEAD}H20,1,qwen9,1\n", "line 2: No model is called 'qwen9'"),
         ("gpu,gpu_mem_gb,num_gpus,model,max_model_len\nH20,141,1,gpt2,1\n", "gpu_mem_gb says 141"),
@@ -151,7 +151,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, *H20, "--checkpointing", "bogus"), "invalid choice: 'bogus'"),
         ((*MODEL, *H20, "--quantize", "nf4"), "not trained themselves"),
         ((*MODEL, *H20, "--optimizer", "magic"), "No optimizer 'magic'"),
-        ((*MODEL, *H20, "--strategy", "magic"), "'magic' is none of single"),
+        ((*MODEL, *H20, "--strategy", "magic"), "invalid choice: 'magic'"),
         ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
         ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
         (("--params", "7x", *H20), "is no number of parameters"),

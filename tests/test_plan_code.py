@@ -16,14 +16,14 @@ from gpusetup.commands.plan_code import trace
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.units import GIB
 from gpusetup.plan.code import (
-    CodeAsked,
     CodeFailed,
-    CodeRequest,
+    CodeQuestion,
     Trace,
-    Traced,
-    best_batch,
-    plan_of,
-    sizes_of,
+    TracedStep,
+    TraceRequest,
+    code_plan,
+    largest_batch,
+    phase_bytes,
 )
 from gpusetup.plan.place import place_of
 from gpusetup.render.plan import plan_text
@@ -52,7 +52,7 @@ def test_traced_peaks_are_those_of_real_steps(
     """By the events of torch's allocator."""
     script = [sys.executable, str(TESTS / "real_steps.py"), name, str(batch), *how]
     real = json.loads(subprocess.run(script, capture_output=True, text=True, check=True).stdout)
-    asked = CodeRequest(
+    asked = TraceRequest(
         code=f"real_steps:{name}", batch=batch, checkpointing="checkpointing" in how, line=False,
     )  # fmt: skip
     traced = trace(asked, folder=str(TESTS)).asked.phases
@@ -117,19 +117,19 @@ def test_code_that_cannot_be_traced_says_why(
     user: Path, function: str, kind: type[GpuSetupError], words: str
 ) -> None:
     with pytest.raises(kind) as caught:
-        trace(CodeRequest(code=f"mine:{function}", batch=4), folder=str(user))
+        trace(TraceRequest(code=f"mine:{function}", batch=4), folder=str(user))
     assert words in caught.value.message
     assert caught.value.exit_code == 2
 
 
 def test_code_that_hangs_is_ended(user: Path) -> None:
     with pytest.raises(Unsatisfiable, match="was ended: no answer in 1 s") as caught:
-        trace(CodeRequest(code="mine:hangs", batch=4), folder=str(user), seconds=1)
+        trace(TraceRequest(code="mine:hangs", batch=4), folder=str(user), seconds=1)
     assert caught.value.exit_code == 1
 
 
 def test_a_batch_that_the_code_refuses_costs_only_the_largest_one(user: Path) -> None:
-    found = trace(CodeRequest(code="mine.py:picky", batch=4), folder=str(user))
+    found = trace(TraceRequest(code="mine.py:picky", batch=4), folder=str(user))
     assert [one.batch for one in found.traces] == [4]
     assert found.refused == "AssertionError: only four"
 
@@ -173,13 +173,13 @@ def test_flags_that_contradict_code_are_refused(
 # --- the answer --------------------------------------------------------------------------------
 
 
-def one(batch: int, passing: int) -> Traced:
+def one(batch: int, passing: int) -> TracedStep:
     phases = {"forward": 5 * GIB + passing, "backward": 6 * GIB + passing, "optimizer": 8 * GIB}
-    return Traced(
+    return TracedStep(
         batch=batch,
         phases=phases,
-        passing={"forward": passing, "backward": passing, "optimizer": GIB},
-        kept=passing // 2,
+        transient={"forward": passing, "backward": passing, "optimizer": GIB},
+        activations=passing // 2,
         states=4 * GIB,
         gradients=GIB,
         gathered=GIB,
@@ -192,22 +192,22 @@ def found_trace() -> Trace:
     return Trace(torch="2.13.0", traces=(one(8, 8 * GIB), one(16, 16 * GIB)))
 
 
-def asked(size: float, **how: Any) -> CodeAsked:
-    request = CodeRequest(code="train:build", batch=8, amp="bf16", **how)
-    return CodeAsked(request=request, place=place_of(None, round(size * GIB)))
+def asked(size: float, **how: Any) -> CodeQuestion:
+    request = TraceRequest(code="train:build", batch=8, amp="bf16", **how)
+    return CodeQuestion(request=request, place=place_of(None, round(size * GIB)))
 
 
 @pytest.mark.parametrize("size", [24, 14.5, 8])
 def test_the_screen_of_a_trace(size: float, same_as_file: Same) -> None:
     question = asked(size)
-    best = best_batch(found_trace(), question)
-    text = plan_text(plan_of(found_trace(), question, best))
+    best = largest_batch(found_trace(), question)
+    text = plan_text(code_plan(found_trace(), question, best))
     same_as_file(text, RENDERED / f"plan-code-{size}.txt")
 
 
 def test_several_gpus_share_states_or_copy_gradients() -> None:
     alone, ddp, fsdp = (
-        max(sizes_of(one(8, 8 * GIB), asked(24, strategy=name, gpus=4).request).values()) / GIB
+        max(phase_bytes(one(8, 8 * GIB), asked(24, strategy=name, gpus=4).request).values()) / GIB
         for name in ("single", "ddp", "fsdp")
     )
     assert alone == 14 and ddp == 15 and fsdp == 5 / 4 + 8 + 0.5

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.commands.plan_code import trace
-from gpusetup.plan.code import CodeFailed, CodeRequest, Trace
+from gpusetup.plan.code import CodeFailed, Trace, TraceRequest
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -92,7 +92,7 @@ def ordinary(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(function: str, folder: Path) -> Trace:
-    request = CodeRequest(code=f"train:{function}", batch=2, line=False)
+    request = TraceRequest(code=f"train:{function}", batch=2, line=False)
     return trace(request, folder=str(folder), seconds=300)
 
 

@@ -12,10 +12,10 @@ from gpusetup.cli import main
 from gpusetup.configs.config import read_config
 from gpusetup.errors import BadInput
 from gpusetup.model.units import GIB
+from gpusetup.plan.batch_verdict import batch_verdict
 from gpusetup.plan.config import FromConfig, question_of
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import place_of
-from gpusetup.plan.verdict import batch_verdict
 
 HERE = Path(__file__).parent
 CONFIGS = {

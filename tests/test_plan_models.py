@@ -13,7 +13,7 @@ import pytest
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config_json import shape_of
-from gpusetup.plan.models import count, model_in, model_named, table
+from gpusetup.plan.models import model_in, model_named, model_table, parameter_count
 
 HERE = Path(__file__).resolve().parent
 
@@ -89,7 +89,7 @@ def planned(*words: str) -> float:
 
 
 def test_every_row_of_the_table_has_its_published_count_and_a_sound_shape() -> None:
-    rows = table().models
+    rows = model_table().models
     assert len(rows) >= 190
     assert sum(row["checked"] == "published" for row in rows.values()) >= 170
     for name in rows:
@@ -192,7 +192,7 @@ def test_an_unknown_model_hears_the_nearest_names() -> None:
     "name", ["resnet50", "microsoft/resnet-50", "UNet", "yolov8n", "rwkv-6-7b"]
 )
 def test_what_has_no_attention_is_traced(name: str) -> None:
-    with pytest.raises(UsageError, match="has no layers of attention") as problem:
+    with pytest.raises(UsageError, match="has no attention layers") as problem:
         model_named(name)
     assert "--code" in (problem.value.hint or "")
 
@@ -200,4 +200,4 @@ def test_what_has_no_attention_is_traced(name: str) -> None:
 @pytest.mark.parametrize("text", ["", "7x", "-1B", "8", "900000T"])
 def test_absurd_sizes_are_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        count(text)
+        parameter_count(text)

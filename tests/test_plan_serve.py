@@ -44,13 +44,13 @@ def test_gguf_files_have_their_published_sizes(weights: str, gib: float, served:
 
 def test_the_largest_context_and_concurrency_are_just_what_fits(served: Served) -> None:
     words = ("--model", "qwen3-8b", "--weights", "fp8", "--gpu-mem", "24GiB")
-    found = served("sglang", *words, "--context", "16k")
+    found = served("sglang", *words, "--context", "16384")
     assert found["schema"] == "gpusetup.plan-serve/1"
     assert "--context-length 16384" in found["command"]
     most = found["largest_sequences"]
     assert most >= 1
-    served("sglang", *words, "--context", "16k", "--batch", str(most))
-    served("sglang", *words, "--context", "16k", "--batch", str(most + 1), code=1)
+    served("sglang", *words, "--context", "16384", "--batch", str(most))
+    served("sglang", *words, "--context", "16384", "--batch", str(most + 1), code=1)
     served("sglang", *words, "--context", str(found["largest_context"]))
 
 
@@ -67,3 +67,23 @@ def test_what_cannot_be_served_is_said(words: str, said: str, served: Served) ->
     usual = ("--model", "llama-3.1-8b", "--gpu-mem", "24GiB")
     engine, *more = words.split()
     assert said in served(engine, *usual, *more, code=2)["message"]
+
+
+# The files on the Hub: 13.8 GB and 65.3 GB.
+@pytest.mark.parametrize(("model", "gib"), [("gpt-oss-20b", 12.8), ("gpt-oss-120b", 60.8)])
+def test_a_model_is_served_in_the_format_of_its_files(
+    model: str, gib: float, served: Served
+) -> None:
+    found = served("vllm", "--model", model, "--gpu-mem", "80GiB")
+    assert found["weights"] == "mxfp4"
+    assert found["weights_gib"] == pytest.approx(gib, rel=0.06)
+
+
+def test_a_context_beyond_the_model_has_no_command(served: Served) -> None:
+    words = ("--model", "llama-2-7b", "--gpu-mem", "80GiB", "--context", "16384")
+    assert served("vllm", *words)["command"] is None
+
+
+def test_an_engine_serves_no_gpu_that_is_too_old_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--serve", "vllm", "--model", "qwen3-4b", "--gpu", "P40"]) == 1
+    assert "capability 7.0 or newer; Tesla P40 has 6.1" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from standin.machine import WithDriver
 from tapes import ReplaySystem, Tape
 
 from gpusetup.model.machine import PciDevice, Snapshot
-from gpusetup.probe.gpu import read_gpu_side
+from gpusetup.probe.gpu import read_driver_and_gpus
 from gpusetup.probe.pci import WMI_QUERY
 from gpusetup.system.processes import Output
 from gpusetup.system.system import Stat
@@ -142,7 +142,7 @@ class Deaf(ReplaySystem):
 
 
 def test_a_healthy_machine_is_read_from_all_its_sources() -> None:
-    side = read_gpu_side(ReplaySystem(linux()))
+    side = read_driver_and_gpus(ReplaySystem(linux()))
     driver = side.driver
     assert (driver.version, driver.cuda, driver.library_version) == (
         "580.95.05",
@@ -166,7 +166,7 @@ def test_a_healthy_machine_is_read_from_all_its_sources() -> None:
 
 
 def test_a_machine_without_any_trace_of_nvidia_starts_no_child() -> None:
-    side = read_gpu_side(Deaf(bare()))
+    side = read_driver_and_gpus(Deaf(bare()))
     assert side.gpus == ()
     assert side.driver.library_found is False
     assert said(side, "gpus")["nvml, libcuda"] == "not asked: no driver library, node or module"
@@ -176,7 +176,7 @@ def test_a_gpu_without_a_driver_is_no_empty_list() -> None:
     tape = bare()
     tape.list["/sys/bus/pci/devices"] = ("0000:01:00.0",)
     tape.read |= {f"/sys/bus/pci/devices/0000:01:00.0/{name}": t for name, t in PCI_3090.items()}
-    side = read_gpu_side(Deaf(tape))
+    side = read_driver_and_gpus(Deaf(tape))
     assert side.gpus is None
     assert said(side, "gpus")["all sources"] == "no driver answered; 1 on the PCI bus"
     assert (side.pci_devices[0].vendor, side.pci_devices[0].driver) == ("nvidia", None)
@@ -195,7 +195,7 @@ def test_a_foreign_libcuda_is_named_and_its_cuda_version_not_believed(oddity: st
             ),
         }
     )
-    side = read_gpu_side(ReplaySystem(tape))
+    side = read_driver_and_gpus(ReplaySystem(tape))
     assert side.driver.cuda is None
     assert side.driver.libcuda_path == "/usr/local/cuda/x/libcuda.so.1"
     assert any(oddity in (r.problem or "") for r in side.readings if r.source == "libcuda")
@@ -208,7 +208,7 @@ def test_windows_without_a_driver_still_lists_its_card() -> None:
     said_by_wmi = '[{"Name":"Microsoft Basic Display Adapter","PNPDeviceID":"ROOT\\\\BASIC"},'
     said_by_wmi += '{"Name":"Video Controller","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_25A2&SUBSYS_1"}]'
     run = {" ".join(WMI_QUERY): Output(argv=(), exit=0, stdout=said_by_wmi)}
-    side = read_gpu_side(ReplaySystem(Tape(family="windows", run=run)))
+    side = read_driver_and_gpus(ReplaySystem(Tape(family="windows", run=run)))
     assert side.gpus is None
     assert side.pci_devices == (
         PciDevice(vendor="nvidia", device_id="25a2", name="Video Controller"),
@@ -226,7 +226,7 @@ def test_cuda_itself_says_which_gpus_are_visible() -> None:
         ask={"read_nvml": nvml(*TWO), "read_cuda": cuda(second)},
         environ={"CUDA_VISIBLE_DEVICES": "1"},
     )
-    gpus = read_gpu_side(ReplaySystem(tape)).gpus
+    gpus = read_driver_and_gpus(ReplaySystem(tape)).gpus
     assert [(gpu.visible, gpu.cuda_index) for gpu in gpus] == [(False, None), (True, 0)]
 
 
@@ -246,7 +246,7 @@ def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Live:
     ) -> Snapshot:
         monkeypatch.setenv("PATH", str(tmp_path))
         standin.install(monkeypatch, tmp_path, standin.state(gpus, **more))
-        return read_gpu_side(WithDriver(len(gpus)), limit=limit, notify=notify)
+        return read_driver_and_gpus(WithDriver(len(gpus)), limit=limit, notify=notify)
 
     return read
 

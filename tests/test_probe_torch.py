@@ -48,7 +48,7 @@ def test_nothing_installed_is_false_and_an_unreadable_environment_is_unknown() -
     assert read({}).torch.installed is False
     nowhere = read_torch(system({}, facts={}), TARGET)
     assert nowhere.torch.installed is None and nowhere.packages is None
-    assert nowhere.readings[0].problem == "the target's folders cannot be listed"
+    assert nowhere.readings[0].problem == "gpusetup cannot list the environment's folders"
 
 
 def test_an_install_without_its_version_file_is_there_but_cut() -> None:

@@ -156,14 +156,16 @@ def test_no_tensor_of_a_failed_attempt_stays_in_memory(wrapped: bool) -> None:
 
 def test_batchnorm_is_refused_unless_allowed_and_its_statistics_are_taken_back() -> None:
     model = net(torch.nn.BatchNorm1d(8))
-    with pytest.raises(CannotRecover, match=r"BatchNorm takes its statistics over a part \(2\)"):
+    with pytest.raises(
+        CannotRecover, match=r"BatchNorm computes its statistics over one part only \(2\)"
+    ):
         recover_from_oom(step_of(model, 4, "backward"), batch_of(8), model=model)
     assert int(model[2].num_batches_tracked) == 0
     said: list[str] = []
     step = step_of(model, 4, "backward")
     recover_from_oom(step, batch_of(8), model=model, allow=("batchnorm",), say=said.append)
     assert int(model[2].num_batches_tracked) == 2, "once for each part, none for what failed"
-    assert "but BatchNorm takes its statistics over a part" in said[0]
+    assert "but BatchNorm computes its statistics over one part only" in said[0]
     model.eval()
     assert what_differs(model) == []
 
@@ -172,7 +174,7 @@ def test_dropout_is_said_and_can_be_refused() -> None:
     model = net(torch.nn.Dropout(0.5))
     said: list[str] = []
     recover_from_oom(step_of(model, 4), batch_of(8), model=model, say=said.append)
-    assert "but random numbers are drawn for each part (dropout?)" in said[0]
+    assert "but the step draws random numbers for each part (perhaps dropout)" in said[0]
     with pytest.raises(CannotRecover, match="draws random numbers"):
         recover_from_oom(step_of(model, 4), batch_of(8), model=model, allow=())
 
@@ -193,7 +195,7 @@ def test_a_buffer_that_a_failed_attempt_changed_is_put_back() -> None:
 def test_an_optimizer_inside_the_backward_is_refused() -> None:
     model = net()
     model[0].weight.register_post_accumulate_grad_hook(lambda parameter: None)
-    with pytest.raises(UsageError, match="A hook works on the gradients"):
+    with pytest.raises(UsageError, match="A hook changes the gradients"):
         recover_from_oom(step_of(model, 99), batch_of(8), model=model)
 
 
@@ -221,5 +223,5 @@ def test_real_memory_running_out_is_recovered_from() -> None:
 def test_several_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    with pytest.raises(UsageError, match="would leave the others waiting"):
+    with pytest.raises(UsageError, match="the others would wait for it"):
         recover_from_oom(step_of(net(), 99), batch_of(8), model=net())

@@ -195,7 +195,7 @@ def balanced(model: Model, part: Any) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("make", "loss", "said_of_it"),
     [
-        (clamped, lambda model, part: ce(model, part), "hook works on the gradient .*head.weight"),
+        (clamped, lambda model, part: ce(model, part), "hook changes the gradient .*head.weight"),
         (normed_inside, lambda model, part: ce(model, part), "gradient of . samples is .* % off"),
         (Routed, balanced, "gradient of . samples is .* % off"),
     ],
@@ -252,7 +252,7 @@ def test_a_buffer_that_is_assigned_anew_is_put_back_and_said() -> None:
 
     step = halved(loss, FITS, lambda part: len(part["ids"]))
     done = recover_from_oom(step, batch, model=model, say=[].append)
-    assert done.differs == ("buffers are updated once for each part (calls)",)
+    assert done.differs == ("each part updates the buffers once (calls)",)
     assert int(model.calls) == 4, "once a part, and none for what failed or was compared"
 
 
@@ -271,7 +271,7 @@ def test_random_numbers_go_back_and_are_said(draw: str) -> None:
     step = halved(loss, 6, lambda part: len(part["ids"]))
     done = recover_from_oom(step, batch, model=model, say=[].append)
     assert drawn[0] == drawn[1] != drawn[2]
-    assert "random numbers are drawn for each part (dropout?)" in done.differs
+    assert "the step draws random numbers for each part (perhaps dropout)" in done.differs
 
 
 def test_a_part_that_the_step_cannot_take_is_no_crash() -> None:

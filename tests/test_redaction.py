@@ -26,8 +26,8 @@ from gpusetup.model.machine import (
     Torch,
     Wanted,
 )
-from gpusetup.probe.saved import dump_snapshot
-from gpusetup.redaction import AS_IT_IS, Private, redact, redact_document
+from gpusetup.probe.snapshot_files import dump_snapshot
+from gpusetup.redaction import CLOSED_FIELDS, Private, redact, redact_document
 
 NOBODY = Private()
 WORDS = st.text(string.ascii_lowercase, min_size=3, max_size=10).map("zq".__add__)
@@ -237,7 +237,7 @@ def test_a_host_that_is_called_like_its_hardware_does_not_spoil_the_record(host:
 def everywhere(value: Any, text: str, key: str = "") -> Any:
     """A plain snapshot with a text added to every text but those of fixed words."""
     if isinstance(value, str):
-        return value if key in AS_IT_IS else f"{value} {text}"
+        return value if key in CLOSED_FIELDS else f"{value} {text}"
     if isinstance(value, dict):
         return {name: everywhere(inner, text, name) for name, inner in value.items()}
     return [everywhere(inner, text, key) for inner in value] if isinstance(value, list) else value

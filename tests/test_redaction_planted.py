@@ -7,7 +7,7 @@ from planted_by_a_stranger import PLANTED as BY_A_STRANGER
 from planted_secrets import PLANTED, SETTINGS, STAYS, VARIABLES
 
 from gpusetup.model.machine import Disk, Event, Package, Python, Reading, Snapshot, Torch, Wanted
-from gpusetup.probe.saved import dump_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 from gpusetup.redaction import Private, Scrubber, redact
 
 

@@ -167,7 +167,6 @@ WANTED = (
     ("pip3 install --pre torch --index-url https://download.pytorch.org/whl/nightly/cu130", None, "cu130", None),
     (pip_refusal("torch==1.8.1", "1.13.0, 2.0.0"), "==1.8.1", None, None),
     (pip_refusal("torch", "none", index="https://download.pytorch.org/whl/cu121"), None, "cu121", None),
-    ("The detected CUDA version (11.8) mismatches the version that was used to compile\nPyTorch (12.4)", None, None, "11.8"),
     ("pip install numpy", None, None, None),
 )  # fmt: skip
 

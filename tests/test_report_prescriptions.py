@@ -5,7 +5,7 @@ from __future__ import annotations
 from each_row import each
 from report_asked import judged, misses
 
-from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.finding import Finding, Fix, command_lines
 
 NOT_LOADED = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
@@ -75,7 +75,7 @@ NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
     ],
 )
 def test_commands_are_of_the_installer_that_is_shown(text: str, word: str, never: str) -> None:
-    said = " ".join(typed(fix_of(text)))
+    said = " ".join(command_lines(fix_of(text)))
     assert word in said and never not in said
 
 
@@ -121,7 +121,9 @@ OUT_OF_MEMORY = (
 )
 def test_memory_that_ran_out_elsewhere_is_told_nothing_of_a_training(text: str) -> None:
     fix = fix_of(text)
-    assert "accumulation by" not in fix.text and not any("plan" in line for line in typed(fix))
+    assert "accumulation by" not in fix.text and not any(
+        "plan" in line for line in command_lines(fix)
+    )
 
 
 NO_HIP = "No HIP GPUs are available"
@@ -176,7 +178,7 @@ ABSENT = "ImportError: {}: cannot open shared object file: No such file or direc
          "\n580.65.06\n", ""),
         ("driver 535.183.01\ntorch 2.6.0+cu124\nthe driver's CUDA version is 12.2 which is older "
          "than the PTX compiler version 12.4", "\n550.", ""),
-        (ABSENT.format("libcudnn.so.9"), "torch brings cuDNN 9 from 2.4 on|other libraries have their own numbers", ""),
+        (ABSENT.format("libcudnn.so.9"), "torch 2.4 and newer brings cuDNN 9|Other libraries have their own numbers", ""),
     ],
 )  # fmt: skip
 def test_what_is_prescribed(text: str, has: str, never: str) -> None:
@@ -213,7 +215,7 @@ OOM = (
         ),
         (
             "RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.",
-            "or a file that a worker maps is cut",
+            "or a file that a worker reads was cut off",
             "damaged",
         ),
         (

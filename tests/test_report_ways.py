@@ -12,13 +12,13 @@ from each_row import each
 from judging import changed
 from machines_named import snapshots
 from message_samples import samples
-from report_asked import NO_DRIVER, UNAVAILABLE, answered, misses
+from report_asked import NO_DRIVER, NOT_FOUND, UNAVAILABLE, answered, misses
 from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.lenders import LENDERS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.model.finding import Fix, typed
+from gpusetup.model.finding import Fix, command_lines
 from gpusetup.model.machine import Container, Os, Snapshot
 from gpusetup.render.doctor import answering
 from gpusetup.report.read import read_report
@@ -34,9 +34,9 @@ def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
     for text in list(kinds.values())[::3]:
         for found in answered(f"{LENT}\n{text}").findings:
             if found.root and found.fix and not found.id.startswith(("wsl", "container")):
-                shown = [found.fix.text, *typed(found.fix)]
+                shown = [found.fix.text, *command_lines(found.fix)]
                 assert not any(map(touched.search, shown)), (text, shown)
-                assert all(re.match(r"!|%|import os; ", line) for line in typed(found.fix))
+                assert all(re.match(r"!|%|import os; ", line) for line in command_lines(found.fix))
 
 
 TOO_NEW = (
@@ -103,13 +103,13 @@ def test_no_answer_names_what_its_system_lacks(system: str) -> None:
         judgement = diagnose(here, load_catalog())
         asked += 1
         for found in judgement.findings:
-            shown = typed(found.fix)
+            shown = command_lines(found.fix)
             prose = (found.fix.text,) if found.fix else ()
             wrong += [
                 (found.id, line)
                 for line in (*shown, *prose, *filter(None, [judgement.next_reading]))
                 if (lacks.search(line) or line.startswith(never))
-                and not line.startswith("In the Linux that prints this")
+                and not line.startswith("In the Linux system of this message")
             ]
     assert asked > 200 and wrong == []
 
@@ -138,8 +138,8 @@ UNKNOWN_ERROR = (
 def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -> None:
     fix, beside = way_of(IN_WSL + said), way_of(f"Ubuntu 22.04\n{said}")
     assert "wsl.exe --shutdown" in fix.commands and not fix.needs_reboot
-    assert any(line.startswith("sudo apt purge") for line in typed(fix))
-    assert not any("wsl" in line for line in typed(beside))
+    assert any(line.startswith("sudo apt purge") for line in command_lines(fix))
+    assert not any("wsl" in line for line in command_lines(beside))
     assert "no Linux driver" in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
 
 
@@ -264,7 +264,7 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
          "0MiB / 24576MiB |  N/A  Default |\n|     |      | Enabled |\n| MIG devices: |\n"
          "|  No MIG devices found |\ntorch.cuda.is_available() False", "-cgi 0 -C", "-mig 0"),
         ("Debian 12, GTX 1650\nbash: nvidia-smi: command not found", "nvidia-driver", "lspci"),
-        (f"in the LXC container\n{NO_MODULE}", "on its host", "modprobe"),
+        (f"in the LXC container\n{NO_MODULE}", "`gpu gpu`", "modprobe"),
         (f"WSL2, Windows driver 572.16, RTX 3070\n{NO_MODULE}", "wsl.exe --update", "modprobe"),
         ("apptainer run a.sif\nthe node: A40, driver 550.90.07\ntorch 2.7.0+cu126\n"
          "torch.cuda.is_available() False", "--nv", "torch.cuda.init"),
@@ -276,7 +276,7 @@ def test_words_of_a_text_decide_the_shell_the_python_and_the_build(
     answer = answered(text)
     seen = answering(answer)
     assert seen is not None and seen.fix is not None
-    shown = "\n".join((seen.fix.text, *typed(seen.fix)))
+    shown = "\n".join((seen.fix.text, *command_lines(seen.fix)))
     assert [one for one in has.split("|") if one not in shown] == []
     assert never not in shown
 
@@ -305,6 +305,17 @@ NVJITLINK = (
 SAGE = '  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n' + NO_KERNEL
 FATAL = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
 UBUNTU = "OS: Ubuntu 24.04.1 LTS\n"
+IN_USE = (
+    "01:00.0 VGA compatible controller: NVIDIA Corporation AD107 [GeForce RTX 4060] (rev a1)\n"
+    "Kernel driver in use: nouveau"
+)
+STEP = "The command '/bin/sh -c python x.py' returned a non-zero code: 1"
+HOOK = "nvidia-container-cli: detection error: nvml error"
+STUB = "Unexpected error from cudaGetDeviceCount(). Error 34: CUDA driver is a stub library"
+NO_SUCH_TAG = (
+    "ERROR: torch-2.9.1+cu128-cp312-cp312-manylinux_2_28_x86_64.whl is not a supported wheel on this "
+    "platform."
+)
 COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
 XID_79 = "NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus."
 DELETED = "Runtime, Disconnect and delete runtime"
@@ -315,8 +326,8 @@ DELETED = "Runtime, Disconnect and delete runtime"
     [
         (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
         (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
-        (f"{TRACED}\n{LIBRARY}", "\nNot torch but another package", "gpusetup install"),
-        (LIBRARY, "Else:", "mmcv"),
+        (f"{TRACED}\n{LIBRARY}", "\nAnother package, not torch", "gpusetup install"),
+        (LIBRARY, "Otherwise install torch", "mmcv"),
         (NO_DRIVER, "\nNo NVIDIA driver was found\n", ""),
         (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\nNo NVIDIA driver was found\n"),
         ("my Mac M1\nTypeError: BFloat16 is not supported on MPS", "float16", "cuda"),
@@ -330,11 +341,11 @@ DELETED = "Runtime, Disconnect and delete runtime"
         (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", "\n", "\ngpusetup install"),
         *((text, f"\ngpusetup install {name}\n", "torch==") for text, name in ENGINES),
         (f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}",
-         "image of another release", "\ngpusetup install"),
+         "image of that release", "\ngpusetup install"),
         (f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}", "\ngpusetup install", ""),
-        *((f"{name} {NO_KERNEL}\nGTX 960", "and no torch", "")
+        *((f"{name} {NO_KERNEL}\nGTX 960", "or torch does not help", "")
           for name in ("[ctranslate2]", "ggml_cuda_init:", "[E:onnxruntime:, executor.cc:5]")),
-        (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "and no torch"),
+        (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "or torch does not help"),
         # --- what is built ---
         (f"Windows 11, PyTorch 2.5.1+cu124\n{NO_HOME}",
          "`gpusetup resolve NAME`|CUDA_PATH|cuda-toolkit-archive", ""),
@@ -354,6 +365,26 @@ DELETED = "Runtime, Disconnect and delete runtime"
         *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
           for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
                       "$ srun -p gpu ")),
+        (f"{UBUNTU}{NOT_FOUND}\n{IN_USE}", "driver-missing|apt install", "blacklist nouveau"),
+        (f"{NO_MODULE}\n{IN_USE}", "driver-not-loaded|blacklist nouveau", ""),
+        (f"[me@login02 ~]$ nvidia-smi\n{NOT_FOUND}", "srun --gres=gpu:1", "Install the NVIDIA driver"),
+        (f"ImportError: libcuda.so.1: cannot open shared object file\n{STEP}",
+         "image build has no GPU", "Install the NVIDIA driver|docker run"),
+        (f"{HOOK}: unknown error\nNVRM: Xid (PCI:0000:4f:00): 119, Timeout after 45s of waiting for "
+         "RPC response from GPU7 GSP!", "gsp-timeout", "apt install"),
+        (f"{STUB}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "libcuda-stub|LD_LIBRARY_PATH", "unknown"),
+        # --- what is there ---
+        ("torch 2.9.1+cu130, driver 580.95.05, GPU 0: NVIDIA GB10\nptxas fatal   : Value 'sm_121a' is "
+         "not defined for option 'gpu-name'", "TRITON_PTXAS_PATH", "--torch 2.9.1"),
+        ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
+         "The torch that runs|torch.__file__", "gpusetup install"),
+        (f"glibc 2.27, Python 3.12.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "glibc-too-old|torch 2.6.0", "uv venv"),
+        (f"Python 3.10.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "python-no-wheel", ""),
+        ("× Getting requirements to build wheel did not run successfully.\nModuleNotFoundError: No "
+         "module named 'torch'\ntorch 2.8.0", "build-isolation-no-torch", "Start the program with"),
+        *((text, "leaves too little for its KV cache|raise the share", "End the other") for text in (
+            "ValueError: No available memory for the cache blocks.",
+            "Not enough memory. Please try to increase --mem-fraction-static.")),
         # --- whose torch it is ---
         (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
          "pip uninstall -y torchaudio\n", "whl/|torch=="),
@@ -401,3 +432,22 @@ DELETED = "Runtime, Disconnect and delete runtime"
 )  # fmt: skip
 def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:
     assert misses(text, has, never) == []
+
+
+MIXED = """conda list torch
+pytorch                   2.5.1           py3.11_cuda12.4_cudnn9_0    pytorch
+torch                     2.8.0                    pypi_0    pypi
+>>> torch.__version__
+2.8.0+cpu
+Windows 11, RTX 4060, Driver Version: 566.36"""
+TWO_CUDAS = (
+    "torch 2.6.0+cu124, RTX A6000\nInstalled CUDA version 11.5 does not match the version torch was "
+    "compiled with 12.4"
+)
+
+
+@each("text, means", [(TWO_CUDAS, "cuda-12.4"), (MIXED, "--backend {}")])
+def test_what_is_recommended_is_what_the_fix_means(text: str, means: str) -> None:
+    resolution = answered(text).resolution
+    assert misses(text, means.format(resolution.backend), "") == []
+    assert resolution.backend != "cu118"

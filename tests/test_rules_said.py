@@ -16,7 +16,7 @@ from judging import (
     spoken_of,
 )
 
-from gpusetup.diagnosis.knowledge import records
+from gpusetup.diagnosis.explanations import records
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import (
     Container,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from gpusetup.cli import main
+from gpusetup.model.hidden_marks import without_hidden_marks
 from gpusetup.model.machine import Event, Reading, Snapshot
-from gpusetup.model.marks import seen
-from gpusetup.probe.saved import dump_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 
 EVIL = "\x1b]0;owned\x07\x9b2J\u202e\n::error::owned\n  ::set-output name=x::y\n##[command]owned"
 
@@ -65,7 +65,7 @@ def test_a_json_document_keeps_its_values_but_for_hidden_marks(
 ) -> None:
     main(["doctor", "--json", "--from", evil_machine(tmp_path)])
     document = json.loads(capsys.readouterr().out)
-    assert document["snapshot"]["environment"]["LD_LIBRARY_PATH"] == seen(EVIL)
+    assert document["snapshot"]["environment"]["LD_LIBRARY_PATH"] == without_hidden_marks(EVIL)
 
 
 def test_an_error_about_a_hostile_option_is_harmless(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tapes import ReplaySystem, system
 
 from gpusetup.cli import main
-from gpusetup.probe.saved import dump_snapshot, load_snapshot, machine_named
+from gpusetup.probe.snapshot_files import dump_snapshot, load_snapshot, machine_named
 from gpusetup.system.system import System
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -36,13 +36,13 @@ def test_rounds_grow_with_the_logarithm_and_messages_with_the_ranks(
 
 
 def test_a_rack_with_a_slow_uplink_blames_none_of_its_nodes() -> None:
-    assert swept(Fleet(64, rack=16, racks={2: 0.4}, disturbed=0.0), 1).named() == ()
+    assert swept(Fleet(64, rack=16, racks={2: 0.4}, disturbed=0.0), 1).faults() == ()
 
 
 def test_two_ranks_are_not_compared_and_no_exchange_at_all_blames_nobody() -> None:
-    assert swept(Fleet(2, links={1: 0.3}), 1).named() == ()
+    assert swept(Fleet(2, links={1: 0.3}), 1).faults() == ()
     dead = swept(Fleet(6, links=dict.fromkeys(range(6), 0.0)), 1)
-    assert [one.fault for one in dead.named()] == ["unmeasured"]
+    assert [one.fault for one in dead.faults()] == ["unmeasured"]
 
 
 def test_the_answer_names_nodes_and_how_to_leave_them_out() -> None:

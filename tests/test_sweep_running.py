@@ -14,9 +14,9 @@ import pytest
 from slurm_cluster import Cluster, cluster, free_ports, missing
 
 from gpusetup.cli import main
-from gpusetup.fleet.sweep.course import Sweep
-from gpusetup.fleet.sweep.follow import take_part
-from gpusetup.fleet.sweep.lead import Leader
+from gpusetup.fleet.sweep.follower import take_part
+from gpusetup.fleet.sweep.leader import Leader
+from gpusetup.fleet.sweep.rounds import Sweep
 from gpusetup.verify.ranks.gathering import Spoke
 from gpusetup.verify.ranks.launch import Rank
 
@@ -73,7 +73,7 @@ class Together:
 
 
 def faults_of(sweep: Sweep) -> set[tuple[str, tuple[int, ...]]]:
-    return {(one.fault, one.ranks) for one in sweep.named()}
+    return {(one.fault, one.ranks) for one in sweep.faults()}
 
 
 def plain_worker(fault: str = "") -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def make(faults: dict[int, str], count: int = 5, meet: float = 20.0) -> Leader:
         workers = [plain_worker(faults.get(n, "")) for n in range(count)]
-        monkeypatch.setattr("gpusetup.fleet.sweep.lead.MEET_SECONDS", meet)
+        monkeypatch.setattr("gpusetup.fleet.sweep.leader.MEET_SECONDS", meet)
         made.append(Together(workers, plain_worker("store")))
         return made[-1].leader
 
@@ -98,7 +98,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_silent_rank_is_named_and_the_others_go_on(
     together: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gpusetup.fleet.sweep.lead.SLACK_SECONDS", 0.1)
+    monkeypatch.setattr("gpusetup.fleet.sweep.leader.SLACK_SECONDS", 0.1)
     sweep = together({2: "silent"}).sweep(0.2)
     assert faults_of(sweep) == {("hung", (2,))}
     assert sum(bool(result.silent) for result in sweep.results) == 2, "two limits, and no more"
@@ -127,7 +127,7 @@ def test_without_a_launcher_it_says_how_to_start(
         monkeypatch.delenv(name, raising=False)
     assert main(["fleet", "sweep"]) == 2
     said = capsys.readouterr().err
-    assert "nothing here says which of how many" in said
+    assert "no launcher has set its number" in said
     assert "srun --ntasks-per-node=8 gpusetup fleet sweep" in said
 
 

@@ -153,7 +153,7 @@ def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_t
     "losses, said, kept",
     [
         ((1.5, 1.52), "bf16, kept", True),
-        ((1.5, None), "the loss is no number in bf16: left out", False),
+        ((1.5, None), "the loss becomes NaN in bf16: left out", False),
     ],
 )
 def test_a_broken_loss_leaves_mixed_precision_out(
@@ -174,8 +174,8 @@ def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unste
             return 50.0 if self.asked.count(job) > 1 else super().speed(job)
 
     out = " ".join(run(Unsteady())[1].split())
-    assert "slower than when it was added: other work disturbs this machine" in out
-    assert "bf16, not faster when all was run again: left out" in out
+    assert "slower than in its first run: other programs disturb the measurement" in out
+    assert "bf16, not faster in the second run of all changes together: left out" in out
 
 
 def test_where_nothing_got_faster_monitor_is_named(run: Run) -> None:
@@ -184,7 +184,7 @@ def test_where_nothing_got_faster_monitor_is_named(run: Run) -> None:
             return 100.0
 
     out = " ".join(run(Even())[1].split())
-    assert "Nothing made it faster: `gpusetup monitor -- COMMAND`" in out
+    assert "Nothing made the training faster: `gpusetup monitor -- COMMAND`" in out
 
 
 def test_where_the_base_does_not_run_there_is_no_table(run: Run) -> None:

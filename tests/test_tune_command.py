@@ -164,7 +164,7 @@ def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(
     assert {one["key"] for one in answer["changes"]} <= {
         "data.num_workers", "data.persistent_workers",
     }  # fmt: skip
-    assert answer["recommendations"][0].startswith("No NVIDIA GPU is visible here")
+    assert answer["recommendations"][0].startswith("gpusetup sees no NVIDIA GPU here")
 
 
 LOADERS = {
@@ -192,7 +192,7 @@ def test_workers_of_a_loader_get_the_number_that_the_reason_gives_and_others_are
         assert change["to"] == 16 and "16" in change["source"]
         assert re.search(r"\b16 (usable cores|workers)", change["reason"])
     words = " ".join(answer["recommendations"])
-    assert loads or "is not below a loader" in words
+    assert loads or "is not in a loader" in words
 
 
 def test_a_model_that_cannot_fit_is_said_before_anything_else(
@@ -202,7 +202,7 @@ def test_a_model_that_cannot_fit_is_said_before_anything_else(
     config.write_text(text)
     code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")
     assert code == 1
-    assert out.lstrip().startswith("✗ This model cannot be trained like this on this card")
+    assert out.lstrip().startswith("✗ This model with these settings does not fit on this card")
     assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
     assert "workers" not in out and "nothing to change" not in out
     assert "a single sample needs" in out.replace("\n", " ")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from machines_named import machine_named
 
-from gpusetup.configs.config import Config, addition, changed, read_config
+from gpusetup.configs.config import Config, added_line, edited, read_config
 from gpusetup.errors import BadInput
-from gpusetup.tune.case import Facts, Option, Proposal, facts_of
+from gpusetup.tune.case import Facts, Measured, Proposal, facts_of
 from gpusetup.tune.rules import propose
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
@@ -28,11 +28,11 @@ SMALL = Facts(
 
 
 def tuned(
-    raw: bytes, name: str, facts: Facts, option: Option | None = None
+    raw: bytes, name: str, facts: Facts, option: Measured | None = None
 ) -> tuple[bytes, Proposal]:
     config = read_config(raw, name)
-    proposal = propose(config, facts, option or Option())
-    return changed(config, proposal.edits).raw, proposal
+    proposal = propose(config, facts, option or Measured())
+    return edited(config, proposal.edits).raw, proposal
 
 
 def outside(config: Config, proposal: Proposal) -> tuple[str, list[str]]:
@@ -106,19 +106,19 @@ def document(draw: random.Random) -> Iterator[str]:
 @pytest.mark.one_in(3)
 def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> None:
     seeds = range(10)
-    changed = 0
+    edited = 0
     for seed in seeds:
         raw = generated(seed)
         config = read_config(raw, "c.yaml")
         new, proposal = tuned(raw, "c.yaml", facts)
-        changed += bool(proposal.changes)
+        edited += bool(proposal.changes)
         assert (
             without(new.decode().removeprefix("\ufeff"), proposal) == outside(config, proposal)[0]
         )
         assert new.startswith(b"\xef\xbb\xbf") == raw.startswith(b"\xef\xbb\xbf")
         again, second = tuned(new, "c.yaml", facts)
         assert (again, second.changes) == (new, ()), seed
-    assert changed > len(seeds) / 2
+    assert edited > len(seeds) / 2
 
 
 # --- the effective batch ------------------------------------------------------------------------
@@ -126,16 +126,16 @@ def test_generated_configs_keep_every_byte_outside_the_values(facts: Facts) -> N
 
 def test_without_a_key_for_accumulation_a_smaller_batch_is_only_advised() -> None:
     raw = b"batch_size: 64\nseq_len: 99\n"
-    new, proposal = tuned(raw, "c.yaml", LAPTOP, Option(measured=16))
+    new, proposal = tuned(raw, "c.yaml", LAPTOP, Measured(batch_size=16))
     assert new == raw
     assert any("a smaller batch alone is another experiment" in word for word in proposal.words)
 
 
 def test_a_larger_effective_batch_is_another_experiment() -> None:
     raw = b"base_channels: 64\nbatch_size: 16\nlr: 1e-4\n"
-    same, proposal = tuned(raw, "c.yaml", BIG, Option(measured=64))
+    same, proposal = tuned(raw, "c.yaml", BIG, Measured(batch_size=64))
     assert same == raw
-    assert any("a batch 4 times as large is another experiment" in one for one in proposal.words)
+    assert any("A batch 4 times as large is another experiment" in one for one in proposal.words)
 
 
 # --- what the machine allows ----------------------------------------------------------------------
@@ -162,7 +162,10 @@ def test_workers_follow_cores_gpus_and_memory() -> None:
 # --- what cannot be read, and what is left ------------------------------------------------------
 
 LEFT = (
-    (b'batch_size: "32"\n', 'batch_size (line 1) is "32", not a plain number: left as it is'),
+    (
+        b'batch_size: "32"\n',
+        'batch_size (line 1) is "32", not a plain number, so it stays as it is',
+    ),
     (b"batch_size: auto\n", "batch_size (line 1) is auto, not a plain number"),
     (b"batch_size: -4\n", "batch_size (line 1) is -4, not a plain number"),
     (b"batch_size: [64, 32]\n", "batch_size (line 1) is a list, not a plain number"),
@@ -183,7 +186,7 @@ def test_what_an_anchor_shares_is_left_as_a_whole() -> None:
     raw = b"data: &d\n  num_workers: 0\ntrain:\n  <<: *d\nval:\n  <<: *d\n"
     new, proposal = tuned(raw, "c.yaml", BIG)
     assert new == raw
-    assert any("used in several places through an anchor" in word for word in proposal.words)
+    assert any("used in several places through a YAML anchor" in word for word in proposal.words)
 
 
 def test_validation_and_other_texts_are_not_taken_for_training() -> None:
@@ -201,8 +204,8 @@ def test_a_new_key_is_a_line_of_its_own_with_the_indent_of_its_neighbour() -> No
     for raw, expected in rows:
         config = read_config(raw, "c.yaml")
         beside = next(one for one in config.settings if one.path[-1:] == ("batch_size",))
-        edit = addition(config, beside, "new", "1")
-        assert (changed(config, [edit]).raw if edit else None) == expected
+        edit = added_line(config, beside, "new", "1")
+        assert (edited(config, [edit]).raw if edit else None) == expected
 
 
 # --- JSON -----------------------------------------------------------------------------------------

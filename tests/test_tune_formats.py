@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gpusetup.configs.config import changed, read_config
+from gpusetup.configs.config import edited, read_config
 from gpusetup.errors import BadInput
-from gpusetup.tune.case import Facts, Option
+from gpusetup.tune.case import Facts, Measured
 from gpusetup.tune.rules import propose
 
 CARD = Facts(
@@ -19,9 +19,9 @@ CARD = Facts(
 
 def tuned(text: str, name: str, facts: Facts = CARD, **asked: object) -> str:
     config = read_config(text.encode(), name)
-    proposal = propose(config, facts, Option(**asked))  # type: ignore[arg-type]
-    new = changed(config, proposal.edits).raw.decode()
-    again = propose(read_config(new.encode(), name), facts, Option(**asked))  # type: ignore[arg-type]
+    proposal = propose(config, facts, Measured(**asked))  # type: ignore[arg-type]
+    new = edited(config, proposal.edits).raw.decode()
+    again = propose(read_config(new.encode(), name), facts, Measured(**asked))  # type: ignore[arg-type]
     assert not again.changes, "a second run changes nothing"
     return new
 
@@ -86,7 +86,7 @@ ROWS = (
     ("name", "before", "after"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )
 def test_only_the_values_change(name: str, before: str, after: str | None) -> None:
-    assert tuned(before, name, measured=16) == (before if after is None else after)
+    assert tuned(before, name, batch_size=16) == (before if after is None else after)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.system.processes import run
 from gpusetup.tune import BatchSizeOptimizer, bench
-from gpusetup.tune.bench import Bench, Job, judged
+from gpusetup.tune.bench import Bench, BenchJob, trial_of
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -77,7 +77,7 @@ def frozen(batch):
 def child(tmp_path: Path) -> Iterator[Bench]:
     """The child of the user's code, on the CPU."""
     (tmp_path / "mine.py").write_text(CODE)
-    with Bench(Job(code="mine:small", device="cpu", steps=2), str(tmp_path)) as made:
+    with Bench(BenchJob(code="mine:small", device="cpu", steps=2), str(tmp_path)) as made:
         yield made
 
 
@@ -107,7 +107,7 @@ SHORT = (
 
 @pytest.mark.parametrize("said", SHORT)
 def test_out_of_memory_is_a_trial_that_failed(said: dict[str, Any]) -> None:
-    assert judged(64, said).status == "oom"
+    assert trial_of(64, said).status == "oom"
 
 
 OTHER = (
@@ -121,7 +121,7 @@ OTHER = (
 
 @pytest.mark.parametrize("said", OTHER)
 def test_anything_else_is_an_error(said: dict[str, Any]) -> None:
-    assert judged(64, said).status == "error"
+    assert trial_of(64, said).status == "error"
 
 
 # --- real children ------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_a_model_that_no_child_can_load_is_refused() -> None:
     class Local(torch.nn.Linear):
         pass
 
-    with pytest.raises(BadInput, match="cannot be given to a child"):
+    with pytest.raises(BadInput, match="cannot pass the model to a child"):
         BatchSizeOptimizer(Local(2, 2)).find_optimal_batch_size(torch.ones(1, 2))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpusetup.configs.config import changed, read_config
+from gpusetup.configs.config import edited, read_config
 from gpusetup.model.frozen import replace
-from gpusetup.plan.verdict import batch_verdict
-from gpusetup.tune.case import Facts, Option, Proposal
+from gpusetup.plan.batch_verdict import batch_verdict
+from gpusetup.tune.case import Facts, Measured, Proposal
 from gpusetup.tune.rules import propose
 
 
@@ -23,8 +23,8 @@ CARDS = {gib: card(gib) for gib in (4, 6, 8, 24, 80)}
 
 def tuned(text: str, facts: Facts, name: str = "c.yaml", **asked: object) -> tuple[str, Proposal]:
     config = read_config(text.encode(), name)
-    proposal = propose(config, facts, replace(Option(), **asked))
-    return changed(config, proposal.edits).raw.decode(), proposal
+    proposal = propose(config, facts, replace(Measured(), **asked))
+    return edited(config, proposal.edits).raw.decode(), proposal
 
 
 def values(text: str) -> dict[tuple[object, ...], str]:
@@ -48,7 +48,7 @@ dataloader_persistent_workers: true
 
 def test_what_ran_here_is_written() -> None:
     text = "base_channels: 64\nbatch_size: 4\naccumulation_steps: 16\n"
-    new, _ = tuned(text, CARDS[24], measured=40)
+    new, _ = tuned(text, CARDS[24], batch_size=40)
     assert (values(new)[("batch_size",)], values(new)[("accumulation_steps",)]) == ("32", "2")
 
 
@@ -80,6 +80,16 @@ def test_a_model_that_cannot_fit_says_so_first_with_what_would() -> None:
     assert "bf16: true" in tuned(lora, CARDS[24])[0]
 
 
+def test_a_batch_that_is_too_much_proposes_nothing_else() -> None:
+    text = (
+        "base_model: Qwen/Qwen3-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 16\nbf16: true\n"
+        "sequence_len: 8192\ngradient_checkpointing: true\n"
+        "micro_batch_size: 2\ngradient_accumulation_steps: 1\ndataloader_num_workers: 0\n"
+    )
+    _, proposal = tuned(text, CARDS[24])
+    assert "a batch of 2 needs" in (proposal.cannot_fit or "") and not proposal.changes
+
+
 def test_a_sample_that_is_too_much_names_what_would_make_it_fit() -> None:
     text = HF.format(size=4, steps=1).replace("1024", "8192").replace("Qwen3-0.6B", "Qwen3-8B")
     text += "use_peft: true\nlora_r: 16\n"
@@ -92,7 +102,7 @@ def test_what_the_benchmark_found_to_bring_no_gain_is_not_written() -> None:
     text = "amp: false\ncompile: false\n"
     assert tuned(text, CARDS[24])[0] != text
     none = dict.fromkeys(("amp", "compile"), False)
-    assert tuned(text, CARDS[24], gained=none)[0] == text
+    assert tuned(text, CARDS[24], is_faster=none)[0] == text
 
 
 # --- what goes with a batch -----------------------------------------------------------------------
@@ -107,20 +117,20 @@ STAYS = (
     ("by_epoch", f"{SPLIT}param: {{by_epoch: false}}\n", "counts steps"),
     ("contrastive", f"{SPLIT}loss: info_nce\n", "compares the samples of one batch"),
     ("negatives", f"{SPLIT}loss: MultipleNegativesRankingLoss\n", "compares the samples of one"),
-    ("BatchNorm", f"{SPLIT}norm: batchnorm\n", "BatchNorm: its statistics"),
+    ("BatchNorm", f"{SPLIT}norm: batchnorm\n", "change its statistics"),
     ("resnet", f"{SPLIT}model: resnet50\n", "resnet50, which has BatchNorm"),
     ("torchtune", SPLIT.replace("accumulation_steps", "gradient_accumulation_steps")
      + "optimizer_in_bwd: true\n", "steps within the backward"),
-    ("rate", f"{SPLIT}auto_scale_lr: {{enable: true, base_batch_size: 64}}\n", "rate follows"),
-    ("generations", f"{SPLIT}steps_per_generation: 4\n", "goes with the micro-batch"),
+    ("rate", f"{SPLIT}auto_scale_lr: {{enable: true, base_batch_size: 64}}\n", "rate changes"),
+    ("generations", f"{SPLIT}steps_per_generation: 4\n", "depends on the micro-batch"),
     ("lightning odd", TRAINER.format(more="  limit_train_batches: 7\n  overfit_batches: 0.5\n")
-     .replace("batch_size: 64", "batch_size: 32"), "counts micro-batches: change both by hand"),
+     .replace("batch_size: 64", "batch_size: 32"), "counts micro-batches: change it and the batch"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "said"), [row[1:] for row in STAYS], ids=[r[0] for r in STAYS])
 def test_a_batch_that_would_take_more_along_stays_with_its_reason(text: str, said: str) -> None:
-    new, proposal = tuned(text, CARDS[4], measured=16)
+    new, proposal = tuned(text, CARDS[4], batch_size=16)
     key = next(path for path in values(text) if path[-1:] == ("batch_size",))
     assert values(new)[key] == values(text)[key]
     assert not said or any(said in word for word in proposal.words), proposal.words
@@ -141,7 +151,7 @@ def test_loaders_of_other_than_training_are_left_alone(section: str) -> None:
     text = (
         f"{SPLIT}num_workers: 8\n{section}:\n  batch_size: 64\n  num_workers: 0\n  pin_memory: no\n"
     )
-    after = values(tuned(text, CARDS[4], measured=16)[0])
+    after = values(tuned(text, CARDS[4], batch_size=16)[0])
     assert after[("batch_size",)] == "16"
     assert after[(section, "batch_size")] == "64"
     assert (after[(section, "num_workers")], after[(section, "pin_memory")]) == ("0", "no")
@@ -154,10 +164,10 @@ def test_pinning_of_an_offloaded_optimizer_is_no_loaders() -> None:
 
 def test_a_config_that_names_a_deepspeed_file_keeps_batch_and_precision() -> None:
     text = HF.format(size=256, steps=1).replace("bf16: true", "bf16: false")
-    new, said = tuned(text + "deepspeed: ds.json\n", CARDS[24], measured=64)
+    new, said = tuned(text + "deepspeed: ds.json\n", CARDS[24], batch_size=64)
     assert values(new)[("per_device_train_batch_size",)] == "256"
     assert values(new)[("bf16",)] == "false"
-    assert any("ds.json holds a batch and a precision too" in word for word in said.words)
+    assert any("ds.json sets a batch and a precision too" in word for word in said.words)
 
 
 @pytest.mark.parametrize(

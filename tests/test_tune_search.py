@@ -18,8 +18,8 @@ from gpusetup.model.units import GIB
 from gpusetup.tune.search import (
     Goal,
     Trial,
+    code_fails,
     fastest,
-    hopeless,
     largest_that_ran,
     next_batch,
     next_for_speed,
@@ -29,7 +29,7 @@ from gpusetup.tune.search import (
 
 def search(probe: Callable[[int], Trial], goal: Goal, *trials: Trial) -> list[Trial]:
     done = [*trials]
-    while not hopeless(done) and (batch := next_batch(done, goal)) is not None:
+    while not code_fails(done) and (batch := next_batch(done, goal)) is not None:
         done.append(probe(batch))
     return done
 

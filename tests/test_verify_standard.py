@@ -177,7 +177,7 @@ def test_memory_that_cannot_be_had_is_a_failure_and_not_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch, "empty", says("CUDA out of memory. Tried to allocate 64.00 MiB"))
-    assert memory.memory("cpu").detail == "not one block of memory could be had"
+    assert memory.memory("cpu").detail == "torch could not allocate any memory"
 
 
 @each(

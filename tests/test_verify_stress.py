@@ -31,7 +31,7 @@ WELL = Load(5000, 0, 120, 0, STEADY, {})
         ({"rates": FADING}, Least(), PASSED, "80 TFLOPS"),
         ({"watched": {"lost": True}}, Least(0.9), FAILED, "the GPU fell off the bus"),
         ({"watched": {"ecc_new": 3}}, Least(0.9), FAILED, "3 new uncorrectable ECC errors"),
-        ({}, Least(0.9, 187.2), FAILED, "100.0 TFLOPS, 187.2 are the least of this model"),
+        ({}, Least(0.9, 187.2), FAILED, "100.0 TFLOPS, 187.2 is the minimum for this model"),
         ({}, Least(0.9, 90.0), PASSED, "100 TFLOPS"),
     ],
 )

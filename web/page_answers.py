@@ -78,7 +78,7 @@ def linked(fragment: str) -> dict[str, Any]:
     if problem:
         return refused(problem, COPY_AGAIN)
     from gpusetup.errors import BadInput
-    from gpusetup.probe.saved import parse_snapshot
+    from gpusetup.probe.snapshot_files import parse_snapshot
 
     try:
         parse_snapshot(raw, "The machine in this link")
@@ -118,7 +118,7 @@ def markdown() -> dict[str, Any]:
 
 def link() -> dict[str, Any]:
     """The fragment that carries the redacted machine."""
-    from gpusetup.probe.saved import dump_snapshot, parse_snapshot
+    from gpusetup.probe.snapshot_files import dump_snapshot, parse_snapshot
     from gpusetup.redaction import redact
 
     done = run("doctor", *_machine, "--json")
@@ -231,7 +231,7 @@ def start() -> dict[str, Any]:
     from gpusetup import __version__
     from gpusetup.catalog.companion_table import companion_table
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.diagnosis.knowledge import as_known, records
+    from gpusetup.diagnosis.explanations import known_finding, records
     from gpusetup.model.codec import to_plain
 
     catalog = load_catalog()
@@ -242,7 +242,7 @@ def start() -> dict[str, Any]:
         "gpus": list(dict.fromkeys(row.name for row in catalog.gpus)),
         "pythons": sorted(pythons, key=lambda text: [int(n) for n in text.rstrip("t").split(".")]),
         "packages": [project.name for project in companion_table().projects],
-        "findings": [to_plain(as_known(row)) for row in records()],
+        "findings": [to_plain(known_finding(row)) for row in records()],
     }
 
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from triage_decide import Decision, Settings, considered, decide
 from triage_github import GitHub, NoAnswer
 
-from gpusetup.diagnosis.knowledge import records
+from gpusetup.diagnosis.explanations import records
 
 
 def settings_of(environ: Mapping[str, str]) -> Settings:

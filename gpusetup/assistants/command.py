@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -12,9 +11,9 @@ from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
 
-SUMMARY = """Answer an assistant over the Model Context Protocol on stdin and stdout: diagnose,
-read_report, resolve, plan and explain. The assistant's program starts it; answers are
-redacted and bounded. It changes nothing."""
+SUMMARY = """Answers an AI assistant over the Model Context Protocol on stdin and stdout, with the
+tools diagnose, read_report, resolve, plan and explain. The assistant's program starts this command.
+Answers have no private data and a limited length. It changes nothing."""
 
 EXAMPLES = (
     "gpusetup mcp",
@@ -43,16 +42,9 @@ def run(options: Namespace, out: Console) -> int:
     except ModuleNotFoundError as problem:
         raise Blocked(
             "`gpusetup mcp` needs the package mcp, which is not installed here",
-            hint=f"`{way_to_have_it(sys.executable)}`",
+            hint=f"`{own_line('uv', 'pip', 'install', '--python', sys.executable, NEEDS)}`",
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
     serve(options.python)
     return 0
-
-
-def way_to_have_it(python: str) -> str:
-    """The command that adds the package to where gpusetup is installed."""
-    if importlib.util.find_spec("pip") is None:
-        return own_line("uv", "pip", "install", "--python", python, NEEDS)
-    return own_line(python, "-m", "pip", "install", NEEDS)

@@ -69,7 +69,7 @@ def _shown(tool: tools.Tool) -> types.Tool:
         read_only_hint=True,
         destructive_hint=False,
         idempotent_hint=True,
-        open_world_hint=tool.asks_network,
+        open_world_hint=False,
     )
     return types.Tool(
         name=tool.name,

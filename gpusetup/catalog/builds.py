@@ -22,7 +22,6 @@ from gpusetup.catalog.rows import (
     Companion,
     Compiler,
     DefaultWheel,
-    Dropped,
     FirstDriver,
     Floor,
     Milestone,
@@ -51,11 +50,10 @@ class Catalog(Frozen):
     branches: tuple[Branch, ...]
     families: tuple[Floor, ...]
     toolkits: tuple[Floor, ...]
-    other_backends: Mapping[str, tuple[str, ...]]
+    other_backends: tuple[str, ...]
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...]
-    dropped: tuple[Dropped, ...]
     companions: tuple[Companion, ...]
     """Those that serve more than the torch that they were released with."""
     default_wheels: tuple[DefaultWheel, ...]
@@ -115,12 +113,9 @@ class Catalog(Frozen):
 
     def last_branch(self, capability: Capability | None) -> int | None:
         """The last driver branch for a GPU; None while drivers still support it."""
-        for row in self.retired if capability else ():
-            if (
-                capability
-                and capability.major == row.major
-                and row.minor in (None, capability.minor)
-            ):
+        own = capability
+        for row in self.retired:
+            if own and own.major == row.major and row.minor in (None, own.minor):
                 return row.last_branch
         return None
 
@@ -234,8 +229,10 @@ def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
         return torch
     rows = [
         row
-        for row in _builds_of(catalog, public, torch.backend)
-        if row.os == (on.family or "linux") and on.machine in (None, row.machine)
+        for row in catalog.builds
+        if (row.torch, row.backend) == (public, torch.backend)
+        and row.os == (on.family or "linux")
+        and on.machine in (None, row.machine)
     ]
     wheels = [row for row in rows if row.channel == "pytorch"]
     conda = [row for row in rows if row not in wheels] if torch.installer == "conda" else []
@@ -243,11 +240,6 @@ def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
         return torch
     kernels = dict.fromkeys(kernel for row in rows for kernel in (*row.kernels, *row.ptx))
     return replace(torch, kernels=tuple(kernels), cuda=torch.cuda or rows[0].cuda)
-
-
-@lru_cache(maxsize=512)
-def _builds_of(catalog: Catalog, public: str, backend: str) -> tuple[TorchBuild, ...]:
-    return tuple(r for r in catalog.builds if r.torch == public and r.backend == backend)
 
 
 @lru_cache(maxsize=1024)

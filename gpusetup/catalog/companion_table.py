@@ -39,7 +39,7 @@ class Project(Frozen):
     """Whether it is of no use without an NVIDIA GPU."""
     python_only: bool = False
     """Whether it works, slower, where its libraries do not load."""
-    capability: str | None = None
+    capability: Capability | None = None
     """The oldest GPU that it serves."""
     alternative: str = ""
     """What to take where it does not fit."""
@@ -53,9 +53,6 @@ class Project(Frozen):
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
         found = next((case for case in cases if case in self.instead), "")
         return self.instead.get(found, self.alternative).replace("{index}", index)
-
-    def least_capability(self) -> Capability | None:
-        return Capability.parse(self.capability) if self.capability else None
 
 
 class CompanionTable(Frozen):

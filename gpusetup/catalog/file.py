@@ -37,7 +37,7 @@ def read_catalog(raw: bytes) -> Catalog:
         for row in rows.pop("gpu_names", ())
         for name in row["names"]
     ]
-    others = {row["backend"]: row["torch"].split() for row in rows.get("other_backends", ())}
+    others = [row["backend"] for row in rows.get("other_backends", ())]
     tables = {**rows, "gpus": [*rows.get("gpus", ()), *named], "other_backends": others}
     catalog = from_plain({**document, **tables}, Catalog, what="the catalog")
     return replace(catalog, builds=tuple(_build(row, catalog) for row in _flat(rows)))
@@ -56,7 +56,7 @@ def _flat(rows: Mapping[str, list[Row]]) -> Iterator[Row]:
 
 FIELDS = (
     "torch", "backend", "torchvision", "torchaudio", "released", "channel", "labelled",
-    "glibc", "macos", "status", "note",
+    "glibc", "macos",
 )  # fmt: skip
 """What a row says as a build has it."""
 
@@ -66,7 +66,7 @@ def _build(row: Row, catalog: Catalog) -> TorchBuild:
     cuda = cuda_of(row["backend"])
     kernels, ptx = codes(row.get("arch", ""))
     told = {name: row[name] for name in FIELDS if name in row}
-    told |= {"os": family, "machine": machine, "pythons": _pythons(row["pythons"])}
+    told |= {"os": family, "machine": machine, "pythons": tuple(row["pythons"].split())}
     floor = catalog.driver_floor(cuda, family) if cuda else None
     return TorchBuild(
         **{**told, "cuda": cuda, "kernels": kernels, "ptx": ptx, "driver_floor": floor}
@@ -83,8 +83,3 @@ def codes(arch: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     words = [word.partition("+") for word in arch.replace(".", "").split()]
     kernels = tuple(f"sm_{digits}" for digits, *_ in words)
     return kernels, tuple(f"compute_{digits}" for digits, _, ptx in words if ptx)
-
-
-@lru_cache(maxsize=64)
-def _pythons(text: str) -> tuple[str, ...]:
-    return tuple(text.split())

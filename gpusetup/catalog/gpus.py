@@ -5,7 +5,7 @@ one family.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
@@ -39,22 +39,18 @@ SAME_WORD = {
 
 PARTS = r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
 
-WRITTEN_CAPABILITY = r"(sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
-"""`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`; bare digits may also be a part of a name."""
+WRITTEN_CAPABILITY = r"(?!\d+$)(?:sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
+"""`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`."""
 
 
 class GpuRow(Frozen):
-    """One GPU of the catalog. Peaks are dense TFLOPS; `variable_clock` ones are no yardstick."""
+    """One GPU of the catalog."""
 
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
     memory_gb: float | None = None
-    memory_bandwidth_gbs: float | None = None
-    boost_mhz: float | None = None
     tdp_w: float | None = None
-    variable_clock: bool = False
-    peak_tflops: Mapping[str, float] = {}
 
     @property
     def memory_bytes(self) -> int | None:
@@ -123,13 +119,11 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
     import difflib
 
-    plain = text.strip().lower()
-    names = {row.name.lower().removeprefix("geforce ").removeprefix("tesla "): row for row in rows}
-    close = difflib.get_close_matches(plain.removeprefix("nvidia "), names, 3, 0.5)
-    if not close:
-        return "use a name that `nvidia-smi -L` prints, or a capability such as `sm_86`"
-    shown = ", ".join(names[one].name for one in close)
-    return f"the nearest: {shown}; or a capability such as `sm_86`"
+    names = {re.sub("^(geforce|tesla) ", "", row.name.lower()): row.name for row in rows}
+    plain = text.strip().lower().removeprefix("nvidia ")
+    near = [names[one] for one in difflib.get_close_matches(plain, names, 3, 0.5)]
+    shown = f"the nearest: {', '.join(near)}" if near else "use a name that `nvidia-smi -L` prints"
+    return f"{shown}; or a capability such as `sm_86`"
 
 
 def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
@@ -152,12 +146,13 @@ def one_memory(rows: Iterable[GpuRow]) -> int | None:
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
-    """A GPU as somebody writes it: a name, `sm_86`, `sm86`, `8.6`, or `86` where none is called so.
+    """A GPU as somebody writes it: a name, `sm_86`, `sm86` or `8.6`.
 
     Raises UsageError for an unknown name and for a name of several capabilities, Unsatisfiable for
     another maker's.
     """
-    if found := capability_written(text, rows):
+    if written := re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower()):
+        found = Capability.parse(written[1])
         return Gpu(name=found.sm, compute_capability=found)
     theirs = (one for one in MAKERS if one.index and re.search(str(one.models), text.lower()))
     if (maker := next(theirs, None)) and not rows_or_none(text, rows):
@@ -166,19 +161,3 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     shared = one_capability(text, hits)
     name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
     return Gpu(name=name, compute_capability=shared, memory_total_bytes=one_memory(hits))
-
-
-def capability_written(text: str, rows: Sequence[GpuRow]) -> Capability | None:
-    """The capability that a text is; None where it is (or may be) a name.
-
-    >>> str(capability_written("sm86", ())), capability_written("RTX 4090", ())
-    ('8.6', None)
-    """
-    hit = re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower())
-    if hit is None:
-        return None
-    found = Capability.parse(hit[2])
-    if hit[1] or "." in hit[2]:
-        return found
-    known = any(row.capability == found for row in rows)
-    return found if known and not rows_or_none(text, rows) else None

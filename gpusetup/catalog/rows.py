@@ -46,14 +46,6 @@ class Retired(Frozen):
     minor: int | None = None
 
 
-class Dropped(Frozen):
-    """From which torch on a library that it carries leaves an architecture out, and which."""
-
-    major: int
-    from_torch: str
-    because: str
-
-
 class FirstDriver(Frozen):
     """The first driver that knows an architecture, or one product where a later one is needed.
 

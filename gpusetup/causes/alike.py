@@ -29,7 +29,7 @@ BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('
 SETTLES: dict[str, tuple[str, ...]] = {
     LIST_GPUS: ("gpus",),
     ON_THE_BUS: ("gpus", "driver", "bus"),
-    ON_THE_HOST: ("gpus", "driver", "bus"),
+    ON_THE_HOST: ("gpus", "driver", "bus", "build"),
     TORCHS_KERNELS: ("kernels",),
     ASK_TORCH: ("torch",),
     BESIDE_TORCH: ("gpus", "program"),

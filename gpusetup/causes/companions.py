@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
-from gpusetup.evidence.plausible import is_a_path
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import IN_A_BUILD, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
@@ -39,8 +39,8 @@ CAUSES = (
         "triton-missing-windows",
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
-        text="Install the community's build, triton-windows, of the release that fits this torch "
-        "(2.4 or newer), or run without torch.compile",
+        text="Install triton-windows, the community's build, in the release for this torch (2.4 "
+        "or newer). Or do not use torch.compile",
         proven_by="Windows has a CUDA build of torch and no triton",
         stage="first-kernel",
         where=(no(ON_LINUX), no(ON_MACOS)),
@@ -64,11 +64,12 @@ CAUSES = (
     Cause(
         "triton-missing",
         title="torch.compile finds no working Triton",
-        means="torch's Linux wheels depend on it: it was removed or replaced, does not import, or "
-        "gets no answer from the driver.",
-        text='Install the version that torch requires; `python -c "import triton"` says why it '
-        "does not import",
-        not_when="triton-missing-windows; triton-no-compiler: Triton is there",
+        means="torch for Linux needs the package triton. It is missing or broken, or gets no "
+        "answer from the driver.",
+        text='Install the version of Triton that torch requires. `python -c "import triton"` says '
+        "why Triton does not import",
+        not_when="On Windows the cause is triton-missing-windows. If Triton is installed, it is "
+        "triton-no-compiler",
         # Source: torch/_inductor/scheduler.py.
         stage="first-kernel",
         events=("triton-missing-windows",),
@@ -77,17 +78,17 @@ CAUSES = (
     ),
     Cause(
         "triton-build-failed",
-        title="Triton cannot build its helper: its C code does not compile",
-        means="A C compiler runs, and does not find libcuda.so, cuda.h or Python.h.",
+        title="Triton cannot build its helper program: the C code does not compile",
+        means="The C compiler runs but does not find libcuda.so, cuda.h or Python.h.",
         text="Read the compiler's first error above",
-        not_when="triton-no-compiler: there is no compiler",
+        not_when="If there is no compiler, the cause is triton-no-compiler",
         # Source: Triton's sources (build.py, driver.py).
         stage="first-kernel",
         explains=("triton-no-compiler",),
         cases=(
             Message(
                 having={"lacks": "cuda$|libcuda"},
-                title="Triton cannot build its helper: the linker finds no libcuda.so",
+                title="Triton cannot build its helper program: the linker finds no libcuda.so",
                 text="Set TRITON_LIBCUDA_PATH and LIBRARY_PATH to the folder of the driver's "
                 "libcuda.so.1, or make the link libcuda.so next to it",
                 look=("ldconfig -p | grep libcuda",),
@@ -95,15 +96,16 @@ CAUSES = (
             Message(
                 having={"lacks": "^(?:cuda.h|ptxas)$"},
                 title="Triton cannot build its helper: it finds no {lacks}",
-                text="Reinstall Triton, whose wheel has it, or set CUDA_HOME to a toolkit",
+                text="Reinstall Triton, whose wheel has that file, or set CUDA_HOME to the folder "
+                "of a CUDA toolkit",
                 look=("pip check",),
             ),
             Message(
                 having={"lacks": "python.h"},
-                title="Triton cannot build its helper: the compiler finds no Python.h",
-                text="Install the headers of this Python (python3-dev, python3-devel; an embedded "
-                "one on Windows: copy the folders include and libs of a full Python of the same "
-                "version next to python.exe)",
+                title="Triton cannot build its helper program: the compiler finds no Python.h",
+                text="Install the headers of this Python (python3-dev, python3-devel). For an "
+                "embedded Python on Windows, copy the folders include and libs of a full Python "
+                "of the same version next to python.exe",
             ),
         ),
         says=(
@@ -141,9 +143,9 @@ CAUSES = (
     ),
     Cause(
         "triton-no-compiler",
-        title="torch.compile needs a C compiler and none is on PATH",
-        means="Triton builds a small helper with it.",
-        text="Install one (gcc), or set CC to an installed one",
+        title="torch.compile needs a C compiler, and PATH has none",
+        means="Triton builds a small helper program with the compiler.",
+        text="Install a C compiler (gcc), or set CC to an installed one",
         proven_by="PATH has no cc, gcc or clang",
         stage="first-kernel",
         commands=("package gcc",),
@@ -151,8 +153,8 @@ CAUSES = (
         cases=(
             Message(
                 where=(ON_WINDOWS,),
-                text="Install the newest triton-windows, which includes a compiler (TinyCC); its "
-                "older releases need MSVC: the Build Tools for Visual Studio, with C++",
+                text="Install the newest triton-windows, which includes a compiler. Older ones "
+                "need the Build Tools for Visual Studio with C++",
                 commands=("pip install --upgrade triton-windows",),
             ),
         ),
@@ -176,9 +178,9 @@ CAUSES = (
         "torchvision-mismatch",
         title="{pair}",
         plain="torchvision was built for another torch",
-        means="Its operators are compiled against one release and one CUDA.",
-        text="Install the torchvision of that torch, from the same index",
-        proven_by="The catalog does not list this pair of versions or labels",
+        means="torchvision's operators are compiled for one torch release and one CUDA version.",
+        text="Install the torchvision that fits this torch, from the same index",
+        proven_by="The two versions or build labels do not belong together by the catalog",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -214,9 +216,9 @@ CAUSES = (
         "torchaudio-mismatch",
         title="{pair}",
         plain="torchaudio was built for another torch",
-        means="Each release needs one torch; 2.11 is the last release.",
-        text="Install the torchaudio of that torch, from the same index",
-        proven_by="The catalog does not list this pair of versions or labels",
+        means="Each torchaudio release needs one torch release; 2.11 is the last torchaudio.",
+        text="Install the torchaudio that fits this torch, from the same index",
+        proven_by="The two versions or build labels do not belong together by the catalog",
         # Source: the wheels' metadata.
         by_check=True,
         says=(
@@ -241,29 +243,32 @@ CAUSES = (
         "guarded-set-changed",
         severity=Severity.WARNING,
         title="{name} was {was} when it was {how} on {when}, it is {now} now",
-        plain="A package of the guarded set was replaced",
-        means="A guard, or the receipt of `gpusetup install`, says which versions work "
-        "together. An installer has replaced one of them.",
-        text="Put the guarded versions back; if you meant the change, `gpusetup guard --write` guards the new set",
-        proven_by="The installed versions differ from the guard's constraints file or from the receipt",
+        plain="An installer replaced torch or a package that must fit it",
+        means="`gpusetup guard` or `install` recorded which versions work together. An installer "
+        "has replaced one of them.",
+        text="Restore the recorded versions. If you meant the change, `gpusetup guard --write` "
+        "records the new versions",
+        proven_by="The installed versions differ from those that the guard or the last "
+        "installation recorded",
     ),
     Cause(
         "companion-torch-mismatch",
         severity=Severity.WARNING,
         title="A package needs another torch than the installed one",
-        means="Its libraries are compiled against one torch version. If its metadata does not name "
-        "that version, pip and uv keep the package; if it does, torch was replaced afterwards. At "
-        "import it fails, or leaves its kernels out.",
-        text="Install the release for this torch",
-        proven_by="The table of companions or the label of the build does not fit torch's version",
-        not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
+        means="Its libraries are compiled against one torch version. If its metadata requires no "
+        "torch version, pip and uv do not notice. So the package fails at import, or runs "
+        "without its kernels.",
+        text="Install the release of the package that fits this torch",
+        proven_by="The package's known requirements or its build label do not fit torch's version",
+        not_when="For torchvision and torchaudio there are separate findings: "
+        "torchvision-mismatch and torchaudio-mismatch",
         # Source: data/companions.json: each row has its own.
     ),
     Cause(
         "numpy-abi-mismatch",
         title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
         means="torch before 2.3 was compiled against NumPy 1.",
-        text="Install NumPy 1, or a torch from 2.3 on",
+        text="Install NumPy 1, or torch 2.3 or newer",
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         # Source: NumPy 2 migration guide.
         commands=_older_numpy,
@@ -287,9 +292,10 @@ CAUSES = (
     Cause(
         "mkl-version-mismatch",
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
-        means="MKL 2024.1 dropped iJIT_NotifyEvent; older conda builds of torch link it.",
-        text="Install an older MKL in this environment, or take torch from pip",
-        proven_by="conda's torch and MKL have these versions",
+        means="MKL 2024.1 removed the symbol iJIT_NotifyEvent; older conda builds of torch need "
+        "it.",
+        text="Install an older MKL in this environment, or install torch by pip",
+        proven_by="conda's torch and MKL have versions with this fault",
         # Source: pytorch/pytorch#123097.
         commands=lambda context: (conda_install(context, "mkl<2024.1"),),
         says=(

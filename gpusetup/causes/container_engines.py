@@ -5,8 +5,13 @@ from __future__ import annotations
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_KUBERNETES, ON_WINDOWS, in_windows_itself, said
-from gpusetup.fixes import packages, paste
+from gpusetup.evidence.places import (
+    IN_KUBERNETES,
+    ON_WINDOWS,
+    message_matches,
+    on_windows_without_container,
+)
+from gpusetup.fixes import paste, system_packages
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -54,16 +59,17 @@ def toolkit_commands(context: RuleContext) -> Lines:
     if ON_WINDOWS(context):
         return BY_DESKTOP
     os = context.os
-    family = packages.distribution(context) or ("" if os.id or os.name else "ubuntu")
+    family = system_packages.linux_family(context) or ("" if os.id or os.name else "ubuntu")
     repository = REPOSITORY.get(family, ())
-    package = packages.package_of(family, "nvidia-container-toolkit")
+    package = system_packages.package_of(family, "nvidia-container-toolkit")
     use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
     return (*repository, *package, *use)
 
 
 WITH_WINDOWS = (
-    "Docker Desktop brings the toolkit: use its WSL 2 engine (Settings, General; it has no GPU "
-    "with Hyper-V or Windows containers), and update WSL, Docker Desktop and NVIDIA's driver"
+    "Docker Desktop includes the toolkit. Use its WSL 2 engine (Settings, General), because "
+    "Hyper-V and Windows containers have no GPU. Then update WSL, Docker Desktop and NVIDIA's "
+    "driver"
 )
 
 BY_DESKTOP = lines("wsl --update", "wsl --shutdown", "docker run --rm --gpus all ubuntu nvidia-smi")
@@ -91,7 +97,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     return Fix(
         text=text,
         commands=toolkit_commands(context),
-        looks=paste.look("see first whether the host's driver works", *lines("nvidia-smi -L")),
+        looks=paste.look("check first whether the host's driver works", *lines("nvidia-smi -L")),
         needs_root=True,
     )
 
@@ -101,12 +107,14 @@ CAUSES = (
         "container-cdi-unresolvable",
         title="The container engine cannot resolve the CDI device {device}",
         plain="The container engine cannot resolve the CDI device nvidia.com/gpu",
-        means="The host has no CDI specification, or one for an older driver, or the engine "
-        "(rootless, remote, an old podman) does not read its folder.",
-        text="Write the specification on the host, again after every driver update; driver and "
-        "nvidia-container-toolkit must be installed there",
-        proven_by="The engine names the device that it cannot resolve",
-        not_when="container-toolkit-missing: the engine knows no driver at all",
+        means="CDI describes the GPUs to a container engine. The host has no CDI specification or "
+        "an outdated one, or the engine (rootless, remote, an old podman) does not read its "
+        "folder.",
+        text="Write the CDI specification on the host, after every driver update too. The host "
+        "needs driver and nvidia-container-toolkit",
+        proven_by="The container engine names the device that it cannot resolve",
+        not_when="If the engine knows no NVIDIA driver at all, the cause is "
+        "container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, CDI support.
         commands=(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
@@ -130,21 +138,22 @@ CAUSES = (
     ),
     Cause(
         "container-toolkit-missing",
-        title="Docker has no nvidia device driver: nvidia-container-toolkit is not installed, or "
-        "not configured",
+        title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
+        "installed or not configured",
         means="The toolkit registers the runtime that puts the driver's files into a container.",
         text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
         "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
-        proven_by="The daemon cannot select a device driver, or knows no runtime nvidia",
-        not_when="container-no-gpu: the container starts, but without GPUs",
+        proven_by="Docker says that it cannot select a device driver, or that it knows no runtime "
+        "nvidia",
+        not_when="If the container starts without GPUs, the cause is container-no-gpu",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
-        impossible=(in_windows_itself, is_lent),
+        impossible=(on_windows_without_container, is_lent),
         way=_toolkit,
         cases=(
             Message(where=(ON_WINDOWS,), text=WITH_WINDOWS, way=_toolkit),
             Message(
                 where=(IN_KUBERNETES,),
-                title="The node has no nvidia runtime: nvidia-container-toolkit is not installed, "
+                title="The node has no nvidia runtime: nvidia-container-toolkit is not installed "
                 "or not configured",
                 text=f"Install and configure the toolkit on the node ({TOOLKIT_SOURCE})",
                 way=_toolkit,
@@ -197,20 +206,22 @@ CAUSES = (
     Cause(
         "container-hook-failed",
         title="The container gets no GPU: {problem:.100}",
-        plain="The container gets no GPU: the toolkit cannot prepare it",
-        means="Before the container starts, the toolkit asks the host's driver and mounts "
-        "its files and devices.",
-        text="Make `nvidia-smi` work on the host first, update nvidia-container-toolkit, "
-        "and check which GPUs and folders you give the container",
-        not_when="The error names driver-missing, driver-not-loaded or nvml-mismatch of the host: then that is the cause",
+        plain="The container gets no GPU: nvidia-container-toolkit cannot prepare the container",
+        means="Before a container starts, the toolkit asks the host's driver and mounts the "
+        "driver's files and devices.",
+        text="Make `nvidia-smi` work on the host. Then update nvidia-container-toolkit, and check "
+        "the container's GPUs and folders",
+        not_when="If the error shows driver-missing, driver-not-loaded or nvml-mismatch on the "
+        "host, that is the cause",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         symptom=True,
         way=_toolkit,
         cases=(
             Message(
                 having={"problem": r"^(?!.*not found).*(?:cgroup|bpf|device rules)"},
-                text="Update nvidia-container-toolkit; for a rootless engine set no-cgroups, and "
-                "restart the engine (one that runs as root then needs each device by --device)",
+                text="Update nvidia-container-toolkit. For a rootless engine set no-cgroups and "
+                "restart the engine. (With no-cgroups an engine that runs as root needs each "
+                "device by --device)",
                 commands=(
                     "sudo nvidia-ctk config --set nvidia-container-cli.no-cgroups --in-place",
                     "systemctl --user restart docker",
@@ -220,41 +231,42 @@ CAUSES = (
         likelier=(
             Likelier(
                 cause="driver-not-loaded",
-                shown=said(
+                shown=message_matches(
                     "container-hook-failed",
                     "driver rpc er|driver not lo|driver error|nvidia driver",
                 ),
-                because="the toolkit asked the host's driver, and that did not answer",
+                because="the toolkit asked the host's driver, and the driver did not answer",
             ),
             Likelier(
                 cause="device-permission",
-                shown=said(
+                shown=message_matches(
                     "container-hook-failed",
                     "insufficient permissions|no-cgroups|/dev/nvidiactl: permission",
                 ),
                 because="the toolkit may not open the GPU's device files",
-                text="Give the user who starts the container the group of /dev/nvidia* (`ls -l "
-                "/dev/nvidia*`); a rootless engine needs `no-cgroups = true` in "
+                text="Add the user who starts the container to the group of /dev/nvidia* (`ls -l "
+                "/dev/nvidia*`). A rootless engine needs `no-cgroups = true` in "
                 "/etc/nvidia-container-runtime/config.toml, or CDI",
             ),
             Likelier(
                 cause="device-permission",
-                shown=said(
+                shown=message_matches(
                     "container-hook-failed", "operation not permitted|devices.(?:allow|deny)"
                 ),
-                because="the engine may not say which devices the container sees: it runs without "
-                "root, or in a container itself",
+                because="the engine has no right to choose the container's devices: it runs "
+                "without root, or in a container itself",
             ),
             Likelier(
                 cause="invalid-device-ordinal",
-                shown=said("container-hook-failed", "unknown device"),
+                shown=message_matches("container-hook-failed", "unknown device"),
                 because="the container asks for a GPU that the host does not have",
                 text="Name only GPUs that `nvidia-smi -L` lists on the host (`--gpus all`)",
             ),
             Likelier(
                 cause="container-toolkit-missing",
-                shown=said("container-hook-failed", "error|hook directly|terminate"),
-                because="its configuration, its version or its rights do not suit this engine",
+                shown=message_matches("container-hook-failed", "error|hook directly|terminate"),
+                because="the toolkit's configuration, version or rights do not fit this container "
+                "engine",
             ),
         ),
         says=(

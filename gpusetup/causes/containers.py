@@ -6,7 +6,13 @@ from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events
-from gpusetup.evidence.places import IN_A_CONTAINER, in_windows_itself, no, not_asked_for
+from gpusetup.evidence.places import (
+    IN_A_CONTAINER,
+    in_an_image_build,
+    job_without_gpu,
+    no,
+    on_windows_without_container,
+)
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -24,39 +30,33 @@ LATER = r"\b(?:at some point|after (?:a |some |several |few |running |about |\d{
 NEVER_HAD = r"\b(?:after|since) (?:\S{1,12} ){0,3}?(?:updat|upgrad|reboot|suspend|sleep|hibernat)\w*|\bXid\b|fallen off|segfault|out of memory"
 """A container that had its GPU and loses it while it runs, in a person's words."""
 
-STEP_FAILED = (
-    r"(?:failed to solve: process|The command '/bin/sh -c .{1,400}?returned a non-zero code"
-    r'|process "/bin/sh -c .{1,400}?did not complete successfully)'
-)
-"""How a step of an image's build ends: BuildKit's words, and docker's former ones."""
-
 DOCKER = Fix(
-    text="Add `--gpus all` to your own `docker run` (this command tests it with a plain image); "
-    "the host needs the driver and the nvidia-container-toolkit",
+    text="Add `--gpus all` to your `docker run` (tested here with a plain image). The host needs "
+    "driver and nvidia-container-toolkit",
     commands=lines("docker run --rm --gpus all ubuntu nvidia-smi"),
 )
 
 START_WITH_GPU = {
     "podman": Fix(
-        text="Start it again with `--device nvidia.com/gpu=all` (the last command tests it with a "
-        "plain image); the host needs the nvidia-container-toolkit",
+        text="Start the container again with `--device nvidia.com/gpu=all` (the last command "
+        "tests it with a plain image). The host needs nvidia-container-toolkit",
         commands=lines(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
             "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
         ),
     ),
     "kubernetes": Fix(
-        text="Ask for a GPU in the pod's specification: resources.limits `nvidia.com/gpu: 1`; the "
+        text="Ask for a GPU in the pod's specification: resources.limits `nvidia.com/gpu: 1`. The "
         "node needs the NVIDIA device plugin"
     ),
     "singularity": Fix(
-        text="Start it with --nv (`singularity run --nv`, `apptainer run --nv`; this command "
-        "tests it with a plain image)",
+        text="Start the container with --nv (`singularity run --nv`, `apptainer run --nv`; this "
+        "command tests it with a plain image)",
         commands=lines("singularity exec --nv docker://ubuntu nvidia-smi"),
     ),
     "lxc": Fix(
-        text="Give the container the GPU, on its host: `lxc config device add`, its name, then "
-        "`gpu gpu`"
+        text="On the host, give the container the GPU: `lxc config device add`, the container's "
+        "name, then `gpu gpu`"
     ),
     "none": DOCKER,
     "docker": DOCKER,
@@ -67,16 +67,18 @@ START_WITH_GPU = {
 def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
     """What gives this kind of container a GPU; a text that names none is taken to be of docker."""
     kind = context.snapshot.container.kind or "docker"
-    return START_WITH_GPU.get(kind) or Fix(text="Start the container with GPUs, on its host")
+    return START_WITH_GPU.get(kind) or Fix(text="On the host, start the container with GPUs")
 
 
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
-        means="The first invalid entry ends the list; an empty value leaves none. Slurm and Ray empty "
-        "it for a job or a task that asked for no GPU.",
-        text="Remove what sets CUDA_VISIBLE_DEVICES: a shell profile, a service, or the program itself (os.environ: change that line). It may name the GPUs' numbers, from 0 on, or their UUIDs. If a scheduler sets it, ask that for a GPU",
+        means="CUDA ignores everything after the first invalid entry; an empty value hides all "
+        "GPUs. Slurm and Ray set an empty value for a job or task without a GPU.",
+        text="Remove what sets CUDA_VISIBLE_DEVICES: a shell profile, a service, or the program "
+        "itself (os.environ: change that line). Or set it to the GPUs' numbers, from 0 on, or to "
+        "their UUIDs. If a scheduler sets it, ask that for a GPU",
         proven_by="The variable leaves no GPU visible",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(
@@ -90,8 +92,8 @@ CAUSES = (
         by_check=True,
         cases=(
             Message(
-                where=(lambda context: bool(not_asked_for(context)),),
-                title="The Slurm job asked for no GPU: Slurm shows it none",
+                where=(lambda context: bool(job_without_gpu(context)),),
+                title="The Slurm job asked for no GPU, so Slurm hides all GPUs from it",
                 text="Ask for a GPU in the job script (`#SBATCH --gres=gpu:1`) or on the command "
                 "line (`--gres=gpu:1`, or `--gpus=1`), on a partition that has GPUs",
                 look=("sinfo -o '%P %G %t'", "srun --gres=gpu:1 nvidia-smi -L"),
@@ -114,17 +116,17 @@ CAUSES = (
     Cause(
         "container-nvml-lost",
         title="This container lost its GPU while it ran",
-        means="A `systemctl daemon-reload` on the host rewrites the device rules of containers "
-        "whose GPUs systemd does not know.",
-        text="Start the container again (`docker restart`, or `kubectl delete pod`, and its name). "
-        "To fix it for good: on the host make docker use the cgroupfs driver "
-        '("exec-opts": ["native.cgroupdriver=cgroupfs"] in /etc/docker/daemon.json), or give the '
-        "devices by name or by CDI, or type `sudo nvidia-ctk system create-dev-char-symlinks "
-        "--create-all`",
+        means="A `systemctl daemon-reload` on the host resets a container's access to GPUs that "
+        "systemd does not know.",
+        text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). To "
+        "prevent it, give the container the devices by name or by CDI. Or let docker use the "
+        'cgroupfs driver ("exec-opts": ["native.cgroupdriver=cgroupfs"] in '
+        "/etc/docker/daemon.json). Or run `sudo nvidia-ctk system create-dev-char-symlinks "
+        "--create-all` on the host",
         proven_by="NVML answers code 999 in a container",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         stage="running",
-        impossible=(in_windows_itself,),
+        impossible=(on_windows_without_container,),
         by_check=True,
         needs_root=True,
         alike={
@@ -142,12 +144,12 @@ CAUSES = (
     ),
     Cause(
         "container-driver-capability-missing",
-        title="The container did not get the driver's compute libraries: nvidia-smi works, "
+        title="The container did not get the driver's compute libraries: nvidia-smi works, but "
         "libcuda is missing",
-        means="NVIDIA_DRIVER_CAPABILITIES does not name compute.",
-        text="Start it again with compute among the capabilities (`-e NVIDIA_DRIVER_CAPABILITIES="
-        "compute,utility`; this command tests it with a plain image)",
-        proven_by="The variable lacks compute: NVML answers, and libcuda is missing",
+        means="The variable NVIDIA_DRIVER_CAPABILITIES does not contain compute.",
+        text="Restart the container with `-e NVIDIA_DRIVER_CAPABILITIES=compute,utility` (this "
+        "command tests it with a plain image)",
+        proven_by="The variable lacks compute, NVML answers, and libcuda is missing",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         by_check=True,
         commands=(
@@ -164,29 +166,30 @@ CAUSES = (
         "container-no-gpu",
         title="The container was started without a GPU",
         means="A container sees only the GPUs that it is started with.",
-        text="Start the container with its host's GPU: `--gpus all`, a CDI device, or a resource limit in Kubernetes",
-        proven_by="A container has no device nodes, and its host has an NVIDIA GPU",
-        not_when="no-nvidia-gpu: the PCI bus shows none",
+        text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
+        "resource limit in Kubernetes",
+        proven_by="The host has an NVIDIA GPU, and the container has no device nodes of it",
+        not_when="If the PCI bus shows no GPU, the cause is no-nvidia-gpu",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
         lacks="gpu",
-        impossible=(in_windows_itself, is_lent),
+        impossible=(on_windows_without_container, is_lent),
         by_check=True,
         way=start_with_gpu,
         cases=(
             Message(
-                having={"step": "build"},
-                title="An image build has no GPU, but a step of it needs one",
-                text="Remove the check or the computation from the build (stable-diffusion-webui: "
-                "`--skip-torch-cuda-test`; an extension's build: name the architectures in "
-                "TORCH_CUDA_ARCH_LIST), and start the container with `--gpus all`",
-                look=("docker run --rm --gpus all ubuntu nvidia-smi",),
+                where=(in_an_image_build,),
+                title="An image build has no GPU and no driver, but one of its steps needs them",
+                text="Remove the check, the import or the computation from the build, and let it "
+                "run when the container starts with `--gpus all`. For stable-diffusion-webui use "
+                "`--skip-torch-cuda-test`; to build an extension, set TORCH_CUDA_ARCH_LIST to the "
+                "GPUs' architectures",
             ),
             Message(
                 having={"library": "."},
                 where=(no(IN_A_CONTAINER),),
-                text="In a container: start it again with `--gpus all` (this command tests it "
-                "with a plain image). On a host a container or a broken package left such an "
-                "empty file: reinstall the driver's packages",
+                text="If this is a container, start it again with `--gpus all` (this command "
+                "tests it with a plain image). If this is a host, a container or a broken "
+                "package left an empty file there: reinstall the driver's packages",
                 commands=("docker run --rm --gpus all ubuntu nvidia-smi",),
             ),
         ),
@@ -211,15 +214,6 @@ CAUSES = (
             ),
             says(r"executable file .?nvidia-smi.? not found", lacks="nvidia-smi"),
             says(
-                rf"(?:No CUDA GPUs are available|Found no NVIDIA driver|Torch is not able to use GPU|CUDA driver initialization failed|no CUDA-capable device is detected).{{0,900}}?{STEP_FAILED}",
-                "/bin/sh -c",
-                step="build",
-            ),
-            says(
-                rf"torch\.cuda\.is_available\(\).{{0,700}}?AssertionError.{{0,500}}?{STEP_FAILED}",
-                step="build",
-            ),
-            says(
                 r"\bGPUs? (?:is |are |was |were )?not passed (?:through )?(?:in)?to (?:the |my |any )?(?:docker )?containers?\b",
                 unless=r"\b(?:if|when|unless)\b[^.\n]{0,40}(?:passed|reservation)",
             ),
@@ -239,7 +233,6 @@ CAUSES = (
         examples=(
             'docker: Error response from daemon: exec: "nvidia-smi": executable file not found in $PATH: unknown.',
             "runc: executable file `nvidia-smi` not found in $PATH",
-            'RUN python -c "import torch; assert torch.cuda.is_available()"\nAssertionError\nERROR: failed to solve: process "/bin/sh -c python -c x" did not complete successfully: exit code: 1',
             "NVIDIA GPU not passed through to container, so the panel shows none",
             "the service has no NVIDIA device reservation",
             "ERROR: nvidia-smi not found; outside of docker nvidia-smi runs fine",
@@ -257,13 +250,13 @@ CAUSES = (
     Cause(
         "k8s-gpu-not-allocatable",
         title="Kubernetes has no free nvidia.com/gpu to give",
-        means="No node offers one (the device plugin does not run, the runtime or the driver "
-        "is missing, the GPU is unhealthy), taints keep the pod away, or other pods hold them "
-        "all.",
-        text="Check what the nodes offer and which pods hold it; the node needs the device plugin "
-        "and the runtime nvidia",
-        proven_by="The scheduler or the kubelet says so",
-        not_when="container-no-gpu: the pod runs and asked for no GPU",
+        means="No node offers a GPU, taints keep the pod away, or other pods use all GPUs. A node "
+        "offers none if its device plugin does not run, the runtime or the driver is missing, or "
+        "the GPU is unhealthy.",
+        text="Check which GPUs the nodes offer and which pods use them. A node needs NVIDIA's "
+        "device plugin and the runtime nvidia",
+        proven_by="The scheduler or the kubelet reports it",
+        not_when="If the pod runs but asked for no GPU, the cause is container-no-gpu",
         # Source: Kubernetes documentation, schedule GPUs; NVIDIA k8s-device-plugin.
         look=(
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",

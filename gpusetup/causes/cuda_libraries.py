@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import undeclared_commands
+from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
@@ -67,36 +67,38 @@ CAUSES = (
         "cuda-lib-missing",
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
-        means="The number in the names of cudart, cublas and nvrtc is the CUDA version of the "
-        "program that needs them; other libraries have their own numbers: torch brings cuDNN 9 "
-        "from 2.4 on, and brought cuDNN 8 before.",
-        text="If an extension asks for it (the traceback names its file): install the extension's "
-        "build for torch's CUDA. Else: install torch with its libraries. ",
+        means="The number in the names of cudart, cublas and nvrtc is the CUDA version that the "
+        "program needs. Other libraries have their own numbers: torch 2.4 and newer brings cuDNN "
+        "9, older ones brought cuDNN 8.",
+        text="If an extension needs the library (the traceback names the extension's file), "
+        "install the extension's build for torch's CUDA. Otherwise install torch with its "
+        "libraries. ",
         proven_by="Files of an nvidia-* package are missing, or a program says so",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
         way=paste.install_torch,
         cases=(
             Message(
                 where=(lambda context: bool(_undeclared(context)),),
-                text="torch's wheel for Jetson links this library but does not declare it: "
-                "install it, and add it to the loader's path (add the second line to your start "
-                "script too)",
+                text="torch's wheel for Jetson needs this library but does not declare it. "
+                "Install the library and add it to the loader's path. Put the second command "
+                "into your start script too",
                 commands=_of_a_jetson,
             ),
             Message(
                 having={"library": "^-lcuda$"},
                 title="The linker finds no libcuda.so, which the build links against",
-                text="Let the linker find libcuda.so: the stub in the toolkit's stubs folder "
-                "(enough for a build), or a link to the driver's libcuda.so.1. When the program "
-                "runs, it loads the driver's own: `export "
+                text="Let the linker find libcuda.so. For a build, the stub in the toolkit's "
+                "stubs folder is enough; a link to the driver's libcuda.so.1 works too. At run "
+                "time the program loads the driver's own library: `export "
                 "LIBRARY_PATH=$CUDA_HOME/lib64/stubs:$CUDA_HOME/lib/stubs:$LIBRARY_PATH`",
                 look=("ldconfig -p | grep libcuda.so",),
             ),
             Message(
                 having={"module": "^ctranslate2$"},
-                text="CTranslate2 (faster-whisper) has no cuDNN: before 4.5 it needs version 8, "
-                "from 4.5 on version 9, as torch 2.4 and newer do. Update it, and add to "
-                "LD_LIBRARY_PATH: nvidia/cudnn/lib and nvidia/cublas/lib of site-packages",
+                text="CTranslate2 (used by faster-whisper) does not include cuDNN. CTranslate2 "
+                "4.5 and newer needs cuDNN 9, like torch 2.4 and newer; older ones need cuDNN 8. "
+                "Update CTranslate2, and add nvidia/cudnn/lib and nvidia/cublas/lib of "
+                "site-packages to LD_LIBRARY_PATH",
                 commands=(
                     "pip install --upgrade ctranslate2 nvidia-cublas-cu12 'nvidia-cudnn-cu12==9.*'",
                 ),
@@ -104,22 +106,23 @@ CAUSES = (
             Message(
                 having={"library": CUDNN_8},
                 where=(_not_torchs,),
-                text="A program built for cuDNN 8 needs it (CTranslate2 before 4.5, "
-                "onnxruntime-gpu before 1.19, torch before 2.4); torch from 2.4 on has cuDNN 9. "
-                "Update that program, or reinstall torch if torch is the older one",
+                text="A program that was built for cuDNN 8 needs this library (CTranslate2 before "
+                "4.5, onnxruntime-gpu before 1.19, torch before 2.4). torch 2.4 and newer brings "
+                "cuDNN 9. Update that program. If torch itself is older than 2.4, reinstall torch",
                 look=("pip list",),
             ),
             Message(
                 having={"module": ""},
                 text="Install its current release, which finds the CUDA libraries that torch "
-                "brings; torch itself must be a CUDA build",
+                "brings. torch itself must be a CUDA build",
                 commands=("pip install --upgrade {module}",),
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
                 where=(_is_anothers,),
-                text="Not torch but another package needs it, built for another CUDA (the "
-                "traceback names its file): install its build for torch's CUDA, or rebuild it here",
+                text="Another package, not torch, needs this library: it was built for another "
+                "CUDA (the traceback names its file). Install that package's build for torch's "
+                "CUDA, or rebuild it here",
                 look=(alike.TORCHS_CUDA,),
             ),
         ),

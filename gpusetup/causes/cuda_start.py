@@ -5,16 +5,16 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence.context import RuleContext, in_container, on
-from gpusetup.evidence.plausible import is_a_path, is_a_version
-from gpusetup.fixes import drivers, packages, paste
+from gpusetup.evidence.command_values import is_a_path, is_a_version
+from gpusetup.evidence.context import RuleContext, events, in_container, on
+from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, filled, lines
 
 WITH_COMPUTE = Fix(
-    text="Start the container again with compute and utility among its driver capabilities (the "
-    "command does it with a plain image); keep driver packages out of the image",
+    text="Start the container again with the driver capabilities compute and utility (the command "
+    "does it with a plain image). Keep driver packages out of the image",
     commands=lines(
         'docker run --rm --gpus all -e "NVIDIA_DRIVER_CAPABILITIES=compute,utility" '
         "ubuntu nvidia-smi"
@@ -27,14 +27,14 @@ def _compute_libraries(context: RuleContext, text: str) -> Fix:
     if in_container(context):
         return WITH_COMPUTE
     if on(context, "windows") or context.os.wsl:
-        return drivers.driver(context, "Install the NVIDIA driver again")
+        return drivers.driver_fix(context, "Install the NVIDIA driver again")
     return Fix(text=text, commands=drivers.driver_commands(context), needs_root=True)
 
 
 def fabric_manager(context: RuleContext, text: str) -> Fix:
     """The Fabric Manager of exactly the driver's version."""
     version = context.driver.version or ""
-    family = None if in_container(context) else packages.distribution(context)
+    family = None if in_container(context) else system_packages.linux_family(context)
     row = FABRIC_PACKAGE.get(family or "") if is_a_version(version) else None
     branch = version.partition(".")[0]
     return Fix(
@@ -85,7 +85,7 @@ def without_folder(context: RuleContext, folder: str) -> Lines:
     if on(context, "windows") or not is_a_path(folder):
         return ()
     if folder in named:
-        return paste.without_folders(context, paste.literally(folder))
+        return paste.without_folders(context, paste.escaped_for_grep(folder))
     line = rf"\#{folder.rstrip('/')}/*$#d"
     return (
         filled("sudo sed -i {line} /etc/ld.so.conf.d/*.conf", line=line),
@@ -97,13 +97,14 @@ CAUSES = (
     Cause(
         "libcuda-missing",
         title="The driver's CUDA library is missing or does not load: CUDA cannot start",
-        means="nvidia-smi talks to the kernel driver through another library. Server installs and "
-        "containers at times leave the compute libraries out; an installation that broke off "
-        "leaves files of two versions.",
+        means="nvidia-smi works without these libraries. Server packages and containers sometimes "
+        "leave out the compute libraries. An interrupted installation leaves files of two "
+        "versions.",
         text="Install the compute libraries of exactly this driver version (libnvidia-compute, "
-        "nvidia-driver-cuda-libs); in a container give it the capability compute",
+        "nvidia-driver-cuda-libs). For a container, add compute to its driver capabilities",
         proven_by="nvidia-smi prints CUDA Version ERR!",
-        not_when="wsl-driver, or container-driver-capability-missing in a container",
+        not_when="In WSL the cause is wsl-driver. In a container it may be "
+        "container-driver-capability-missing",
         # Source: nvidia-smi's manual page; NVIDIA, driver README, installed components.
         kind_of="driver-missing",
         stage="import",
@@ -113,10 +114,11 @@ CAUSES = (
     Cause(
         "cuda-sees-no-device",
         title="CUDA sees no device (error 100)",
-        means="CUDA starts, and is left no GPU.",
+        means="CUDA starts but may not use any GPU.",
         text="Check CUDA_VISIBLE_DEVICES, the compute mode, MIG and the other findings",
         proven_by="cuInit answers code 100, and another source lists a GPU",
-        not_when="no-nvidia-gpu: there is none; cuda-visible-devices-hidden: a variable hides it",
+        not_when="If there is no GPU, the cause is no-nvidia-gpu. If a variable hides the GPU, it "
+        "is cuda-visible-devices-hidden",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         alike={
@@ -134,7 +136,8 @@ CAUSES = (
     Cause(
         "invalid-device-ordinal",
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
-        means="There are more ranks than GPUs, or an index names a GPU that does not exist.",
+        means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
+        "does not exist.",
         text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
         proven_by="CUDA answers code 101",
         # Source: CUDA Driver API reference, CUresult.
@@ -161,10 +164,14 @@ CAUSES = (
     Cause(
         "os-call-failed",
         title="A system call of the CUDA driver failed (error {code})",
-        means="Device nodes are missing or forbidden, or rules of cgroup or seccomp and limits block the call.",
-        text="Start a container again: it may have lost the device nodes, or a sandbox (cgroup, seccomp, limits) blocks the call. Outside of containers make the nodes, and check their owner and group",
+        means="Device nodes are missing or not accessible, or cgroup rules, seccomp rules or "
+        "limits block the call.",
+        text="If this is a container, start it again: it may have lost the device nodes, or a "
+        "sandbox (cgroup, seccomp, limits) blocks the call. Outside of containers, create the "
+        "device nodes, and check their owner and group",
         proven_by="cuInit answers code 304 or 800",
-        not_when="uvm-missing and device-permission say which call it is",
+        not_when="uvm-missing or device-permission may say which call fails: then that is the "
+        "cause",
         # Source: CUDA Driver API reference, CUresult.
         look=("ls -l /dev/nvidia*",),
         commands=("sudo nvidia-modprobe -u -c=0",),
@@ -176,7 +183,8 @@ CAUSES = (
         means="Systems with NVSwitch need the Fabric Manager of exactly the driver's version.",
         text="Install the Fabric Manager of exactly the driver's version, and start it",
         proven_by="CUDA answers code 802, or the state of the fabric is not completed",
-        not_when="On Hopper confidential computing may wait for its ready state",
+        not_when="With confidential computing on Hopper, CUDA may wait until the GPU is set to "
+        "ready",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "Fabric Manager User Guide".
         alike={"nvidia-smi -q | grep -A 3 Fabric": ("fabric-unhealthy",)},
         says=(
@@ -199,10 +207,12 @@ CAUSES = (
     Cause(
         "libcuda-driver-mismatch",
         title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
-        means="A stale or mounted copy of libcuda, or cuda-compat, comes first.",
-        text="Remove stale copies of libcuda (a cuda-compat folder, a mounted or copied library); if the driver was updated and not reloaded, reboot",
+        means="The loader finds an old or mounted copy of libcuda, or cuda-compat, before the "
+        "driver's own.",
+        text="Remove old copies of libcuda (cuda-compat, mounted or copied libraries). If the "
+        "driver was updated but not reloaded, reboot",
         proven_by="cuInit answers code 803",
-        not_when="nvml-mismatch: a reboot fixes it",
+        not_when="If a reboot fixes it, the cause is nvml-mismatch",
         # Source: CUDA Driver API reference, CUresult.
         commands=drivers_own,
         look=("ldconfig -p | grep libcuda",),
@@ -210,9 +220,11 @@ CAUSES = (
     ),
     Cause(
         "forward-compat-unsupported",
-        title="A forward compatibility library (cuda-compat) comes before the driver, on a GPU or driver that does not allow it (error 804)",
+        title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
+        "does not allow (error 804)",
         means="Forward compatibility is for data centre GPUs and some drivers.",
-        text="Remove the cuda-compat folder from the loader's path, or update the driver of the host; forward compatibility is for data centre GPUs only",
+        text="Remove the cuda-compat folder from the loader's path, or update the host's driver. "
+        "cuda-compat is for data centre GPUs only",
         proven_by="cuInit answers code 804",
         # Source: CUDA Driver API reference, CUresult; NVIDIA, "CUDA Compatibility".
         commands=drivers_own,
@@ -222,8 +234,9 @@ CAUSES = (
     Cause(
         "mps-server",
         title="The CUDA MPS daemon refuses this process",
-        means="The daemon belongs to another user, is not ready, or has too many clients.",
-        text="Stop the daemon, or use the GPU as the user that started it",
+        means="The MPS daemon, which shares the GPU among programs, belongs to another user, is "
+        "not ready, or has too many clients.",
+        text="Stop the MPS daemon, or use the GPU as the user that started the daemon",
         proven_by="cuInit answers a code from 805 to 809",
         # Source: NVIDIA, "Multi-Process Service".
         says=(
@@ -238,11 +251,13 @@ CAUSES = (
     ),
     Cause(
         "cuda-init-out-of-memory",
-        title="CUDA cannot start: out of memory while it starts (error 2)",
-        means="CUDA reserves a large address space; ulimit -v or a small guest forbids it.",
-        text="Raise the limit on the address space (ulimit -v, the batch system), or give the virtual machine more memory",
+        title="CUDA cannot start: it runs out of memory at the start (error 2)",
+        means="CUDA reserves a large address space, and `ulimit -v` or a small virtual machine "
+        "does not allow that.",
+        text="Raise the limit of the address space (`ulimit -v`, or the batch system's limit), or "
+        "give the virtual machine more memory",
         proven_by="cuInit answers code 2",
-        not_when="out-of-memory: the program runs already",
+        not_when="If CUDA started and the program ran, the cause is out-of-memory",
         # Source: CUDA Driver API reference, CUresult.
         explains=("out-of-memory",),
         by_check=True,
@@ -262,10 +277,12 @@ CAUSES = (
     Cause(
         "cuda-unknown-error",
         title="CUDA does not start: unknown error ({code})",
-        means="Often nvidia_uvm is in a bad state after suspend.",
-        text="On Linux reload the nvidia_uvm module (after suspend it is often in a bad state) and start the program again; otherwise reboot",
+        means="Often the kernel module nvidia_uvm is in a bad state after suspend.",
+        text="On Linux reload the module nvidia_uvm and start the program again. If this does not "
+        "help, reboot",
         proven_by="cuInit answers code 999 (30 in older runtimes)",
-        not_when="uvm-missing: the module nvidia_uvm is not loaded; container-nvml-lost: the container lost its GPU",
+        not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "
+        "container lost its GPU, it is container-nvml-lost",
         # Source: CUDA Driver API reference, CUresult.
         alike={
             alike.NODES: (
@@ -281,9 +298,9 @@ CAUSES = (
         "cuda-init-failed",
         title="CUDA cannot tell its {field}: {problem}",
         plain="CUDA does not start, or cannot list its devices",
-        means="gpusetup knows no more of this code.",
-        text="Reboot; if it stays, reinstall the driver",
-        proven_by="cuInit answers an error that has no finding for itself",
+        means="gpusetup knows no cause for this error code.",
+        text="Reboot. If the error stays, reinstall the driver",
+        proven_by="cuInit answers an error for which there is no other finding",
         # Source: CUDA Driver API reference, CUresult.
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -308,11 +325,11 @@ CAUSES = (
         "cuda-misses-gpu",
         title="CUDA does not see GPU {gpu}, which the driver lists",
         plain="CUDA does not see a GPU that the driver lists",
-        means="The GPU answers NVML, but CUDA could not start it and leaves it out.",
-        text="Reboot (in a container the host); until then leave this GPU out "
-        "(CUDA_VISIBLE_DEVICES)",
-        proven_by="NVML lists the GPU, CUDA does not, and CUDA_VISIBLE_DEVICES is not set",
-        not_when="gpu-fell-off-bus, mig-misconfigured: then that is the cause",
+        means="NVML can read the GPU, but CUDA could not start it and ignores it.",
+        text="Reboot (if this is a container, its host). Until then exclude this GPU by "
+        "CUDA_VISIBLE_DEVICES",
+        proven_by="NVML lists the GPU, CUDA does not list it, and CUDA_VISIBLE_DEVICES is not set",
+        not_when="If gpu-fell-off-bus or mig-misconfigured was found too, that is the cause",
         # Source: CUDA Driver API reference, cuDeviceGetCount.
         symptom=True,
         where=(lambda context: not context.other_host,),
@@ -322,15 +339,28 @@ CAUSES = (
     ),
     Cause(
         "libcuda-stub",
-        title="The toolkit's stub libcuda is loaded, or on LD_LIBRARY_PATH, instead of the "
-        "driver's",
-        means="The stub only links programs on a machine without a driver; it cannot run them.",
+        title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
+        "contains that stub",
+        means="The stub is for linking programs on a machine without a driver. It cannot run them.",
         text="Remove the stubs folder from LD_LIBRARY_PATH",
-        proven_by="cuInit answers code 34, or the loaded libcuda lies in a folder `stubs`; such a folder in LD_LIBRARY_PATH alone is a warning",
+        proven_by="cuInit answers code 34, or the loaded libcuda is in a folder `stubs`. If only "
+        "LD_LIBRARY_PATH has one, it is a warning",
         # Source: CUDA Driver API reference, CUresult (STUB_LIBRARY).
         explains=(*NO_INIT, *NO_DRIVER),
         commands=_without_stubs,
-        cases=(Message(having={"folder": ""}, commands=_without_stubs, only=Severity.WARNING),),
+        cases=(
+            # Nothing has loaded the stub that lies there.
+            Message(
+                where=(
+                    lambda context: all(
+                        "folder" in event.values for event in events(context, "libcuda-stub")
+                    ),
+                    lambda context: context.snapshot.cuda_api.init_code != 34,
+                ),
+                commands=_without_stubs,
+                only=Severity.WARNING,
+            ),
+        ),
         says=(
             r"CUDA_ERROR_STUB_LIBRARY|cudaErrorStubLibrary|CUDA driver is a stub library",
             r"You should always run with libnvidia-ml\.so",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause
-from gpusetup.evidence.context import RuleContext, answering, events
-from gpusetup.evidence.places import gpu_is_listed, in_windows_itself, in_wsl
-from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, with_headers
+from gpusetup.evidence.context import RuleContext, events, listed_gpus
+from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
+from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
 from gpusetup.messages.fragments import IF, IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines
@@ -42,11 +42,11 @@ CAUSES = (
         "driver-too-old",
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
-        means="Each major CUDA version has a minimum driver; within 11, 12 and 13 every minor version "
-        "runs on it.",
+        means="Each major CUDA version (11, 12, 13) has a minimum driver. That driver runs every "
+        "minor version of it.",
         text="Update the driver, or install a torch for an older CUDA",
-        proven_by="The driver is older than torch's CUDA needs",
-        not_when="The driver itself says that it supports that CUDA",
+        proven_by="The driver is older than torch's CUDA version needs",
+        not_when="If the driver itself supports that CUDA version, it is new enough",
         # Source: NVIDIA, "CUDA Compatibility".
         lacks="driver",
         explains=(
@@ -88,13 +88,15 @@ CAUSES = (
         "driver-missing",
         title="{who}: there is no NVIDIA driver",
         plain="No NVIDIA driver was found",
-        means="The GPU is on the bus, but no kernel module and no driver libraries are installed.",
-        text="Install the distribution's driver package and reboot",
-        proven_by="The PCI bus shows an NVIDIA GPU, and there is no libcuda and no module on disk",
-        not_when="driver-not-loaded: a part of a driver is installed; in a container and in WSL the driver is elsewhere",
+        means="No kernel module of NVIDIA's driver answers, and none of its libraries and programs "
+        "is found.",
+        text="Install your distribution's driver package and reboot",
+        proven_by="The PCI bus shows an NVIDIA GPU, and the disk has no libcuda and no driver "
+        "module",
+        not_when="If a part of the driver is installed, the cause is driver-not-loaded. "
+        "Containers and WSL use their host's driver",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
-        explains=("container-hook-failed",),
         impossible=(in_wsl,),
         by_check=True,
         alike={
@@ -108,13 +110,13 @@ CAUSES = (
         "hybrid-gpu-off",
         title="The NVIDIA GPU is switched off by {tool}",
         plain="The NVIDIA GPU is switched off by the hybrid graphics setting",
-        means="supergfxctl, prime-select, envycontrol and others remove the GPU from the bus "
-        "or blacklist its module.",
+        means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
+        "block its module.",
         text="Switch the NVIDIA GPU on and reboot",
         proven_by="The tool's state or its configuration says so",
-        not_when="driver-missing: no tool switched the GPU off",
+        not_when="If no tool switched the GPU off, the cause is driver-missing",
         # Source: the tools' own documentation.
-        where=(lambda context: not answering(context),),
+        where=(lambda context: not listed_gpus(context),),
         commands=_switch_on,
         needs_root=True,
         needs_reboot=True,
@@ -187,15 +189,17 @@ CAUSES = (
     Cause(
         "driver-not-loaded",
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
-        means="Often no module was built after a kernel update, nouveau has the GPU, or Secure Boot loads no module whose key is not enrolled. doctor itself loads nothing: if the driver loads on demand, run `nvidia-smi` once.",
-        text="Load or rebuild the module, keep nouveau away from the GPU, or reboot",
-        proven_by="The driver's libraries or its module are on disk, and no module is loaded; NVML answers code 9",
-        not_when="driver-missing: nothing is installed",
+        means="Often no module was built after a kernel update, nouveau uses the GPU, or Secure "
+        "Boot rejects a module whose key is not enrolled. doctor itself loads no module: if the "
+        "driver loads on demand, run `nvidia-smi` once.",
+        text="Load or rebuild the module, block nouveau, or reboot",
+        proven_by="The disk has the driver's libraries or its module, and no module is loaded. Or "
+        "NVML answers code 9",
+        not_when="If no part of the driver is installed, the cause is driver-missing",
         # Source: NVML API reference, nvmlReturn_t (DRIVER_NOT_LOADED); NVIDIA, "Driver
         # Installation Guide".
         lacks="gpu",
-        explains=("container-hook-failed",),
-        impossible=(gpu_is_listed, in_windows_itself, in_wsl, is_lent),
+        impossible=(gpu_is_listed, on_windows_without_container, in_wsl, is_lent),
         by_check=True,
         way=load_fix,
         says=(
@@ -234,24 +238,27 @@ CAUSES = (
         "driver-build-failed",
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
         plain="The NVIDIA driver's kernel module was not built for the running kernel",
-        means="Mostly the kernel is newer than the driver: each driver branch builds against the "
-        "kernels of its time. Else headers or a compiler (gcc, make) are missing (see make.log).",
-        text="Install the headers of this kernel, and a driver release that is as new as the "
-        "kernel (an old branch that a GPU needs: an older kernel); until then start the previous "
+        means="Usually the kernel is newer than the driver: a driver builds only with the kernels "
+        "of its time. Otherwise kernel headers or a compiler (gcc, make) are missing (see "
+        "make.log).",
+        text="Install the headers of this kernel, and a driver that is as new as the kernel. If "
+        "the GPU needs an old driver branch, use an older kernel. Until then start the previous "
         "kernel",
-        proven_by="dkms reports a bad status for NVIDIA's module, or NVIDIA's installer fails while it builds",
-        not_when="nvidia-smi lists the GPU, or the build that failed is not of NVIDIA's module",
+        proven_by="dkms reports that NVIDIA's module was not built, or NVIDIA's installer fails "
+        "while it builds",
+        not_when="If nvidia-smi lists the GPU, or another module failed to build, the driver was "
+        "built",
         # Source: dkms's manual page; messages of nvidia-installer.
         kind_of="driver-not-loaded",
         stage="build",
         # No order: a text may list the GPU that it bought; one that answers has its driver shown too.
         where=(
             lambda context: (
-                not (answering(context) and context.driver.version)
+                not (listed_gpus(context) and context.driver.version)
                 and not context.torch.cuda_available
             ),
         ),
-        commands=with_headers,
+        commands=rebuild_with_headers,
         needs_root=True,
         needs_reboot=True,
         says=(
@@ -321,13 +328,13 @@ CAUSES = (
     Cause(
         "secure-boot-rejected",
         title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
-        means="The firmware does not know the key that signed the module.",
+        means="The firmware does not trust the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",
         proven_by="The kernel log says `Key was rejected by service`",
-        not_when="driver-not-loaded: no module is there at all",
+        not_when="If there is no NVIDIA module at all, the cause is driver-not-loaded",
         # Source: Linux kernel, module signing.
         where=(
-            lambda context: not answering(context),
+            lambda context: not listed_gpus(context),
             lambda context: any(
                 "nvidia" in event.values.get("module", "nvidia")
                 for event in events(context, "secure-boot-rejected")

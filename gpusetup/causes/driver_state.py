@@ -7,28 +7,29 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
-from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
-    text="Check the GPU on the host of this container (its kernel log has the reason); then "
-    "start the container again with its GPUs",
+    text="Check the GPU on the container's host, whose kernel log has the reason. Then start the "
+    "container again with its GPUs",
     needs_root=True,
 )
 
-NEW = r"(?:RTX 50[5-9]0|RTX PRO \d{4} Blackwell)"
-INSTALLED = r"(?:install(?:ed|ing|er|ation)?|reboot|driver)\b"
 
 CAUSES = (
     Cause(
         "driver-does-not-answer",
         title="{asked}: {problem}",
         plain="The driver does not answer",
-        means="A GPU that stopped, or a driver that was half updated, makes a library of the driver crash or hang.",
-        text="Reboot; if it only takes long to start its GPUs, wait longer (--timeout 120)",
-        proven_by="The process that asked ran out of time, or a signal ended it",
-        not_when="driver-slow: it answered within --timeout",
+        means="If a GPU stopped, or the driver was only partly updated, a library of the driver "
+        "may crash or hang.",
+        text="Reboot. If the driver only takes long to start its GPUs, wait longer (`--timeout "
+        "120`)",
+        proven_by="gpusetup's child process that asked the driver ran out of time, or a signal "
+        "ended it",
+        not_when="If the driver answers within the time limit (--timeout), it is only slow: "
+        "driver-slow",
         # Source: gpusetup asks in children with a time limit.
         symptom=True,
         explains=(
@@ -48,8 +49,9 @@ CAUSES = (
         title="A GPU does not answer properly",
         means="The driver lists the GPU but cannot read it, or reads impossible values.",
         text="Reboot; until then leave this GPU out (CUDA_VISIBLE_DEVICES)",
-        proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA for its name",
-        not_when="gpu-fell-off-bus: NVML says that the GPU is lost",
+        proven_by="NVML gives an error for the GPU, its memory, temperature or power, or CUDA "
+        "gives an error for its name",
+        not_when="If NVML says that the GPU is lost, the cause is gpu-fell-off-bus",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         explains=("cuda-misses-gpu",),
@@ -62,11 +64,12 @@ CAUSES = (
         "nvml-init-failed",
         title="NVML starts but cannot tell its {field}: {problem}",
         plain="The driver's NVML does not start: it answers an unknown error (code 999)",
-        means="On a host often the device nodes or nvidia_uvm are in a bad state (after suspend "
-        "or an update of the driver); in a container its device rules are gone.",
-        text="Reboot; if it stays, reinstall the driver",
-        proven_by="nvmlInit or nvmlDeviceGetCount answers an error, also 9, 12 and 13 if the module is loaded or CUDA starts",
-        not_when="The codes 4, 8, 10, 11 and 14 to 18 have their own causes",
+        means="On a host, the device nodes or the module nvidia_uvm are often in a bad state, "
+        "after suspend or a driver update. A container often has lost its access to the devices.",
+        text="Reboot. If the error stays, reinstall the driver",
+        proven_by="nvmlInit or nvmlDeviceGetCount answers an error. Codes 9, 12 and 13 count only "
+        "if the module is loaded or CUDA starts",
+        not_when="NVML's codes 4, 8, 10, 11 and 14 to 18 have their own causes",
         # Source: NVML API reference, nvmlReturn_t.
         symptom=True,
         where=(
@@ -94,8 +97,8 @@ CAUSES = (
         plain="The driver took long to answer",
         means="Without persistence mode the driver restarts every GPU for each program: 10"
         " to 30 s on a big node.",
-        text="Keep the driver loaded between programs; if it is loaded, look at the machine's "
-        "load and at the kernel's log",
+        text="Keep the driver loaded between programs. If it is loaded, look at the machine's "
+        "load and at the kernel log",
         proven_by="The driver answered after more than 5 s",
         # Source: NVIDIA, "Driver Persistence".
         commands=("sudo systemctl enable --now nvidia-persistenced",),
@@ -104,19 +107,19 @@ CAUSES = (
         "nvml-mismatch",
         title="The kernel module and the driver libraries have different versions",
         means="Usually the driver's packages were updated while the old module stayed loaded.",
-        text="If no job runs on the host, reboot it. Without a reboot: stop every program that "
-        "uses the GPU, then `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo "
-        "modprobe nvidia`. If others run this machine, tell them (a container: restart it, and "
-        "keep driver packages out of its image). If a reboot changes nothing, reinstall the driver",
+        text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that uses "
+        "the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo "
+        "modprobe nvidia`. If others run this machine, tell them. If this is a container, restart "
+        "it, and keep driver packages out of its image. If a reboot changes nothing, reinstall the "
+        "driver",
         proven_by="NVML answers code 18, or the two versions differ",
-        not_when="WSL: the two versions always differ there",
+        not_when="In WSL the two versions always differ, which is normal",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).
         explains=(
             "driver-does-not-answer",
             "gpu-does-not-answer",
             "cuda-misses-gpu",
             "forward-compat-unsupported",
-            "container-hook-failed",
         ),
         by_check=True,
         commands=("sudo reboot",),
@@ -124,8 +127,8 @@ CAUSES = (
         cases=(
             Message(
                 where=(IN_A_CONTAINER,),
-                text="Restart the container, so that it gets the libraries of the host's driver; "
-                "remove driver packages from the image",
+                text="Restart the container, so that it gets the libraries of the host's driver. "
+                "Remove driver packages from the image",
             ),
         ),
         says=(
@@ -143,12 +146,13 @@ CAUSES = (
         plain="The driver is loaded but cannot start the GPU",
         means="The kernel log (`sudo dmesg | grep -i nvrm`) holds the reason: a GPU that the "
         "driver does not support, power or seating, firmware (GSP), or too little PCI address "
-        "space. A cluster job without a GPU request sees none either: request one first "
-        "(Slurm: --gres=gpu:1).",
-        text="Shut the machine down fully and start it again; if that does not help, reinstall the "
-        "driver (open or closed modules, as the GPU needs)",
-        proven_by="The module is bound to the GPU but does not list it, or the kernel log says so",
-        not_when="gpu-fell-off-bus: the GPU worked at first",
+        "space. If this is a cluster job that asked for no GPU, it sees none: request one first "
+        "(Slurm: `--gres=gpu:1`).",
+        text="Shut the machine down fully and start it again. If that does not help, reinstall "
+        "the driver with the modules that the GPU needs (open or closed)",
+        proven_by="The driver's module has the GPU but does not list it, or the kernel log "
+        "reports the failure",
+        not_when="If the GPU worked before, the cause is gpu-fell-off-bus",
         # Source: messages of NVIDIA's open kernel modules.
         by_check=True,
         commands=drivers.driver_commands,
@@ -158,10 +162,10 @@ CAUSES = (
         cases=(
             Message(
                 having={"lacks": ""},
-                text="Give the GPU its PCI address space: switch Above 4G Decoding on in the "
-                "firmware; a virtual machine needs UEFI and 64-bit MMIO larger than the GPU's "
-                "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB); else put "
-                "pci=realloc on the kernel's command line",
+                text="The GPU needs more PCI address space. Switch Above 4G Decoding on in the "
+                "firmware. A virtual machine needs UEFI and 64-bit MMIO larger than the GPU's "
+                "memory (VMware: pciPassthru.use64bitMMIO and 64bitMMIOSizeGB). Otherwise add "
+                "pci=realloc to the kernel's command line",
                 look=("sudo dmesg | grep -iE 'nvrm|BAR'",),
                 needs_root=True,
                 needs_reboot=True,
@@ -182,21 +186,21 @@ CAUSES = (
     Cause(
         "gpu-not-supported-by-driver",
         title="The loaded driver does not support {gpus}",
-        plain="The loaded driver does not know the GPU",
-        means="GPUs before Turing need the closed kernel modules, from Blackwell on the open "
-        "ones; old GPUs stop at an old driver branch.",
+        plain="The loaded driver does not support the GPU",
+        means="GPUs before Turing need closed kernel modules, Blackwell and newer open ones. Old "
+        "GPUs work only with old drivers.",
         text="Install the driver branch and modules that this GPU needs",
         proven_by="The kernel log says that the GPU is not supported or legacy",
         # Source: NVIDIA, "Driver Installation Guide"; the catalog's table of last branches.
         kind_of="gpu-init-failed",
         explains=("driver-not-loaded",),
         by_check=True,
-        way=drivers.driver,
+        way=drivers.driver_fix,
         cases=(
             Message(
                 having={"driver": r"\.xx$"},
-                text="The message names the last driver branch for this GPU. Install it in place "
-                "of the newer one (a package with its number in the name, or "
+                text="The message names the last driver branch for this GPU. Install that branch "
+                "instead of the newer driver (a package with its number in the name, or "
                 f"{drivers.DRIVER_SITE}), then reboot. Newer kernels may not support that driver",
                 needs_root=True,
                 needs_reboot=True,
@@ -205,12 +209,12 @@ CAUSES = (
                 having={"driver": "open"},
                 text="Install the driver's closed (proprietary) kernel modules, which this GPU "
                 "needs",
-                way=drivers.driver,
+                way=drivers.driver_fix,
             ),
             Message(
                 having={"driver": "closed"},
                 text="Install the driver's open kernel modules, which this GPU needs",
-                way=drivers.driver,
+                way=drivers.driver_fix,
             ),
         ),
         alike={
@@ -219,18 +223,6 @@ CAUSES = (
                 "gpu-init-failed",
             )
         },
-        says=(
-            says(
-                rf"{NEW}\b.{{0,900}}?\b{INSTALLED}.{{0,300}}?black screen|black screen.{{0,300}}?\b{INSTALLED}.{{0,900}}?\b{NEW}\b",
-                driver="closed",
-                said="in words",
-                unless=r"open(?:-source)? (?:kernel )?modules?|nvidia-open|-open\b|Windows 1[01]",
-            ),
-        ),
-        examples=(
-            "NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",
-            "After I installed driver 575 for my RTX 5060 the reboot gives a black screen",
-        ),
-        not_examples=("GTX 1060: black screen of a game",),
+        examples=("NVRM: GPU 0000:01:00.0 requires use of the NVIDIA open kernel modules.",),
     ),
 )

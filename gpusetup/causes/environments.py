@@ -53,10 +53,11 @@ CAUSES = (
         "conda-cuda-virtual-missing",
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
         "needs one",
-        means="Without the virtual package __cuda conda chooses CPU builds. The machine that solves need not be the one that computes.",
-        text="On a host without a GPU (an image build, a login node) say which CUDA the target "
-        "supports; else install the driver",
-        proven_by="CONDA_OVERRIDE_CUDA is empty, or conda says so",
+        means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
+        "builds. The machine on which conda runs may be another than the one that computes.",
+        text="On a machine without a GPU (an image build, a login node), set CONDA_OVERRIDE_CUDA "
+        "to the CUDA version of the machine that will compute. Otherwise install the driver",
+        proven_by="CONDA_OVERRIDE_CUDA is empty, or conda reports that __cuda is missing",
         # Source: conda documentation, virtual packages.
         commands=_for_the_target,
         says=(
@@ -74,9 +75,9 @@ CAUSES = (
     ),
     Cause(
         "pip-missing",
-        title="The target environment has no pip: `pip install` would install elsewhere",
-        text="Use uv (as gpusetup does), or add pip",
-        proven_by="The target has no pip",
+        title="The environment has no pip, so `pip install` would install elsewhere",
+        text="Use uv (as gpusetup does), or install pip",
+        proven_by="The environment has no pip",
         # Source: Python documentation, venv.
         commands=_add_pip,
         says=(
@@ -99,12 +100,12 @@ CAUSES = (
         "conda-missing",
         severity=Severity.WARNING,
         title="conda is not installed, or not on PATH",
-        means="A guide's line asks for conda.",
+        means="A guide tells you to run conda.",
         text="You do not need conda: gpusetup makes an environment with uv. If you want conda, "
         "install Miniforge (https://conda-forge.org/download/), then open its Miniforge Prompt "
         "(Windows) or a new shell",
-        proven_by="The shell does not find conda",
-        not_when="`conda activate` asks for `conda init`: conda is there",
+        proven_by="The shell does not find the command conda",
+        not_when="If `conda activate` asks for `conda init`, conda is installed",
         # Source: conda-forge, Miniforge's README.
         commands=("gpusetup install --venv .venv",),
         says=(
@@ -119,9 +120,9 @@ CAUSES = (
     Cause(
         "externally-managed",
         title="This Python belongs to the operating system: pip may not install there",
-        means="Its packages are the distribution's, and pip would break them.",
-        text="Make an environment and install there",
-        proven_by="Its folder has a file EXTERNALLY-MANAGED",
+        means="The distribution's own programs use its packages, and pip would break them.",
+        text="Create an environment and install there",
+        proven_by="Python's folder has a file EXTERNALLY-MANAGED",
         # Source: PEP 668.
         commands=_elsewhere,
         says=("externally-managed-environment",),
@@ -130,8 +131,9 @@ CAUSES = (
         "site-not-writable",
         title="The installer has no write permission for {path}",
         plain="The installer has no write permission in the environment",
-        means="The environment belongs to another user, or a program uses its files.",
-        text="Make your own environment and install there; end programs that use the files",
+        means="The environment belongs to another user, or a running program uses its files.",
+        text="Create your own environment and install there. Or end the programs that use the "
+        "files",
         proven_by="This user cannot write there",
         commands=_elsewhere,
         says=(
@@ -146,10 +148,11 @@ CAUSES = (
     Cause(
         "no-target",
         severity=Severity.NOTE,
-        title="No Python environment was named: torch was not looked for",
-        means="gpusetup does not judge its own tool environment.",
+        title="gpusetup found no Python environment, so it did not look for torch",
+        means="gpusetup does not look at the environment that uvx or pipx made for gpusetup "
+        "itself.",
         text="Activate an environment, or name one with `--python PATH`",
-        proven_by="Neither an option nor an active environment names a target",
+        proven_by="No option names an environment, and none is active",
         by_check=True,
     ),
     Cause(
@@ -157,7 +160,7 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{variable} names {path}, which is no environment",
         plain="The activated environment no longer exists",
-        text="doctor looked at another interpreter: activate it again",
+        text="doctor looked at another Python instead: activate your environment again",
         proven_by="VIRTUAL_ENV names a folder that is no environment",
         # Source: Python documentation, venv.
     ),
@@ -167,7 +170,7 @@ CAUSES = (
         plain="A local file hides a module from programs started in this folder",
         means="Python looks in the working folder first.",
         text="Rename it (and delete its __pycache__), or start Python in another folder",
-        proven_by="The folder holds a file or a folder with the module's name",
+        proven_by="The current folder has a file or a folder with the module's name",
         # Source: Python documentation, sys.path.
         stage="import",
         explains=(
@@ -183,7 +186,7 @@ CAUSES = (
             Message(
                 having={"package": ""},
                 title="The package {package} hides Python's own module {module}",
-                means="It is a backport for old Pythons and breaks newer ones.",
+                means="The package is a backport for old Python versions and breaks newer ones.",
                 text="Remove it",
                 commands=("pip uninstall -y {package}",),
             ),
@@ -235,8 +238,8 @@ CAUSES = (
         "installed-by-two",
         title="pip cannot remove {name}: conda or the distribution installed it",
         plain="pip cannot remove a package that conda or the distribution installed",
-        means="distutils and conda packages have no RECORD that pip could follow.",
-        text="Remove it with the tool that installed it, or make a fresh environment",
+        means="Such packages have no list of files (RECORD) that pip could use to remove them.",
+        text="Remove the package with the tool that installed it, or create a new environment",
         # Source: pip documentation; messages of pip's sources.
         commands=("gpusetup install --venv .venv",),
         says=(r"Cannot uninstall '?(?P<name>[\w.-]+)'?.{0,40}distutils installed project",),

@@ -7,7 +7,7 @@ from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import anew
+from gpusetup.fixes.extension_packages import rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, CPU_PART, IN_A_BUILD
 from gpusetup.messages.row import says
 
@@ -38,12 +38,13 @@ CAUSES = (
         title="The build, its compiler or nvcc uses an older C++ standard than torch's headers "
         "need",
         means="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
-        text="Take the extension's newer release (or write a later -std=c++ in setup.py), "
-        "build with gcc 9 or later (CC and CXX name it) and with nvcc of torch's CUDA (C++17 "
-        "from 11.0 on, C++20 from 12.0 on: CUDA_HOME names it); else install the torch that it "
-        "was written for",
-        proven_by="The compiler prints torch's #error, or does not know the -std option",
-        not_when="compiler-too-new: nvcc refuses the compiler",
+        text="Use a newer release of the extension, or write a later -std=c++ in its setup.py. "
+        "Build with gcc 9 or newer (set CC and CXX) and the nvcc of torch's CUDA (set "
+        "CUDA_HOME). nvcc 11.0 and newer knows C++17, 12.0 and newer C++20. Otherwise install "
+        "the torch for which the extension was written",
+        proven_by="The compiler prints the #error of torch's headers, or does not know the -std "
+        "option",
+        not_when="If nvcc refuses the compiler's version, the cause is compiler-too-new",
         # Source: c10/util/C++17.h, ATen/ATen.h; release notes of torch 2.1.
         stage="build",
         look=(*WHICH_CUDA, "g++ --version"),
@@ -68,11 +69,11 @@ CAUSES = (
     ),
     Cause(
         "compiler-too-new",
-        title="nvcc supports gcc up to {compiler}, and this one is newer",
-        plain="nvcc does not support this C++ compiler: it is newer than the toolkit",
-        means="Every toolkit supports compilers up to one version.",
-        text="Give nvcc an older compiler from its release notes, or use a newer toolkit of "
-        "torch's CUDA major",
+        title="nvcc supports gcc up to {compiler}, and the installed gcc is newer",
+        plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
+        means="Every CUDA toolkit supports C++ compilers up to a certain version.",
+        text="Let nvcc use an older compiler, which nvcc's release notes name. Or use a newer "
+        "toolkit of torch's CUDA major version",
         proven_by="nvcc refuses the compiler",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         stage="build",
@@ -97,21 +98,24 @@ CAUSES = (
     ),
     Cause(
         "build-isolation-no-torch",
-        title="{package} needs torch to build, and is built in an environment without it",
-        plain="A package needs torch to build, and is built in an environment without it",
-        means="pip and uv build each package in a fresh environment with only its declared build "
-        "requirements.",
-        text="Install torch first, then build without isolation: `pip install "
+        title="{package} needs torch to build, and pip or uv builds it in an environment without "
+        "torch",
+        plain="A package needs torch to build, and pip or uv builds it in an environment without "
+        "torch",
+        means="pip and uv build each package in a new environment, which has only the package's "
+        "declared build requirements.",
+        text="Install torch first, then build the package in your environment: `pip install "
         "--no-build-isolation PACKAGE`",
         proven_by="The build environment has no module named torch",
-        not_when="torch-missing: the program itself does not find it",
+        not_when="If a program does not find torch when it runs, the cause is torch-missing",
         # Source: PEP 518; pip documentation, build system interface.
         stage="build",
         commands=("gpusetup install --yes", *BESIDE),
         cases=(
             Message(
                 where=(_has_torch,),
-                text="torch is installed: build against it, with `--no-build-isolation`",
+                text="torch is installed: build the package in this environment, with "
+                "`--no-build-isolation`",
                 commands=BESIDE,
             ),
         ),
@@ -120,8 +124,8 @@ CAUSES = (
             r"depends on `?torch`?, but doesn't declare it as a build dependency",
             says(
                 r"""(?x)
-        Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
-        (?:(?!Collecting\ )[^\0]){0,200}?
+        (?:Collecting\ (?P<package>[\w.@:/+\[\]~-]{2,120})
+        (?:(?!Collecting\ )[^\0]){0,200}?)?
         (?:Getting\ requirements\ to\ build|Preparing\ metadata|setup\.py\ egg_info)
         (?:(?!Collecting\ )[^\0]){0,1500}?No\ module\ named\ ['\"]?torch['\"]?
         (?![\w.])
@@ -168,11 +172,11 @@ CAUSES = (
     ),
     Cause(
         "compiler-missing",
-        title="A package must be compiled, and there is no C++ compiler for it",
+        title="A package must be compiled, and there is no C++ compiler",
         means="No wheel fits, so the installer compiles the package.",
-        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; "
-        "Debian and Ubuntu: build-essential), or take a wheel of the package",
-        not_when="triton-no-compiler: torch.compile needs it",
+        text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "
+        "and Ubuntu: build-essential), or install a wheel of the package",
+        not_when="If torch.compile needs the compiler, the cause is triton-no-compiler",
         # Source: messages of setuptools and cpp_extension.
         stage="build",
         windows=("winget install Microsoft.VisualStudio.2022.BuildTools",),
@@ -245,21 +249,23 @@ CAUSES = (
         "extension-not-built",
         title="The compiled part of {module} is missing",
         plain="The compiled part of an extension is missing",
-        means="Its build failed or was skipped (no compiler, no toolkit, no visible GPU), or a "
-        "variant without compiled operators is installed.",
-        text="Rebuild it with the nvcc of torch's CUDA and a visible GPU (or set "
-        "TORCH_CUDA_ARCH_LIST to its architecture), and read the build's output",
-        proven_by="The import names the compiled module (._C, ._ext), or a file of torch_extensions is not there",
-        not_when="extension-abi-mismatch: it exists but was built for another torch",
+        means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "
+        "variant of the extension without compiled operators is installed.",
+        text="Rebuild the extension with the nvcc of torch's CUDA and a visible GPU, and read the "
+        "build's output. Without a GPU, set TORCH_CUDA_ARCH_LIST to the GPU's architecture",
+        proven_by="The failed import names the compiled module (._C, ._ext), or a file in "
+        "torch_extensions is missing",
+        not_when="If the compiled part exists but was built for another torch, the cause is "
+        "extension-abi-mismatch",
         # Source: mmcv, detectron2 and GroundingDINO documentation, installation; messages of
         # torch/utils/cpp_extension.py.
-        commands=anew("extension-not-built"),
+        commands=rebuild_of("extension-not-built"),
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
                 having={"module": "^mmcv$"},
-                text="Install the mmcv with operators, a wheel made for this torch and CUDA "
-                "(mim finds it; mmcv-lite has none)",
+                text="Install the mmcv wheel with operators for this torch and CUDA (mim finds "
+                "it). mmcv-lite has no operators",
                 commands=(
                     "pip uninstall -y mmcv mmcv-lite mmcv-full",
                     "pip install --upgrade openmim",
@@ -269,9 +275,9 @@ CAUSES = (
             *(
                 Message(
                     having=having,
-                    text="torch builds it on the first call: empty its cache, have one toolkit "
-                    "of torch's CUDA first on PATH, and run again; the compiler's first error "
-                    "is the reason",
+                    text="torch builds this extension at its first call. Empty the extension's "
+                    "cache, put the toolkit of torch's CUDA first on PATH, and run the program "
+                    "again. If the build fails, the compiler's first error is the reason",
                     commands=(BUILD_CACHE,),
                     windows=(BUILD_CACHE_ON_WINDOWS,),
                 )
@@ -350,14 +356,15 @@ CAUSES = (
     Cause(
         "build-without-gpu",
         title="torch sees no GPU, so it cannot choose the architecture of the extension",
-        means="In `docker build`, on a login node and under a driver that does not answer torch sees none, and without TORCH_CUDA_ARCH_LIST it builds for the GPUs that it sees.",
-        text="Set TORCH_CUDA_ARCH_LIST to the architectures of the target GPUs "
-        "(torch.cuda.get_device_capability() prints it there)",
-        proven_by="_get_cuda_arch_flags ends in IndexError",
-        not_when="cuda-toolkit-missing: the build finds no nvcc",
+        means="Without TORCH_CUDA_ARCH_LIST torch builds for the GPUs that it sees. In `docker "
+        "build`, on a login node, or if the driver does not answer, it sees none.",
+        text="Set TORCH_CUDA_ARCH_LIST to the architectures of the GPUs that will run the "
+        "extension. On their machine, torch.cuda.get_device_capability() prints the architecture",
+        proven_by="torch's function _get_cuda_arch_flags ends in an IndexError",
+        not_when="If the build finds no nvcc, the cause is cuda-toolkit-missing",
         # Source: messages of torch/utils/cpp_extension.py, _get_cuda_arch_flags.
         stage="build",
-        commands=paste.build_for,
+        commands=paste.architectures_for_build,
         says=(
             r"CUDA_ARCHITECTURES is set to \W{0,2}native\W{0,2}, but no GPU was detected",
             r"_get_cuda_arch_flags.{0,200}?IndexError: list index out of range",

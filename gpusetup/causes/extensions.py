@@ -8,7 +8,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import anew, built_anew
+from gpusetup.fixes.extension_packages import rebuild_commands, rebuild_of
 from gpusetup.messages.fragments import COMPILED_MODULE, LIBRARY, MAYBE, TORCH_LIBRARY, TORCH_SYMBOL
 from gpusetup.messages.row import says
 from gpusetup.model.machine import Events
@@ -56,11 +56,11 @@ CAUSES = (
         "extension-too-old-for-torch",
         title="The package's sources include {header}, which torch no longer has",
         plain="The package's sources include a header that torch no longer has",
-        means="torch 1.11 removed the headers of THC; ATen and c10 took their place.",
+        means="torch 1.11 removed the THC headers; ATen and c10 replace them.",
         text="Use a newer release or a fork of the package, or build it in an "
         "environment with torch 1.10 or older",
         proven_by="The compiler does not find a header of THC",
-        not_when="cuda-toolkit-missing: a header of CUDA is missing",
+        not_when="If a header of CUDA is missing, the cause is cuda-toolkit-missing",
         # Source: release notes of torch 1.11, removed headers.
         stage="build",
         look=(alike.TORCHS_CUDA,),
@@ -82,13 +82,14 @@ CAUSES = (
     ),
     Cause(
         "gpu-too-old-for-flash-attention",
-        title="FlashAttention supports {needs} GPUs and newer, and the GPU that ran it is older",
-        plain="FlashAttention supports Ampere GPUs and newer, and the GPU that ran it is older",
+        title="FlashAttention supports {needs} GPUs and newer, and this GPU is older",
+        plain="FlashAttention supports Ampere GPUs and newer, and this GPU is older",
         means="Version 2 needs Ampere (8.0), and version 1 needs Turing (7.5).",
-        text='Let torch\'s own attention compute instead: attn_implementation="sdpa" in '
-        "transformers, flash_attn: false or no --flash-attn in trainers; the package itself "
-        "may go (its last series 1, `flash-attn<2`, supports Turing)",
-        not_when="extension-arch-mismatch: it supports the GPU but was not built for it",
+        text='Use torch\'s own attention instead: attn_implementation="sdpa" in transformers, '
+        "flash_attn: false (or no --flash-attn) in trainers. You can uninstall flash-attn. "
+        "Turing GPUs can use its series 1 (`flash-attn<2`)",
+        not_when="If FlashAttention supports the GPU but was not built for it, the cause is "
+        "extension-arch-mismatch",
         # Source: FlashAttention's README and csrc/flash_attn/flash_api.cpp.
         stage="first-kernel",
         commands=("pip uninstall -y flash-attn",),
@@ -109,30 +110,32 @@ CAUSES = (
         "extension-abi-mismatch",
         title="{module} was built for another torch than the installed one",
         plain="A compiled extension was built for another torch than the installed one",
-        means="An extension calls torch's C++ functions by their mangled names: it fits the "
-        "release (and CUDA) that it was compiled with.",
-        text="Install its release for this torch (see its compatibility table), or rebuild it "
-        "against this torch",
-        proven_by="A symbol of torch is undefined, or the extension's own check says so",
-        not_when="torchvision-mismatch, torchaudio-mismatch; mixed-conda-pip: the damaged files are torch's own",
+        means="A compiled extension fits only the torch release (and CUDA version) for which it "
+        "was compiled.",
+        text="Install the extension's release for this torch (see its compatibility table), or "
+        "rebuild it against this torch",
+        proven_by="A symbol of torch is undefined, or the extension itself reports the mismatch",
+        not_when="For torchvision and torchaudio there are separate findings. If torch's own "
+        "files are damaged, it is mixed-conda-pip",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),
-        commands=anew("extension-abi-mismatch"),
+        commands=rebuild_of("extension-abi-mismatch"),
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
                 having={"library": "^libc10_cuda"},
-                title="A CUDA extension finds no libc10_cuda.so: the installed torch is a CPU "
-                "build, or is not imported before it",
-                text="Check which torch is installed. `None` is a CPU build: then replace it",
+                title="A CUDA extension finds no libc10_cuda.so: torch is a CPU build, or the "
+                "program does not import torch first",
+                text="Check which torch is installed. `None` means a CPU build: replace it",
                 commands=("gpusetup install",),
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
                 having={"cache": ""},
-                text="torch built it on the first call and keeps it there: delete it, so that the "
-                "next call builds it for the current torch and sources",
+                text="torch compiled this extension at its first call and keeps it in that "
+                "folder. Delete the folder, so that the next call compiles it for the current "
+                "torch and sources",
                 commands=(BUILD_CACHE,),
                 windows=(BUILD_CACHE_ON_WINDOWS,),
             ),
@@ -234,21 +237,24 @@ CAUSES = (
     Cause(
         "extension-arch-mismatch",
         title="{who} has no kernel for {gpu}",
-        plain="An extension has no kernel for the GPU, but torch has",
-        means="It was compiled for the GPUs of another machine.",
+        plain="An extension has no kernel for the GPU, but torch has one",
+        means="The extension was compiled for the GPUs of another machine.",
         text="Rebuild the extension for this GPU (or install its wheel for a newer release)",
-        proven_by="A kernel is missing, although torch's own kernels support the GPU or the extension's list does not",
-        not_when="arch-too-new-for-wheel, arch-too-old-for-wheel: torch itself lacks the kernel",
+        proven_by="A kernel is missing, and torch's own kernels support the GPU or the "
+        "extension's list of architectures lacks it",
+        not_when="If torch itself lacks the kernel, the cause is arch-too-new-for-wheel or "
+        "arch-too-old-for-wheel",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="first-kernel",
         commands=lambda context: (
-            *paste.build_for(context),
-            *built_anew(context, extension_of(kernel_messages(context))),
+            *paste.architectures_for_build(context),
+            *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
         cases=(
             Message(
                 where=(is_beside_torch,),
-                text="Install the program's newest release, or build it with kernels for this GPU",
+                text="Install the program's newest release, or build the program with kernels for "
+                "this GPU",
             ),
         ),
         alike={

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import places
+from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
-from gpusetup.evidence.places import in_windows_itself, in_wsl
-from gpusetup.evidence.plausible import is_an_identifier
+from gpusetup.evidence.places import in_wsl, on_windows_without_container
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines
@@ -29,19 +29,19 @@ CAUSES = (
     Cause(
         "uvm-missing",
         title="CUDA's unified memory module (nvidia_uvm) or its device node is missing",
-        means="NVML and nvidia-smi work without it, CUDA does not.",
+        means="NVML and nvidia-smi work without this module, CUDA does not.",
         text="Load nvidia_uvm and make its node",
-        proven_by="The module or its node is missing, and cuInit fails",
+        proven_by="The module or its device node is missing, and cuInit fails",
         # Source: manual page of nvidia-modprobe.
-        impossible=(in_windows_itself, in_wsl),
+        impossible=(on_windows_without_container, in_wsl),
         by_check=True,
         commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
-                text="On the host load nvidia_uvm, and give the container /dev/nvidia-uvm "
-                "(`lxc.mount.entry = /dev/nvidia-uvm dev/nvidia-uvm none "
-                "bind,optional,create=file` for LXC), then start it again",
+                text="On the host, load nvidia_uvm, give the container /dev/nvidia-uvm and start "
+                "the container again. For LXC the setting is `lxc.mount.entry = /dev/nvidia-uvm "
+                "dev/nvidia-uvm none bind,optional,create=file`",
                 commands=("sudo modprobe nvidia_uvm", "sudo nvidia-modprobe -u -c=0"),
             ),
         ),
@@ -61,11 +61,13 @@ CAUSES = (
         "device-node-missing",
         title="/dev/nvidia{gpu} is missing: nothing can use GPU {gpu} ({bus})",
         plain="A GPU's device node is missing: nothing can use it",
-        means="No program can open that GPU: the driver lists one fewer, or CUDA skips it.",
-        text="Make the node; a reboot removes it, so enable the driver's udev rules or "
-        "nvidia-persistenced",
-        proven_by="Outside a container there are fewer nodes (/dev/nvidia0, 1, …) than GPUs that the kernel driver has",
-        not_when="A container gets only the nodes of its GPUs",
+        means="No program can open that GPU: NVML lists one GPU fewer, or CUDA skips it.",
+        text="Create the device node. A reboot removes it, so also enable the driver's udev rules "
+        "or nvidia-persistenced",
+        proven_by="There are fewer device nodes (/dev/nvidia0, 1, …) than the kernel driver has "
+        "GPUs, and this is no container",
+        not_when="A container has only the device nodes of the GPUs that it was given, which is "
+        "normal",
         # Source: manual page of nvidia-modprobe.
         explains=(
             "gpu-init-failed",
@@ -79,12 +81,13 @@ CAUSES = (
         "device-permission",
         title="This user has no permission to open {node}",
         plain="This user has no permission to open the GPU",
-        means="The nodes belong to a group, or SELinux or cgroup rules close them.",
-        text="Join the group that owns the nodes, which the command reads from them, and log in "
-        "again. If the group is root, somebody restricted the nodes, or a setting did "
-        "(NVreg_DeviceFileMode): by default every user can open them "
-        "(`sudo chmod a+rw /dev/nvidia*` opens them until the next start)",
-        proven_by="This user cannot read and write a node",
+        means="Only one group may open the device nodes, or rules of SELinux or cgroups block "
+        "them.",
+        text="Join the group that owns the device nodes (the command finds out which), and log in "
+        "again. If the group is root, somebody or a setting (NVreg_DeviceFileMode) restricted "
+        "the nodes: by default every user can open them. `sudo chmod a+rw /dev/nvidia*` opens "
+        "them until the next start",
+        proven_by="This user cannot read and write a device node",
         # Source: udev rules of the driver packages.
         explains=("driver-not-loaded",),
         by_check=True,
@@ -93,9 +96,9 @@ CAUSES = (
         cases=(
             Message(
                 where=(places.IN_A_CONTAINER,),
-                text="Start the container again in the group that owns the nodes (docker: "
+                text="Start the container again in the group that owns the device nodes (docker: "
                 '`--group-add "$(stat -c %g /dev/nvidiactl)"`; podman: `--group-add keep-groups '
-                "--security-opt label=disable`), or run the program in it as root",
+                "--security-opt label=disable`), or run the program in the container as root",
                 look=("ls -ln /dev/nvidia*",),
             ),
         ),
@@ -126,13 +129,14 @@ CAUSES = (
     Cause(
         "mig-misconfigured",
         title="{who}: {what}",
-        plain="MIG without an instance, or several and no choice",
-        means="NVML counts the GPUs, CUDA the instances: torch's index is beyond what it sees. "
-        "Without a choice CUDA takes the first instance, and no whole GPU with it.",
-        text="Name one instance (nvidia-smi -L lists them) in CUDA_VISIBLE_DEVICES, or the whole "
-        "GPUs by their UUIDs; or switch MIG off on every GPU, as administrator, with nothing "
-        "running: sudo nvidia-smi -mig 0",
-        proven_by="MIG is on without an instance, or with several and CUDA_VISIBLE_DEVICES names none",
+        plain="MIG is on, and there is no MIG instance, or there are several and none is chosen",
+        means="NVML counts the GPUs and CUDA the MIG instances, so torch's index is too large. If "
+        "you choose no instance, CUDA uses only the first one, and no GPU without MIG.",
+        text="Set CUDA_VISIBLE_DEVICES to one instance (`nvidia-smi -L` lists them), or to the "
+        "UUIDs of GPUs without MIG. Or switch MIG off as administrator, while no program uses "
+        "the GPUs: `sudo nvidia-smi -mig 0`",
+        proven_by="MIG is on without an instance, or with several while CUDA_VISIBLE_DEVICES "
+        "names none",
         # Source: NVIDIA, "MIG User Guide".
         explains=(
             "invalid-device-ordinal",
@@ -156,10 +160,12 @@ CAUSES = (
     ),
     Cause(
         "compute-mode-exclusive",
-        title="{who}: a mode for one process at a time",
-        plain="The GPU is busy, or in exclusive mode and taken by another process (error 46)",
-        means="In this mode one process at a time uses the GPU, and another one has it.",
-        text="End the other process, or set the compute mode to default; if no process holds the GPU, reboot",
+        title="{who}: its compute mode allows one process at a time",
+        plain="The GPU is busy, or another process uses it in exclusive mode (error 46)",
+        means="The compute mode Exclusive_Process allows one process at a time, and another "
+        "process uses the GPU.",
+        text="End the other process, or set the compute mode to default. If no process uses the "
+        "GPU, reboot",
         proven_by="The GPU is in compute mode Exclusive_Process, or CUDA answers code 46",
         # Source: nvidia-smi's manual page; CUDA Driver API reference, CUresult.
         by_check=True,
@@ -169,20 +175,21 @@ CAUSES = (
     ),
     Cause(
         "compute-mode-prohibited",
-        title="{who}: a compute mode that forbids compute",
+        title="{who}: its compute mode forbids computing",
         plain="The compute mode forbids compute",
         means="An administrator set the mode.",
         text="Set the compute mode to default",
         proven_by="The GPU is in compute mode Prohibited",
-        not_when="vgpu-no-compute: the GPU is virtual",
+        not_when="If the GPU is virtual (vGPU), the cause is vgpu-no-compute",
         # Source: nvidia-smi's manual page.
     ),
     Cause(
         "vgpu-no-compute",
-        title="{who}: a vGPU profile without CUDA",
-        plain="This vGPU allows no CUDA",
-        means="A and B profiles have no compute; without a licence no profile has.",
-        text="Give the virtual machine a profile with compute (Q or C) and a licence for it, or switch compute on in the host",
+        title="{who}: the profile of this virtual GPU has no CUDA",
+        plain="This virtual GPU (vGPU) allows no CUDA",
+        means="vGPU profiles A and B cannot compute. Without a licence no profile can.",
+        text="Give the virtual machine a profile that can compute (Q or C) and a licence for it, "
+        "or switch compute on in the host",
         proven_by="CUDA answers code 801 or 102, or a vGPU is in compute mode Prohibited",
         # Source: NVIDIA, "Virtual GPU Software User Guide".
         explains=("compute-mode-prohibited",),
@@ -201,11 +208,12 @@ CAUSES = (
     ),
     Cause(
         "vgpu-unlicensed",
-        title="{who}: without a licence the driver slows the vGPU down and finally refuses it",
+        title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
+        "refuses to run",
         plain="A vGPU has no licence",
         means="The driver reduces performance step by step.",
-        text="Install the licence server's token (and gridd.conf) and restart the client; "
-        "in Kubernetes both go into the ConfigMap that the operator's `driver.licensingConfig` "
+        text="Install the licence server's token (and gridd.conf) and restart the licence client. "
+        "In Kubernetes, put both into the ConfigMap that the operator's `driver.licensingConfig` "
         "names",
         proven_by="NVML says that the vGPU is unlicensed",
         # Source: NVIDIA, "Virtual GPU Client Licensing User Guide".

@@ -33,9 +33,9 @@ CAUSES = (
         "gpu-fell-off-bus",
         title="{who} {have} fallen off the PCI bus",
         plain="The GPU no longer answers on the bus",
-        means="Power, heat, a loose card or power saving of the link can cut it off.",
-        text="Reboot (a full power-off is better); if it comes back: power cables and supply, "
-        "heat, seating or riser, `pcie_aspm=off` on the kernel command line",
+        means="A power fault, heat, a loose card or power saving of the PCIe link can cause this.",
+        text="Reboot (a full power-off is better). If the fault comes back, check power, heat, "
+        "seating and riser, and add `pcie_aspm=off` to the kernel's command line",
         proven_by="The kernel logs Xid 79, or the driver says `GPU is lost`",
         # Source: NVIDIA, "Xid Errors".
         explains=(
@@ -85,9 +85,9 @@ CAUSES = (
         title="The system processor (GSP) of {who} does not answer",
         plain="The GPU's system processor does not answer",
         means="The GPU's firmware or its hardware stopped.",
-        text="Reboot; if it comes back, update the driver. With NVIDIA's proprietary "
-        "kernel modules you can also switch the GSP off: set `NVreg_EnableGpuFirmware=0` for the "
-        "module nvidia",
+        text="Reboot. If the fault comes back, update the driver. With NVIDIA's proprietary "
+        "kernel modules you can also switch this processor off: set `NVreg_EnableGpuFirmware=0` "
+        "for the module nvidia",
         proven_by="The kernel logs Xid 119 or 120",
         # Source: NVIDIA, "Xid Errors".
         explains=("driver-slow",),
@@ -101,11 +101,12 @@ CAUSES = (
         "ecc-error",
         title="{who}: memory errors that ECC cannot correct",
         plain="Memory errors that ECC cannot correct",
-        means="A memory row is bad; a reset remaps it as long as spare rows are left.",
-        text="Reset the GPU or reboot, so that bad rows are remapped; a GPU whose remapping failed "
-        "must be replaced",
+        means="A row of the GPU's memory is bad. A reset replaces it by a spare row, if one is "
+        "left.",
+        text="Reset the GPU or reboot, so that spare rows replace bad ones. If that failed, the "
+        "GPU must be replaced",
         proven_by="The GPU counts uncorrected errors, a remapping failed or is pending, 60 pages are retired, SRAM errors passed the threshold, CUDA answers code 214, or the kernel logs Xid 48, 63, 64, 94, 95, 140, 156, 157, 160, 161, 171 or 172",
-        not_when="ECC corrected the errors: they are harmless",
+        not_when="Errors that ECC corrected are harmless",
         # Source: NVIDIA, "Xid Errors", "GPU Memory Error Management", "Dynamic Page
         # Retirement".
         by_check=True,
@@ -148,12 +149,14 @@ CAUSES = (
         "gpu-hang",
         title="{who} hung ({what})",
         plain="The GPU hung",
-        means="A kernel does not end, the driver has a fault, or the GPU is not stable (overclocking, power, heat).",
+        means="A CUDA kernel does not end, the driver has a fault, or the GPU is not stable "
+        "(overclocking, power, heat).",
         text="End the program and reset the GPU, or reboot (a GPU that drives a display cannot be "
-        "reset); update the driver. If other programs hang it too: remove overclocking, check "
-        "power and heat, and have the GPU examined",
+        "reset). Update the driver. If the GPU hangs with other programs too, remove "
+        "overclocking, check power and heat, and have the GPU examined",
         proven_by="The kernel logs Xid 8, 38, 44, 46 or 109",
-        not_when="gpu-fell-off-bus, gsp-timeout, hardware-fault and ecc-error come first: then that is the cause",
+        not_when="If gpu-fell-off-bus, gsp-timeout, hardware-fault or ecc-error was found too, "
+        "that is the cause",
         # Source: NVIDIA, "Xid Errors", catalog.
         kind_of="hardware-fault",
         look=BUG_REPORT,
@@ -164,12 +167,13 @@ CAUSES = (
         "hardware-fault",
         title="{who} reported a fault: {what}",
         plain="The GPU reported a hardware fault",
-        means="A micro-controller, a link or a power connector of the GPU failed.",
-        text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If it "
-        "comes back, install another branch of the driver; if it comes back with that too, "
-        "check heat and power and run NVIDIA's field diagnostic",
+        means="A part of the GPU failed: a controller, a link or a power connector.",
+        text="Reset the GPU or reboot: the driver or the GPU's firmware may have stopped. If the "
+        "fault comes back, install another branch of the driver. If it comes back again, check "
+        "heat and power and run NVIDIA's field diagnostic",
         proven_by="The driver recommends a reset or a reboot (NVML, Xid 154), or the kernel logs one of the Xids 54, 56 to 59, 61, 62, 74, 80, 81, 92, 110, 122, 123, 136, 143 to 150, 154, 155, 158, 167 to 169, or an SXid that is fatal",
-        not_when="Xid 13, 31, 43 and 45 are a program's own fault; Xid 8 and 109 are gpu-hang",
+        not_when="Xid 13, 31, 43 and 45 come from a program's own fault. For Xid 8 and 109 the "
+        "cause is gpu-hang",
         # Source: NVIDIA, "Xid Errors".
         explains=(
             "compute-mode-exclusive",
@@ -185,8 +189,8 @@ CAUSES = (
             Message(
                 having={"number": "^(?:54|56|57|58|74|80|81|92|136|14[3-9]|150|167)$"},
                 title="{who} reported a hardware fault: {what}",
-                text="Reboot; if it comes back, run NVIDIA's field diagnostic and have the GPU "
-                "replaced",
+                text="Reboot. If the fault comes back, run NVIDIA's field diagnostic and have the "
+                "GPU replaced",
             ),
         ),
         says=(
@@ -225,13 +229,15 @@ CAUSES = (
     Cause(
         "xid-of-a-program",
         severity=Severity.NOTE,
-        title="The kernel log holds Xids that a program's own fault causes: {what}",
-        plain="The kernel log holds Xids that a program's own fault causes",
-        means="A bad address, an illegal instruction or a kill causes them; the GPU still works.",
-        text="Start the program again; if it comes back, find the kernel that fails: with this "
-        "setting the traceback names it (`compute-sanitizer` too, slowly)",
-        proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68, 69 or one of the copy and video engines",
-        not_when="hardware-fault: the GPU is the reason",
+        title="The kernel log has GPU errors (Xids) that a program's own fault causes: {what}",
+        plain="The kernel log has GPU errors (Xids) that a program's own fault causes",
+        means="A bad address, an illegal instruction or a killed program causes them. The GPU "
+        "still works.",
+        text="Start the program again. If the error comes back, find the CUDA kernel that fails: "
+        "with this setting the traceback names it. `compute-sanitizer` finds it too, but slowly",
+        proven_by="The kernel logs Xid 11, 13, 31, 32, 43, 45, 68 or 69, or an Xid of the copy "
+        "and video engines",
+        not_when="If the GPU itself is at fault, the cause is hardware-fault",
         # Source: NVIDIA, "Xid Errors".
         kind_of="cuda-program-error",
         failure=6,
@@ -242,34 +248,30 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{who}: throttled by heat or power",
         plain="Heat or power throttles the GPU",
-        means="The hardware lowers its clocks to protect itself.",
-        text="Check cooling, dust and power cables; on a laptop use its own mains adapter (not "
+        means="The GPU lowers its clocks to protect itself.",
+        text="Check cooling, dust and power cables. On a laptop use its own power adapter (not "
         "USB-C) and the performance mode. At its power limit (sw_power_cap) a GPU works as "
-        "designed: raise the limit if card and power supply allow it, with `sudo nvidia-smi -pl` "
-        "and the watts",
-        proven_by="The GPU names a slowdown by heat or by hardware, or has 90 °C or more",
-        not_when="sw_power_cap under load is normal",
+        "designed. If card and power supply allow more, raise the limit: `sudo nvidia-smi -pl "
+        "WATTS`",
+        proven_by="The GPU reports a slowdown because of heat or power, or has 90 °C or more",
+        not_when="The reason sw_power_cap is normal under load",
         # Source: nvidia-smi's manual page.
         by_check=True,
         look=('nvidia-smi -q -d "PERFORMANCE,TEMPERATURE,POWER"',),
-        says=(
-            r"(?P<reason>SW Power Cap|HW Slowdown|HW Thermal Slowdown|SW Thermal Slowdown|HW Power Brake Slowdown) ?: Active",
-        ),
-        examples=("Clocks Throttle Reasons\n        SW Power Cap : Active",),
     ),
     Cause(
         "pcie-degraded",
         severity=Severity.WARNING,
         title="{who} {have} a slow PCIe link",
         plain="The GPU's PCIe link is slow, or reports errors",
-        means="An idle GPU lowers its link by itself: that is normal. A few corrected errors "
-        "are harmless; a log full of them means a slower link, and uncorrected ones a GPU that may "
-        "fall off the bus.",
-        text="Reseat the card, without a riser, in the slot with all lanes; check the slot's "
-        "setting in the firmware (against errors one generation lower; against the flood of lines "
-        "alone the kernel's option `pcie_aspm=off` often helps)",
+        means="An idle GPU slows its link down by itself: that is normal. A few corrected errors "
+        "are harmless. A log full of them means a slower link. After uncorrected errors the GPU "
+        "may fall off the bus.",
+        text="Reseat the card, without a riser, in the slot with all lanes, and check the slot's "
+        "setting in the firmware. Against errors, set the slot one generation lower. Against "
+        "many log lines, the kernel option `pcie_aspm=off` often helps",
         proven_by="The link has half of its lanes or fewer (and fewer than 8)",
-        not_when="The generation is lower at rest: that saves power",
+        not_when="An idle GPU lowers the generation of its link to save power, which is normal",
         # Source: nvidia-smi's manual page.
         events=("pcie-slow", "pcie-errors"),
         where=(lambda context: says_nothing_else(context, "pcie-slow", "pcie-errors"),),
@@ -286,10 +288,10 @@ CAUSES = (
     Cause(
         "gpu-memory-taken",
         severity=Severity.WARNING,
-        title="Most of the memory of {who} is taken already",
+        title="Other programs already use most of the memory of {who}",
         plain="Another process holds most of the GPU's memory",
-        means="What is left may be too little.",
-        text="End the process that holds it",
+        means="The free memory may be too little.",
+        text="End the process that holds the memory",
         proven_by="More than 85 % of the memory is used",
         # Source: nvidia-smi's manual page.
         look=("nvidia-smi",),
@@ -298,12 +300,12 @@ CAUSES = (
         "nvlink-degraded",
         title="{who}: NVLinks are inactive",
         plain="NVLinks are inactive",
-        means="Traffic between these GPUs is slower, or goes over PCIe; NCCL may hang",
-        text="Reboot, so that the links are retrained (with NVSwitch after Fabric Manager has "
-        "started); if they stay inactive: the bridge between the cards, their "
-        "seating, the board",
-        proven_by="Fewer links are active than on a GPU of the same kind",
-        not_when="A bridge between two cards uses only a part of their links",
+        means="Data between these GPUs is slower, or goes over PCIe, and NCCL may hang",
+        text="Reboot, so that the links are set up again (with NVSwitch, Fabric Manager must run "
+        "first). If they stay inactive, check the bridge between the cards, their seating and "
+        "the board",
+        proven_by="Fewer links are active than on another GPU of the same kind",
+        not_when="A bridge between two cards uses only some of their links, which is normal",
         # Source: nvidia-smi's manual page (nvlink); NVML API reference, NvLink methods.
         commands=("sudo reboot",),
         look=("nvidia-smi nvlink -s", "nvidia-smi nvlink -e"),
@@ -312,11 +314,13 @@ CAUSES = (
         "fabric-unhealthy",
         title="The NVSwitch fabric is not healthy at {who}",
         plain="The NVSwitch fabric works, but with faults",
-        means="A route, its bandwidth or its configuration has a fault.",
-        text="Read Fabric Manager's log and restart it with no program on the GPUs; if the "
-        "fault comes back, reset all GPUs of the board or reboot; then have the board examined",
-        proven_by="NVML reports a fault of the fabric, or the registration ended with an error",
-        not_when="system-not-ready-fabric-manager: the fabric is not set up at all",
+        means="A connection of the fabric fails, is slow, or has a wrong configuration.",
+        text="Read Fabric Manager's log, and restart Fabric Manager while no program uses the "
+        "GPUs. If the fault comes back, reset all GPUs of the board or reboot. Then have the "
+        "board examined",
+        proven_by="NVML reports a fault of the fabric, or the GPU's registration with the fabric "
+        "failed",
+        not_when="If the fabric is not set up at all, the cause is system-not-ready-fabric-manager",
         # Source: NVML API reference, nvmlGpuFabricInfoV; NVIDIA, "Fabric Manager User Guide".
         kind_of="system-not-ready-fabric-manager",
         explains=(

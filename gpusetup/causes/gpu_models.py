@@ -29,17 +29,17 @@ MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server
 CAUSES = (
     Cause(
         "bf16-unsupported",
-        title="{gpus} has no bfloat16: it begins with compute capability 8.0",
-        plain="The GPU has no bfloat16: it begins with compute capability 8.0",
+        title="{gpus} has no bfloat16, which needs compute capability 8.0",
+        plain="The GPU has no bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
-        proven_by="The GPU's capability is below 8.0",
+        proven_by="The GPU's compute capability is below 8.0",
         # Source: CUDA C++ Programming Guide, compute capabilities.
         stage="first-kernel",
         explains=("cuda-library-error",),
         cases=(
             Message(
                 where=(lambda context: _is_new(context),),
-                title="{gpus} has bfloat16: a program that says otherwise saw another GPU or none",
+                title="{gpus} has bfloat16: a program that says otherwise saw another GPU, or none",
                 only=Severity.NOTE,
             ),
         ),
@@ -70,7 +70,7 @@ CAUSES = (
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
         text='Run eagerly: remove torch.compile, or use backend="eager"',
-        proven_by="The GPU's capability is below 7.0",
+        proven_by="The GPU's compute capability is below 7.0",
         stage="first-kernel",
         commands=("export TORCHDYNAMO_DISABLE=1",),
         says=(
@@ -96,8 +96,8 @@ CAUSES = (
     ),
     Cause(
         "jetson-wrong-wheel",
-        title="A Jetson with a torch for servers",
-        means="Until CUDA 13.2 the integrated GPU needs NVIDIA's wheels for its JetPack.",
+        title="This Jetson has a torch that was built for servers",
+        means="Before CUDA 13.2 a Jetson's GPU needs NVIDIA's wheels for its JetPack.",
         text="Install NVIDIA's wheel for this JetPack",
         proven_by="The machine is a Jetson, and torch is a CPU build or finds no CUDA",
         # Source: NVIDIA, "Installing PyTorch for Jetson Platform".
@@ -111,8 +111,8 @@ CAUSES = (
     Cause(
         "apple-silicon",
         title="This is a Mac: there is no CUDA",
-        means="torch uses Apple GPUs as device mps; macOS has no CUDA builds.",
-        text="Use device mps or cpu: the ordinary wheel has both",
+        means="torch uses Apple GPUs as device mps. There are no CUDA builds for macOS.",
+        text="Use device mps or cpu: torch's ordinary wheel has both",
         proven_by="The system is macOS on arm64",
         # Source: torch documentation, MPS backend.
     ),
@@ -122,7 +122,8 @@ CAUSES = (
         means="CUDA needs an NVIDIA GPU; torch's CPU build works without one.",
         text="Use torch's CPU build here, or go to a machine with an NVIDIA GPU",
         proven_by="The PCI bus shows no NVIDIA device, and no driver lists a GPU",
-        not_when="A container hides its host's GPU, or the GPU lacks only its driver",
+        not_when="If a container hides its host's GPU, or only the driver is missing, the GPU is "
+        "there",
         # Source: PCI ids: vendor 10de.
         lacks="gpu",
         impossible=(gpu_is_listed,),
@@ -180,18 +181,18 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
-        title="The GPU is AMD's: CUDA is not used",
-        means="CUDA builds do not use it; torch has ROCm builds for Linux.",
-        text="Install the ROCm build where ROCm supports the GPU",
-        proven_by="The display controller is AMD's and none is NVIDIA's, or torch is a ROCm build and no NVIDIA GPU is there",
+        title="The GPU is from AMD, which CUDA does not support",
+        means="CUDA builds of torch do not use AMD's GPUs; torch has ROCm builds for Linux.",
+        text="If ROCm supports the GPU, install torch's ROCm build",
+        proven_by="The only GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
         # Source: torch's index, labels rocm*.
     ),
     Cause(
         "intel-gpu",
-        title="The GPU is Intel's: CUDA is not used",
-        means="torch's CUDA builds do not use it; its XPU builds do.",
-        text="Use device xpu of torch's XPU build",
-        proven_by="torch is an XPU build, and no NVIDIA GPU is there",
+        title="The GPU is from Intel, which CUDA does not support",
+        means="torch's CUDA builds do not use Intel's GPUs; its XPU builds do.",
+        text="Install torch's XPU build and use its device xpu",
+        proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
     ),
 )

@@ -47,7 +47,7 @@ CAUSES = (
         "shm-too-small",
         title="A small /dev/shm: DataLoader workers and NCCL need more",
         means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
-        text="Start the container with more shared memory (`--shm-size=8g`), or use num_workers=0",
+        text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
         proven_by="/dev/shm has 1 GiB or less in a container",
         explains=(
             "dataloader-worker-killed",
@@ -56,10 +56,11 @@ CAUSES = (
         cases=(
             Message(
                 where=(no(IN_A_CONTAINER),),
-                title="A bus error: /dev/shm is small, or a file that a worker maps is cut",
-                text="See first how large /dev/shm is. If it is small, start the container with "
+                title="Bus error: /dev/shm is too small, or a file that a worker reads was cut off",
+                text="Check first how large /dev/shm is. If it is small, start the container with "
                 "`--shm-size=8g`, or use num_workers=0. If it is large, shared memory is not the "
-                "reason: look for a full disk, or a dataset that is damaged or on a network disk",
+                "reason. Then look for a full disk, or a dataset that is damaged or on a network "
+                "disk",
                 look=("df -h /dev/shm",),
             ),
             Message(
@@ -88,10 +89,10 @@ CAUSES = (
     ),
     Cause(
         "rdma-memlock",
-        title="Locked memory is limited: NCCL over InfiniBand fails",
+        title="The limit of locked memory is too low, so NCCL over InfiniBand fails",
         means="InfiniBand needs memory that stays in place (RDMA).",
-        text="Raise the hard limit and log in again (a service: LimitMEMLOCK=infinity in its unit, "
-        "also slurmd's)",
+        text="Raise the hard limit and log in again. For a service (also slurmd), set "
+        "LimitMEMLOCK=infinity in its unit",
         proven_by="RLIMIT_MEMLOCK is below 64 MiB on a machine with eight GPUs",
         # Source: NCCL documentation, troubleshooting.
         stage="distributed",
@@ -121,11 +122,11 @@ CAUSES = (
     ),
     Cause(
         "pip-cache-disk-full",
-        title="Little room for an install of torch",
+        title="The disk has little room to install torch",
         means="torch's wheels take 3 GiB, and 5 GiB more when they are unpacked.",
-        text="Make room: clear the installers' caches, or set TMPDIR and the cache to a disk "
-        "with room. An install needs up to 8 GiB next to the packages, 4 GiB in a cache and 1 GiB "
-        "in the temporary folder",
+        text="Clear the installers' caches, or set TMPDIR and the cache to a larger disk. An "
+        "installation needs up to 8 GiB for packages, 4 GiB for the cache and 1 GiB for "
+        "temporary files",
         proven_by="The disk has less free space than that",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("download-hash-mismatch",),
@@ -169,10 +170,12 @@ CAUSES = (
     ),
     Cause(
         "tf32-precision",
-        title="float32 products are computed in TF32: results differ in the third digit",
-        means="GPUs do so from Ampere on; torch 1.7 to 1.11 does so for matrix products by default, every torch for convolutions. The GPU stack is healthy.",
-        text="If you need exact float32: torch.backends.cuda.matmul.allow_tf32 = False and "
-        'torch.backends.cudnn.allow_tf32 = False, or torch.set_float32_matmul_precision("highest")',
+        title="The GPU computes float32 products in TF32: results differ in the third digit",
+        means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
+        "matrix products, every torch for convolutions. GPU, driver and torch work.",
+        text="If you need exact float32, set torch.backends.cuda.matmul.allow_tf32 = False and "
+        "torch.backends.cudnn.allow_tf32 = False, or call "
+        'torch.set_float32_matmul_precision("highest")',
         only=Severity.NOTE,
         proven_by="NVIDIA_TF32_OVERRIDE is 1",
         # Source: torch documentation, CUDA semantics.
@@ -180,8 +183,8 @@ CAUSES = (
     Cause(
         "dataloader-worker-killed",
         title="A DataLoader worker was killed: the host's memory ran out",
-        means="The kernel (or a cgroup, or the batch system) ends the largest process when "
-        "memory runs out; every worker holds a copy of the dataset's data.",
+        means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
+        "largest process. Every worker holds a copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error), a smaller "
         "prefetch_factor, or give the job more memory",
         cases=(
@@ -190,12 +193,12 @@ CAUSES = (
                 title="A DataLoader worker crashed: {signal}",
                 means="A compiled library that loads the data (an image or video decoder, "
                 "OpenCV, a tokenizer) stopped its process.",
-                text="Run it with num_workers=0 and `python -X faulthandler`: the last line that "
-                "it prints names the library. Update that one",
+                text="Run it with num_workers=0 and `python -X faulthandler`. The last line that "
+                "it prints names the library: update that one",
             ),
         ),
-        proven_by="torch names the signal Killed",
-        not_when="shm-too-small: the signal is Bus error",
+        proven_by="torch reports that a worker was killed by the signal Killed",
+        not_when="If the signal is Bus error, the cause is shm-too-small",
         # Source: torch/utils/data/_utils/signal_handling.py.
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),
         says=(
@@ -218,11 +221,11 @@ CAUSES = (
     Cause(
         "host-out-of-memory",
         title="The host's memory ran out",
-        means="It is the computer's memory (or the container's limit), not the GPU's.",
+        means="The computer's memory (or the container's limit) is full, not the GPU's.",
         text="Load less at once (fewer workers, memory-mapped or sharded weights), or give the "
         "job or the container more memory",
         proven_by="The kernel log or torch says that the process was killed for lack of memory, or the exit code is 137",
-        not_when="out-of-memory: the GPU's memory is full",
+        not_when="If the GPU's memory is full, the cause is out-of-memory",
         # Source: Linux documentation, OOM killer.
         explains=("dataloader-worker-killed",),
         look=("free -g", "sudo dmesg | grep -iE 'killed process|out of memory'"),

@@ -71,8 +71,9 @@ NO_DRIVER = (
     "driver-not-loaded",
     "device-permission",
     "gpu-init-failed",
+    "container-hook-failed",
 )
-"""What is missing, too old or shut where the driver is not reached."""
+"""What is missing, too old or shut where the driver is not reached; the toolkit asks it first."""
 
 BROKEN_TORCH = (
     "torch-sees-no-gpu",
@@ -153,6 +154,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
     Layer.HARDWARE: (
         *NO_INIT,
         *SILENCE,
+        "container-hook-failed",
         "gpu-init-failed",
         "gpu-hang",
         *KERNELS_FAIL,
@@ -199,7 +201,6 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "container-toolkit-missing",
         "container-cdi-unresolvable",
         "k8s-gpu-not-allocatable",
-        "container-hook-failed",
         "container-no-gpu",
         "container-nvml-lost",
         "container-driver-capability-missing",
@@ -225,6 +226,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "driver-does-not-answer",
         "nvml-init-failed",
         "gpu-does-not-answer",
+        "container-hook-failed",
     ),
     Layer.READINESS: (
         "device-permission",

@@ -1,4 +1,4 @@
-"""Who lends notebooks: how one gets a GPU there, starts anew, and takes another machine.
+"""Who lends notebooks and nodes: how one gets a GPU there, starts anew, and takes another machine.
 
 The machine is a stranger's: nobody installs a driver on it, restarts it or opens its kernel's log.
 """
@@ -32,7 +32,7 @@ LENDERS = {
     for one in (
         Lender(
             name="Google Colab",
-            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type); the session "
+            gives_a_gpu="Choose a runtime with a GPU (Runtime, Change runtime type). The session "
             "restarts",
             restart="Runtime, Restart session",
             anew="Runtime, Disconnect and delete runtime",
@@ -41,8 +41,8 @@ LENDERS = {
         ),
         Lender(
             name="Kaggle",
-            gives_a_gpu="Choose `GPU T4 x2` for the session (Settings, Accelerator): the P100, of "
-            "capability 6.0, has no kernels in newer builds of torch; the session restarts",
+            gives_a_gpu="Choose `GPU T4 x2` for the session (Settings, Accelerator): newer builds "
+            "of torch have no kernels for the P100 (compute capability 6.0). The session restarts",
             restart="in the Run menu",
             anew="Run, Factory reset",
             source="Kaggle, Notebooks documentation; mlflow/mlflow#21612",
@@ -58,6 +58,11 @@ LENDERS = {
         ),
     )
 }
+
+
+def has_a_scheduler(context: RuleContext) -> bool:
+    """Whether GPUs are given to jobs here: a login node has none."""
+    return bool(events(context, "slurm-job", "login-node"))
 
 
 def is_lent(context: RuleContext) -> bool:

@@ -33,11 +33,11 @@ CAUSES = (
         "library-not-mapped",
         title="The system cannot map {library} into memory",
         plain="The system cannot map a library into memory",
-        means="Either its folder is mounted noexec (/tmp, a home on a server), or the process may "
-        "have too little memory or address space (shared hosting, ulimit -v, a small container).",
-        text="Put the environment, and TMPDIR while pip installs, on a file system without noexec; "
-        "lift the limits on memory and address space",
-        not_when="cuda-lib-missing, library-missing: the file is not there",
+        means="The library's folder is mounted noexec (/tmp, a home on a server). Or the process "
+        "has too little memory or address space (shared hosting, ulimit -v, a small container).",
+        text="Put the environment, and pip's TMPDIR, on a file system without noexec. Raise the "
+        "limits of memory and address space",
+        not_when="If the file does not exist, the cause is cuda-lib-missing or library-missing",
         # Source: glibc's sources, dl-load.c; manual page of mmap.
         explains=("torch-import-failed",),
         commands=("ulimit -v unlimited",),
@@ -52,10 +52,11 @@ CAUSES = (
         "library-missing",
         title="{library} is not on this system",
         plain="A shared library is not on this system",
-        means="It belongs neither to torch nor to CUDA, such as libGL for OpenCV.",
+        means="The library belongs neither to torch nor to CUDA; an example is libGL for OpenCV.",
         text="Install the system package that holds it (libGL: libgl1, mesa-libGL; libgthread: "
         "libglib2.0-0, glib2; libgomp: libgomp1, libgomp; libnuma: libnuma1, numactl-libs)",
-        not_when="cuda-lib-missing; driver-missing: libcuda",
+        not_when="If the library belongs to CUDA, the cause is cuda-lib-missing. For libcuda it "
+        "is driver-missing",
         # Source: manual page of ld.so.
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-)"},
         says=(
@@ -73,13 +74,14 @@ CAUSES = (
     Cause(
         "ld-library-path-conflict",
         title="The loader finds other CUDA libraries before torch's own",
-        means="torch's wheel needs exactly its own cuDNN, cuBLAS and nvJitLink; an older one "
-        "before them fails to load or lacks symbols.",
-        text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If it is not set, check "
-        "which file was loaded: a copy from the system's packages, or a file of a second torch in "
-        "the same place",
-        proven_by="The variable names such a folder, and a library did not load (an error) or loaded so far (a warning)",
-        not_when="cuda-lib-missing: there is no such library at all",
+        means="torch's wheel needs its own cuDNN, cuBLAS and nvJitLink. An older copy that loads "
+        "first fails or lacks symbols.",
+        text="Remove the folders of another CUDA from LD_LIBRARY_PATH. If the variable is not "
+        "set, check which file was loaded: a copy from the system's packages, or a file of a "
+        "second torch",
+        proven_by="The variable names a folder with such a library. It is an error if a library "
+        "did not load, else a warning",
+        not_when="If the library is nowhere, the cause is cuda-lib-missing",
         # Source: ld.so's manual page.
         explains=("library-missing",),
         before_torch=(Severity.ERROR,),
@@ -105,14 +107,14 @@ CAUSES = (
             Message(
                 having={"by_program": ""},
                 title="The first {library} on the path is too old for JAX or TensorFlow",
-                text="Upgrade it (`pip install --upgrade 'jax[cuda12]'`), and remove other folders "
-                "from LD_LIBRARY_PATH. If torch in the same environment pins its own, make one "
-                "environment for each",
+                text="Upgrade the library (`pip install --upgrade 'jax[cuda12]'`), and remove "
+                "other folders from LD_LIBRARY_PATH. If torch in the same environment requires "
+                "its own version, use a separate environment for each",
             ),
             Message(
                 having={"library": r"stdc\+\+"},
-                text="Put the environment's own libstdc++ first (in conda install it; it is newer "
-                "than the system's): `export "
+                text="Put the environment's own libstdc++ first (conda's is newer than the "
+                "system's; install it if it is missing): `export "
                 "LD_LIBRARY_PATH=$CONDA_PREFIX/lib:$LD_LIBRARY_PATH`",
                 commands=("conda install -y -c conda-forge libstdcxx-ng",),
             ),
@@ -207,7 +209,7 @@ CAUSES = (
         "static-tls-full",
         title="{library} cannot be loaded: no room in the static TLS block",
         plain="A library cannot be loaded: no room in the static TLS block",
-        means="The order of imports decides who gets the room (mostly libgomp on aarch64).",
+        means="The libraries that load first use up this room (mostly libgomp on aarch64).",
         text="Import torch first in the program, or load the library before everything else "
         "(LD_PRELOAD)",
         # Source: glibc's sources, dl-tls.c.

@@ -19,8 +19,8 @@ def _no_segments(context: RuleContext) -> bool:
 
 
 END_OTHERS = (
-    "Lower the batch size (with gradient accumulation), the input's size or the precision "
-    "(bfloat16, float16); end other programs on the GPU"
+    "Use a smaller batch size (with gradient accumulation), smaller inputs or a lower precision "
+    "(bfloat16, float16). End other programs on the GPU"
 )
 
 A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
@@ -46,10 +46,11 @@ CAUSES = (
     Cause(
         "out-of-memory",
         title="The GPU's memory is full",
-        means="The model, activations and other programs fill it.",
+        means="The model, its activations and other programs fill the GPU's memory.",
         text=f"{END_OTHERS}; against fragmentation use expandable segments",
-        proven_by="The text says CUDA out of memory, or CUDA answers code 2 after it has started",
-        not_when="cuda-init-out-of-memory: CUDA does not start; host-out-of-memory: the computer's memory ran out",
+        proven_by="A message says CUDA out of memory, or CUDA answers code 2 after its start",
+        not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the computer's "
+        "memory ran out, it is host-out-of-memory",
         # Source: torch documentation, memory management.
         explains=(
             "gpu-check-failed",
@@ -64,9 +65,10 @@ CAUSES = (
             Message(
                 where=(_on_a_jetson,),
                 text="On a Jetson the GPU uses the machine's own memory. Close the desktop and "
-                "other programs (`sudo init 3`), use a smaller model, a quantization or a shorter "
-                "context, and add swap. If the same program ran before, reboot: the pool breaks "
-                "into pieces. Jetson Linux 36.4.7 itself caps such allocations: update it",
+                "other programs (`sudo init 3`), use a smaller model, a quantization or a "
+                "shorter context, and add swap. If the same program worked before, reboot: the "
+                "free memory may be in small pieces. Jetson Linux 36.4.7 itself limits such "
+                "allocations: update it",
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(
@@ -80,24 +82,37 @@ CAUSES = (
                 having={"others": ""},
                 title="Other programs hold {others} of the GPU's {total}",
                 text="End the program that holds the memory (often an earlier run that did not "
-                "end, or another notebook), or use another GPU. A smaller batch does not help",
+                "end, or another notebook), or use another GPU. A smaller batch does not help "
+                "here",
                 look=("nvidia-smi",),
             ),
             Message(
                 having={"unused": ""},
                 title="CUDA does not get {asked} of GPU memory, although {unused} is free",
                 text="The GPU's memory is not short. Look at the computer's memory while the "
-                "program runs: Windows backs the GPU's memory with it and with the page file. Load "
-                "less data at once, or enlarge the page file; then update torch",
+                "program runs: Windows reserves computer memory or page file for the GPU's "
+                "memory. Load less data at once, or enlarge the page file; then update torch",
                 look=("nvidia-smi",),
             ),
             Message(
-                having={"engine": ""},
-                text="End the other process, and give the server less memory. vLLM takes its "
-                "share of the whole GPU when it starts (`--gpu-memory-utilization`), "
-                "then `--max-model-len` and `--max-num-seqs` count; llama.cpp: fewer layers on the "
-                "GPU (`--n-gpu-layers`; ollama: `num_gpu`) or a smaller context (`--ctx-size`; "
-                "ollama: `num_ctx`)",
+                having={"short": "cache"},
+                title="The share of the GPU that {engine} takes leaves too little for its KV cache",
+                text="Lower the context or the number of requests (vLLM: `--max-model-len`, "
+                "`--max-num-seqs`; SGLang: `--context-length`, `--max-running-requests`). If no other "
+                "program uses the GPU, raise the share instead (vLLM: `--gpu-memory-utilization`; "
+                "SGLang: `--mem-fraction-static`). Otherwise use a quantized model or more GPUs",
+                look=("nvidia-smi",),
+            ),
+            Message(
+                having={"engine": "vLLM"},
+                text="vLLM takes its share of the whole GPU when it starts, and that much is not "
+                "free. End the other programs on the GPU, or lower `--gpu-memory-utilization`",
+                look=("nvidia-smi",),
+            ),
+            Message(
+                having={"engine": "llama.cpp"},
+                text="Put fewer layers on the GPU (`--n-gpu-layers`; ollama: `num_gpu`) or use a "
+                "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
                 look=("nvidia-smi",),
             ),
             Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
@@ -128,7 +143,11 @@ CAUSES = (
             r"NVML_SUCCESS == .{1,220}?CUDACachingAllocator",
             "cublas_status_alloc_failed",
             "cudaerrormemoryallocation",
-            r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
+            says(
+                r"Not enough memory\. Please try (?:to )?increas\w{1,3} --mem-fraction-static",
+                engine="SGLang",
+                short="cache",
+            ),
             r"Not enough memory to handle \d{1,9} (?:prefill|total) tokens",
             r"Out of memory in cu(?:Mem|Ctx|Module|Launch|Graph|Array|Tex|Stream)\w{0,40}",
             r"Allocation on device \d? ?would exceed allowed memory",
@@ -182,10 +201,10 @@ CAUSES = (
                 "显存",
                 unless=r"显存(?:不足|不够)[，,]?(?:所以|就|才)?换|(?:是不是|是否|会不会|难道)[^。，,\n]{0,12}显存|(?:如果|若|避免|防止|以免|降低|减少|節省|节省)[^。，,]{0,16}显存",
             ),
-            says("no available memory for the cache blocks", engine="vLLM"),
             says(
-                r"larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
+                r"no available memory for the cache blocks|larger than the (?:available KV cache memory|maximum number of tokens that can be stored in (?:the )?KV cache)",
                 engine="vLLM",
+                short="cache",
             ),
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
         ),

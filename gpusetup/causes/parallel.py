@@ -15,8 +15,8 @@ CAUSES = (
         title="NCCL finds no network interface called {interface}",
         plain="NCCL finds no usable network interface",
         means="NCCL_SOCKET_IFNAME matches no interface, or the machine has no network.",
-        text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to an interface of this "
-        "machine; `lo` works for a single node",
+        text="Unset NCCL_SOCKET_IFNAME (also in scripts), or set it to this machine's network "
+        "interface. For a single node `lo` works",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("unset NCCL_SOCKET_IFNAME",),
@@ -35,11 +35,12 @@ CAUSES = (
     ),
     Cause(
         "nccl-p2p-failure",
-        title="Peer access between these GPUs is not possible",
-        means="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges forbid it.",
+        title="These GPUs cannot access each other's memory (peer access)",
+        means="GeForce cards, virtual machines, an IOMMU or ACS on the PCIe bridges prevent peer "
+        "access.",
         text="Make NCCL use host memory instead, and switch off the server's custom "
         "all-reduce (vLLM: --disable-custom-all-reduce)",
-        proven_by="CUDA answers code 217, the program refuses, or a model over several GPUs hangs",
+        proven_by="CUDA answers code 217, the program reports it, or a model on several GPUs hangs",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("export NCCL_P2P_DISABLE=1",),
@@ -87,8 +88,9 @@ CAUSES = (
     Cause(
         "nccl-unavailable-windows",
         title="This build of torch has no NCCL",
-        means="Wheels for Windows (and CPU builds) have none; NCCL runs on Linux.",
-        text='Use the backend "gloo" here (init_process_group("gloo")), one GPU, or Linux or WSL 2',
+        means="Wheels for Windows and CPU builds have no NCCL, which runs on Linux only.",
+        text='Use the backend "gloo" (init_process_group("gloo")), or train on one GPU, or use '
+        "Linux or WSL 2",
         # Source: torch documentation, distributed.
         stage="distributed",
         says=(
@@ -101,11 +103,12 @@ CAUSES = (
         "nccl-duplicate-gpu",
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",
-        means="There are more processes than GPUs, or the program sets no device.",
-        text="Start at most one process per GPU, and choose the device from LOCAL_RANK before "
-        "NCCL starts: torch.cuda.set_device(int(os.environ['LOCAL_RANK'])); `torchrun "
-        "--nproc-per-node=gpu` starts one per GPU",
-        not_when="invalid-device-ordinal: a rank names a GPU that does not exist",
+        means="There are more processes than GPUs, or the program does not choose a GPU for each "
+        "process.",
+        text="Start at most one process per GPU; `torchrun --nproc-per-node=gpu` does this. "
+        "Before NCCL starts, choose the device: "
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",
+        not_when="If a rank names a GPU that does not exist, the cause is invalid-device-ordinal",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         look=("nvidia-smi -L",),
@@ -116,9 +119,10 @@ CAUSES = (
         title="NCCL cannot create its segment of shared memory ({path})",
         plain="NCCL cannot create or attach its segment of shared memory",
         means="/dev/shm is full, small or not writable.",
-        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), "
-        "and remove segments of dead processes; NCCL_SHM_DISABLE=1 avoids it, but is slower",
-        not_when="shm-too-small: a DataLoader ends with a bus error",
+        text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
+        "delete files of dead processes there. NCCL_SHM_DISABLE=1 avoids shared memory, but is "
+        "slower",
+        not_when="If a DataLoader ends with a bus error, the cause is shm-too-small",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
         commands=("sudo chmod 1777 /dev/shm",),
@@ -137,10 +141,10 @@ CAUSES = (
     Cause(
         "nccl-timeout",
         title="An NCCL collective timed out",
-        means="One rank waits for another that died, does other work, or hangs; the rank "
+        means="One rank (process) waits for another that died, hangs or does other work. A rank "
         "with a different error shows why.",
-        text="Look for the first error in every rank's log; turn on NCCL's own log",
-        not_when="Another finding of NCCL or of memory is there: then that is the cause",
+        text="Look for the first error in every rank's log, and turn on NCCL's own log",
+        not_when="If another finding about NCCL or memory was found too, that is the cause",
         # Source: torch documentation, distributed.
         symptom=True,
         stage="distributed",
@@ -177,9 +181,9 @@ CAUSES = (
         "nccl-error",
         title="NCCL failed: {name}",
         plain="NCCL failed",
-        means="Every rank prints this; NCCL's own lines give the reason.",
-        text="Run it again with NCCL's own log, and read the first line with WARN",
-        not_when="Another finding of NCCL is there: then that is the cause",
+        means="Every rank prints this message; the reason is in the lines that NCCL itself prints.",
+        text="Run the program again with NCCL's own log, and read the first line with WARN",
+        not_when="If another finding about NCCL was found too, that is the cause",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         symptom=True,
         stage="distributed",

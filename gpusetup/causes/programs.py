@@ -16,8 +16,8 @@ from gpusetup.model.shell import lines
 def programs_own(context: RuleContext, text: str) -> Fix:
     """The program's own way to the GPU."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
-    newest = "Install its build for the CUDA of this torch, or its newest release"
-    looks = paste.look("see first whether the driver lists the GPU", *lines("nvidia-smi -L"))
+    newest = "Install the program's build for the CUDA of this torch, or its newest release"
+    looks = paste.look("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
     said = f"{text}. " if text else ""
     return Fix(text=said + ((program and program.way) or newest), looks=looks)
 
@@ -53,11 +53,11 @@ CAUSES = (
         "program-sees-no-gpu",
         severity=Severity.WARNING,
         title="{program} finds no GPU",
-        plain="A program without torch finds no GPU, although the driver seems fine",
-        means="Its own build, its libraries or its settings keep it from the GPU.",
-        text="The program needs its build for CUDA",
-        proven_by="The program says so, and a driver answers",
-        not_when="The driver, the container or a variable hides the GPU: then that is the cause",
+        plain="A program that does not use torch finds no GPU, although the driver seems fine",
+        means="The program's build, libraries or settings prevent it from using the GPU.",
+        text="Install the program's build for CUDA",
+        proven_by="The program says that it finds no GPU, and a driver answers",
+        not_when="If the driver, the container or a variable hides the GPU, that is the cause",
         symptom=True,
         failure=4,
         events=("program-sees-no-gpu", "cuda-unavailable"),
@@ -68,7 +68,7 @@ CAUSES = (
             Likelier(
                 cause="container-no-gpu",
                 shown=started_without_a_gpu,
-                because="it runs in a container that was started without a GPU",
+                because="the program runs in a container that was started without a GPU",
                 way=start_with_gpu,
             ),
         ),
@@ -125,9 +125,10 @@ CAUSES = (
         severity=Severity.WARNING,
         title="{program} is installed without GPU support, and runs on the CPU",
         plain="A program is installed without GPU support",
-        means="The installed package computes on the CPU only; the GPU stack may be fine.",
-        text="The program needs its own build for CUDA",
-        not_when="cuda-lib-missing: its GPU part is there, and a library is not",
+        means="The installed package computes on the CPU only. GPU and driver may be fine.",
+        text="Install the program's own build for CUDA",
+        not_when="If the program's GPU part is there but a library is missing, the cause is "
+        "cuda-lib-missing",
         failure=3,
         by_check=True,
         where=(is_all,),
@@ -174,37 +175,39 @@ CAUSES = (
         severity=Severity.NOTE,
         title="{program} failed: {said}",
         plain="A program failed by itself",
-        means="A key, a shape, a file or a name is wrong, or a package is missing: the GPU stack is not the reason.",
-        text="The text does not show whether the GPU stack is the reason. Run it again, and read "
-        "the first error that it prints",
-        proven_by="The program ends in an error with no word about a GPU near it",
-        not_when="The error may come from the GPU stack, or its message has its own cause",
+        means="A key, a shape, a file or a name is wrong, or a package is missing. GPU, driver "
+        "and torch are not the reason.",
+        text="GPU, driver or torch may be the reason. Run the program again, and read the first "
+        "error that it prints",
+        proven_by="The program ends with an error, and nothing near the error mentions a GPU",
+        not_when="If the error may come from the GPU, its driver or torch, program-failed is not "
+        "the cause",
         failure=8,
         by_check=True,
         where=(lambda context: says_nothing_else(context),),
         cases=(
             Message(
                 having={"own": "", "exception": "^(?:FileNotFound|NotADirectory)"},
-                text="Give it a path that exists: a relative path starts at the folder in which "
-                "you started the program",
+                text="Give the program a path that exists. A relative path starts at the folder "
+                "in which you started the program",
             ),
             Message(
                 having={"needs": ""},
-                title="{program} lacks what it needs: {said}",
-                text="Install what the message names into this environment (the package of a "
-                "module may have another name; headers come with the -dev or -devel package)",
+                title="{program} lacks something that it needs: {said}",
+                text="Install what the message names into this environment. (A module's package "
+                "may have another name; headers are in the -dev or -devel package)",
             ),
             Message(
                 having={"releases": ""},
                 title="{program} failed by itself: {said}",
-                text="Two packages do not fit: install releases of the package that the message "
-                "names and of the program that belong together",
+                text="Two packages do not fit: install releases of the program and of the package "
+                "in the message that belong together",
             ),
             Message(
                 having={"own": ""},
                 title="{program} failed by itself: {said}",
-                text="Fix what the message names; if it still fails, report it to the program's "
-                "project with the whole output",
+                text="Fix what the message names. If the program still fails, report it to the "
+                "program's project with the whole output",
             ),
         ),
     ),

@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 from gpusetup.causes.layers import PLACES, Layer
 from gpusetup.messages.row import Row, row
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity, Stage, once, sentence
+from gpusetup.model.finding import (
+    Evidence,
+    Finding,
+    Fix,
+    Severity,
+    Stage,
+    sentence,
+    unique_evidence,
+)
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
 
@@ -169,6 +177,6 @@ class Cause(Message, kw_only=False):
             severity=self.severity,
             title=sentence(title),
             detail=detail or self.means,
-            evidence=once(evidence),
+            evidence=unique_evidence(evidence),
             fix=fix,
         )

@@ -16,7 +16,7 @@ AMP = r"(?<![\w.])(?:AMP|autocast|(?:automatic )?mixed[- ]precision(?: training)
 def _older_cuda(context: RuleContext, text: str) -> Fix:
     cuda = context.driver.cuda
     older = f"CUDA {cuda} or older" if cuda else "an older CUDA, or with kernels for this GPU"
-    newer = drivers.driver(context, "Update the driver")
+    newer = drivers.driver_fix(context, "Update the driver")
     return Fix(
         text=f"Use a release or build of the failing package for {older}, or update the driver",
         alternatives=paste.other("update the driver", *newer.commands),
@@ -27,11 +27,11 @@ def _older_cuda(context: RuleContext, text: str) -> Fix:
 CAUSES = (
     Cause(
         "cuda-fork-reinit",
-        title="CUDA was started before the process forked; a forked child cannot use it",
-        means="A CUDA context does not survive fork.",
-        text='Start processes with "spawn" (torch.multiprocessing.set_start_method("spawn"), '
-        'DataLoader(multiprocessing_context="spawn"), VLLM_WORKER_MULTIPROC_METHOD=spawn), or '
-        "touch CUDA only in the children",
+        title="The process started CUDA before it forked, and a forked child cannot use CUDA",
+        means="A child process that was made by fork cannot use its parent's CUDA context.",
+        text='Start processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
+        'DataLoader(multiprocessing_context="spawn") or VLLM_WORKER_MULTIPROC_METHOD=spawn. Or '
+        "use CUDA only in the child processes",
         # Source: torch documentation, multiprocessing.
         explains=(
             "cuda-init-failed",
@@ -48,9 +48,10 @@ CAUSES = (
         severity=Severity.NOTE,
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",
-        means="torch has a fault, or another finding has this consequence.",
-        text="Run it with the newest torch; if it stays, report it to torch",
-        not_when="mig-misconfigured: the assertion is about the device's number",
+        means="torch has a bug, or another finding causes this error.",
+        text="Run the program with the newest torch. If the error stays, report it to PyTorch",
+        not_when="If the failed assertion is about the device's number, the cause is "
+        "mig-misconfigured",
         # Source: torch's sources, c10/util/Exception.h.
         symptom=True,
         failure=7,
@@ -62,11 +63,12 @@ CAUSES = (
         title="A CUDA library failed with {status}, which gives no reason",
         plain="A CUDA library failed with a status that gives no reason",
         means="Usually the GPU's memory is full, or an index out of range broke an earlier "
-        "kernel; otherwise another cuBLAS or cuDNN comes before torch's own.",
-        text="Check whether the memory is full; run once with CUDA_LAUNCH_BLOCKING=1 to get the "
-        "first failure; remove the folders of another CUDA from LD_LIBRARY_PATH",
-        proven_by="The text has CUBLAS_STATUS_… or CUDNN_STATUS_…",
-        not_when="out-of-memory, ld-library-path-conflict and bf16-unsupported come first: then that is the cause",
+        "kernel. Otherwise the loader finds another cuBLAS or cuDNN before torch's own.",
+        text="Check whether the GPU's memory is full. Run once with CUDA_LAUNCH_BLOCKING=1 to get "
+        "the first failure. Remove the folders of another CUDA from LD_LIBRARY_PATH",
+        proven_by="The message has CUBLAS_STATUS_… or CUDNN_STATUS_…",
+        not_when="If out-of-memory, ld-library-path-conflict or bf16-unsupported was found too, "
+        "that is the cause",
         # Source: cuBLAS and cuDNN API references, status codes.
         symptom=True,
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
@@ -95,13 +97,13 @@ CAUSES = (
         "cuda-call-not-supported",
         severity=Severity.WARNING,
         title="A CUDA call is not supported on this GPU, driver or virtual machine (error 801)",
-        means="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory "
-        "shared "
-        "between processes. A hypervisor can allow unified memory to a vGPU (enable_uvm).",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call; then switch that feature of "
-        "the program off, or allow it for the virtual machine",
+        means="Virtual GPUs and WSL lack some calls: unified memory, peer access, memory shared "
+        "between processes. For a virtual GPU, the hypervisor can switch unified memory on "
+        "(enable_uvm).",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to find the call. Then switch off the "
+        "program's feature that needs this call, or allow it for the virtual machine",
         proven_by="A program that runs gets CUDA's code 801",
-        not_when="vgpu-no-compute: CUDA does not start at all",
+        not_when="If CUDA does not start at all, the cause is vgpu-no-compute",
         # Source: CUDA Runtime API reference, cudaError.
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         look=("nvidia-smi -q | grep -i virtualization",),
@@ -110,31 +112,32 @@ CAUSES = (
     Cause(
         "report-cut",
         severity=Severity.NOTE,
-        title="The text has {size}; {read} of it were read: its beginning and its end",
-        plain="Only a part of the text was read",
-        means="Of a text over 1 MiB only a part is read, so that an answer takes seconds: the "
-        "first 512 KiB and the last 512 KiB.",
-        text="If the answer does not fit, give the part around the first error alone",
+        title="The text has {size}; gpusetup read {read} of it, its beginning and its end",
+        plain="gpusetup read only a part of the text",
+        means="If a text is longer than 1 MiB, gpusetup reads only its first and last 512 KiB, so "
+        "that an answer takes seconds.",
+        text="If the answer does not fit, give gpusetup only the part around the first error",
         proven_by="The text is longer than 1 MiB",
     ),
     Cause(
         "report-empty",
         severity=Severity.NOTE,
         title="The text is empty",
-        means="The file, the paste or the pipe is empty: the program before it printed nothing, "
-        "or printed to stderr.",
+        means="The file, the pasted text or the pipe is empty. Perhaps the program printed "
+        "nothing, or printed to stderr.",
         text="Paste the program's output, its error first (`PROGRAM 2>&1 | gpusetup doctor "
         "--report -` includes its errors); without `--report` doctor reads this machine",
-        proven_by="The text has no letter and no digit",
+        proven_by="The text has no letters and no digits",
     ),
     Cause(
         "ptx-unsupported-toolchain",
-        title="A kernel is PTX from a newer CUDA toolkit than the driver can compile",
-        means="Minor-version compatibility covers binary kernels, not PTX: PTX needs a driver for "
-        "the toolkit's CUDA or newer.",
-        text="Use a build of the failing package for an older CUDA, or update the driver",
+        title="A CUDA kernel is PTX that this driver cannot compile: its CUDA toolkit is too new",
+        means="A driver can run compiled kernels of a newer minor CUDA version, but not PTX, "
+        "which it compiles itself. PTX needs a driver for the CUDA version that made it, or "
+        "newer.",
+        text="Install a build of the failing package for an older CUDA, or update the driver",
         proven_by="CUDA answers code 222",
-        not_when="driver-too-old: torch itself does not start",
+        not_when="If torch itself does not start, the cause is driver-too-old",
         # Source: NVIDIA, CUDA Compatibility.
         lacks="driver",
         stage="first-kernel",
@@ -158,13 +161,14 @@ CAUSES = (
     Cause(
         "kernel-image-invalid",
         title="The driver cannot load a compiled kernel: its image is invalid (error 200)",
-        means="It was compiled by a newer toolkit than the driver supports (Triton takes the "
-        "ptxas that TRITON_PTXAS_PATH names), for another GPU, or a cache holds half a file.",
+        means="The kernel is for another GPU, from a too new toolkit (see TRITON_PTXAS_PATH), or "
+        "from an incomplete cache file.",
         text="Empty the caches of compiled kernels and let Triton use its own ptxas (unset "
-        "TRITON_PTXAS_PATH); if it stays, update the driver, or install the Triton that torch "
-        "requires",
+        "TRITON_PTXAS_PATH). If the error stays, update the driver, or install the Triton that "
+        "torch requires",
         proven_by="CUDA answers code 200",
-        not_when="no-kernel-image: there is no kernel for the GPU; ptx-unsupported-toolchain: the PTX is too new",
+        not_when="If there is no kernel for the GPU, the cause is no-kernel-image. If the PTX is "
+        "too new, it is ptx-unsupported-toolchain",
         # Source: CUDA Driver API reference, CUDA_ERROR_INVALID_IMAGE.
         symptom=True,
         stage="first-kernel",
@@ -183,14 +187,14 @@ CAUSES = (
         "cuda-program-error",
         severity=Severity.NOTE,
         title="A kernel failed: {name} (error {code})",
-        plain="The program's own fault made a kernel fail",
-        means="Usually an index or a label out of range in the program (for an embedding: token "
-        "ids beyond the model's vocabulary), seldom the hardware (then the kernel log holds an "
-        "Xid). Later errors of cuBLAS or the allocator only follow from it.",
-        text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the real line; on the CPU the same line "
-        "gives a clear error",
+        plain="An error in the program made a CUDA kernel fail",
+        means="Usually an index or a label in the program is out of range (for an embedding: "
+        "token ids beyond the model's vocabulary). Seldom the hardware fails: then the kernel "
+        "log has an Xid. Later errors of cuBLAS or the allocator are only consequences.",
+        text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the line that fails. On the CPU the "
+        "same line gives a clear error",
         proven_by="CUDA answers a code from 700 to 719",
-        not_when="The same text has an Xid of the hardware",
+        not_when="If the same text has an Xid of the hardware, the hardware is the cause",
         # Source: CUDA Runtime API reference, cudaError.
         failure=5,
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
@@ -198,8 +202,8 @@ CAUSES = (
         cases=(
             Message(
                 having={"code": "^715$"},
-                means="Usually a kernel of an extension that was compiled, or miscompiled, for "
-                "another GPU: update that extension, or switch it off.",
+                means="Usually an extension's kernel was compiled for another GPU, or wrongly. "
+                "Update that extension, or switch it off.",
                 commands=("export CUDA_LAUNCH_BLOCKING=1",),
             ),
         ),

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
-from gpusetup.evidence.plausible import is_a_version
-from gpusetup.fixes import drivers, packages, paste
+from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.fixes.driver_packages import cuda_repository
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -25,7 +25,7 @@ def one_cuda(context: RuleContext, text: str) -> Fix:
     first = row.from_cuda if row and not row.until_cuda else None
     best = max(torch, first, key=parsed) if torch and first else torch
     ask = (paste.ask_torch(context), *lines("nvcc --version"))
-    looks = paste.look("see which CUDA torch and nvcc have", *ask)
+    looks = paste.look("see which CUDA versions torch and nvcc have", *ask)
     return Fix(text=text, commands=paste.toolkit_home(context, best), looks=looks)
 
 
@@ -37,7 +37,7 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     cuda = cuda_needed(context.torch) or ""
     commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
     text = text.replace("NAME", _last(context, "cuda-toolkit-missing").get("package", "NAME"))
-    looks = () if cuda else paste.look("see which CUDA torch has", paste.ask_torch(context))
+    looks = () if cuda else paste.look("see which CUDA version torch has", paste.ask_torch(context))
     root = bool(commands) and not _by_conda(context)
     return Fix(text=text, commands=commands, looks=looks, needs_root=root)
 
@@ -63,8 +63,8 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
         return (conda_install(context, "-c", "nvidia", f"cuda-toolkit={minor}"), *home)
     package = f"cuda-toolkit-{minor.replace('.', '-')}"
     return (
-        *cuda_repository(drivers.wanted_driver(context)),
-        *(packages.system_package(context, package) if on(context, "linux") else ()),
+        *cuda_repository(drivers.driver_request(context)),
+        *(system_packages.system_package(context, package) if on(context, "linux") else ()),
         *paste.toolkit_home(context, minor),
         *lines("nvcc --version"),
     )
@@ -73,11 +73,14 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
 CAUSES = (
     Cause(
         "cuda-toolkit-mismatch-extension-build",
-        title="nvcc and torch have different CUDA versions: an extension built here would not fit",
-        means="An extension must be compiled with torch's CUDA (its major at least).",
-        text="Build with the nvcc of torch's CUDA: set CUDA_HOME to that toolkit",
-        proven_by="The build names both versions, or nvcc an architecture that it does not know",
-        not_when="cuda-toolkit-missing: there is no nvcc",
+        title="nvcc and torch have different CUDA versions, so an extension that is built here "
+        "does not work",
+        means="An extension must be compiled with torch's CUDA version, at least the same major "
+        "version.",
+        text="Build with the nvcc of torch's CUDA version: install that toolkit if it is not there, "
+        "and set CUDA_HOME to it",
+        proven_by="The build's output names both versions, or nvcc does not know an architecture",
+        not_when="If there is no nvcc, the cause is cuda-toolkit-missing",
         # Source: messages of torch/utils/cpp_extension.py; CUDA release notes.
         stage="build",
         events=("cuda-toolkit-mismatch-extension-build", "jit-arch-rejected"),
@@ -87,16 +90,18 @@ CAUSES = (
             Message(
                 having={"compiler": "^nvcc$"},
                 title="nvcc does not compile for {arch}",
-                means="A toolkit that is older than a GPU does not know it; for GPUs before Turing it must be "
-                "older than 13.0. An extension needs a toolkit of torch's CUDA major which knows the GPU.",
-                text="Build with a toolkit of torch's CUDA that knows the GPU: let CUDA_HOME name it and its "
-                "nvcc be first on PATH; or build for the GPU that is there only (TORCH_CUDA_ARCH_LIST)",
+                means="A toolkit does not know GPUs that are newer than itself. For GPUs before "
+                "Turing it must be older than 13.0. An extension needs a toolkit that knows the "
+                "GPU and has torch's CUDA major version.",
+                text="Build with a toolkit that knows the GPU and has torch's CUDA version: set "
+                "CUDA_HOME to it, and put its nvcc first on PATH. Or build only for this GPU "
+                "(TORCH_CUDA_ARCH_LIST)",
                 way=one_cuda,
             ),
         ),
-        beside_torch="See which nvcc the build takes (`which -a nvcc`, `nvcc --version`): an older "
-        "toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on PATH, delete "
-        "the build folder, and build again",
+        beside_torch="Check which nvcc the build uses (`which -a nvcc`, `nvcc --version`): an "
+        "older toolkit does not know a newer GPU. Put the bin folder of a newer toolkit first on "
+        "PATH, delete the build folder, and build again",
         says=(
             r"(?:detected )?CUDA version \((?P<nvcc>\d+\.\d+)[\d.]*\) mismatches the version that was used to compile(?: PyTorch \((?P<torch>\d+\.\d+)[\d.]*\))?",
             r"detected CUDA version \(%s\) mismatches .{0,160}?CUDA versions\.', '(?P<nvcc>\d+\.\d+)', '(?P<torch>\d+\.\d+)'",
@@ -128,13 +133,13 @@ CAUSES = (
     ),
     Cause(
         "cuda-toolkit-missing",
-        title="A build of CUDA code finds no toolkit",
-        means="torch's wheels have CUDA's libraries, not its compiler.",
-        text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension; if the extension "
-        "is optional, leave it out; if a package needs the toolkit at import, update that package. "
-        "To build it, install the CUDA toolkit of torch's CUDA (Windows: "
-        "https://developer.nvidia.com/cuda-toolkit-archive, which sets CUDA_PATH) and set "
-        "CUDA_HOME to it",
+        title="The build of CUDA code finds no CUDA toolkit",
+        means="torch's wheels have CUDA's libraries, but not its compiler (nvcc).",
+        text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension. If the extension "
+        "is optional, do not install it. If a package needs the toolkit at import, update that "
+        "package. To build the extension, install the CUDA toolkit of torch's CUDA version and "
+        "set CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which "
+        "sets CUDA_PATH)",
         proven_by="CUDA_HOME is not set, or nvcc is not found",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
@@ -214,10 +219,10 @@ CAUSES = (
     Cause(
         "ninja-missing",
         title="torch builds extensions with ninja, but ninja is not installed",
-        means="torch.utils.cpp_extension.load looks for the program on PATH when it is called.",
-        text="Install it into this environment, and start from a shell in which the "
+        means="torch.utils.cpp_extension.load looks for the program ninja on PATH.",
+        text="Install ninja into this environment, and start the build from a shell in which the "
         "environment is active",
-        not_when="The build says that it goes on without ninja: it is slower, not broken",
+        not_when="If the build goes on without ninja, it is slower and still works",
         # Source: messages of torch/utils/cpp_extension.py.
         stage="build",
         commands=("pip install ninja",),

@@ -7,10 +7,10 @@ from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
-    in_a_container_without,
+    in_a_container_without_gpu,
     in_a_hosted_notebook,
-    lists_none_in_wsl,
-    torch_shows_no_cuda_on_windows,
+    windows_shows_no_torch,
+    wsl_lists_no_gpu,
 )
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
@@ -35,7 +35,7 @@ def _anew(context: RuleContext, _: str) -> Fix:
     an installed torch, and what conda or pip leaves hides the other's."""
     way, build, conda = (
         paste.install_torch(context),
-        paste.chosen(context),
+        paste.chosen_build(context),
         conda_and_pip(context)[0],
     )
     machine, beside = context.snapshot, ("torchvision", "torchaudio")
@@ -48,10 +48,10 @@ def _anew(context: RuleContext, _: str) -> Fix:
     by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
     times = max(1, len({p.version for p in packages(context, "torch")}))
     remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
-    install = paste.install_commands(context, removed=True) if build else way.commands
+    install = paste.install_commands(context, torch_removed=True) if build else way.commands
     return replace(
         way,
-        text=f"Remove every torch that is there. {way.text}",
+        text=f"Remove every installed torch. {way.text}",
         commands=(*remove, *install),
         alternatives=paste.by_hand(context, *remove),
     )
@@ -77,7 +77,7 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
     build = context.resolution.build
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
-    return paste.install_torch(context, text)
+    return paste.another_torch(context, text)
 
 
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
@@ -88,10 +88,10 @@ CAUSES = (
         "install-unfinished",
         title="An installation into {prefix} was interrupted",
         plain="An installation into this environment was interrupted",
-        means="After a kill or a power cut the environment is between two states.",
-        text="`gpusetup install` finishes it first: the environment becomes exactly the previous "
-        "or exactly the new one",
-        proven_by="The journal of the installation is still there",
+        means="An installation by gpusetup was killed, so the environment is incomplete.",
+        text="Run `gpusetup install`: it first restores the previous environment or completes the "
+        "new one",
+        proven_by="The installation's journal, which gpusetup deletes at the end, is still there",
         commands=_recover,
     ),
     Cause(
@@ -99,8 +99,8 @@ CAUSES = (
         title="torch is not installed in {python}",
         plain="torch is not installed",
         text="Install it",
-        proven_by="The Python's folders hold no torch",
-        not_when="Another interpreter has it: name that one with `--python`",
+        proven_by="The folders of this Python have no torch",
+        not_when="If torch is in another Python, name that Python by `--python`",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="import",
         by_check=True,
@@ -108,11 +108,12 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda c: is_report(c) and bool(c.snapshot.torch.version),),
-                title="The Python that runs this has no torch; another one has torch {torch}",
+                title="The Python that runs the program has no torch; another one has torch "
+                "{torch}",
                 text="Start the program with the Python that has torch: write that Python's full "
-                "path before the script (Windows starts a script that is called by its name with "
-                "the system's Python). `python -c 'import sys; print(sys.executable)'` says which "
-                "one runs",
+                "path before the script. (If you call a script only by its name, Windows starts "
+                "it with the system's Python.) `python -c 'import sys; print(sys.executable)'` "
+                "says which one runs",
             ),
         ),
         says=(
@@ -128,9 +129,9 @@ CAUSES = (
     Cause(
         "torch-half-installed",
         title="torch is only partly installed",
-        means="An install was interrupted, or another one overwrote it.",
+        means="torch's installation was interrupted, or another one overwrote a part of it.",
         text="Reinstall it",
-        proven_by="Libraries that torch's RECORD lists are missing",
+        proven_by="Libraries from torch's list of files (RECORD) are missing",
         stage="import",
         way=_anew,
         says=(
@@ -145,10 +146,10 @@ CAUSES = (
         "two-torch-installs",
         title="torch is installed {times} times: {versions}",
         plain="torch is installed more than once",
-        means="The files of both are mixed, or Python uses the first on its path.",
-        text="Remove all of them, then install one",
-        proven_by="Two distributions are named torch and have different versions",
-        not_when="mixed-conda-pip: conda installed one of them",
+        means="The files of both are mixed, or Python uses the one that comes first on its path.",
+        text="Remove all of them, then install torch once",
+        proven_by="Two installed packages are named torch and have different versions",
+        not_when="If conda installed one of them, the cause is mixed-conda-pip",
         explains=(
             "torch-half-installed",
             "mixed-conda-pip",
@@ -159,7 +160,7 @@ CAUSES = (
     Cause(
         "mixed-conda-pip",
         title="conda's and pip's torch files are mixed",
-        means="Neither installer knows the other's files, and chance decides which ones Python loads.",
+        means="Neither installer knows the other's files, so Python may load files of both.",
         text="Remove both, then install one",
         proven_by="conda's pytorch and pip's torch have different versions",
         # Source: conda documentation, using pip.
@@ -182,9 +183,9 @@ CAUSES = (
     Cause(
         "torch-import-failed",
         title="torch does not import",
-        means="doctor tried to import it.",
+        means="doctor tried to import torch.",
         text="Reinstall it. ",
-        proven_by="The import ends in an error",
+        proven_by="`import torch` ends with an error",
         symptom=True,
         way=paste.install_torch,
     ),
@@ -193,8 +194,8 @@ CAUSES = (
         title="Python imports a torch from outside the environment: {place}",
         plain="Python imports a torch from outside the environment",
         means="Python searches PYTHONPATH before the environment's packages.",
-        text="Remove that folder from the path; then check whether the environment has torch",
-        proven_by="torch would be imported from a folder outside the environment",
+        text="Remove that folder from PYTHONPATH. Then check whether the environment has torch",
+        proven_by="Python would import torch from a folder outside the environment",
         # Source: Python documentation, site.
         explains=(
             "torch-half-installed",
@@ -224,12 +225,12 @@ CAUSES = (
     Cause(
         "torch-cpu-build",
         title="{who} is a CPU build: it cannot use {gpu}",
-        plain="A CPU build on a machine with an NVIDIA GPU",
-        means="The default index has CPU builds only for Windows; conda picks one if it sees "
-        "no driver; another package's install may have replaced the CUDA build.",
+        plain="torch is a CPU build on a machine with an NVIDIA GPU",
+        means="For Windows the default index has only CPU builds. conda picks a CPU build if it "
+        "sees no driver. Installing another package may replace a CUDA build.",
         text="Replace the CPU build. ",
-        proven_by="torch/version.py has no CUDA, and there is an NVIDIA GPU",
-        not_when="cuda-visible-devices-hidden, driver-missing: then that comes first",
+        proven_by="torch/version.py names no CUDA version, and there is an NVIDIA GPU",
+        not_when="If cuda-visible-devices-hidden or driver-missing was found too, fix that first",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_it,
@@ -238,33 +239,33 @@ CAUSES = (
     Cause(
         "rocm-wheel-on-nvidia",
         title="{who} is a ROCm build: it cannot use {gpus}",
-        plain="A ROCm build on an NVIDIA machine",
-        means="ROCm is for AMD's GPUs.",
+        plain="torch is a ROCm build on a machine with an NVIDIA GPU",
+        means="ROCm builds are for AMD's GPUs.",
         text="Replace it. ",
-        proven_by="torch's label is rocm, and an NVIDIA GPU is listed",
-        not_when="amd-gpu: there is no NVIDIA GPU",
+        proven_by="torch's version ends in +rocm…, and there is an NVIDIA GPU",
+        not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.install_torch,
+        way=paste.another_torch,
     ),
     Cause(
         "xpu-wheel-on-nvidia",
         title="{who} is an XPU build: it cannot use {gpus}",
-        plain="An XPU build on an NVIDIA machine",
-        means="XPU is for Intel's GPUs.",
+        plain="torch is an XPU build on a machine with an NVIDIA GPU",
+        means="XPU builds are for Intel's GPUs.",
         text="Replace it. ",
-        proven_by="torch's label is xpu, and an NVIDIA GPU is listed",
-        not_when="intel-gpu: there is no NVIDIA GPU",
+        proven_by="torch's version ends in +xpu, and there is an NVIDIA GPU",
+        not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
         # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.install_torch,
+        way=paste.another_torch,
     ),
     Cause(
         "torch-sees-no-gpu",
         title="torch.cuda.is_available() is False",
-        means="This is a symptom: usually another finding explains it.",
-        text="Ask torch for the reason and follow its answer: `None` is a build without CUDA "
-        "(`gpusetup install` replaces it); a driver that is too old or not found is updated or "
-        "installed; `No CUDA GPUs are available` means that the container has no GPU, or that "
-        "CUDA_VISIBLE_DEVICES hides it",
+        means="This is only a symptom; usually another finding is its cause.",
+        text="Ask torch for the reason (the command below). `None` means a build without CUDA: "
+        "`gpusetup install` replaces it. If the driver is too old or not found, update or "
+        "install the driver. `No CUDA GPUs are available` means that the container has no GPU, "
+        "or that CUDA_VISIBLE_DEVICES hides it",
         proven_by="torch.cuda.is_available() answers False",
         symptom=True,
         stage="start",
@@ -273,41 +274,43 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
-                title="A program finds no GPU, though torch sees one elsewhere",
-                text="Ask in both places which Python and which torch answer; if they are the "
-                "same, the program, or what starts it, sets CUDA_VISIBLE_DEVICES: let it name a "
-                "GPU that is there",
+                title="A program finds no GPU, but torch sees one elsewhere",
+                text="Check in both places which Python and which torch run. If they are the "
+                "same, the program or its launcher sets CUDA_VISIBLE_DEVICES: correct that value",
                 look=(RAISE,),
             ),
         ),
         likelier=(
             Likelier(
                 cause="wsl-driver",
-                shown=lists_none_in_wsl,
-                because="it runs in WSL, and no program there is shown to reach Windows' driver",
-                text="Update Windows (WSL has a GPU from Windows 11 and Windows 10 21H2, build 19044, "
-                "on), the NVIDIA driver in Windows and WSL itself (`wsl.exe --update`), and start WSL "
-                "again (`wsl.exe --shutdown`; open programs in it end); install no Linux driver in it. "
-                "If `nvidia-smi` lists the GPU inside WSL, ask torch (the command above)",
+                shown=wsl_lists_no_gpu,
+                because="it runs in WSL, and nothing shows that WSL reaches the Windows driver",
+                text="Update Windows (a GPU in WSL needs Windows 11 or Windows 10 21H2, build "
+                "19044), the NVIDIA driver in Windows, and WSL (`wsl.exe --update`). Then start "
+                "WSL again (`wsl.exe --shutdown` ends open programs in WSL). Install no Linux "
+                "driver in WSL. If `nvidia-smi` lists the GPU inside WSL, ask torch (the command "
+                "above)",
             ),
             Likelier(
                 cause="no-nvidia-gpu",
                 shown=in_a_hosted_notebook,
-                because="a hosted notebook has a GPU only where one was chosen for it",
-                text="Choose a GPU for the notebook (Colab: Runtime, Change runtime type; Kaggle: "
-                "Settings, Accelerator), and start it again",
+                because="a hosted notebook has a GPU only if you choose one for it",
+                text="Choose a GPU (Colab: Runtime, Change runtime type; Kaggle: Settings, "
+                "Accelerator), and start the notebook again",
             ),
             Likelier(
                 cause="torch-cpu-build",
-                shown=torch_shows_no_cuda_on_windows,
-                because="the driver works, and on Windows `pip install torch` brings the build without "
-                "CUDA",
-                text="If its version ends in +cpu, replace it with a CUDA build (`gpusetup install`)",
+                shown=windows_shows_no_torch,
+                because="the driver works, and on Windows `pip install torch` installs the build "
+                "without CUDA",
+                text="If torch's version ends in +cpu, replace it with a CUDA build (`gpusetup "
+                "install`)",
             ),
             Likelier(
                 cause="container-no-gpu",
-                shown=in_a_container_without,
-                because="it runs in a container, and nothing shows that this was given a GPU",
+                shown=in_a_container_without_gpu,
+                because="it runs in a container, and nothing shows that the container was given a "
+                "GPU",
                 way=start_with_gpu,
             ),
         ),
@@ -328,22 +331,23 @@ CAUSES = (
     Cause(
         "gpu-check-failed",
         title="torch fails on this machine's GPU: {name}",
-        plain="torch computes wrongly or not at all on the GPU",
-        means="A check of verify failed or crashed.",
-        text="See the checks one by one",
+        plain="torch computes wrong results on the GPU, or none at all",
+        means="A check of `gpusetup verify` failed or crashed.",
+        text="See the result of each check",
         proven_by="a record of `gpusetup verify` in `fleet show`",
         symptom=True,
         look=("gpusetup verify -v",),
     ),
     Cause(
         "smi-banner-misread",
-        title="{program} misreads the banner of the newer nvidia-smi: the driver is healthy",
-        plain="A tool misreads the banner of the newer nvidia-smi: the driver is healthy",
-        means="From driver 610 on nvidia-smi prints `CUDA UMD Version`; tools that search for "
-        "`CUDA Version` find none and choose the CPU build or their oldest one.",
-        text="Name the build yourself, or update the tool",
-        proven_by="The tool says that it found no CUDA version, and nvidia-smi prints such a banner",
-        not_when="driver-missing, driver-too-old: the driver itself is the reason",
+        title="{program} misreads the output of a newer nvidia-smi; the driver is fine",
+        plain="A tool misreads the output of a newer nvidia-smi; the driver is fine",
+        means="From driver 610 on, nvidia-smi prints `CUDA UMD Version`. Tools that search for "
+        "`CUDA Version` find nothing, so they choose the CPU build or their oldest CUDA build.",
+        text="Tell the tool which build you want, or update the tool",
+        proven_by="The tool says that it found no CUDA version, and nvidia-smi prints `CUDA UMD "
+        "Version`",
+        not_when="If the driver itself is at fault, the cause is driver-missing or driver-too-old",
         # Source: nvidia-smi of driver 610.
         commands=("gpusetup install",),
         says=(

@@ -20,31 +20,39 @@ NOT_BUILT_FOR = (
 
 def _other_wheel(context: RuleContext, _: str) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
-    build = paste.chosen(context)
+    build = paste.chosen_build(context)
     if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
-        return paste.install_torch(context)
+        return paste.another_torch(context)
     return Fix(
-        text="No wheel in the catalog supports this GPU: use the CPU build, a newer or a rented "
+        text="No known wheel of torch supports this GPU: use the CPU build, or a newer or rented "
         "GPU",
         commands=(paste.gpusetup(context, "--backend", "cpu"),),
     )
 
+
+NO_NEWER = (
+    "The installed torch is the build for this GPU and driver. A newer one may know more (`gpusetup "
+    "install --upgrade`). Until then let Triton use the ptxas of a CUDA toolkit that knows the GPU: "
+    "`export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (from Triton 3.6 on, for Blackwell: "
+    "TRITON_PTXAS_BLACKWELL_PATH). Or run without torch.compile (TORCHDYNAMO_DISABLE=1)"
+)
 
 CAUSES = (
     Cause(
         "jit-arch-rejected",
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
-        means="Precompiled kernels may work; kernels compiled at run time (fusers, jiterator, "
-        "torch.compile) do not.",
+        means="Kernels that are compiled at run time (torch.compile, fusers, jiterator) do not "
+        "work. Precompiled kernels may work.",
         text="Install a torch with a newer CUDA, whose compiler supports it. ",
-        proven_by="The compiler names the option or the architecture",
-        not_when="arch-too-new-for-wheel: torch's own kernels lack the GPU",
+        proven_by="The compiler's error names the option or the architecture",
+        not_when="If torch's own kernels do not support the GPU, the cause is "
+        "arch-too-new-for-wheel",
         # Source: NVRTC documentation; Triton's and XLA's sources.
         stage="first-kernel",
         explains=("cuda-init-failed",),
         but={"compiler": "^nvcc$"},
-        way=paste.install_torch,
+        way=lambda context, text: paste.another_torch(context, text, NO_NEWER),
         says=(
             says(r"ptxas does not support CC (?P<arch>\d{1,2}\.\d)", compiler="XLA's assembler"),
             *(
@@ -94,12 +102,14 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
-        title="{who} has no kernels for {gpu}: the GPU is too new for it",
-        plain="The GPU is newer than every kernel of the build",
-        means="The build has no kernel of the GPU's major version and no PTX that the driver compiles.",
+        title="{who} has no kernels for {gpu}: this build is older than the GPU",
+        plain="The GPU is too new for this build of torch",
+        means="The build has no kernels for the GPU's generation, and no PTX (portable code) that "
+        "the driver can compile.",
         text="Install a newer torch",
-        proven_by="No architecture of the build fits the GPU's capability",
-        not_when="A kernel of the same major version covers the GPU: then the warning is harmless",
+        proven_by="No architecture in the build fits the GPU's compute capability",
+        not_when="If the build has a kernel of the GPU's major version, it runs, and torch's "
+        "warning is harmless",
         # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -108,28 +118,30 @@ CAUSES = (
     ),
     Cause(
         "arch-too-old-for-wheel",
-        title="{who} has no kernels for {gpu}: the GPU is too old for it",
-        plain="The build has no kernels for this old GPU",
+        title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
+        plain="The build of torch has no kernels for this old GPU",
         means="Newer builds drop old architectures.",
-        text="Install the build that still has them: cu126 for Maxwell to Volta",
-        proven_by="No architecture of the build fits the GPU's capability",
+        text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
+        proven_by="No architecture in the build fits the GPU's compute capability",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="first-kernel",
         explains=("cuda-library-error",),
         way=_other_wheel,
-        beside_torch="Newer releases hold no kernels for this GPU either: build the program from "
-        "source for its compute capability, take a release or an image that was made for older GPUs, "
-        "use a program that still has kernels for it, or run this one on the CPU. No newer driver and "
-        "no newer cuDNN changes that, and no torch, which this program does not use",
+        beside_torch="Newer releases of the program have no kernels for this GPU either. Build "
+        "the program from source for the GPU's compute capability, or use a release or image for "
+        "older GPUs. Or use another program that supports the GPU, or run this one on the CPU. A "
+        "newer driver, cuDNN or torch does not help: this program does not use torch",
     ),
     Cause(
         "no-kernel-image",
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",
         means="The text names neither the GPU nor the package.",
-        text="Install a torch made for this GPU; if torch itself works (the second command prints a number), rebuild the extension",
+        text="Install a torch that supports this GPU. If torch itself works (the second command "
+        "prints a number), rebuild the package",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
-        not_when="extension-arch-mismatch, arch-too-new-for-wheel, arch-too-old-for-wheel: the text says which one lacks it",
+        not_when="If the text says who lacks the kernel, it is extension-arch-mismatch, "
+        "arch-too-new-for-wheel or arch-too-old-for-wheel",
         # Source: CUDA Runtime API reference, cudaError.
         symptom=True,
         stage="first-kernel",
@@ -142,7 +154,7 @@ CAUSES = (
             Likelier(
                 cause="extension-arch-mismatch",
                 shown=is_beside_torch,
-                because="a program's own build has kernels for some GPUs only",
+                because="the program's build has kernels for some GPUs only",
             ),
         ),
         alike={

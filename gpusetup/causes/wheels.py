@@ -11,16 +11,16 @@ from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
 NETWORK_WAYS = {
-    "certificate": "Look at this machine's clock and its certificates (a proxy that opens TLS "
-    "needs its own certificate in PIP_CERT or SSL_CERT_FILE)",
+    "certificate": "Check the clock and the certificates. If a proxy decrypts TLS, set PIP_CERT "
+    "or SSL_CERT_FILE to the proxy's certificate",
     "proxy": "Look at HTTPS_PROXY, HTTP_PROXY and NO_PROXY",
-    "dns": "The host's name is not found: look at DNS, the VPN and the proxy",
-    "timeout": "The connection is slow: give it more time (PIP_DEFAULT_TIMEOUT=120, "
-    "UV_HTTP_TIMEOUT=300), or take a mirror",
+    "dns": "The server's name is not found: check DNS, the VPN and the proxy",
+    "timeout": "The connection is slow: allow more time (PIP_DEFAULT_TIMEOUT=120, "
+    "UV_HTTP_TIMEOUT=300), or use a mirror",
 }
 """How a connection failed -> what to look at."""
 
-ANY_NETWORK = "Look at the network, the proxy and this machine's clock, and try again"
+ANY_NETWORK = "Check the network, the proxy and this machine's clock, and try again"
 
 MIRROR = ". Another source: `gpusetup install --index URL` takes a mirror"
 
@@ -58,7 +58,7 @@ REQUIREMENT = r"(?P<requirement>(?<![\w.-])[A-Za-z][\w.-]*(?:[=<>!~]=?[^\s,]{1,6
 
 def no_platform_way(context: RuleContext) -> str:
     if on(context, "macos"):
-        return "Intel Macs end with torch 2.2.2 (Python 3.12 or older, numpy<2)"
+        return "torch 2.2.2 is the last one for Intel Macs (Python 3.12 or older, numpy<2)"
     if on(context, "windows"):
         return (
             "Windows on ARM has no CUDA: install torch from the CPU's index "
@@ -66,8 +66,8 @@ def no_platform_way(context: RuleContext) -> str:
             "or use a 64-bit x86 Python (it runs in emulation)"
         )
     return (
-        "Install a 64-bit system (x86_64 or aarch64); else use the distribution's or "
-        "conda-forge's package, or build torch from source"
+        "Install a 64-bit system (x86_64 or aarch64). Or use the distribution's or conda-forge's "
+        "package, or build from source"
     )
 
 
@@ -76,11 +76,10 @@ CAUSES = (
         "download-hash-mismatch",
         title="The downloaded file does not match its hash: {file}",
         plain="The downloaded file does not match its hash",
-        means="The download was cut or altered on the way (a proxy, a full disk, a mirror "
-        "that is being updated), or a lock file names another build.",
-        text="Clear the installer's cache, then run the same installation once more; behind a "
-        "proxy or mirror try another network. Do not switch the check off",
-        not_when="pip-cache-disk-full: the disk cut the file",
+        means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file names another build.",
+        text="Clear the installer's cache, then run the same installation once more. If you use a "
+        "proxy or mirror, try another network. Do not switch off the hash check",
+        not_when="If a full disk cut the file, the cause is pip-cache-disk-full",
         # Source: messages of uv and pip.
         commands=("pip cache purge",),
         says=(
@@ -107,9 +106,9 @@ CAUSES = (
         "download-network-error",
         title="{host} cannot be reached or verified",
         plain="The package index cannot be reached or verified",
-        means="TLS, a proxy, DNS, a wrong clock or a slow line stopped it. torch, CUDA and the driver are not the problem.",
+        means="TLS, a proxy, DNS, a wrong clock or a slow connection stopped the download, not torch, CUDA or the driver.",
         text=ANY_NETWORK + MIRROR,
-        not_when="wrong-index: the server answers 403 or 404",
+        not_when="If the server answers 403 or 404, the cause is wrong-index",
         # Source: messages of pip, urllib3, uv and conda.
         explains=("python-no-wheel",),
         look=ANSWERS,
@@ -192,12 +191,12 @@ CAUSES = (
         "resolver-conflict",
         title="The requirements contradict each other: the solver finds no set that satisfies all "
         "of them",
-        means="Two pins need different versions of one package.",
-        text="Loosen the pin that the message names last; install torch, torchvision, "
-        "torchaudio and triton from one index and let torch choose the versions of what it "
-        "depends on, as this command does",
-        proven_by="The solver finds no solution",
-        not_when="conda-cuda-virtual-missing and python-no-wheel come first: then that is the cause",
+        means="Two requirements need different versions of one package.",
+        text="Loosen the pin that the message names last. Install torch, torchvision, torchaudio "
+        "and triton from one index, and let torch choose the versions of its dependencies, as "
+        "this command does",
+        proven_by="The solver reports that there is no solution",
+        not_when="If conda-cuda-virtual-missing or python-no-wheel was found too, that is the cause",
         # Source: messages of uv, pip, conda and pixi.
         way=_as_chosen,
         says=(
@@ -221,11 +220,11 @@ CAUSES = (
     Cause(
         "requirement-broken",
         severity=Severity.WARNING,
-        title="{package} requires {needs}, {have} is installed",
-        plain="An installed package requires another version of its neighbour",
-        means="pip installs anyway and warns; it matters when you use that package.",
-        text="Install versions that fit each other; it matters only when that package is used",
-        not_when="torchvision-mismatch, torchaudio-mismatch: these two have their own findings",
+        title="{package} requires {needs}, but {have} is installed",
+        plain="An installed package requires another version of a second package",
+        means="pip warns and installs nevertheless. The warning matters only if you use that package.",
+        text="If you use that package, install versions that fit each other",
+        not_when="For torchvision and torchaudio there are separate findings: torchvision-mismatch and torchaudio-mismatch",
         # Source: pip documentation; messages of pip's sources.
         but={"package": "^torch(?:vision|audio)?"},
         look=("pip check",),
@@ -251,7 +250,7 @@ CAUSES = (
         "python-32bit",
         title="This Python is a 32-bit build: torch has no wheels for it",
         text="Make an environment with a 64-bit Python",
-        proven_by="Its pointers have 32 bits, or its banner, wheel tags or build folders say so",
+        proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders say so",
         # Source: the wheels and indexes of torch, read for the catalog.
         way=_other_python,
     ),
@@ -261,8 +260,8 @@ CAUSES = (
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
         text="Make an environment with another Python",
-        proven_by="No build for this system has its tag, or an installer finds no file although one is there",
-        not_when="no-wheel-for-platform: no Python has a wheel here",
+        proven_by="No build for this system is for this Python version, or an installer finds no file although there are some",
+        not_when="If no Python version has a wheel for this system, the cause is no-wheel-for-platform",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=_other_python,
@@ -287,7 +286,7 @@ CAUSES = (
         means="torch has wheels for 64-bit Linux with glibc, for Windows and for macOS on Apple's processors.",
         text="Use another image or system",
         proven_by="The catalog has no build for this system and machine, or the system's libc is musl",
-        not_when="python-no-wheel: only the Python lacks a wheel",
+        not_when="If only this Python version has no wheel, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
         by_check=True,
         way=lambda context, _: Fix(text=no_platform_way(context)),
@@ -318,31 +317,23 @@ CAUSES = (
                 r"Unable to find installation candidates for (?P<requirement>torch\w* \([\w.+]+\))",
                 what="Python or system",
             ),
-            says(
-                r"(?:\b(?:no|lack of|without|missing)\b|отсутств\w+|\bнет\b) (?:official |any |готовых )?(?:pre-?built |precompiled |binary )?wheels? (?:for|of|для) (?P<requirement>[A-Za-z][\w-]{2,40})(?: [\d.]{1,12})? (?:on|for|на|для|под) (?P<platform>Windows|macOS|Linux aarch64|aarch64|ARM64?)\b",
-                said="in words",
-            ),
         ),
         examples=(
             "torch==2.8.0 is unusable because no wheels are available with a matching platform, we can conclude",
             "hint: torch==2.7.0 has no wheels with a matching platform tag (e.g., `macosx_14_0_x86_64`)",
             "Unable to find installation candidates for torch (2.1.0+cu118)",
             "error: found distribution torchaudio==2.0.0 @ registry+https://download.pytorch.org/whl/cu121 with neither wheels nor source distribution",
-            "there are no prebuilt wheels for xformers 0.0.28 on Windows",
         ),
-        not_examples=(
-            "a page with neither wheels nor source distribution",
-            "there are prebuilt wheels for xformers on Windows",
-        ),
+        not_examples=("a page with neither wheels nor source distribution",),
     ),
     Cause(
         "glibc-too-old",
         title="The system's glibc is too old: glibc {needed} is needed",
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 from torch 2.6 on.",
-        text="Use a newer distribution, or a container with one, which this command starts. Do not "
+        text="Use a newer distribution, or a container with one, as this command starts. Do not "
         "replace the system's glibc",
-        proven_by="The system's glibc is older than every build needs",
+        proven_by="Every build of torch needs a newer glibc",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         stage="import",
         explains=(
@@ -358,10 +349,10 @@ CAUSES = (
     Cause(
         "wrong-index",
         title="{asked} does not exist where the installer looked",
-        means="Local labels such as +cu128 are only in torch's own index, and not every CUDA has one.",
+        means="Versions with a label such as +cu128 are only in PyTorch's index, and not for every CUDA version.",
         text="Use the index that `gpusetup resolve` names",
-        proven_by="The index never had torch or the label, answers 403 or 404, or offers only releases around the one that is asked for",
-        not_when="python-no-wheel: the index has the release, for other Pythons",
+        proven_by="The index has no torch or no such label, answers 403 or 404, or lacks this release",
+        not_when="If the index has this release only for other Python versions, the cause is python-no-wheel",
         # Source: the wheels and indexes of torch, read for the catalog.
         alike={
             alike.BITS: (
@@ -384,14 +375,14 @@ CAUSES = (
             "ERROR: Invalid requirement: 'torch==2.0.0+cu118,' Hint: = is not a valid operator; an invalid wheel",
         ),
         by_check=True,
-        plain="The index, or the local label, does not exist where the installer looked",
+        plain="The index, or the version's label, does not exist where the installer looked",
     ),
     Cause(
         "package-not-found",
         title="The installer finds no file of {asked} for this Python and system",
-        means="Its name or version is wrong, or torch's index is the only one.",
-        text="Use torch's index for torch alone",
-        proven_by="The installer finds no distribution of a name outside the torch family",
+        means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
+        text="Use PyTorch's index only for torch",
+        proven_by="The installer finds no package of that name, and it is not torch, torchvision or torchaudio",
         # Source: pip documentation; messages of pip's sources.
         kind_of="wrong-index",
         plain="The installer finds no file of another package",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events, is_report
-from gpusetup.fixes import packages, paste
+from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -42,8 +42,9 @@ REMOVAL = {
 def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") -> Fix:
     """What mends in WSL what a driver's modules, its nodes or a restart mend on Linux."""
     return Fix(
-        text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}), update "
-        "WSL, and start it again (open programs in it end); install no Linux driver inside WSL",
+        text=f"{first}Install or update the NVIDIA driver in Windows (from {DRIVER_SITE}). Then "
+        "update WSL and start it again (open programs in WSL end). Install no Linux driver "
+        "inside WSL",
         commands=lines("wsl.exe --update", "wsl.exe --shutdown"),
         # On this machine `wsl_linux_driver` sees such a driver; a text may not show it.
         alternatives=paste.other(
@@ -59,7 +60,7 @@ def driver_of_windows(context: RuleContext, floor: str | None, first: str = "") 
 
 def _removal(context: RuleContext) -> Lines:
     """What removes a Linux driver; a WSL of which nothing is said is Ubuntu, its default."""
-    return REMOVAL.get(packages.distribution(context) or "ubuntu", ())
+    return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
 CAUSES = (
@@ -67,10 +68,13 @@ CAUSES = (
         "windows-dll-missing",
         title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
-        means="Mostly the runtime of Visual C++ is missing or old (msvcp140, vcruntime140_1); torch 2.4.0 also needs libomp140.x86_64.dll.",
-        text="Install the current Visual C++ runtime (x64), then reinstall torch (2.4.1 or newer)",
+        means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "
+        "2.4.0 needs libomp140.x86_64.dll too.",
+        text="Install the current Visual C++ runtime (x64), then reinstall torch. If 2.4.0 still "
+        "does not load, install 2.4.1, which fixes that",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
-        not_when="windows-pagefile-too-small: error 1455; extension-abi-mismatch: the DLL is an extension's",
+        not_when="With error 1455 the cause is windows-pagefile-too-small. If an extension's DLL "
+        "is missing, it is extension-abi-mismatch",
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
@@ -125,12 +129,12 @@ CAUSES = (
     Cause(
         "windows-pagefile-too-small",
         title="The Windows page file is too small to load torch's DLLs (error 1455)",
-        means="Windows reserves room for the CUDA DLLs in every process; each DataLoader "
+        means="Windows reserves memory for the CUDA DLLs in every process, and each DataLoader "
         "worker is a process.",
-        text="Let Windows manage the page file, or enlarge it on a disk with room (System, "
-        "Advanced, Performance, Virtual memory), and restart Windows; use fewer workers",
+        text="Enlarge the page file (System, Advanced, Performance, Virtual memory) and restart "
+        "Windows. Or use fewer workers",
         proven_by="Windows answers error 1455",
-        not_when="windows-dll-missing: another error",
+        not_when="With an error other than 1455, the cause is windows-dll-missing",
         # Source: Microsoft, System Error Codes.
         stage="import",
         explains=(
@@ -147,10 +151,11 @@ CAUSES = (
     Cause(
         "windows-path-too-long",
         title="A path is longer than the 260 characters that Windows allows",
-        means="Caches of inductor and Triton and build folders of pip and ninja often have long paths.",
-        text="Switch long paths on (as administrator, then restart the program), or move the "
-        "caches and the environment to a short folder",
-        proven_by="Windows answers error 206, ninja says so, or a file in a cache is not found",
+        means="The caches of torch.compile and Triton, and the build folders of pip and ninja, "
+        "often have long paths.",
+        text="Allow long paths in Windows (as administrator, then restart the program). Or move "
+        "the caches and the environment to a folder with a short path",
+        proven_by="Windows answers error 206, ninja reports it, or a file in a cache is not found",
         # Source: Microsoft, Maximum Path Length Limitation.
         windows=(
             "Set-ItemProperty HKLM:\\SYSTEM\\CurrentControlSet\\Control\\FileSystem "
@@ -179,8 +184,8 @@ CAUSES = (
         "wsl-driver",
         title="WSL does not reach the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
-        text="Install the driver in Windows, update WSL (`wsl --update`), and start it again",
-        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing",
+        text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",
+        proven_by="WSL shows no GPU, and /dev/dxg or libcuda is missing in WSL",
         # Source: NVIDIA, "CUDA on WSL User Guide".
         by_check=True,
         way=lambda context, _: driver_of_windows(

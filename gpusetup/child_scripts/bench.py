@@ -25,7 +25,7 @@ import time
 from multiprocessing.spawn import prepare
 from typing import Any, Callable, Dict, List, Optional
 
-import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import driver_answers  # type: ignore[import-not-found, unused-ignore]
 import torch
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
 from end_with_parent import end_with  # type: ignore[import-not-found, unused-ignore]
@@ -41,11 +41,11 @@ ROUNDS = 5
 # --- what a trial takes of a GPU or of the host, and what it may take -----------------------------
 
 KIB = 1024
-STEADY = 0.002
+STEADY_SHARE = 0.002
 """Two readings that lie no further apart, as a part of them, are one."""
 
 
-def status(name: str) -> Optional[int]:
+def process_memory(name: str) -> Optional[int]:
     """A size of /proc/self/status in bytes; None if there is no such file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as file:
         rows = dict(line.split(":", 1) for line in file)
@@ -53,14 +53,14 @@ def status(name: str) -> Optional[int]:
     return None
 
 
-def steady(rows: List[Dict[str, Optional[int]]]) -> bool:
+def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
     """Whether one more step would tell nothing new.
 
-    >>> steady([{"forward": 1000}, {"forward": 1001}]), steady([{"forward": 900}])
+    >>> is_steady([{"forward": 1000}, {"forward": 1001}]), is_steady([{"forward": 900}])
     (True, False)
     """
     peaks = [max((one or 0 for one in row.values()), default=0) for row in rows[-2:]]
-    return len(rows) > 1 and abs(peaks[1] - peaks[0]) <= STEADY * peaks[1]
+    return len(rows) > 1 and abs(peaks[1] - peaks[0]) <= STEADY_SHARE * peaks[1]
 
 
 class Cuda:
@@ -106,7 +106,7 @@ class Host:
             with contextlib.suppress(ImportError, OSError, ValueError):
                 import resource
 
-                most = (status("VmSize") or 0) + limit + limit // 4
+                most = (process_memory("VmSize") or 0) + limit + limit // 4
                 resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
 
     def finish(self) -> None:
@@ -117,10 +117,10 @@ class Host:
             file.write("5")
 
     def peak(self) -> Optional[int]:
-        return status("VmHWM")
+        return process_memory("VmHWM")
 
     def now(self) -> Optional[int]:
-        return status("VmRSS")
+        return process_memory("VmRSS")
 
     def busy(self) -> Optional[float]:
         return None
@@ -129,14 +129,7 @@ class Host:
 # --- what is trained ---------------------------------------------------------------------------
 
 
-def function_of(request: Answer) -> Callable[..., Any]:
-    """The function that gives the model and its batch."""
-    if request.get("code"):
-        return steps.function_named(request["code"])  # type: ignore[no-any-return]
-    return saved(request["pickle"])
-
-
-def saved(path: str) -> Callable[[], Answer]:
+def saved_job(path: str) -> Callable[[], Answer]:
     """A job that the user's process saved a moment ago, as a function without parameters.
 
     Classes of the user's script (`__main__`) are found by running that script under another name,
@@ -153,10 +146,12 @@ def saved(path: str) -> Callable[[], Answer]:
 
 
 def device_of(request: Answer) -> str:
-    wished = str(request.get("device") or "auto")
-    if wished.startswith("cuda:"):
-        torch.cuda.set_device(wished)  # what counts memory and time asks the current device
-    return ("cuda" if torch.cuda.is_available() else "cpu") if wished == "auto" else wished
+    wanted_device = str(request.get("device") or "auto")
+    if wanted_device.startswith("cuda:"):
+        torch.cuda.set_device(wanted_device)  # what counts memory and time asks the current device
+    if wanted_device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return wanted_device
 
 
 def memory_of(device: str, request: Answer) -> Any:
@@ -174,11 +169,13 @@ class Trial:
         random.seed(0)  # the same weights and samples in every trial
         torch.manual_seed(0)
         self.device = device_of(request)
-        job = steps.made(function_of(request), request["batch"])
+        code = request.get("code")
+        function = steps.function_named(code) if code else saved_job(request["pickle"])
+        job = steps.job_for(function, request["batch"])
         self.memory = memory_of(self.device, request)
         model = job.model.to(self.device).train()
         steps.optimizer_of(job, request.get("optimizer") or "adamw")
-        self.job, job.batch = job, steps.mapped(job.batch, self.moved)
+        self.job, job.batch = job, steps.map_leaves(job.batch, self.to_device)
         job.model = torch.compile(model) if request.get("compile") else model
         self.cast = steps.autocast(self.device.partition(":")[0], request.get("amp"))
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
@@ -186,7 +183,7 @@ class Trial:
         self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
         self.loss: Any = None
 
-    def moved(self, one: Any) -> Any:
+    def to_device(self, one: Any) -> Any:
         return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
 
     def step(self, begin: Callable[[str], None] = lambda _: None) -> None:
@@ -219,28 +216,28 @@ def run_steps(request: Answer) -> Answer:
 
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
     """
-    trial, most = Trial(request), request["steps"]
+    trial, most_steps = Trial(request), request["steps"]
     for _ in range(request.get("warm", 1)):
         trial.step()
     memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
-    standing = memory.now()
-    while len(rows) < most and (not rows or time.monotonic() < ends):
+    static_bytes = memory.now()
+    while len(rows) < most_steps and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
         rows.append(trial.read())
         seconds.append(time.perf_counter() - began)
-        if steady(rows):
+        if is_steady(rows):
             break
     busy = None
     if request.get("timed", True):
-        left = max(0.0, ends - time.monotonic()) / min(seconds)
-        count = int(min(max(most, LEAST_SECONDS / min(seconds)), left))
-        each = max(1, count // ROUNDS)
-        seconds = [trial.timed(each) for _ in range(min(ROUNDS, max(2, count)))]
+        steps_left = max(0.0, ends - time.monotonic()) / min(seconds)
+        count = int(min(max(most_steps, LEAST_SECONDS / min(seconds)), steps_left))
+        steps_a_round = max(1, count // ROUNDS)
+        seconds = [trial.timed(steps_a_round) for _ in range(min(ROUNDS, max(2, count)))]
         busy = memory.busy()
     loss = float(trial.loss)
-    return {**summary(rows, seconds, request["batch"]), "static_bytes": standing,
+    return {**summary(rows, seconds, request["batch"]), "static_bytes": static_bytes,
             "utilization_percent": busy, "loss": loss if math.isfinite(loss) else None}  # fmt: skip
 
 
@@ -249,19 +246,19 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     >>> summary([{"forward": 10}, {"forward": 12}], [0.5, 0.5], 8)["phases"]
     {'forward': 11}
     """
-    known = [name for name in rows[0] if all(row[name] is not None for row in rows)]
-    peaks = [max((row[name] or 0 for name in known), default=0) for row in rows]
-    ordered, cut = sorted(seconds), len(seconds) // 4
+    phases = [name for name in rows[0] if all(row[name] is not None for row in rows)]
+    peaks = [max((row[name] or 0 for name in phases), default=0) for row in rows]
+    ordered, quarter = sorted(seconds), len(seconds) // 4
     middle = ordered[len(ordered) // 2]
-    apart = 100 * (ordered[-1 - cut] - ordered[cut]) / middle
+    spread = 100 * (ordered[-1 - quarter] - ordered[quarter]) / middle
     return {
         "status": "ok",
-        "phases": {name: sum(row[name] or 0 for row in rows) // len(rows) for name in known},
-        "peak_bytes": max(peaks) if known else None,
+        "phases": {name: sum(row[name] or 0 for row in rows) // len(rows) for name in phases},
+        "peak_bytes": max(peaks) if phases else None,
         "noise": (max(peaks) - min(peaks)) / 2 / max(1, max(peaks)),
         "readings": len(rows),
         "samples_per_second": batch / middle,
-        "spread_percent": apart if len(seconds) > 1 else None,
+        "spread_percent": spread if len(seconds) > 1 else None,
     }
 
 
@@ -278,11 +275,11 @@ def run_devices(request: Answer) -> Answer:
 
 # --- one request after the other, so that torch is imported once ---------------------------------
 
-LEFT_BYTES = 64 << 20
+WORKSPACE_BYTES = 64 << 20
 """cuBLAS keeps workspaces of up to 32 MiB; what stays above is the user's."""
 
 
-def tried(request: Answer) -> Answer:
+def answer_or_error(request: Answer) -> Answer:
     """The answer, or what was raised instead."""
     try:
         return (run_devices if request["mode"] == "devices" else run_steps)(request)
@@ -291,7 +288,7 @@ def tried(request: Answer) -> Answer:
         return {"status": "error", "detail": detail}
 
 
-def in_fork(request: Answer) -> Answer:
+def answer_in_fork(request: Answer) -> Answer:
     """The answer of a fork, or how it died (its exit code, negative for a signal)."""
     parent = os.getpid()
     with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
@@ -299,58 +296,61 @@ def in_fork(request: Answer) -> Answer:
         if not pid:
             with contextlib.suppress(BaseException):
                 end_with(parent)
-                json.dump(tried(request), file)
+                json.dump(answer_or_error(request), file)
                 file.flush()
             os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
         status = os.waitpid(pid, 0)[1]
         file.seek(0)
         with contextlib.suppress(ValueError):
             return json.load(file)  # type: ignore[no-any-return]
-    gone = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    return {"status": "died", "exit": gone}
+    exit_code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    return {"status": "died", "exit": exit_code}
 
 
-def first_step() -> None:
+def warm_optimizer() -> None:
     """Once for all forks: an optimizer's first step imports more, which takes seconds."""
     one = torch.zeros(1, requires_grad=True)
     one.grad = torch.zeros(1)
     torch.optim.AdamW([one]).step()
 
 
-def emptied() -> bool:
+def release_memory() -> bool:
     """Give back what the last request took of a GPU; whether next to nothing is left of it."""
     try:
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        return int(torch.cuda.memory_allocated()) <= LEFT_BYTES
+        return int(torch.cuda.memory_allocated()) <= WORKSPACE_BYTES
     except Exception:  # whatever a driver in a bad state raises
         return False
 
 
-def answered(request: Answer) -> Answer:
+def answer_request(request: Answer) -> Answer:
     """On the CPU by a fork. On a GPU, which forks cannot share, by this process, until a compiled
     model, another error than the allocator's or memory that stays spoils it."""
-    gpu = request.get("device") != "cpu" and torch.cuda.is_available()
-    if not gpu and hasattr(os, "fork"):
-        first_step()
-        return in_fork(request)
-    answer = tried(request)
-    if gpu and request["mode"] == "devices" and answer["status"] == "ok":
+    on_gpu = request.get("device") != "cpu" and torch.cuda.is_available()
+    if not on_gpu and hasattr(os, "fork"):
+        warm_optimizer()
+        return answer_in_fork(request)
+    answer = answer_or_error(request)
+    if on_gpu and request["mode"] == "devices" and answer["status"] == "ok":
         return answer
-    sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
-    return {**answer, "spent": not gpu or request.get("compile") or not sound or not emptied()}
+    is_sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
+    return {
+        **answer,
+        "spent": not on_gpu or request.get("compile") or not is_sound or not release_memory(),
+    }
 
 
 def serve() -> None:
     """Answer each line, on streams that no other code reads or prints on."""
-    asked = os.fdopen(os.dup(0), "rb")
+    requests = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    ANSWERS.keep_apart(to=2)
+    driver_answers.separate_output(to=2)
     sys.stdout = sys.stderr
-    for line in asked:
-        answer = answered(json.loads(line))
-        ANSWERS.say(answer)
+    for line in requests:
+        answer = answer_request(json.loads(line))
+        driver_answers.say(answer)
         if answer.get("spent"):
             break
 

@@ -27,7 +27,7 @@ import time
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List
 
-import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import driver_answers  # type: ignore[import-not-found, unused-ignore]
 
 Message = Dict[str, Any]
 
@@ -35,19 +35,19 @@ JOIN_SECONDS = 60.0
 
 
 def say(**message: Any) -> None:
-    ANSWERS.say(message)
+    driver_answers.say(message)
 
 
-def main(wanted: str) -> int:
-    ANSWERS.keep_apart()
+def main(device_argument: str) -> int:
+    driver_answers.separate_output()
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")  # a collective past its limit raises
     os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # and does not end the process
     try:
         import torch
 
-        if wanted == "store":
+        if device_argument == "store":
             return keep_store(torch)
-        kind, _, local = wanted.partition(":")
+        kind, _, local = device_argument.partition(":")
         device = device_of(torch, kind, int(local or 0))
         torch.ones(8, device=device).sum().item()
     except Exception as problem:  # whatever a broken torch raises is this rank's answer
@@ -55,8 +55,8 @@ def main(wanted: str) -> int:
         return 1
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
     say(said="ready")
-    for asked in questions():
-        answered(torch, device, asked, {"device": name, "local": int(local or 0)})
+    for question in questions():
+        answer_question(torch, device, question, {"device": name, "local": int(local or 0)})
     return 0
 
 
@@ -101,14 +101,14 @@ def questions() -> Iterator[Message]:
                 yield message
 
 
-def answered(torch: Any, device: str, asked: Message, own: Message) -> None:
-    number = asked.get("round")
+def answer_question(torch: Any, device: str, question: Message, own: Message) -> None:
+    number = question.get("round")
     try:
-        if asked["do"] == "join":
-            join(torch, asked, JOIN_SECONDS)
+        if question["do"] == "join":
+            join(torch, question, JOIN_SECONDS)
             say(said="joined", **own)
         else:
-            say(said="exchanged", round=number, seconds=exchanged(torch, device, asked))
+            say(said="exchanged", round=number, seconds=exchange_seconds(torch, device, question))
     except Exception as problem:  # whatever a backend raises is this rank's answer
         say(said="failed", round=number, problem=first_line(problem))
 
@@ -118,7 +118,7 @@ def first_line(problem: BaseException) -> str:
     return text.splitlines()[0][:300]
 
 
-def timed(torch: Any, device: str, run: Callable[[], Any]) -> float:
+def seconds_of(torch: Any, device: str, run: Callable[[], Any]) -> float:
     """Seconds of one run."""
     began = time.perf_counter()
     run()
@@ -127,39 +127,39 @@ def timed(torch: Any, device: str, run: Callable[[], Any]) -> float:
     return max(time.perf_counter() - began, 1e-9)
 
 
-def exchanged(torch: Any, device: str, asked: Message) -> List[float]:
+def exchange_seconds(torch: Any, device: str, question: Message) -> List[float]:
     """Seconds of each all_reduce of the pair; a tiny one before each brings the ranks in step."""
     import torch.distributed as dist
 
-    limit = timedelta(seconds=float(asked["limit"]) / 2)  # to meet, and again to exchange
+    limit = timedelta(seconds=float(question["limit"]) / 2)  # to meet, and again to exchange
     if not JOINED:
-        join(torch, asked, limit.total_seconds())
+        join(torch, question, limit.total_seconds())
     JOINED["store"].set_timeout(limit)
     failed = True
     try:
         dist.init_process_group(
             "nccl" if device.startswith("cuda") else "gloo",
-            store=dist.PrefixStore(str(asked["group"]), JOINED["store"]),
-            rank=int(asked["place"]),
+            store=dist.PrefixStore(str(question["group"]), JOINED["store"]),
+            rank=int(question["place"]),
             world_size=2,
             timeout=limit,
         )
         step = torch.ones(1, device=device)
-        tensor = torch.zeros(max(1, int(asked["bytes"]) // 4), device=device)
+        tensor = torch.zeros(max(1, int(question["bytes"]) // 4), device=device)
         dist.all_reduce(tensor)  # the first call sets connections and buffers up
-        found = []
-        for _ in range(int(asked["repeats"])):
-            timed(torch, device, lambda: dist.all_reduce(step))
-            found.append(timed(torch, device, lambda: dist.all_reduce(tensor)))
+        seconds = []
+        for _ in range(int(question["repeats"])):
+            seconds_of(torch, device, lambda: dist.all_reduce(step))
+            seconds.append(seconds_of(torch, device, lambda: dist.all_reduce(tensor)))
         failed = False
-        return found
+        return seconds
     finally:
         if failed:
             JOINED.clear()  # an answer that came too late may stand in its connection
-        leave(dist, device, failed)
+        leave_group(dist, device, failed)
 
 
-def leave(dist: Any, device: str, failed: bool) -> None:
+def leave_group(dist: Any, device: str, failed: bool) -> None:
     """Give the group up; one whose collective failed is aborted, where this torch can."""
     abort = getattr(dist.distributed_c10d, "_abort_process_group", None)
     if abort is not None and failed and device.startswith("cuda"):

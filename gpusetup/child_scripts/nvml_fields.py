@@ -63,37 +63,37 @@ CONFIGURATIONS = {
 NOT_AVAILABLE = 1 << 62
 """A process's memory is all bits set where NVML does not tell it (Windows with WDDM)."""
 MOST_PROCESSES = 64
-SHORT = itemgetter(slice(64))
+FIRST_64 = itemgetter(slice(64))
 
 
-def plain(function: str, *more: Any, of: Callable[[Any], Any] = lambda told: told) -> Any:
+def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
     """A field that is one call of the binding."""
     return lambda nvml, handle: of(getattr(nvml, function)(handle, *more))
 
 
-def thousandth(number: int) -> float:
+def from_milli(number: int) -> float:
     return number / 1000
 
 
-def either(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
+def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Callable[..., Any]:
     """What the first call says, or where this GPU or driver has it not, the second."""
 
-    def told(nvml: Any, handle: Any) -> Any:
+    def read(nvml: Any, handle: Any) -> Any:
         try:
             return first(nvml, handle)
         except nvml.NVMLError:
             return second(nvml, handle)
 
-    return told
+    return read
 
 
-def reasons_in(mask: int) -> list[str]:
+def throttle_reasons(mask: int) -> list[str]:
     return [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
     """The UUIDs of the MIG devices; [] where MIG is off or the GPU has none."""
-    found: list[str] = []
+    uuids: list[str] = []
     for index in range(min(nvml.nvmlDeviceGetMaxMigDeviceCount(handle), MOST_INSTANCES)):
         try:
             child = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
@@ -101,8 +101,8 @@ def mig_instances(nvml: Any, handle: Any) -> list[str]:
             if problem.value == nvml.NVML_ERROR_NOT_FOUND:
                 continue
             raise
-        found.append(nvml.nvmlDeviceGetUUID(child))
-    return found
+        uuids.append(nvml.nvmlDeviceGetUUID(child))
+    return uuids
 
 
 def licensed(nvml: Any, handle: Any) -> bool | None:
@@ -130,14 +130,14 @@ def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
 
 def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
     """The values that this GPU has; NVML's error where it has none of them."""
-    told = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
+    values = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
     known = [
         getattr(one.value, NUMBER_TYPES.get(one.valueType, "ullVal"))
-        for one in told
+        for one in values
         if one.nvmlReturn == 0
     ]
     if not known:
-        raise nvml.NVMLError(told[0].nvmlReturn)
+        raise nvml.NVMLError(values[0].nvmlReturn)
     return known
 
 
@@ -164,22 +164,22 @@ def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
     info = fabric(nvml, handle)
     if info.state != 3 or not info.healthMask:
         return None
-    wrong = CONFIGURATIONS.get(info.healthMask >> 8 & 0xF)
-    found = [name for shift, name in FABRIC_FAULTS if info.healthMask >> shift & 3 == 1]
-    return found + ([wrong] if wrong else [])
+    configuration = CONFIGURATIONS.get(info.healthMask >> 8 & 0xF)
+    faults = [name for shift, name in FABRIC_FAULTS if info.healthMask >> shift & 3 == 1]
+    return faults + ([configuration] if configuration else [])
 
 
 def nvlinks(nvml: Any, handle: Any) -> list[bool]:
     """Whether each link carries something, up to the first that this GPU has not."""
-    found: list[bool] = []
+    active: list[bool] = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
-            found.append(bool(nvml.nvmlDeviceGetNvLinkState(handle, link)))
+            active.append(bool(nvml.nvmlDeviceGetNvLinkState(handle, link)))
         except nvml.NVMLError:
-            if not found:
+            if not active:
                 raise
             break
-    return found
+    return active
 
 
 def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
@@ -190,26 +190,26 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
         ("G", nvml.nvmlDeviceGetGraphicsRunningProcesses),
     ):
         try:
-            told = call(handle)
+            running = call(handle)
         except nvml.NVMLError:
             if kind == "C":
                 raise
             continue
-        for one in told:
+        for one in running:
             used = one.usedGpuMemory
-            before = rows.get(one.pid, {"kind": kind})["kind"]
+            kind_before = rows.get(one.pid, {"kind": kind})["kind"]
             rows[one.pid] = {
                 "pid": one.pid,
-                "kind": kind if before == kind else "C+G",
+                "kind": kind if kind_before == kind else "C+G",
                 "memory_bytes": None if used is None or used >= NOT_AVAILABLE else used,
             }
-    kept = list(rows.values())[:MOST_PROCESSES]
-    for row in kept:
-        row["name"] = program(nvml, row["pid"])
-    return sorted(kept, key=lambda row: -(row["memory_bytes"] or 0))
+    shown = list(rows.values())[:MOST_PROCESSES]
+    for row in shown:
+        row["name"] = program_name(nvml, row["pid"])
+    return sorted(shown, key=lambda row: -(row["memory_bytes"] or 0))
 
 
-def program(nvml: Any, pid: int) -> str | None:
+def program_name(nvml: Any, pid: int) -> str | None:
     """None where NVML may not tell: in a container the numbers are the host's."""
     try:
         name = nvml.nvmlSystemGetProcessName(pid).replace("\\", "/")
@@ -229,53 +229,53 @@ def memory_used(nvml: Any, handle: Any) -> int:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
     except (nvml.NVMLError, AttributeError, TypeError):
         return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-    counted = info.reserved and info.used + info.free >= info.total
-    return max(0, info.used - info.reserved) if counted else int(info.used)
+    is_counted = info.reserved and info.used + info.free >= info.total
+    return max(0, info.used - info.reserved) if is_counted else int(info.used)
 
 
 IDENTITY: Fields = (
-    ("pci_bus_id", plain("nvmlDeviceGetPciInfo", of=attrgetter("busId"))),
-    ("uuid", plain("nvmlDeviceGetUUID")),
-    ("name", plain("nvmlDeviceGetName")),
+    ("pci_bus_id", call_field("nvmlDeviceGetPciInfo", of=attrgetter("busId"))),
+    ("uuid", call_field("nvmlDeviceGetUUID")),
+    ("name", call_field("nvmlDeviceGetName")),
 )
 FIELDS: Fields = (
     *IDENTITY,
-    ("memory_total_bytes", plain("nvmlDeviceGetMemoryInfo", of=attrgetter("total"))),
+    ("memory_total_bytes", call_field("nvmlDeviceGetMemoryInfo", of=attrgetter("total"))),
     ("memory_used_bytes", memory_used),
     (
         "compute_capability",
-        plain("nvmlDeviceGetCudaComputeCapability", of=lambda told: "%d.%d" % tuple(told)),
+        call_field("nvmlDeviceGetCudaComputeCapability", of=lambda value: "%d.%d" % tuple(value)),
     ),
-    ("persistence", plain("nvmlDeviceGetPersistenceMode", of=bool)),
-    ("mig_enabled", plain("nvmlDeviceGetMigMode", of=lambda told: bool(told[0]))),
+    ("persistence", call_field("nvmlDeviceGetPersistenceMode", of=bool)),
+    ("mig_enabled", call_field("nvmlDeviceGetMigMode", of=lambda value: bool(value[0]))),
     ("mig_instances", mig_instances),
-    ("compute_mode", plain("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
-    ("ecc_enabled", plain("nvmlDeviceGetCurrentEccMode", of=bool)),
-    ("ecc_uncorrected", plain("nvmlDeviceGetTotalEccErrors", 1, 0)),  # uncorrected, volatile
+    ("compute_mode", call_field("nvmlDeviceGetComputeMode", of=COMPUTE_MODES.get)),
+    ("ecc_enabled", call_field("nvmlDeviceGetCurrentEccMode", of=bool)),
+    ("ecc_uncorrected", call_field("nvmlDeviceGetTotalEccErrors", 1, 0)),  # uncorrected, volatile
     (
         "retired_pending",  # rows from Ampere on, pages up to Volta
-        either(
-            plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[2])),
-            plain("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
+        first_answer(
+            call_field("nvmlDeviceGetRemappedRows", of=lambda value: bool(value[2])),
+            call_field("nvmlDeviceGetRetiredPagesPendingStatus", of=bool),
         ),
     ),
-    ("remap_failed", plain("nvmlDeviceGetRemappedRows", of=lambda told: bool(told[3]))),
-    ("temperature_celsius", plain("nvmlDeviceGetTemperature", 0)),
-    ("power_watts", plain("nvmlDeviceGetPowerUsage", of=thousandth)),
-    ("power_limit_watts", plain("nvmlDeviceGetEnforcedPowerLimit", of=thousandth)),
+    ("remap_failed", call_field("nvmlDeviceGetRemappedRows", of=lambda value: bool(value[3]))),
+    ("temperature_celsius", call_field("nvmlDeviceGetTemperature", 0)),
+    ("power_watts", call_field("nvmlDeviceGetPowerUsage", of=from_milli)),
+    ("power_limit_watts", call_field("nvmlDeviceGetEnforcedPowerLimit", of=from_milli)),
     (
         "throttle_reasons",  # drivers before 535 know the call by its older name
-        either(
-            plain("nvmlDeviceGetCurrentClocksEventReasons", of=reasons_in),
-            plain("nvmlDeviceGetCurrentClocksThrottleReasons", of=reasons_in),
+        first_answer(
+            call_field("nvmlDeviceGetCurrentClocksEventReasons", of=throttle_reasons),
+            call_field("nvmlDeviceGetCurrentClocksThrottleReasons", of=throttle_reasons),
         ),
     ),
-    ("utilization_percent", plain("nvmlDeviceGetUtilizationRates", of=attrgetter("gpu"))),
-    ("pcie_generation", plain("nvmlDeviceGetCurrPcieLinkGeneration")),
-    ("pcie_generation_max", plain("nvmlDeviceGetMaxPcieLinkGeneration")),
-    ("pcie_width", plain("nvmlDeviceGetCurrPcieLinkWidth")),
-    ("pcie_width_max", plain("nvmlDeviceGetMaxPcieLinkWidth")),
-    ("virtualization", plain("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
+    ("utilization_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("gpu"))),
+    ("pcie_generation", call_field("nvmlDeviceGetCurrPcieLinkGeneration")),
+    ("pcie_generation_max", call_field("nvmlDeviceGetMaxPcieLinkGeneration")),
+    ("pcie_width", call_field("nvmlDeviceGetCurrPcieLinkWidth")),
+    ("pcie_width_max", call_field("nvmlDeviceGetMaxPcieLinkWidth")),
+    ("virtualization", call_field("nvmlDeviceGetVirtualizationMode", of=VIRTUALIZATION.get)),
     ("licensed", licensed),
     ("fabric_state", lambda n, h: FABRIC_STATES.get(fabric(n, h).state)),
     ("driver_model", driver_model),
@@ -283,7 +283,7 @@ FIELDS: Fields = (
     ("sram_threshold_exceeded", sram_threshold_exceeded),
     (
         "power_limit_default_watts",
-        plain("nvmlDeviceGetPowerManagementDefaultLimit", of=thousandth),
+        call_field("nvmlDeviceGetPowerManagementDefaultLimit", of=from_milli),
     ),
     ("recovery_action", lambda n, h: RECOVERY.get(field_values(n, h, GET_RECOVERY_ACTION)[0])),
     ("fabric_status", fabric_status),
@@ -291,11 +291,11 @@ FIELDS: Fields = (
     ("nvlinks_active", lambda n, h: sum(nvlinks(n, h))),
     ("nvlinks_inactive", lambda n, h: [i for i, active in enumerate(nvlinks(n, h)) if not active]),
     ("processes", processes),
-    ("clock_sm_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 1)),
-    ("clock_memory_max_mhz", plain("nvmlDeviceGetMaxClockInfo", 2)),
-    ("clock_sm_application_mhz", plain("nvmlDeviceGetApplicationsClock", 0)),
-    ("vbios_version", plain("nvmlDeviceGetVbiosVersion", of=SHORT)),
-    ("inforom_version", plain("nvmlDeviceGetInforomImageVersion", of=SHORT)),
+    ("clock_sm_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 1)),
+    ("clock_memory_max_mhz", call_field("nvmlDeviceGetMaxClockInfo", 2)),
+    ("clock_sm_application_mhz", call_field("nvmlDeviceGetApplicationsClock", 0)),
+    ("vbios_version", call_field("nvmlDeviceGetVbiosVersion", of=FIRST_64)),
+    ("inforom_version", call_field("nvmlDeviceGetInforomImageVersion", of=FIRST_64)),
 )
 """As the fields of `gpusetup.model.machine.Gpu`."""
 
@@ -321,30 +321,30 @@ COUNTERS = (
 NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB, over all links if the scope is all ones)."""
 
 
-def counted(nvml: Any, handle: Any) -> Dict[str, int]:
+def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
     """The counters that this driver tells."""
     values = nvml.nvmlDeviceGetFieldValues(handle, [row[1:3] for row in COUNTERS])
-    told = ((row, values[place]) for place, row in enumerate(COUNTERS))
-    return {row[0]: int(one.value.ullVal) * row[3] for row, one in told if one.nvmlReturn == 0}
+    pairs = ((row, values[place]) for place, row in enumerate(COUNTERS))
+    return {row[0]: int(one.value.ullVal) * row[3] for row, one in pairs if one.nvmlReturn == 0}
 
 
-def of_probe(names: str) -> Fields:
+def probe_fields(names: str) -> Fields:
     return tuple(one for one in FIELDS if one[0] in names.split())
 
 
-ALWAYS = of_probe("memory_used_bytes memory_total_bytes processes")
+EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")
 """What a GPU that is lost is asked too in every sample: each call may take seconds."""
-OFTEN: Fields = (
-    *of_probe("utilization_percent temperature_celsius power_watts throttle_reasons"),
-    ("memory_busy_percent", plain("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
-    ("clock_sm_mhz", plain("nvmlDeviceGetClockInfo", 1)),
-    ("counters", counted),
+EVERY_SAMPLE: Fields = (
+    *probe_fields("utilization_percent temperature_celsius power_watts throttle_reasons"),
+    ("memory_busy_percent", call_field("nvmlDeviceGetUtilizationRates", of=attrgetter("memory"))),
+    ("clock_sm_mhz", call_field("nvmlDeviceGetClockInfo", 1)),
+    ("counters", link_counters),
 )
-SELDOM: Fields = (
-    *of_probe("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
+EVERY_HALF_MINUTE: Fields = (
+    *probe_fields("power_limit_watts power_limit_default_watts clock_sm_max_mhz"),
     (
         "power_limit_max_watts",
-        plain("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda told: told[1] / 1000),
+        call_field("nvmlDeviceGetPowerManagementLimitConstraints", of=lambda mw: mw[1] / 1000),
     ),
     ("pcie_limit_bytes_per_second", pcie_limit),
 )

@@ -32,7 +32,7 @@ import time
 import uuid as uuid_module
 from typing import Any, Dict
 
-import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import driver_answers  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
 
@@ -73,7 +73,7 @@ class Failed(Exception):
         self.value = code
 
 
-def mapped() -> str | None:
+def mapped_library() -> str | None:
     """The libcuda file that is mapped into this process."""
     try:
         with open("/proc/self/maps") as maps:
@@ -84,33 +84,33 @@ def mapped() -> str | None:
     return "/" + ours[0].replace(" (deleted)", "") if ours else None
 
 
-say, dotted = ANSWERS.say, ANSWERS.dotted
-ASKED: Answer = {}
+say, dotted = driver_answers.say, driver_answers.cuda_version
+CURRENT: Answer = {}
 """{"gpu": 1} while that GPU is asked."""
 
 
-def called(library: Any, name: str, *arguments: Any) -> int:
+def call_code(library: Any, name: str, *arguments: Any) -> int:
     """What a call returns; it is said before it is made."""
     function = getattr(library, name)
-    say(dict(ASKED, step=name))
+    say(dict(CURRENT, step=name))
     return int(function(*arguments))
 
 
-def call(library: Any, name: str, *arguments: Any) -> None:
-    code = called(library, name, *arguments)
+def check_call(library: Any, name: str, *arguments: Any) -> None:
+    code = call_code(library, name, *arguments)
     if code:
         raise Failed(code)
 
 
-def number(library: Any, name: str, *arguments: Any) -> int:
+def int_value(library: Any, name: str, *arguments: Any) -> int:
     value = ctypes.c_int()
-    call(library, name, ctypes.byref(value), *arguments)
+    check_call(library, name, ctypes.byref(value), *arguments)
     return value.value
 
 
 def name(library: Any, device: int) -> str:
     buffer = ctypes.create_string_buffer(256)
-    call(library, "cuDeviceGetName", buffer, 256, device)
+    check_call(library, "cuDeviceGetName", buffer, 256, device)
     return buffer.value.decode("utf-8", "replace")
 
 
@@ -118,20 +118,20 @@ def uuid(library: Any, device: int) -> str:
     """`_v2` knows MIG devices; drivers before 470 have the first form only."""
     raw = ctypes.create_string_buffer(16)
     asked = "cuDeviceGetUuid_v2" if hasattr(library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
-    call(library, asked, raw, device)
+    check_call(library, asked, raw, device)
     kind = "MIG-" if " MIG " in name(library, device) else "GPU-"
     return kind + str(uuid_module.UUID(bytes=raw.raw))
 
 
 def pci_bus_id(library: Any, device: int) -> str:
     buffer = ctypes.create_string_buffer(32)
-    call(library, "cuDeviceGetPCIBusId", buffer, 32, device)
+    check_call(library, "cuDeviceGetPCIBusId", buffer, 32, device)
     return buffer.value.decode("ascii", "replace")
 
 
 def compute_capability(library: Any, device: int) -> str:
     parts = tuple(
-        number(library, "cuDeviceGetAttribute", which, device)
+        int_value(library, "cuDeviceGetAttribute", which, device)
         for which in (CAPABILITY_MAJOR, CAPABILITY_MINOR)
     )
     return "%d.%d" % parts
@@ -139,7 +139,7 @@ def compute_capability(library: Any, device: int) -> str:
 
 def memory(library: Any, device: int) -> int:
     value = ctypes.c_size_t()
-    call(library, "cuDeviceTotalMem_v2", ctypes.byref(value), device)
+    check_call(library, "cuDeviceTotalMem_v2", ctypes.byref(value), device)
     return value.value
 
 
@@ -152,14 +152,14 @@ FIELDS = (
 )
 
 
-def listed(library: Any) -> list[Answer]:
+def read_devices(library: Any) -> list[Answer]:
     def handle_of(index: int) -> Any:
-        ASKED["gpu"] = index
-        return library, number(library, "cuDeviceGet", index)
+        CURRENT["gpu"] = index
+        return library, int_value(library, "cuDeviceGet", index)
 
-    count = ANSWERS.counted(number(library, "cuDeviceGetCount"))
+    count = driver_answers.plausible_count(int_value(library, "cuDeviceGetCount"))
     say({"part": {"count": count}})
-    return [ANSWERS.device(Failed, index, handle_of, FIELDS) for index in range(count)]
+    return [driver_answers.read_device(Failed, index, handle_of, FIELDS) for index in range(count)]
 
 
 def main() -> Answer:
@@ -169,26 +169,26 @@ def main() -> Answer:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError as problem:
         return dict(answer, load_error=str(problem))
-    path = mapped() or ""
-    lacks = [name for name in NEEDED if not hasattr(library, name)]
-    if lacks:
-        return dict(answer, load_error="%s has no %s" % (path or "libcuda", lacks[0]))
+    path = mapped_library() or ""
+    missing = [name for name in NEEDED if not hasattr(library, name)]
+    if missing:
+        return dict(answer, load_error="%s has no %s" % (path or "libcuda", missing[0]))
     answer.update(library=path or None, stub="/stubs/" in path, compat="/compat" in path)
     say({"part": dict(answer)})
     began = time.monotonic()
-    version = ("version", lambda: dotted(number(library, "cuDriverGetVersion")))
-    answer.update(ANSWERS.ask(Failed, (version,)))
-    answer["init"] = called(library, "cuInit", 0)
+    version = ("version", lambda: dotted(int_value(library, "cuDriverGetVersion")))
+    answer.update(driver_answers.read_fields(Failed, (version,)))
+    answer["init"] = call_code(library, "cuInit", 0)
     answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
     if answer["init"] == 0:
         say({"part": dict(answer)})
-        told = ANSWERS.ask(Failed, (("devices", listed),), library)
-        answer.update(told, problems=answer["problems"] + told["problems"])
-        if told["devices"] is not None:
-            answer["device_count"] = len(told["devices"])
+        found = driver_answers.read_fields(Failed, (("devices", read_devices),), library)
+        answer.update(found, problems=answer["problems"] + found["problems"])
+        if found["devices"] is not None:
+            answer["device_count"] = len(found["devices"])
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
 
 
 if __name__ == "__main__":
-    ANSWERS.run(main)
+    driver_answers.run(main)

@@ -49,9 +49,9 @@ A sample (if there is nothing to watch, the only line says why: {"init": 9, "mes
                        "kind": "compute", "sm_percent": 96}],
         "lost": false, "problem": null}]}
 
-and what else `SELDOM` and `COUNTERS` name; null is what NVML does not tell, as the utilisation of a
-GPU with MIG. Python 3.8 syntax; imports the standard library, pynvml and the neighbours
-`driver_answers` and `nvml_fields`.
+and what else `EVERY_HALF_MINUTE` and `COUNTERS` name; null is what NVML does not tell, as the
+utilisation of a GPU with MIG. Python 3.8 syntax; imports the standard library, pynvml and the
+neighbours `driver_answers` and `nvml_fields`.
 """
 
 from __future__ import annotations
@@ -61,26 +61,29 @@ import sys
 import time
 from typing import Any, Dict
 
-import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
-import nvml_fields as NVML  # type: ignore[import-not-found, unused-ignore]
+import driver_answers  # type: ignore[import-not-found, unused-ignore]
+import nvml_fields  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
 
-say = ANSWERS.say
+say = driver_answers.say
 SYSTEM_FIELDS = (
     ("driver_version", lambda nvml: nvml.nvmlSystemGetDriverVersion()),
-    ("cuda_version", lambda nvml: ANSWERS.dotted(nvml.nvmlSystemGetCudaDriverVersion())),
+    (
+        "cuda_version",
+        lambda nvml: driver_answers.cuda_version(nvml.nvmlSystemGetCudaDriverVersion()),
+    ),
 )
 LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion()),)
 """What the library knows of itself, also where it cannot reach the driver."""
 
 
-def ask(nvml: Any, fields: NVML.Fields, *arguments: Any) -> Answer:
-    return ANSWERS.ask(nvml.NVMLError, fields, nvml, *arguments)  # type: ignore[no-any-return]
+def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answer:
+    return driver_answers.read_fields(nvml.NVMLError, fields, nvml, *arguments)  # type: ignore[no-any-return]
 
 
 def count_of(nvml: Any) -> int:
-    return ANSWERS.counted(int(nvml.nvmlDeviceGetCount()))  # type: ignore[no-any-return]
+    return driver_answers.plausible_count(int(nvml.nvmlDeviceGetCount()))  # type: ignore[no-any-return]
 
 
 def devices(nvml: Any) -> list[Answer]:
@@ -90,12 +93,14 @@ def devices(nvml: Any) -> list[Answer]:
 
     count = count_of(nvml)
     say({"part": {"count": count}})
-    found: list[Answer] = []
+    devices: list[Answer] = []
     for index in range(count):
-        found.append(ANSWERS.device(nvml.NVMLError, index, handle_of, NVML.FIELDS))
-        codes = [problem["code"] for problem in found[-1]["problems"]]
-        found[-1]["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
-    return found
+        devices.append(
+            driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
+        )
+        codes = [problem["code"] for problem in devices[-1]["problems"]]
+        devices[-1]["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
+    return devices
 
 
 class Announced:
@@ -108,13 +113,13 @@ class Announced:
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._nvml, name)
-        if not name.startswith("nvml") or not callable(found):
-            return found
+        value = getattr(self._nvml, name)
+        if not name.startswith("nvml") or not callable(value):
+            return value
 
         def call(*arguments: Any) -> Any:
             say({"step": name, **({} if self.gpu is None else {"gpu": self.gpu})})
-            return found(*arguments)
+            return value(*arguments)
 
         setattr(self, name, call)
         return call
@@ -138,15 +143,15 @@ def once() -> Answer:
     began = time.monotonic()
     try:
         nvml.nvmlInit()
-        said = {"init": 0, "message": "Success"}
-        say({"part": said})
-        answer = ask(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
+        init = {"init": 0, "message": "Success"}
+        say({"part": init})
+        answer = read_fields(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
         say({"part": answer})
-        listed = ask(nvml, (("devices", devices),))
+        listed = read_fields(nvml, (("devices", devices),))
         listed["problems"] = answer["problems"] + listed["problems"]
-        answer.update(listed, **said)
+        answer.update(listed, **init)
     except nvml.NVMLError as problem:
-        answer = ask(nvml, LIBRARY_FIELDS)
+        answer = read_fields(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))
     answer["seconds"] = round(time.monotonic() - began, 3)
     return answer
@@ -156,19 +161,19 @@ def once() -> Answer:
 
 SLOW_SECONDS = 30.0
 """How often what hardly changes (limits) is read again."""
-ABSENT = (3, 6, 13)
+GAP_CODES = (3, 6, 13)
 """NVML: not supported, nothing found, function not found: a gap, not a trouble."""
-LOST = 15
+LOST_CODE = 15
 KINDS = {"C": "compute", "G": "graphics", "C+G": "both"}
 
 
-class Watched:
+class SampledGpu:
     """One GPU, with what it told the last time."""
 
     def __init__(self, handle: Any, identity: Answer) -> None:
-        self.handle, self.identity = handle, troubled(identity)
-        self.seldom: Answer = {}
-        self.seldom_at = -SLOW_SECONDS
+        self.handle, self.identity = handle, with_problem(identity)
+        self.slow_values: Answer = {}
+        self.slow_values_at = -SLOW_SECONDS
         self.counters: Dict[str, int] = {}
         self.at = 0.0
         self.used_since = 0
@@ -177,63 +182,65 @@ class Watched:
     def sample(self, nvml: Any, now: float) -> Answer:
         if self.handle is None:
             return dict(self.identity, processes=None)
-        fields = NVML.ALWAYS
+        fields = nvml_fields.EVEN_IF_LOST
         if not self.lost:
-            fields += (*NVML.OFTEN, ("use", self.use))
-            if now - self.seldom_at >= SLOW_SECONDS:
-                fields, self.seldom_at = fields + NVML.SELDOM, now
-        told = ask(nvml, fields, self.handle)
-        self.seldom.update((name, told[name]) for name, _ in NVML.SELDOM if name in told)
-        use = told.pop("use", None) or {}
-        for row in told["processes"] or ():
-            row.update(kind=KINDS[row["kind"]], sm_percent=use.get(row["pid"]))
-        told.update(self.rates(now, told.pop("counters", None) or {}), **self.seldom)
-        answer = troubled(dict(self.identity, **told))
+            fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
+            if now - self.slow_values_at >= SLOW_SECONDS:
+                fields, self.slow_values_at = fields + nvml_fields.EVERY_HALF_MINUTE, now
+        values = read_fields(nvml, fields, self.handle)
+        self.slow_values.update(
+            (name, values[name]) for name, _ in nvml_fields.EVERY_HALF_MINUTE if name in values
+        )
+        process_use = values.pop("use", None) or {}
+        for row in values["processes"] or ():
+            row.update(kind=KINDS[row["kind"]], sm_percent=process_use.get(row["pid"]))
+        values.update(self.rates(now, values.pop("counters", None) or {}), **self.slow_values)
+        answer = with_problem(dict(self.identity, **values))
         self.lost = answer["lost"]
         return answer
 
-    def rates(self, now: float, told: Dict[str, int]) -> Answer:
+    def rates(self, now: float, values: Dict[str, int]) -> Answer:
         """What the counters grew by a second, since the answer before."""
         before, passed = self.counters, now - self.at
-        self.counters, self.at = told, now
+        self.counters, self.at = values, now
         return {
-            name: round((told[name] - before[name]) / passed)
-            for name in told
-            if passed > 0 and before.get(name, told[name] + 1) <= told[name]
+            name: round((values[name] - before[name]) / passed)
+            for name in values
+            if passed > 0 and before.get(name, values[name] + 1) <= values[name]
         }
 
-    def use(self, nvml: Any, handle: Any) -> Dict[int, int]:
+    def process_use(self, nvml: Any, handle: Any) -> Dict[int, int]:
         """pid -> percent of the multiprocessors; the latest of each. Nothing new: NVML's error."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
         latest = sorted((int(one.timeStamp), int(one.pid), int(one.smUtil)) for one in samples)
         self.used_since = latest[-1][0] if latest else self.used_since
-        return {pid: use for _, pid, use in latest if pid and use <= 100}
+        return {pid: percent for _, pid, percent in latest if pid and percent <= 100}
 
 
-def troubled(answer: Answer) -> Answer:
+def with_problem(answer: Answer) -> Answer:
     """With the first of its problems that is more than a gap."""
-    trouble = [one for one in answer.pop("problems") if one["code"] not in ABSENT]
-    lost = any(one["code"] == LOST for one in trouble)
-    return dict(answer, lost=lost, problem=trouble[0]["text"] if trouble else None)
+    problems = [one for one in answer.pop("problems") if one["code"] not in GAP_CODES]
+    lost = any(one["code"] == LOST_CODE for one in problems)
+    return dict(answer, lost=lost, problem=problems[0]["text"] if problems else None)
 
 
-def watched(nvml: Any, index: int) -> Watched:
+def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
     """Without a handle it tells nothing but its problem."""
-    told = ask(nvml, (("handle", lambda n, at: n.nvmlDeviceGetHandleByIndex(at)),), index)
-    handle = told.pop("handle")
+    answer = read_fields(nvml, (("handle", lambda n, at: n.nvmlDeviceGetHandleByIndex(at)),), index)
+    handle = answer.pop("handle")
     if handle is not None:
-        told = ask(nvml, NVML.IDENTITY[1:], handle)
-    return Watched(handle, {**dict.fromkeys(("name", "uuid")), **told, "index": index})
+        answer = read_fields(nvml, nvml_fields.IDENTITY[1:], handle)
+    return SampledGpu(handle, {**dict.fromkeys(("name", "uuid")), **answer, "index": index})
 
 
-def watch(nvml: Any, found: list[Watched], every: float, count: int) -> None:
+def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -> None:
     """Samples at multiples of the interval; one that came too late is left out, not caught up."""
     began, done = time.monotonic(), 0
     while True:
         seconds, now = time.monotonic() - began, time.time()
-        gpus = [gpu.sample(nvml, seconds) for gpu in found]
+        rows = [gpu.sample(nvml, seconds) for gpu in gpus]
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
-        say({"at": at, "seconds": round(seconds, 3), "gpus": gpus})
+        say({"at": at, "seconds": round(seconds, 3), "gpus": rows})
         done += 1
         if done == count:
             return
@@ -249,18 +256,18 @@ def sample(every: float, count: int = 0) -> Any:
         return say({"init": None, "message": "nvidia-ml-py cannot be imported: %s" % problem})
     try:
         nvml.nvmlInit()
-        found = [watched(nvml, index) for index in range(count_of(nvml))]
+        gpus = [sampled_gpu(nvml, index) for index in range(count_of(nvml))]
     except nvml.NVMLError as problem:
         return say({"init": problem.value, "message": str(problem)})
-    except ANSWERS.NotPlausible as problem:
+    except driver_answers.NotPlausible as problem:
         return say({"init": None, "message": "not plausible: %s" % problem})
-    return watch(nvml, found, every, count)
+    return print_samples(nvml, gpus, every, count)
 
 
 if __name__ == "__main__":
     if not sys.argv[1:]:
-        ANSWERS.run(once)
-    ANSWERS.keep_apart()
+        driver_answers.run(once)
+    driver_answers.separate_output()
     try:
         sample(float(sys.argv[1]), *map(int, sys.argv[2:]))
     except (BrokenPipeError, KeyboardInterrupt):

@@ -16,7 +16,7 @@ import traceback
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Set
 
-import driver_answers as ANSWERS  # type: ignore[import-not-found, unused-ignore]
+import driver_answers  # type: ignore[import-not-found, unused-ignore]
 import torch
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
 from torch import nn
@@ -49,34 +49,34 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.sizes: Dict[int, int] = {}
-        self.owned: Set[int] = set()
+        self.state_keys: Set[int] = set()
         """Storages of weights, gradients and optimizer states."""
         self.total = self.states = 0
         self.values_read = 0
         """How often a number was invented."""
         self.peaks: Dict[str, int] = {}
         """Phase -> the most at once."""
-        self.passing: Dict[str, int] = {}
+        self.transient: Dict[str, int] = {}
         """Phase -> the most at once of all but weights, gradients and optimizer states."""
         self.begin("before")
 
     def begin(self, phase: str) -> None:
         self.phase = phase
-        self.peaks[phase] = self.passing[phase] = 0
-        self.see(None)
+        self.peaks[phase] = self.transient[phase] = 0
+        self.count(None)
 
-    def see(self, value: Any, workspace: int = 0) -> None:
+    def count(self, value: Any, workspace: int = 0) -> None:
         """Count every tensor in `value` that is not known yet, and what came and went with it."""
         for one in tensors_in(value):
             self.key_of(one)
         now = self.total + workspace
         self.peaks[self.phase] = max(self.peaks[self.phase], now)
-        self.passing[self.phase] = max(self.passing[self.phase], now - self.states)
+        self.transient[self.phase] = max(self.transient[self.phase], now - self.states)
 
-    def own(self, value: Any) -> None:
+    def mark_states(self, value: Any) -> None:
         """The tensors in `value` are weights, gradients or optimizer states."""
-        keys = {self.key_of(one) for one in tensors_in(value)} - self.owned
-        self.owned |= keys
+        keys = {self.key_of(one) for one in tensors_in(value)} - self.state_keys
+        self.state_keys |= keys
         self.states += sum(self.sizes[key] for key in keys)
 
     def key_of(self, tensor: Any) -> int:
@@ -85,14 +85,14 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         if key not in self.sizes:
             self.sizes[key] = storage.nbytes()
             self.total += self.sizes[key]
-            weakref.finalize(storage, self.gone, key)
+            weakref.finalize(storage, self.forget, key)
         return key
 
-    def gone(self, key: int) -> None:
+    def forget(self, key: int) -> None:
         size = self.sizes.pop(key)
         self.total -= size
-        self.states -= size * (key in self.owned)
-        self.owned.discard(key)
+        self.states -= size * (key in self.state_keys)
+        self.state_keys.discard(key)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -106,9 +106,9 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         # The kernels bring gradient and input into their own layout (oneDNN: a copy of each, seen
         # in the allocator's events; cuDNN does likewise if it computes in another order).
         convolves = func is aten.convolution_backward.default
-        self.see(result, sum(one.nbytes for one in args[:2]) if convolves else 0)
+        self.count(result, sum(one.nbytes for one in args[:2]) if convolves else 0)
         if func is aten._to_copy.default and isinstance(args[0], nn.Parameter):
-            self.own(result)  # autocast's copy of a weight
+            self.mark_states(result)  # autocast's copy of a weight
         return result
 
     def value_of(self, tensor: Any) -> Any:
@@ -119,10 +119,10 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """
         if getattr(tensor, "constant", None) is not None:
             return None
-        if tensor.dtype == torch.bool and asked_by("masking_utils.py"):
+        if tensor.dtype == torch.bool and is_called_from("masking_utils.py"):
             return True
         if not tensor.is_floating_point():
-            return 0 if asked_by("dataloader.py", "sampler.py") else None
+            return 0 if is_called_from("dataloader.py", "sampler.py") else None
         self.values_read += 1
         return 1.0
 
@@ -131,7 +131,7 @@ def tensors_in(value: Any) -> Iterator[Any]:
     return (one for one in tree_iter(value) if isinstance(one, torch.Tensor))
 
 
-def asked_by(*names: str) -> bool:
+def is_called_from(*names: str) -> bool:
     """Whether a file of such a name is among what runs."""
     frame: Any = sys._getframe(1)
     while frame is not None and os.path.basename(frame.f_code.co_filename) not in names:
@@ -145,19 +145,19 @@ compiled: List[Any] = []
 """What the code asked `torch.compile` for, which a trace leaves out."""
 
 
-def leave_out(model: Any = None, *_: Any, **__: Any) -> Any:
+def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
     """`torch.compile`, as a function and as a decorator: the model itself."""
     compiled.append(model)
     return (lambda function: function) if model is None else model
 
 
-def swapped(one: Any, other: Any) -> None:
+def swap_data(one: Any, other: Any) -> None:
     """`torch.utils.swap_tensors`, by which a fake parameter is cast: weak references forbid torch's
     own; the parameter stays the same object."""
     one.data = other.data
 
 
-def no_cuda(*_: Any, **__: Any) -> None:
+def refuse_cuda(*_: Any, **__: Any) -> None:
     raise TouchesGpu("it asks for CUDA")
 
 
@@ -165,12 +165,12 @@ def prepare() -> None:
     """What ordinary code does before its first step (moving, casting, filling parameters,
     compiling), made to work without values; the child ends with it."""
     module: Any = nn.Module
-    torch.utils.swap_tensors = swapped
+    torch.utils.swap_tensors = swap_data
     for name in dir(nn.init):
         if name.endswith("_") and not name.startswith("_"):
             setattr(nn.init, name, lambda tensor, *_, **__: tensor)  # there is nothing to fill
-    torch.compile = module.compile = leave_out
-    torch.cuda._lazy_init = no_cuda
+    torch.compile = module.compile = skip_compile
+    torch.cuda._lazy_init = refuse_cuda
 
 
 def masks_as_in_training() -> None:
@@ -252,11 +252,13 @@ def in_32_bits(operator: Any) -> Callable[..., Any]:
 # --- one trace -----------------------------------------------------------------------------------
 
 
-def traced(function: Callable[..., Any], batch: int, request: Dict[str, Any]) -> Dict[str, Any]:
+def trace_step_at(
+    function: Callable[..., Any], batch: int, request: Dict[str, Any]
+) -> Dict[str, Any]:
     """What one step with this batch takes, as from the second step on."""
     ledger = Ledger()
     with ledger:
-        job = steps.made(function, batch)
+        job = steps.job_for(function, batch)
         masks_as_in_training()
         model = job.model.train()
         if request["checkpointing"] and not steps.checkpoint(model):
@@ -265,18 +267,18 @@ def traced(function: Callable[..., Any], batch: int, request: Dict[str, Any]) ->
         steps.warm(optimizer)
         trained = [one for one in model.parameters() if one.requires_grad]
         states = [*model.parameters(), *model.buffers(), *optimizer.state.values()]
-        ledger.see(job.batch)
-        ledger.own(states)
+        ledger.count(job.batch)
+        ledger.mark_states(states)
         for one in trained:
             if request["accumulate"] > 1:  # gradients stand since the first micro-batch
                 one.grad = torch.zeros_like(one)
-                ledger.own(one.grad)
-            one.register_post_accumulate_grad_hook(lambda one: ledger.own(one.grad))
+                ledger.mark_states(one.grad)
+            one.register_post_accumulate_grad_hook(lambda one: ledger.mark_states(one.grad))
         gc.collect()
-        kept: List[int] = []
+        saved_bytes: List[int] = []
 
         def begin(phase: str) -> None:
-            kept.append(ledger.total - ledger.states)
+            saved_bytes.append(ledger.total - ledger.states)
             ledger.begin(phase)
 
         steps.step(job, steps.autocast("cpu", request["amp"]), begin)
@@ -285,8 +287,8 @@ def traced(function: Callable[..., Any], batch: int, request: Dict[str, Any]) ->
     return {
         "batch": batch,
         "phases": {phase: ledger.peaks[phase] for phase in PHASES},
-        "passing": {phase: ledger.passing[phase] for phase in PHASES},
-        "kept": kept[PHASES.index("backward")],
+        "transient": {phase: ledger.transient[phase] for phase in PHASES},
+        "activations": saved_bytes[PHASES.index("backward")],
         "states": size_of(states),
         "gradients": size_of(trained),
         "gathered": size_of(model.parameters()) - sum(blocks) + 2 * max(blocks, default=0),
@@ -313,10 +315,10 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
     rules = autocast_as_on_cuda() if request["amp"] else None
     function, problem = steps.function_named(request["code"]), None
     with FakeTensorMode(allow_non_fake_inputs=True):
-        traces = [traced(function, request["batch"], request)]
+        traces = [trace_step_at(function, request["batch"], request)]
         try:
             if request["line"]:
-                traces.append(traced(function, 2 * request["batch"], request))
+                traces.append(trace_step_at(function, 2 * request["batch"], request))
         except Exception as trouble:  # code may refuse a batch that it was not asked about
             problem = "%s: %s" % (type(trouble).__name__, " ".join(str(trouble).split())[:200])
     del rules
@@ -329,7 +331,7 @@ CONNECTING = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.connec
 """The audit event -> which of its arguments is the address (a text there is a local socket)."""
 
 
-def no_connections(event: str, arguments: Any) -> None:
+def refuse_connections(event: str, arguments: Any) -> None:
     """An audit hook: a trace downloads nothing."""
     place = CONNECTING.get(event)
     if place is not None and not (place and isinstance(arguments[place], (str, bytes))):
@@ -345,7 +347,7 @@ def where(problem: BaseException) -> str:
     return ""
 
 
-def told(problem: BaseException) -> Dict[str, str]:
+def error_answer(problem: BaseException) -> Dict[str, str]:
     """The answer that says what went wrong."""
     return {
         "problem": type(problem).__name__,
@@ -357,15 +359,15 @@ def told(problem: BaseException) -> Dict[str, str]:
 
 def main() -> int:
     request = json.loads(sys.stdin.read())
-    ANSWERS.keep_apart(to=2)
+    driver_answers.separate_output(to=2)
     sys.path[:] = [request["folder"]] + [one for one in sys.path if os.path.abspath(one) != HERE]
-    sys.addaudithook(no_connections)
+    sys.addaudithook(refuse_connections)
     try:
-        said = answer(request)
+        reply = answer(request)
     except (Exception, TouchesGpu, SystemExit) as problem:
-        said = told(problem)
-    ANSWERS.say(said)
-    return 1 if "problem" in said else 0
+        reply = error_answer(problem)
+    driver_answers.say(reply)
+    return 1 if "problem" in reply else 0
 
 
 if __name__ == "__main__":

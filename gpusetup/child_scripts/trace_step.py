@@ -54,17 +54,17 @@ def function_named(code: str) -> Callable[..., Any]:
         folder, module = os.path.split(os.path.abspath(place[: -len(".py")]))
     sys.path.insert(0, folder)
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        function = getattr(importlib.import_module(module), name, None)
     except ModuleNotFoundError as problem:
         if (module + ".").startswith("%s." % problem.name):
             raise Question("there is no `%s`" % place) from problem
         raise
-    if not callable(found):
+    if not callable(function):
         raise Question("`%s` has no function `%s`" % (place, name))
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
-def made(function: Callable[..., Any], batch: int) -> Job:
+def job_for(function: Callable[..., Any], batch: int) -> Job:
     """What the user's function returns for a batch size.
 
     A function with a parameter gets the batch size. One without returns an example batch, whose
@@ -73,7 +73,7 @@ def made(function: Callable[..., Any], batch: int) -> Job:
     takes = takes_batch(function)
     job = job_of(function(batch) if takes else function())
     if not takes:
-        job.batch = sized(job.batch, batch)
+        job.batch = resized(job.batch, batch)
     return job
 
 
@@ -112,12 +112,12 @@ def kind(value: Any) -> str:
 
 def tensors(value: Any) -> List[torch.Tensor]:
     """Every tensor in a nest of dicts, lists and tuples."""
-    found: List[Any] = []
-    mapped(value, found.append)
-    return [one for one in found if isinstance(one, torch.Tensor)]
+    leaves: List[Any] = []
+    map_leaves(value, leaves.append)
+    return [one for one in leaves if isinstance(one, torch.Tensor)]
 
 
-def sized(value: Any, batch: int) -> Any:
+def resized(value: Any, batch: int) -> Any:
     """The same nest; every tensor that counts the samples is `batch` long, by its own samples."""
     first = next((tensor for tensor in tensors(value) if tensor.dim()), None)
     if first is None:
@@ -128,15 +128,15 @@ def sized(value: Any, batch: int) -> Any:
         counts = isinstance(one, torch.Tensor) and one.dim() and len(one) == len(first)
         return one[index.to(one.device)] if counts else one
 
-    return mapped(value, long)
+    return map_leaves(value, long)
 
 
-def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """A nest with each of its leaves changed."""
     if isinstance(value, Mapping):
-        return {key: mapped(inner, change) for key, inner in value.items()}
+        return {key: map_leaves(inner, change) for key, inner in value.items()}
     if isinstance(value, (tuple, list)):
-        changed = [mapped(inner, change) for inner in value]
+        changed = [map_leaves(inner, change) for inner in value]
         return tuple(changed) if isinstance(value, tuple) else changed
     return change(value)
 
@@ -147,7 +147,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple[Any, Any]:
     """(output, loss). A pair is (inputs, target); a dict is the model's keywords."""
     pair = isinstance(batch, (tuple, list)) and len(batch) == 2
-    output = called(model, batch[0] if pair else batch)
+    output = call_model(model, batch[0] if pair else batch)
     target = batch[1] if pair else batch
     if loss is not None:
         return output, loss(output, target)
@@ -159,7 +159,7 @@ def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple
     raise NoLoss("there is no loss: the model gives %s" % kind(output))
 
 
-def called(model: Any, inputs: Any) -> Any:
+def call_model(model: Any, inputs: Any) -> Any:
     if isinstance(inputs, Mapping):
         return model(**inputs)
     if isinstance(inputs, (tuple, list)):
@@ -196,18 +196,18 @@ def blocks(model: nn.Module) -> List[nn.Module]:
 
     A part inside another one is left out; so is one without parameters.
     """
-    found: List[nn.Module] = []
+    repeated: List[nn.Module] = []
     inside: Set[int] = set()
     for module in model.modules():
         if id(module) not in inside and isinstance(module, (nn.ModuleList, nn.Sequential)):
             kinds = [type(one) for one in module]
-            twins = [one for one in module if kinds.count(type(one)) > 1 and heavy(one)]
+            twins = [one for one in module if kinds.count(type(one)) > 1 and is_block(one)]
             inside.update(id(inner) for one in twins for inner in one.modules())
-            found += twins
-    return found
+            repeated += twins
+    return repeated
 
 
-def heavy(module: nn.Module) -> bool:
+def is_block(module: nn.Module) -> bool:
     """Whether it has parameters and parts of its own: a block, no single layer."""
     return any(True for _ in module.parameters()) and any(True for _ in module.children())
 
@@ -234,14 +234,14 @@ def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
     trained = [one for one in job.model.parameters() if one.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
-    given = job.optimizer
-    if not isinstance(given, torch.optim.Optimizer):
-        given = (given or getattr(torch.optim, OPTIMIZERS[name]))(trained)
-    for group in given.param_groups:
+    optimizer = job.optimizer
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        optimizer = (optimizer or getattr(torch.optim, OPTIMIZERS[name]))(trained)
+    for group in optimizer.param_groups:
         if foreach and group.get("foreach", True) is None and not group.get("fused"):
             group["foreach"] = True
-    job.optimizer = given
-    return given
+    job.optimizer = optimizer
+    return optimizer
 
 
 def warm(optimizer: Any) -> None:

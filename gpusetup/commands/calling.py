@@ -112,9 +112,11 @@ def words_of(name: str, values: Mapping[str, Any]) -> list[str]:
     known, words, last = options_of(name), [], []
     for key, value in values.items():
         option = option_of(key)
-        kind, no = kind_of(known[option]), f"--no-{option[2:]}"
-        if isinstance(value, bool) and (kind == "boolean" or no in known):
-            words += [option] if value else [no] * (no in known)
+        if option not in known:
+            raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
+        kind = kind_of(known[option])
+        if isinstance(value, bool) and kind == "boolean":
+            words += [option] * value
             continue
         several = kind == "strings" and isinstance(value, Sequence) and not isinstance(value, str)
         each = [*value] if several else [value]

@@ -37,9 +37,10 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--from": {
         "dest": "machine_from",
         "metavar": "MACHINE",
-        "help": "a snapshot file or an example machine (rtx3050-laptop) instead of this one",
+        "help": "read a snapshot file or an example machine (rtx3050-laptop) instead of this "
+        "machine",
     },
-    "--python": {"metavar": "PATH", "help": "the environment: its Python, or its folder"},
+    "--python": {"metavar": "PATH", "help": "the environment to use: its Python, or its folder"},
     "--gpu": {
         "metavar": "NAME",
         "action": "append",
@@ -71,14 +72,14 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--timeout": {
         "metavar": "SECONDS",
         "type": seconds(0.1, 3600),
-        "help": "how long the driver may take to answer (30)",
+        "help": "seconds that the driver may take to answer (default: 30)",
     },
     "--limit": {"metavar": "SECONDS", "type": seconds(5, 7 * 86400)},
-    "--device": {"metavar": "NAME", "default": "auto", "help": "as verify takes it"},
-    "--profile": {"metavar": "FILE", "help": "a sound node's `fleet check --json`"},
+    "--device": {"metavar": "NAME", "default": "auto", "help": "as for `gpusetup verify`"},
+    "--profile": {"metavar": "FILE", "help": "the output of `fleet check --json` on a sound node"},
     "--keep-private": {
         "action": "store_true",
-        "help": "keep names of users, hosts and folders, and UUIDs",
+        "help": "do not hide names of users, hosts and folders, or UUIDs",
     },
 }
 """Options that mean the same wherever they are taken."""
@@ -90,9 +91,9 @@ def add_shared(group: argparse._ActionsContainer, *names: str, **other: Any) -> 
         group.add_argument(*name.split(), **{**SHARED[name], **other})
 
 
-def patience_of(options: argparse.Namespace) -> float:
+def timeout_of(options: argparse.Namespace) -> float:
     """The limit that was asked for, in seconds, else the usual one."""
-    from gpusetup.probe.patience import LIMIT_SECONDS
+    from gpusetup.probe.deadline import LIMIT_SECONDS
 
     return getattr(options, "timeout", None) or LIMIT_SECONDS
 
@@ -106,12 +107,13 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
     named, python = options.machine_from, getattr(options, "python", None)
     if named and python:
         raise UsageError(
-            "`--from` and `--python` exclude each other", hint="both name what is read"
+            "`--from` and `--python` exclude each other",
+            hint="each of them names the machine to read; give only one",
         )
     if isinstance(named, Snapshot):
         return named
     if named:
-        from gpusetup.probe.saved import machine_named
+        from gpusetup.probe.snapshot_files import machine_named
 
         machine = machine_named(named)
     else:
@@ -123,7 +125,7 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
             named=python,
             need_target=need_target,
             notify=out.talk,
-            limit=patience_of(options),
+            limit=timeout_of(options),
         )
     if options.command != "doctor":  # which finds it
         _tell_of_target(machine, out, ended=need_target)
@@ -132,28 +134,19 @@ def gather(options: argparse.Namespace, out: Console, *, need_target: bool = Fal
 
 def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Before an answer about an environment that is between two states, or not the active one."""
-    from gpusetup.probe.own_files import unfinished
+    from gpusetup.probe.own_files import interruptions
 
     gone = [one.text for one in machine.events if one.kind == "stale-environment"]
     named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)
-    for sentence in (*named, *(() if ended else unfinished(machine))):
+    for sentence in (*named, *(() if ended else interruptions(machine))):
         out.talk(sentence)
 
 
 def read_listed(options: argparse.Namespace, out: Console) -> None:
     """Add the requirements of the files to the words; a torch among them is told of by `--torch`
     where that is not given."""
-    from gpusetup.install.listed_words import words_of_files
+    from gpusetup.install.packages import words_of_files
 
-    if not options.requirements:
-        return
-    listed = words_of_files(options.requirements)
-    if listed.hashed and options.command == "install":
-        raise UsageError(
-            f"{listed.hashed} names hashes, and what is chosen here may be another file than those",
-            hint="torch first, by `gpusetup install`; then `uv pip install --require-hashes -r` "
-            "with the file as it is",
-        )
-    for note in listed.notes:
-        out.talk(note)
-    options.packages = [*options.packages, *listed.words]
+    installs = options.command == "install"
+    words = words_of_files(options.requirements, out.talk, installs=installs)
+    options.packages = [*options.packages, *words]

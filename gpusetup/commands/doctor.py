@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
 from gpusetup.model.finding import Severity
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
 
@@ -49,11 +48,11 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     if options.explain:
-        from gpusetup.diagnosis.knowledge import as_known, record
+        from gpusetup.diagnosis.explanations import known_finding, record
         from gpusetup.model.documents import FindingAnswer
         from gpusetup.render.doctor import explained
 
-        known = as_known(record(options.explain))
+        known = known_finding(record(options.explain))
         return out.answer(FindingAnswer(finding=known), explained(known))
     from gpusetup.catalog.file import load_catalog
     from gpusetup.resolver import check_request
@@ -63,7 +62,12 @@ def run(options: Namespace, out: Console) -> int:
     if request:
         check_request(request, catalog)
     other_host = bool(options.gpu or options.driver)
-    snapshot = _gathered(options, out)
+    if options.report is None:
+        snapshot = gather(options, out, need_target=True)
+    else:
+        from gpusetup.commands.report import snapshot_of
+
+        snapshot = snapshot_of(options.report)
     if other_host:
         from gpusetup.resolver.described import for_host
 
@@ -88,15 +92,6 @@ def run(options: Namespace, out: Console) -> int:
     return exit_code(diagnosis, strict=options.strict)
 
 
-def _gathered(options: Namespace, out: Console) -> Snapshot:
-    """The machine that was asked about: a report's, an example, a file's, or this one."""
-    if options.report is None:
-        return gather(options, out, need_target=True)
-    from gpusetup.commands.report import snapshot_of
-
-    return snapshot_of(options.report)
-
-
 # --- the answer, for a report of a thread too ----------------------------------------------------
 
 
@@ -104,13 +99,15 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
     it lies outside the GPU's stack, torch's `False` in a text, or (strict) a warning."""
     from gpusetup.causes.record import RECORDS
-    from gpusetup.diagnosis.ok import says_false
+    from gpusetup.diagnosis.ok import torch_said_false
 
     gravest = {finding.severity for finding in diagnosis.findings}
     rootless = not any(finding.root for finding in diagnosis.findings)
     told = diagnosis.snapshot.origin == "report"
     failed = told and any(RECORDS[finding.id].failure for finding in diagnosis.findings)
-    unwell = failed or says_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
+    unwell = (
+        failed or torch_said_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
+    )
     bad = Severity.ERROR in gravest or unwell
     return int(bad or (strict and Severity.WARNING in gravest))
 

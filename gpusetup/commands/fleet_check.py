@@ -8,9 +8,10 @@ from gpusetup.commands.common import add_shared
 from gpusetup.render.console import Console
 
 SUMMARY = (
-    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without torch "
-    "and without CUDA, so it does not disturb a running job. With a profile it also compares the "
-    "node with it. Prints one line with the reason. Exit 0: ok; 1: not."
+    "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without "
+    "torch and without CUDA, so it does not disturb a running job. With a profile (the record of "
+    "a sound node) it also compares this node with the profile. Prints one line with the reason. "
+    "Exit 0: ok; 1: not."
 )
 EXAMPLES = (
     "gpusetup fleet check",
@@ -22,12 +23,14 @@ EXAMPLES = (
 def configure(parser: ArgumentParser) -> None:
     add_shared(parser, "--profile")
     add_shared(
-        parser, "--timeout", help="how long the driver may take to answer (3.5, the longest)"
+        parser,
+        "--timeout",
+        help="seconds that the driver may take to answer (default and maximum: 3.5)",
     )
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.fleet.node_check import MOST_BYTES, checked, read_profile
+    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Row, Screen
@@ -37,7 +40,7 @@ def run(options: Namespace, out: Console) -> int:
     expected = read_profile(read_text(name, MOST_BYTES), name) if name else {}
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
     record = read_node(System(), limit)
-    answer = checked(name_of_node(), record, expected)
+    answer = check_node(name_of_node(), record, expected)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((Row(state, f": {answer.reason}", hang=2),))
     return out.answer(answer, screen, yes=answer.ok)

@@ -28,14 +28,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="the folder of records")
     add_nodes(parser)
     parser.add_argument(
-        "--strict", action="store_true", help="exit 1 for a node that differs or is slow, too"
+        "--strict", action="store_true", help="exit with 1 also if a node differs or is slow"
     )
 
 
 def add_nodes(parser: ArgumentParser) -> None:
     """What `show` takes, and `run`, which shows its records."""
     parser.add_argument(
-        "--nodes", metavar="LIST", help="the nodes that should have a record: gpu[001-016],login1"
+        "--nodes", metavar="LIST", help="nodes that should have a record: gpu[001-016],login1"
     )
     parser.set_defaults(strict=False)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpusetup.commands.common import add_shared
 from gpusetup.render.console import Console
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 
 SUMMARY = (
     "Writes the prolog, the health program, and the lines for slurm.conf into a folder. No file of "
@@ -22,7 +22,11 @@ EXAMPLES = (
 
 
 def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="the folder, the same on each node")
+    parser.add_argument(
+        "folder",
+        metavar="DIR",
+        help="the folder to write to; it must have the same path on each node",
+    )
     add_shared(parser, "--profile")
 
 

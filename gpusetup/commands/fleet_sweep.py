@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpusetup.verify.ranks.launch import Rank
 
 LIMIT_SECONDS = 30.0
-NO_LAUNCHER = "`fleet sweep` is one rank of several, and nothing here says which of how many"
+NO_LAUNCHER = "`fleet sweep` runs as one rank of several, and no launcher has set its number"
 LAUNCHERS = (
     "start it with a launcher, one rank per GPU: `srun --ntasks-per-node=8 gpusetup fleet sweep`, "
     "or on each node `torchrun --nnodes=N --nproc-per-node=8 --rdzv-backend=c10d "
@@ -55,7 +55,7 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def _worker(options: Namespace, device: str) -> tuple[str, ...]:
-    from gpusetup.fleet.sweep.follow import SCRIPT
+    from gpusetup.fleet.sweep.follower import SCRIPT
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 
@@ -65,7 +65,7 @@ def _worker(options: Namespace, device: str) -> tuple[str, ...]:
 
 def _lead(rank: Rank, options: Namespace, out: Console) -> int:
     from gpusetup.fleet.sweep.answer import answer
-    from gpusetup.fleet.sweep.lead import MEET_SECONDS, Leader
+    from gpusetup.fleet.sweep.leader import MEET_SECONDS, Leader
     from gpusetup.render.fleet import sweep_screen
 
     worker = _worker(options, f"{options.device}:{rank.local}")
@@ -84,7 +84,7 @@ def _lead(rank: Rank, options: Namespace, out: Console) -> int:
 
 
 def _follow(rank: Rank, options: Namespace, out: Console) -> int:
-    from gpusetup.fleet.sweep.follow import take_part
+    from gpusetup.fleet.sweep.follower import take_part
     from gpusetup.verify.ranks.gathering import Spoke
 
     spoke = Spoke(rank)

@@ -36,8 +36,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     state: guard.State = "unchanged"
-    system = System()
-    layout = layout_of(system, choose_target(system, options.python).python)
+    layout = layout_of(choose_target(System(), options.python).python)
     prefix = Path(layout.prefix)
     if options.write or options.undo:
         check_target(layout)
@@ -79,9 +78,8 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
         return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        lines += section(
-            file.path, (Row("  ", (f"+ {line}", GREEN), whole=True) for line in file.added)
-        )
+        added = file.text.splitlines()[1:-1]
+        lines += section(file.path, (Row("  ", (f"+ {one}", GREEN), whole=True) for one in added))
     if answer.uv:
         lines += section("`uv pip` reads UV_CONSTRAINT alone", [command(answer.uv)])
     way = [command("gpusetup guard --write")]

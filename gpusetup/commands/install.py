@@ -27,9 +27,7 @@ def run(options: Namespace, out: Console) -> int:
     from gpusetup.commands import install_flow as flow
 
     if options.project:
-        from gpusetup.commands.install_project import edit_project
-
-        return edit_project(options, out)
+        return flow.show_project(options, out)
     if options.machine_from:
         return flow.show_described(options, out)
     session = flow.Session(options, out)
@@ -58,8 +56,8 @@ def configure(parser: ArgumentParser) -> None:
     files("--download", metavar="DIR", help=fetched)
     without = "install from such a folder, without network"
     files("--offline", dest="wheelhouse", metavar="DIR", help=without)
-    uv = "write versions and torch's index into a uv project instead (pyproject.toml)"
-    add("--project", metavar="FILE", nargs="?", const="pyproject.toml", help=uv)
+    uv = "print what to add to a uv project's pyproject.toml instead"
+    add("--project", action="store_true", help=uv)
     add("--dry-run", action="store_true", help="only show what would be done")
     add("-y", "--yes", action="store_true", help="do not ask")
     add("--no-verify", action="store_true", help="do not test the result")
@@ -74,7 +72,7 @@ def check_usage(options: Namespace) -> None:
     if options.index_root:
         from gpusetup.install.request import index_root_of
 
-        index_root_of(options.index_root, {}, "")
+        index_root_of(options.index_root)
     if options.machine_from and not (options.dry_run or options.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
@@ -88,7 +86,7 @@ def check_usage(options: Namespace) -> None:
             "`--undo` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
-    if not options.dry_run and not options.yes and not sys.stdin.isatty():
+    if not (options.dry_run or options.yes or options.project or sys.stdin.isatty()):
         does = "undoes" if options.undo else "installs"
         raise UsageError(
             "There is no terminal to ask on",

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda, way_back
@@ -17,9 +19,10 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
-from gpusetup.install.job import Job, Outcome, new_job
+from gpusetup.install.job import Job, Outcome
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
+from gpusetup.install.project import project_lines
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
     recover_unfinished,
@@ -32,26 +35,28 @@ from gpusetup.install.switching import change
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 from gpusetup.install.target.find import (
     Target,
-    check_leaving,
     check_target,
     layout_of,
     read_target,
-    users_of,
     venv_to_make,
 )
 from gpusetup.install.together import with_set
+from gpusetup.installers import chosen_build
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
-from gpusetup.probe.own_files import unfinished
+from gpusetup.probe.own_files import interruptions
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
+from gpusetup.resolver import check_request, resolve
+from gpusetup.resolver.decide import nothing_fits
+from gpusetup.resolver.described import for_host
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -64,7 +69,7 @@ class Session:
     def __init__(self, options: Namespace, out: Console) -> None:
         self.options, self.out = options, out
         self.request = request_of(options)
-        self.job = new_job(out.talk, partial(fetching, out.talk))
+        self.job = Job(show_progress=partial(fetching, out.talk), talk=out.talk)
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
         """Show what will be done, ask, do it; the exit code."""
@@ -106,8 +111,6 @@ def install(session: Session) -> int:
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
     question = question_of(request, machine, target.installed, by_conda=False)
-    if question.asked.left_out_words:
-        job.talk(question.asked.left_out_words)
     if request.wheelhouse:
         wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
         question = replace(question, wanted=wanted)
@@ -147,7 +150,7 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
         is_new = venv_to_make(venv)
         options.python, venv = (sys.executable, venv) if is_new else (venv, None)
     machine = gather(options, session.out, need_target=True)
-    return read_target(System(), machine.python.executable, venv), machine
+    return read_target(machine.python.executable, venv), machine
 
 
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
@@ -185,7 +188,7 @@ def _unchanged(
 
 def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
     """A plan that is shown, or that was executed with this outcome."""
-    said = unfinished(task.machine) if outcome is None else ()
+    said = interruptions(task.machine) if outcome is None else ()
     planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
     answer = InstallAnswer(
         state="planned",
@@ -216,7 +219,6 @@ def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
         answer,
         told,
         screens.downloads(plan.wheels),
-        warnings=screens.in_use(plan.used_by),
         notes=plan.notes,
     )
 
@@ -231,7 +233,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
         return session.out.answer(answer, _described_screen(machine, answer, task))
-    program, back = conda_program(os.environ), way_back(prefix)
+    program, back = conda_program(), way_back(prefix)
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
     says: tuple[str, ...] = ()
@@ -274,12 +276,10 @@ def undo(session: Session) -> int:
             state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
         )
         return session.out.answer(answer, screens.end_screen(answer, "undone"))
-    store, system = folder / STORE, System()
-    layout = layout_of(system, choose_target(system, str(folder)).python)
+    store = folder / STORE
+    layout = layout_of(choose_target(System(), str(folder)).python)
     check_target(layout)
     journal = change.undo_known(store, layout).journal
-    check_leaving(layout, journal.after)
-    users = users_of(layout.libraries) if "torch" in journal.after else ()
     planned = InstallAnswer(
         state="planned",
         target=str(folder),
@@ -288,7 +288,7 @@ def undo(session: Session) -> int:
         steps=(),
     )
     told = {"undo": undo_changes(journal), "change": None}
-    screen = screens.plan_screen(planned, told, warnings=screens.in_use(users))
+    screen = screens.plan_screen(planned, told)
 
     def undone() -> Done:
         change.undo(job, layout)
@@ -321,6 +321,33 @@ def show_described(options: Namespace, out: Console) -> int:
     return out.answer(answer, _described_screen(machine, answer, task))
 
 
+def show_project(options: Namespace, out: Console) -> int:
+    """What to add to a uv project, which others may use on other machines."""
+    request, catalog = request_of(options), load_catalog()
+    machine = gather(options, out)
+    if request.for_other_host:
+        machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
+    question = question_of(request, machine, {}, by_conda=False)
+    asked = question.asked
+    check_request(question.wanted, catalog)
+    resolution = resolve(machine, question.wanted, catalog)
+    if resolution.build is None:
+        raise nothing_fits(resolution)
+    build = chosen_build(resolution)
+    pins = build.family(asked.family)
+    url = index_url(build.backend, without_logins(request.root))
+    add = ("uv", "add", *(f"{n}=={v}" for n, v in pins.items()), *asked.packages)
+    answer = InstallAnswer(
+        state="planned",
+        target="pyproject.toml",
+        before={},
+        after=pins,
+        steps=(DoneStep(argv=add),),
+        lines=tuple(project_lines(pins, url, build, catalog)),
+    )
+    return out.answer(answer, screens.project_screen)
+
+
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, rows: Iterable[str] = ()
 ) -> Screen:
@@ -332,7 +359,7 @@ def _described_screen(
         "packages": without_logins(", ".join(asked.packages)),
         "stays": ", ".join(asked.pinned),
         "backend": build.backend if comes else None,
-        "fallback": screens.fallback(task.fallbacks),
+        "fallback": screens.fallback(task.choices[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
     return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)

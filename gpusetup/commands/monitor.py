@@ -10,10 +10,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_shared, patience_of, seconds
+from gpusetup.commands.common import add_shared, seconds, timeout_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.system.processes import Lines
+from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
@@ -46,21 +46,21 @@ def configure(parser: ArgumentParser) -> None:
     parser.takes_command = True  # type: ignore[attr-defined]
     parser.usage = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
     add, how = parser.add_argument, parser.add_mutually_exclusive_group().add_argument
-    long = "how long; without it until Ctrl-C, or the end of the command"
+    long = "how long to watch (default: until Ctrl-C, or the end of the command)"
     add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS", help=long)
     how("--once", action="store_true", help="print one sample, without a verdict")
     apart, each = seconds(FASTEST_SECONDS, 86400), "time between samples (1)"
     add("--interval", type=apart, default=1.0, metavar="SECONDS", help=each)
     some = "only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)"
     add("--gpu", action="append", default=[], metavar="INDEX|UUID", help=some)
-    there = "also watch this process and its children, until it ends"
+    there = "also watch this process and its children, until the process ends"
     how("--pid", type=int, metavar="PID", help=there)
     add_shared(parser, "--timeout")
     how(
         "--replay",
         metavar="FILE",
-        help="judge a recording instead of watching: what `--json` wrote, or a log of "
-        "`nvidia-smi --query-gpu`; a command after `--` is not run then, it says what ran",
+        help="judge a recording (of `--json`, or a log of `nvidia-smi --query-gpu`); the command "
+        "after `--` says what ran in it",
     )
     demo = "show what a training's run looks like, on any machine: a composed recording is replayed"
     how("--demo", action="store_true", help=demo)
@@ -91,24 +91,24 @@ def run(options: Namespace, out: Console) -> int:
     return _replay(options, out) if options.replay else _watch(options, out)
 
 
-def start_nvml(interval: float, count: int = 0) -> Lines:
+def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
     scripts = Path(__file__).resolve().parent.parent / "child_scripts"
     hold_back, watch = (str(scripts / name) for name in ("hold_back.py", "read_nvml.py"))
-    return Lines((sys.executable, "-I", hold_back, watch, f"{interval:g}", str(count)))
+    return StreamingChild((sys.executable, "-I", hold_back, watch, f"{interval:g}", str(count)))
 
 
 def _watch(options: Namespace, out: Console) -> int:
     """The child starts while the rest of us is still being imported."""
     nvml = start_nvml(options.interval, 1 if options.once else 0)
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.nvml import SourceEnded, opened
-    from gpusetup.probe.patience import Patience
+    from gpusetup.monitor.nvml import SourceEnded, open_nvml
+    from gpusetup.probe.deadline import Deadline
 
     source: Nvml | None = None
     with ExitStack() as stack:
         try:
-            source = opened(nvml, Patience(patience_of(options), out.talk))
+            source = open_nvml(nvml, Deadline(timeout_of(options), out.talk))
         except SourceEnded as problem:
             if not options.after:  # no GPU that can be watched is a no
                 kind = Blocked if problem.blocked else Unsatisfiable
@@ -131,24 +131,24 @@ def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
-    from gpusetup.monitor.host import running
-    from gpusetup.monitor.session import watching
+    from gpusetup.monitor.host import running_process
+    from gpusetup.monitor.session import watch
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found = (None, None) if options.pid is None else running(options.pid)
+    found = (None, None) if options.pid is None else running_process(options.pid)
     if found is None:
         raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
     tree, command = found
     with recording.live(), suppress(KeyboardInterrupt):
         length, late = options.seconds, _late(options)
-        recording.take(watching(source, recording.out.talk, seconds=length, late=late, tree=tree))
+        recording.take(watch(source, recording.out.talk, seconds=length, patience=late, tree=tree))
     recording.finish(source=SOURCE, command=command, aside=False)
     return 0
 
 
 def _command(source: Nvml | None, options: Namespace, recording: Recording) -> int:
     """A command runs whatever can be watched, and its exit code is ours."""
-    from gpusetup.monitor.session import Command, watching
+    from gpusetup.monitor.session import Command, watch
 
     recording.stream()
     argv, aside = tuple(options.after), options.json and not options.output
@@ -157,7 +157,7 @@ def _command(source: Nvml | None, options: Namespace, recording: Recording) -> i
         if source is not None:
             length, late = options.seconds, _late(options)
             recording.take(
-                watching(source, recording.out.talk, seconds=length, late=late, command=command)
+                watch(source, recording.out.talk, seconds=length, patience=late, command=command)
             )
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
@@ -176,7 +176,7 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
     from gpusetup.monitor.nvml import SourceEnded
 
     try:
-        sample = source.next(patience_of(options))
+        sample = source.next(timeout_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     from gpusetup.render.monitor import once
@@ -187,15 +187,15 @@ def _once(source: Nvml, options: Namespace, out: Console) -> int:
 def _replay(options: Namespace, out: Console) -> int:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.documents import Sample
-    from gpusetup.monitor.record import recorded
+    from gpusetup.monitor.record import read_recording
 
     with Recording(out) as recording, ExitStack() as screen:
         told = None
         if options.demo:
             out.talk("A recording of another machine is shown; nothing is watched here.")
             screen.enter_context(recording.live())
-        read = recorded(options.replay, options.interval)
-        if not read.timed:
+        read = read_recording(options.replay, options.interval)
+        if not read.has_times:
             said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
             out.talk(f"{said} are assumed (`--interval`)")
         for document in read.documents:

@@ -15,14 +15,12 @@ from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
-from gpusetup.system.refused import refused
+from gpusetup.system.refusals import blocked_by_files
 
 
 def opened(path: str) -> TextIO:
-    try:
+    with blocked_by_files(f"Cannot write {path}", "name another file"):
         return Path(path).open("w", encoding="utf-8", newline="")
-    except OSError as problem:
-        raise refused(problem, f"Cannot write {path}", "name another file") from problem
 
 
 class Recording(ExitStack):

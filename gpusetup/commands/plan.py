@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,16 @@ from gpusetup.errors import UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
-from gpusetup.plan.answer import Asked, answer
+from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
-from gpusetup.plan.job import DIVIDES
-from gpusetup.plan.place import Place, machine_place, named_gpu, place_of, size
+from gpusetup.plan.job import SHARDED
+from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, place_of
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text, serve_text
-from gpusetup.tune.files import read_bytes
+from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = (
     "Says whether a training fits on GPUs (this machine's, if you name none), with which settings, "
@@ -53,19 +53,6 @@ WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
 """Options that are fields of a question."""
 
 
-def tokens(text: str) -> int:
-    """A number of tokens.
-
-    >>> tokens("32k"), tokens("4096")
-    (32768, 4096)
-    """
-    digits, thousands = (text[:-1], 1024) if text[-1:] in ("k", "K") else (text, 1)
-    try:
-        return int(digits) * thousands
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no number of tokens") from None
-
-
 def configure(parser: ArgumentParser) -> None:
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
     what = parser.add_argument_group("what to train or serve, and where")
@@ -77,39 +64,43 @@ def configure(parser: ArgumentParser) -> None:
         (place, "--gpu-mem", str, "SIZE", "a GPU by its memory: 24GiB"),
         (what, "--gpus", int, "N", "number of GPUs"),
         (what, "--model", str, "NAME", "qwen3-8b, or a config.json or its folder"),
-        (what, "--params", str, "124M", "or any model of this size"),
+        (what, "--params", str, "124M", "instead of --model: the number of parameters"),
         (what, "--from-config", str, "FILE", "a training config"),
-        (what, "--code", str, "FILE:NAME", "a function of your code that makes model and batch"),
-        (what, "--context", tokens, "N", "tokens a sequence: 32768, 32k"),
-        (what, "--batch", int, "N", "sequences of one micro-batch, on all GPUs together"),
-        (what, "--accumulate", int, "N", "micro-batches of an optimizer step"),
-        (what, "--weights", str, "TYPE", "served weights: bf16, fp8, int4, q4_k_m"),
-        (what, "--cache", str, "TYPE", "served cache: bf16, fp8, q8_0"),
+        (what, "--code", str, "FILE:NAME", "a function in your code that returns model and batch"),
+        (what, "--context", int, "N", "tokens a sequence: 32768"),
+        (what, "--batch", int, "N", "sequences in one micro-batch, on all GPUs together"),
+        (what, "--accumulate", int, "N", "micro-batches per optimizer step"),
+        (
+            what,
+            "--weights",
+            str,
+            "TYPE",
+            "with --serve: type of the weights: bf16, fp8, int4, q4_k_m",
+        ),
+        (what, "--cache", str, "TYPE", "with --serve: type of the cache: bf16, fp8, q8_0"),
         (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
-        (how, "--strategy", strategy_word, "NAME", "ddp, fsdp, zero2, ..."),
         (how, "--optimizer", optimizer_named, "NAME", "adamw8bit, adafactor, ..."),
-        (how, "--lora", int, "RANK", "train only a LoRA of this rank"),
+        (how, "--lora", int, "RANK", "train only LoRA adapters of this rank"),
         (how, "--sp", int, "N", "sequence parallelism"),
         (how, "--tp", int, "N", "tensor parallelism"),
         (how, "--pp", int, "N", "pipeline parallelism"),
         (how, "--cp", int, "N", "context parallelism"),
-        (answer, "--cells", str, "CSV", "answer every row of a file, as JSON"),
+        (answer, "--cells", str, "CSV", "answer every row of a CSV file, as JSON"),
     ):
         dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))
         group.add_argument(flag, dest=dest, type=kind, metavar=metavar, help=said)
+    add, strategies = how.add_argument, "ddp, fsdp, zero2, ..."
+    add("--strategy", type=strategy_named, choices=SHARDED, metavar="NAME", help=strategies)
     for flag, choices, said in (
         ("--dtype", ("fp32", "bf16", "fp16"), "type of the weights: fp32, bf16, fp16"),
         ("--amp", ("bf16", "fp16", "none"), "mixed precision: bf16, fp16, none"),
         ("--quantize", FROZEN, "quantize the frozen model: nf4, int8, ..."),
     ):
-        how.add_argument(flag, choices=choices, metavar="TYPE", help=said)
-    add = how.add_argument
+        add(flag, choices=choices, metavar="TYPE", help=said)
     engines = "vllm (default), sglang, llama.cpp"
     what.add_argument("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
     some: dict[str, Any] = {"nargs": "?", "const": "full", "choices": CHECKPOINTED}
     add("--checkpointing", **some, metavar="full", help="full, selective or none")
-    none: dict[str, Any] = {"action": "store_const", "const": "none", "help": SUPPRESS}
-    add("--no-checkpointing", dest="checkpointing", **none)
     ram = "keep in RAM: optimizer, checkpoints"
     add("--offload", action="append", choices=OFFLOADED, metavar="WHAT", help=ram)
     unknown = answer.add_mutually_exclusive_group().add_argument
@@ -119,15 +110,9 @@ def configure(parser: ArgumentParser) -> None:
         ("--gpus-needed", "gpus", "find the fewest GPUs that are enough"),
     ):
         unknown(flag, dest="solve", action="store_const", const=name, help=said)
-    answer.add_argument("--predict", action="store_true", help="do not use measured figures")
-
-
-def strategy_word(text: str) -> str:
-    """A strategy by FSDP's or DeepSpeed's name, too; argparse names the known ones for another."""
-    word = strategy_named(text)
-    if word not in DIVIDES:
-        raise ArgumentTypeError(f"{text!r} is none of {', '.join(DIVIDES)}")
-    return word
+    answer.add_argument(
+        "--predict", action="store_true", help="only predict; do not use measured results"
+    )
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -149,7 +134,7 @@ def run_cells(options: Namespace, out: Console) -> int:
     return out.answer(PlanCellsAnswer(cells=found))
 
 
-def asked_of(options: Namespace, out: Console) -> Asked:
+def asked_of(options: Namespace, out: Console) -> PlanRequest:
     """The question, checked before the machine is read, and what its answer is made with."""
     question, found = question_of(options), None
     if options.from_config:
@@ -157,14 +142,14 @@ def asked_of(options: Namespace, out: Console) -> Asked:
         question = found.question
     shape = shape_of_question(question)
     place = _place(options, out)
-    alone = question.how.get("strategy") == "single"
-    several = 1 if alone else place.count or question.inner
+    alone = question.job_fields.get("strategy") == "single"
+    several = 1 if alone else place.count or question.group_size
     gpus = options.gpus or (found.gpus if found else None) or several
     question = config.for_gpus(found, gpus) if found else replace(question, gpus=gpus)
     limits = place.limits(question.sp, predict=options.predict)
     said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
     job = job_of(said, shape, limits)
-    return Asked(
+    return PlanRequest(
         question=said,
         place=place,
         limits=limits,
@@ -181,7 +166,7 @@ def question_of(options: Namespace) -> Question:
         field = "selective" if options.checkpointing == "selective" else "checkpointing"
         how[field] = options.checkpointing != "none"
     said = {name: getattr(options, name) for name in WHAT}
-    return Question(**said, trainer=trainer_named(options.trainer), how=how)
+    return Question(**said, trainer=trainer_named(options.trainer), job_fields=how)
 
 
 def from_config(file: str, said: Question) -> config.FromConfig:
@@ -191,7 +176,9 @@ def from_config(file: str, said: Question) -> config.FromConfig:
     )
     mine = {name: value for name in WHAT if (value := getattr(said, name)) is not None}
     mine |= {said.solve: None} if said.solve in ("context", "batch") else {}
-    question = replace(found.question, **mine, how={**found.question.how, **said.how})
+    question = replace(
+        found.question, **mine, job_fields={**found.question.job_fields, **said.job_fields}
+    )
     if question.model is None:
         lines = [line for line in found.read.assumed if "variable" in line]
         hint = "add `--model NAME` (a hub id, a short name, or a config.json)"
@@ -206,7 +193,7 @@ def from_config(file: str, said: Question) -> config.FromConfig:
 def _place(options: Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
     if options.gpu_mem:
-        return place_of(None, size(options.gpu_mem))
+        return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
         return named_gpu(options.gpu, catalog.gpus)
@@ -219,7 +206,7 @@ WHERE = ("--gpu", "--gpu-mem", "--from")
 TAKES = {
     "--serve": ("--model", "--params", "--context", "--batch", "--gpus", "--weights", "--cache",
                 *WHERE),
-    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing", "--no-checkpointing",
+    "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
     "--cells": ("--predict",),
 }  # fmt: skip

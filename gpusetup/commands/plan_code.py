@@ -10,7 +10,7 @@ from pathlib import Path
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
 from gpusetup.plan import code
-from gpusetup.plan.code import CodeAsked, CodeRequest
+from gpusetup.plan.code import CodeQuestion, TraceRequest
 from gpusetup.plan.place import Place
 from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console
@@ -27,21 +27,21 @@ SECONDS = 120.0
 
 def run_code(options: Namespace, out: Console, place: Place) -> int:
     """Trace, decide, show. What the code raised is shown in full under `-v`."""
-    asked = asked_of(options, place)
+    question = question_of(options, place)
     out.talk(f"tracing one step of {options.code}...")
     try:
-        found = trace(asked.request, python=target())
+        traced = trace(question.request, python=target())
     except code.CodeFailed as problem:
         out.debug(problem.trace)
         raise
-    answer = code.plan_of(found, asked, code.best_batch(found, asked))
+    answer = code.code_plan(traced, question, code.largest_batch(traced, question))
     return out.answer(answer, plan_text, yes=answer.fits)
 
 
-def asked_of(options: Namespace, place: Place) -> CodeAsked:
+def question_of(options: Namespace, place: Place) -> CodeQuestion:
     """The words of the command line, checked."""
-    is_open = options.solve == "batch"
-    if (options.batch is None) != is_open:
+    finds_batch = options.solve == "batch"
+    if (options.batch is None) != finds_batch:
         raise UsageError(
             "`--code` takes one of `--batch` and `--max-batch`",
             hint="`--batch 32`; `--max-batch` finds the largest that fits",
@@ -50,9 +50,9 @@ def asked_of(options: Namespace, place: Place) -> CodeAsked:
     gpus = options.gpus or (1 if alone else place.count or 1)
     if options.strategy == "single" and gpus > 1:
         raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
-    request = CodeRequest(
+    request = TraceRequest(
         code=options.code,
-        batch=FIRST_BATCH if is_open else -(-options.batch // max(gpus, 1)),
+        batch=FIRST_BATCH if finds_batch else -(-options.batch // max(gpus, 1)),
         amp=None if options.amp == "none" else options.amp,
         checkpointing=options.checkpointing not in (None, "none"),
         strategy=options.strategy or ("ddp" if gpus > 1 else "single"),
@@ -60,7 +60,7 @@ def asked_of(options: Namespace, place: Place) -> CodeAsked:
         optimizer=options.optimizer or "adamw",
         accumulate=1 if options.accumulate is None else options.accumulate,
     )
-    return CodeAsked(request=request, place=place, solved=is_open)
+    return CodeQuestion(request=request, place=place, finds_batch=finds_batch)
 
 
 def target() -> str:
@@ -69,25 +69,25 @@ def target() -> str:
 
 
 def trace(
-    request: CodeRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
+    request: TraceRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
 ) -> code.Trace:
     """Trace the step in a child of `python` (None: our own interpreter), started in `folder`.
 
     Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
     """
-    code.check(request)
+    code.check_request(request)
     question = to_plain(request) | {"folder": str(Path(folder).resolve())}
-    said = run(
+    output = run(
         (python or sys.executable, str(SCRIPT)),
         timeout=seconds,
         environment={**os.environ, **code.OVERRIDES},
         cwd=folder,
         stdin=to_json(question),
     )
-    if said.problem:
+    if output.problem:
         raise Unsatisfiable(
-            f"`{request.code}` was ended: {said.problem}",
-            hint="a trace computes nothing; look for a loop, a wait or a question in the code",
+            f"`{request.code}` was ended: {output.problem}",
+            hint="tracing takes seconds: look for a loop, a wait or a prompt in your code",
         )
-    return code.answer_of(request, said.stdout, said.stderr, said.exit)
+    return code.read_trace(request, output.stdout, output.stderr, output.exit)

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import re
 from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
-from pathlib import Path
 
-from gpusetup.catalog.builds import INDEX_ROOT, with_catalog
+from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
-from gpusetup.diagnosis.request import chosen_request, decision_for
+from gpusetup.diagnosis.request import choose_request, decision_for
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
-from gpusetup.install.settings import asking_environment, indexes
-from gpusetup.install.together import choose_together, refusal
+from gpusetup.install.together import choose_together
+from gpusetup.install.uv_settings import asking_environment, indexes
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Request, Resolution
 from gpusetup.model.units import architecture_named
-from gpusetup.probe.own_files import unfinished
+from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, requirement, resolution_text
 from gpusetup.resolver import check_request, resolve, to_answer
@@ -91,7 +88,7 @@ def _torch_of_words(options: Namespace) -> None:
 
 
 def answer(options: Namespace, out: Console) -> int:
-    root = index_root_of(options.index_root, os.environ, INDEX_ROOT)
+    root = index_root_of(options.index_root)
     shown = without_logins(root)
     catalog = load_catalog()
     request = Request(
@@ -118,10 +115,8 @@ def answer(options: Namespace, out: Console) -> int:
         resolution = decision.resolution
         newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
     resolution = at_root(resolution, shown)
-    resolution = replace(resolution, notes=_notes(resolution, snapshot, options, root))
+    resolution = replace(resolution, notes=_notes(resolution, snapshot, root))
     chosen = joint.packages if joint else ()
-    if joint and joint.refused:
-        raise refusal(joint)
     if joint:
         named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
         found = to_answer(resolution, snapshot, (*family(chosen), *named))
@@ -155,7 +150,7 @@ def _decision(asked: Asked, *, is_described: bool) -> Decision:
     if is_described:
         snapshot = replace(snapshot, torch=Torch(installed=False))
     elif request.torch is None and request.backend == "auto":
-        request = replace(chosen_request(snapshot, catalog)[0], installer=request.installer)
+        request = replace(choose_request(snapshot, catalog)[0], installer=request.installer)
     decision = decision_for(snapshot, catalog, request)
     taken = decision.resolution
     there = {(one.torch, one.backend) for one in (taken.build, *taken.fallbacks) if one}
@@ -165,17 +160,11 @@ def _decision(asked: Asked, *, is_described: bool) -> Decision:
     return replace(decision, resolution=replace(taken, rejections=rows))
 
 
-def _notes(
-    resolution: Resolution, snapshot: Snapshot, options: Namespace, root: str
-) -> tuple[str, ...]:
-    version, branch = snapshot.driver.version or "", None
-    if options.driver and "." in version and not re.search(r"\d[.,]\d", options.driver):
-        branch = f"driver {options.driver} is taken as {version}, the first of its branch with CUDA"
+def _notes(resolution: Resolution, snapshot: Snapshot, root: str) -> tuple[str, ...]:
     hidden = "the index's user and password are left out of what is shown"
     said = (
-        *unfinished(snapshot),
+        *interruptions(snapshot),
         *resolution.notes,
-        branch,
         age_note(resolution.catalog_as_of, date.today().isoformat()),
         hidden if root != without_logins(root) else None,
     )
@@ -192,13 +181,11 @@ def _together(
     none. UsageError for what is no package."""
     requested = requested_packages(options.packages, {}, environment_of(asked.machine))
     family = [word for word in options.packages if name_of(word) in FAMILY[1:]]
-    if requested.left_out_words:
-        out.talk(requested.left_out_words)
     asked = replace(asked, words=by_name((*family, *requested.packages)))
     if options.offline:
         joint = by_table(asked)
     else:
-        places = (root, *indexes(asking_environment(os.environ, Path.home())))
+        places = (root, *indexes(asking_environment()))
         shown = ", ".join(map(without_logins, places))
         out.talk(f"asked: {shown} (`--offline` uses no network)")
         joint = choose_together(asked, root)

@@ -12,7 +12,7 @@ from gpusetup.render.console import Console
 SUMMARY = """Prints a record of this machine that the other commands can read (`--from FILE`). It
 contains no user or host names, serial numbers, tokens, passwords or GPU UUIDs; the home folder is
 `~`. `snapshot diff A B` compares two records (of `snapshot`, or the JSON of doctor, verify or
-`fleet check`); exit 1 if B has a finding that A has not, or differs in what programs depend on."""
+`fleet check`). Exit 1: B has a finding that A has not, or differs in what programs depend on."""
 
 EXAMPLES = (
     "gpusetup snapshot --output machine.json",
@@ -30,7 +30,7 @@ def run(options: Namespace, out: Console) -> int:
     if options.diff:
         return _diff(options.diff, out)
     from gpusetup.model.codec import to_json
-    from gpusetup.probe.saved import dump_snapshot
+    from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact
 
     snapshot = gather(options, out)
@@ -40,7 +40,7 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def _diff(words: list[str], out: Console) -> int:
-    from gpusetup.fleet.compare import compared
+    from gpusetup.fleet.compare import compare
     from gpusetup.fleet.folder import named_record
     from gpusetup.render.fleet import compare_screen
 
@@ -53,5 +53,5 @@ def _diff(words: list[str], out: Console) -> int:
     for node in (first, second):
         if node.problem:
             raise BadInput(node.problem, hint="write it again with `gpusetup snapshot --output`")
-    answer = compared(first, second)
+    answer = compare(first, second)
     return out.answer(answer, compare_screen, yes=not answer.matters)

@@ -15,12 +15,12 @@ from gpusetup.tune.answer import TuneAnswer
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
-    from gpusetup.tune.case import Option
+    from gpusetup.tune.case import Measured
 
 SUMMARY = (
     "Proposes changes of a training config for this machine: a diff, with a reason and a source "
-    "for every line. It never writes a change that could alter your results. With --batch-size it "
-    "measures which batch fits."
+    "for every line. The model, the loss, the data and the effective batch stay; mixed precision "
+    "rounds otherwise. With --batch-size it measures which batch fits."
 )
 EXAMPLES = (
     "gpusetup tune train.yaml",
@@ -45,7 +45,10 @@ def configure(parser: ArgumentParser) -> None:
     gain = "measure the gain of AMP, batch and compile"
     add("--benchmark", action="store_true", help=gain)
     add("--batch-size", action="store_true", help="find the batch size that fits")
-    makes = "makes model and batch for a batch size, or {'model', 'batch', 'loss', ...}"
+    makes = (
+        "a function that takes a batch size and returns model and batch, or {'model', 'batch', "
+        "'loss', ...}"
+    )
     add("--code", metavar="MODULE:FUNCTION", help=makes)
     add("--max", type=int, metavar="N", help="the largest size to try")
     add("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
@@ -56,9 +59,9 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def _size(text: str) -> int:
-    from gpusetup.plan.place import size
+    from gpusetup.plan.place import memory_size
 
-    return size(text)
+    return memory_size(text)
 
 
 def _check(options: Namespace) -> None:
@@ -85,30 +88,30 @@ def run(options: Namespace, out: Console) -> int:
     """Measure what is to be measured, then propose for the config, if there is one."""
     _check(options)
     from gpusetup.render.tune import tune_screen
-    from gpusetup.tune.case import Option, facts_of
+    from gpusetup.tune.case import Measured, facts_of
 
-    config, raw, option, answer = None, b"", Option(), TuneAnswer()
+    config, raw, measured, answer = None, b"", Measured(), TuneAnswer()
     if options.config:
         from gpusetup.configs.config import read_config
-        from gpusetup.tune.case import meant
-        from gpusetup.tune.files import read_bytes
+        from gpusetup.tune.case import known_settings
+        from gpusetup.tune.config_file import read_bytes
 
         raw = read_bytes(options.config)
         config = read_config(raw, Path(options.config).name)
         facts = facts_of(gather(options, out))
-        if all(key.plan for _, key in meant(config)):
+        if all(key.plan for _, key in known_settings(config)):
             known = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
             raise BadInput(f"{config.name} has no setting that is known", hint=known)
     if options.benchmark or options.batch_size:
-        answer, option = _measured(options, out, config)
+        answer, measured = _measure(options, out, config)
     if config:
-        from gpusetup.configs.config import changed
+        from gpusetup.configs.config import edited
         from gpusetup.tune.answer import difference
-        from gpusetup.tune.files import write_tuned
+        from gpusetup.tune.config_file import write_tuned
         from gpusetup.tune.rules import propose
 
-        proposal = propose(config, facts, option)
-        tuned, written_to = changed(config, proposal.edits), None
+        proposal = propose(config, facts, measured)
+        tuned, written_to = edited(config, proposal.edits), None
         if options.target or options.in_place:
             written_to = write_tuned(options.config, options.target, raw, tuned.raw)
         answer = replace(
@@ -125,25 +128,27 @@ def run(options: Namespace, out: Console) -> int:
     return INTERRUPTED if answer.interrupted else code
 
 
-def _measured(options: Namespace, out: Console, config: Config | None) -> tuple[TuneAnswer, Option]:
+def _measure(
+    options: Namespace, out: Console, config: Config | None
+) -> tuple[TuneAnswer, Measured]:
     from gpusetup.probe.target import choose_target
     from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
-    from gpusetup.tune.bench import Job
-    from gpusetup.tune.measure import Asked, measure, start_of
+    from gpusetup.tune.bench import BenchJob
+    from gpusetup.tune.measure import MeasureRequest, baseline_of, measure
 
-    job = Job(
+    job = BenchJob(
         code=options.code,
         amp=options.amp,
         device=options.device,
         memory_limit_bytes=options.gpu_mem,
         python=choose_target(System(), options.python).python,
     )
-    asked = Asked(
+    request = MeasureRequest(
         benchmark=options.benchmark,
         job=job,
-        speed=options.objective == "speed",
-        most=options.max,
+        finds_fastest=options.objective == "speed",
+        largest=options.max,
     )
-    start = (start_of(config),) if config else ()
-    return measure(asked, partial(measuring, out.talk), *start)
+    baseline = (baseline_of(config),) if config else ()
+    return measure(request, partial(measuring, out.talk), *baseline)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from gpusetup.configs.python_text import read_python
-from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, in_words, unquoted
+from gpusetup.configs.settings import FALSE, TRUE, Path, Setting, dotted, unquoted
 from gpusetup.configs.toml_text import read_toml
 from gpusetup.configs.yaml_text import read_json, read_yaml
 from gpusetup.errors import BadInput
@@ -53,12 +53,12 @@ class Edit(Frozen):
 def read_config(raw: bytes, name: str) -> Config:
     """The settings of a YAML, JSON, TOML or Python file; `BadInput` names the place."""
     if len(raw) > SIZE_LIMIT_BYTES:
-        raise BadInput(f"{name} has {len(raw):,} bytes: that is no training config")
+        raise BadInput(f"{name} has {len(raw):,} bytes: too large for a training config")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        hint = "save it again, as UTF-8"
+        hint = "save the file again as UTF-8"
         raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
     bom = text.startswith(BOM)
     text = text[1:] if bom else text
@@ -77,7 +77,7 @@ def read_config(raw: bytes, name: str) -> Config:
     )
 
 
-def changed(config: Config, edits: Sequence[Edit]) -> Config:
+def edited(config: Config, edits: Sequence[Edit]) -> Config:
     """The config with the edits made; `BadInput` if anything else would change with them."""
     if not edits:
         return config
@@ -85,18 +85,18 @@ def changed(config: Config, edits: Sequence[Edit]) -> Config:
     for edit in sorted(edits, key=lambda one: (one.start, one.end), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     after = read_config(replace(config, text=text).raw, config.name)
-    _proven(config, after, edits)
+    _check_edits(config, after, edits)
     return after
 
 
-def _proven(before: Config, after: Config, edits: Sequence[Edit]) -> None:
+def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
     """The trees are the same, but for the settings that were meant."""
     meant = {edit.path: edit.value for edit in edits}
-    old = {one.path: _meaning(one) for one in before.settings}
-    new = {one.path: _meaning(one) for one in after.settings}
+    old = {one.path: _content(one) for one in before.settings}
+    new = {one.path: _content(one) for one in after.settings}
     for place, value in meant.items():
         if new.pop(place, None) != ("scalar", value):
-            raise BadInput(f"{before.name}: {in_words(place)} cannot be changed in place")
+            raise BadInput(f"{before.name}: {dotted(place)} cannot be changed in place")
         old.pop(place, None)
     if list(old.items()) != list(new.items()):
         raise BadInput(
@@ -105,28 +105,28 @@ def _proven(before: Config, after: Config, edits: Sequence[Edit]) -> None:
         )
 
 
-def _meaning(setting: Setting) -> tuple[str, ...]:
+def _content(setting: Setting) -> tuple[str, ...]:
     return (setting.kind, setting.text) if setting.kind == "scalar" else (setting.kind,)
 
 
-def change(config: Config, setting: Setting, value: str) -> Edit | None:
+def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
     """The edit that writes a value over a setting's; None if the place does not allow it."""
     if config.format == "toml" and not setting.end:
         return None  # no place is known of it
-    bare = unquoted(setting.text)
-    if setting.kind != "scalar" or setting.shared or not BARE.fullmatch(bare):
+    unquoted_text = unquoted(setting.text)
+    if setting.kind != "scalar" or setting.shared or not BARE.fullmatch(unquoted_text):
         return None
-    spelled = _spelled(config, value, bare)
-    if bare != setting.text:
-        spelled = setting.text[0] + spelled.strip('"') + setting.text[0]
+    new_text = _in_its_spelling(config, value, unquoted_text)
+    if unquoted_text != setting.text:
+        new_text = setting.text[0] + new_text.strip('"') + setting.text[0]
     start, end = setting.start, setting.end
-    return Edit(path=setting.path, start=start, end=end, text=spelled, value=spelled)
+    return Edit(path=setting.path, start=start, end=end, text=new_text, value=new_text)
 
 
-def _spelled(config: Config, value: str, like: str) -> str:
+def _in_its_spelling(config: Config, value: str, like: str) -> str:
     """The new value as the old one was spelled: `True`, `yes`, `on`; quoted in JSON if it is text.
 
-    >>> _spelled(Config(name="c", text="", format="yaml", settings=()), "true", "False")
+    >>> _in_its_spelling(Config(name="c", text="", format="yaml", settings=()), "true", "False")
     'True'
     """
     switches = {"true": TRUE, "false": FALSE}
@@ -139,24 +139,24 @@ def _spelled(config: Config, value: str, like: str) -> str:
     return value
 
 
-def addition(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
+def added_line(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a line of its own below another; None if that has no place."""
-    key, end, whole = beside.key_start, beside.end, config.text
+    key, end, text = beside.key_start, beside.end, config.text
     if beside.kind != "scalar" or beside.shared or key is None:
         return None  # also of TOML and Python, which tell no place of a key
-    line = whole.rfind("\n", 0, key) + 1
+    line = text.rfind("\n", 0, key) + 1
     if config.format == "json":
-        indent = whole[line:key]
+        indent = text[line:key]
         gap = config.newline + indent if not indent.strip() and line else " "
-        text = f',{gap}"{name}": {value}'
+        addition = f',{gap}"{name}": {value}'
     else:
-        rest, newline, _ = whole[end:].partition("\n")
-        if beside.flow or "\n" in whole[key:end] or not re.fullmatch(r"\s*(#.*)?\r?", rest):
+        rest, newline, _ = text[end:].partition("\n")
+        if beside.flow or "\n" in text[key:end] or not re.fullmatch(r"\s*(#.*)?\r?", rest):
             return None
         end += len(rest) + len(newline)
-        text = f"{' ' * (key - line)}{name}: {value}"
-        text = text + config.newline if newline else config.newline + text
-    return Edit(path=(*beside.path[:-1], name), start=end, end=end, text=text, value=value)
+        addition = f"{' ' * (key - line)}{name}: {value}"
+        addition = addition + config.newline if newline else config.newline + addition
+    return Edit(path=(*beside.path[:-1], name), start=end, end=end, text=addition, value=value)
 
 
 FORMATS = {"json": "json", "jsonc": "json", "json5": "json", "toml": "toml", "py": "python"}

@@ -17,7 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gpusetup.configs.settings import plain, words_of
+from gpusetup.configs.settings import key_name, words_of
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 
@@ -65,7 +65,7 @@ class Loop(Frozen):
     source: str = ""
 
 
-class Table(Frozen):
+class KeyTable(Frozen):
     keys: tuple[Key, ...]
     added: tuple[Added, ...]
     loops: tuple[Loop, ...]
@@ -75,19 +75,19 @@ class Table(Frozen):
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
-    return from_json(ROWS.read_bytes(), Table, what=ROWS.name)
+def key_table() -> KeyTable:
+    return from_json(ROWS.read_bytes(), KeyTable, what=ROWS.name)
 
 
-NOT_TRAINING = frozenset((
+OTHER_PHASES = frozenset((
     "val", "valid", "validate", "validation", "eval", "evaluation", "evaluator", "test", "testing",
     "predict", "prediction", "infer", "inference", "explorer", "generation", "sampling", "serve",
     "serving",
 ))  # fmt: skip
 """A key under one of these words (`val_dataloader`, `cfg.eval`) says nothing about training."""
 TRAINING = frozenset(("train", "training", "trainer"))
-"""Where one of these stands beside it (`train_test_loader`), it does."""
-ELSEWHERE = frozenset((
+"""Words that make it a key of the training all the same (`train_test_loader`)."""
+NOT_LOADER_MAPS = frozenset((
     "offload_optimizer", "offload_param", "zero_optimization", "aio", "autotuning", "elasticity",
     "flops_profiler", "rollout", "vllm", "ray_init", "preprocessing", "tokenization",
 ))  # fmt: skip
@@ -95,9 +95,9 @@ ELSEWHERE = frozenset((
 
 
 @lru_cache(maxsize=1)
-def _by_name() -> Mapping[str, list[Key]]:
+def _keys_by_name() -> Mapping[str, list[Key]]:
     found: dict[str, list[Key]] = {}
-    for row in table().keys:
+    for row in key_table().keys:
         for name in row.names.split():
             found.setdefault(name, []).append(row)
     return found
@@ -111,39 +111,40 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     >>> key_of(("val_loader", "batch_size")) is None
     True
     """
-    words = [plain(word) for word in path if isinstance(word, str)]
-    if not words or any(not_training(word) for word in words[:-1]):
+    words = [key_name(word) for word in path if isinstance(word, str)]
+    if not words or any(is_other_phase(word) for word in words[:-1]):
         return None
     around = set(words[:-1])
-    rows = _by_name().get(words[-1], ())
+    rows = _keys_by_name().get(words[-1], ())
     found = next((row for row in rows if not row.under or set(row.under.split()) & around), None)
-    return None if found and found.role in LOADER and ELSEWHERE & around else found
+    return None if found and found.role in LOADER_ROLES and NOT_LOADER_MAPS & around else found
 
 
-LOADER = ("batch", "workers", "pin", "persistent", "prefetch")
+LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
 
 
-def not_training(word: str) -> bool:
-    """
-    >>> not_training("val_dataloader"), not_training("validation_ds"), not_training("evalLoader")
-    (True, True, True)
-    >>> not_training("train_eval_loader"), not_training("value_network")
+def is_other_phase(word: str) -> bool:
+    """Whether a key names another phase than training.
+
+    >>> [is_other_phase(key) for key in ("val_dataloader", "validation_ds", "evalLoader")]
+    [True, True, True]
+    >>> is_other_phase("train_eval_loader"), is_other_phase("value_network")
     (False, False)
     """
     parts = words_of(word)
-    return bool(parts & NOT_TRAINING) and not parts & TRAINING
+    return bool(parts & OTHER_PHASES) and not parts & TRAINING
 
 
 # --- a loader's workers ---------------------------------------------------------------------------
 
-ANY_PROGRAMS = frozenset(("num_workers", "workers", "n_workers", "pin_memory"))
+SHARED_NAMES = frozenset(("num_workers", "workers", "n_workers", "pin_memory"))
 """Names that a loader shares with Ray, Dask and others, whose workers are other processes."""
-LOADERS = frozenset((
+LOADER_MAPS = frozenset((
     "data", "dataset", "datasets", "dataloader", "dataloaders", "datamodule", "loader", "loaders",
     "ds", "input", "inputs", "iterator",
 ))  # fmt: skip
 """Maps under which they are the loader's."""
-NEUTRAL = TRAINING | frozenset((
+NEUTRAL_WORDS = TRAINING | frozenset((
     "arg", "args", "arguments", "base", "cfg", "common", "conf", "config", "configs", "default",
     "defaults", "exp", "experiment", "general", "hparams", "hyperparameters", "hyperparams",
     "init", "kwargs", "main", "optimization", "options", "opts", "parameters", "params", "run",
@@ -152,19 +153,19 @@ NEUTRAL = TRAINING | frozenset((
 """Words of a map that say nothing about what stands in it."""
 
 
-def of_a_loader(path: Iterable[str | int], *, alone: bool = True) -> bool:
-    """Whether workers that stand there are a loader's: below one, or `alone` in no map with a
-    meaning.
+def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bool:
+    """Whether a setting of workers belongs to a data loader: below one, or (if the config has no
+    Ray) in no map with a meaning.
 
-    >>> of_a_loader(("train_loader", "num_workers")), of_a_loader(("training", "num_workers"))
-    (True, True)
-    >>> of_a_loader(("scaling_config", "num_workers")), of_a_loader(("data_parallel", "workers"))
-    (False, False)
+    >>> [belongs_to_loader((name, "num_workers")) for name in ("train_loader", "training")]
+    [True, True]
+    >>> [belongs_to_loader((name, "workers")) for name in ("scaling_config", "data_parallel")]
+    [False, False]
     """
     *around, name = [word for word in path if isinstance(word, str)]
-    parents = [words for word in around if (words := words_of(word) - NEUTRAL)]
-    below = any(parent <= LOADERS for parent in parents)
-    return name not in ANY_PROGRAMS or below or (alone and not parents)
+    parents = [words for word in around if (words := words_of(word) - NEUTRAL_WORDS)]
+    below_loader = any(parent <= LOADER_MAPS for parent in parents)
+    return name not in SHARED_NAMES or below_loader or (without_ray and not parents)
 
 
 # --- what values mean -----------------------------------------------------------------------------
@@ -178,7 +179,7 @@ def meaning(kind: str, text: str) -> Any:
     >>> meaning("strategy", "FULL_SHARD"), meaning("precision", "bf16-mixed")
     ('fsdp1', ['fp32', 'bf16'])
     """
-    return table().words[kind].get(re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2]))
+    return key_table().words[kind].get(re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2]))
 
 
 def optimizer_named(text: str) -> str:
@@ -199,7 +200,7 @@ def strategy_named(text: str) -> str:
     return meaning("strategy", text) or text.lower().replace("_", "-")
 
 
-NO_MEMORY = re.compile(
+NO_GPU_MEMORY = re.compile(
     r"(?i)(dir|path|file|dataset|data_files|template|prompt|log|save|eval|seed|lr|learning|warmup|"
     r"epoch|steps|step_size|scheduler|decay|beta|eps|momentum|alpha|wandb|mlflow|tensorboard|report|"
     r"hub|push|resume|overwrite|timeout|shuffle|worker|pin_memory|prefetch|streaming|trust|plot|token|"

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from gpusetup.configs.settings import Path, Setting, below
+from gpusetup.configs.settings import Path, Setting, child_path
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 
@@ -24,17 +24,17 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
-            found = list(_Walk(text).body(ast.parse(text, name).body, ()))
+            settings = list(_Walk(text).body(ast.parse(text, name).body, ()))
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
     except ValueError as problem:
         raise BadInput(f"{name}: not Python: {problem}") from problem
-    last = {one.path: one for one in found}
-    many = {one.path for one in found if last[one.path] is not one}
-    for one in found:  # what is assigned twice is what the last one says, and is changed by hand
-        shared = any(one.path[: len(head)] == head for head in many)
-        yield from (replace(one, shared=shared),) if last[one.path] is one else ()
+    last_of_path = {one.path: one for one in settings}
+    repeated = {one.path for one in settings if last_of_path[one.path] is not one}
+    for one in settings:  # what is assigned twice is what the last one says, and is changed by hand
+        shared = any(one.path[: len(parent)] == parent for parent in repeated)
+        yield from (replace(one, shared=shared),) if last_of_path[one.path] is one else ()
 
 
 class _Walk:
@@ -47,14 +47,14 @@ class _Walk:
     def body(self, nodes: list[ast.stmt], path: Path) -> Iterator[Setting]:
         for node in nodes:
             if isinstance(node, ast.ClassDef):
-                yield from self.body(node.body, below(path, node.name))
+                yield from self.body(node.body, child_path(path, node.name))
             elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
                     if place := _target(target):
                         yield from self.value(node.value, (*path, *place))
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
-        inner = list(_inside(node))
+        inner = list(_children(node))
         kind = "list" if isinstance(node, SEQUENCES) else "scalar"
         kind = "map" if isinstance(node, ast.Dict) or (inner and kind == "scalar") else kind
         start = self._at(node.lineno, node.col_offset)
@@ -62,7 +62,7 @@ class _Walk:
         text = self.text[start:end] if kind == "scalar" else ""
         yield Setting(path=path, kind=kind, text=text, start=start, end=end, line=node.lineno)  # type: ignore[arg-type]
         for key, one in inner:
-            yield from self.value(one, below(path, key))
+            yield from self.value(one, child_path(path, key))
 
     def _at(self, line: int, column: int) -> int:
         """The character at a line's byte."""
@@ -80,13 +80,13 @@ def _target(node: ast.expr) -> Path:
         case ast.Name(id=name):
             return (name,)
         case ast.Attribute(value=inner, attr=name):
-            return (*found, name) if (found := _target(inner)) else ()
+            return (*parent, name) if (parent := _target(inner)) else ()
         case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as key)):
-            return (*found, key) if (found := _target(inner)) else ()
+            return (*parent, key) if (parent := _target(inner)) else ()
     return ()
 
 
-def _inside(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
+def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
     """The values inside of one that is gone into."""
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):

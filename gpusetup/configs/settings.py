@@ -12,13 +12,13 @@ Path = tuple[str | int, ...]
 
 TRUE = ("true", "True", "TRUE", "yes", "Yes", "on", "On", "y", "Y")
 FALSE = ("false", "False", "FALSE", "no", "No", "off", "Off", "n", "N")
-NOTHING = ("", "null", "Null", "NULL", "None", "~")
+EMPTY = ("", "null", "Null", "NULL", "None", "~")
 
 
 MOST_DEPTH = 64
 
 
-def below(path: Path, key: str | int) -> Path:
+def child_path(path: Path, key: str | int) -> Path:
     """The path of what stands under a key; RecursionError if a file is nested too deeply."""
     if len(path) >= MOST_DEPTH:
         raise RecursionError
@@ -41,19 +41,19 @@ class Setting(Frozen):
     """It stands inside `{...}` or `[...]`."""
 
 
-def in_words(path: Path) -> str:
+def dotted(path: Path) -> str:
     """
-    >>> in_words(("data", "loaders", 0, "batch_size"))
+    >>> dotted(("data", "loaders", 0, "batch_size"))
     'data.loaders[0].batch_size'
     """
     words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return words.removeprefix(".")
 
 
-def plain(word: str) -> str:
-    """A key as a parser of command lines means it.
+def key_name(word: str) -> str:
+    """A key without the dashes of a command line's option.
 
-    >>> plain("--train-batch-size"), plain("batch_size")
+    >>> key_name("--train-batch-size"), key_name("batch_size")
     ('train_batch_size', 'batch_size')
     """
     return word.lstrip("-").replace("-", "_") if "-" in word else word
@@ -65,7 +65,7 @@ def name_of(path: Path) -> str:
     >>> name_of(("args", "--batch-size")), name_of(()), name_of(("stages", 0))
     ('batch_size', '', '0')
     """
-    return plain(str(path[-1])) if path else ""
+    return key_name(str(path[-1])) if path else ""
 
 
 def words_of(word: str) -> set[str]:
@@ -78,21 +78,22 @@ def words_of(word: str) -> set[str]:
 
 
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
-    """Every key that stands anywhere, plain."""
-    return frozenset(plain(word) for one in settings for word in one.path if isinstance(word, str))
+    """Every key of the config."""
+    keys = (word for one in settings for word in one.path if isinstance(word, str))
+    return frozenset(map(key_name, keys))
 
 
-def whole(setting: Setting) -> int | None:
+def whole_number(setting: Setting) -> int | None:
     """A whole number as plain digits; None for anything else (`"32"`, `auto`, `1e3`, 19 digits).
 
-    >>> whole(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
+    >>> whole_number(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
     """
     found = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
     return int(setting.text) if setting.kind == "scalar" and found else None
 
 
-def truth(setting: Setting) -> bool | None:
+def switch_value(setting: Setting) -> bool | None:
     """A switch, quoted (`'no'`) or not; None for anything else."""
     if setting.kind != "scalar":
         return None
@@ -109,11 +110,11 @@ def unquoted(text: str) -> str:
     return text[1:-1] if quoted else text
 
 
-def said(setting: Setting) -> int | bool | str | None:
+def value_of(setting: Setting) -> int | bool | str | None:
     """The value as an answer shows it: a number, a switch, or its text."""
-    number, switch = whole(setting), truth(setting)
+    number, switch = whole_number(setting), switch_value(setting)
     if number is not None:
         return number
     if switch is not None:
         return switch
-    return None if setting.text in NOTHING else setting.text.strip("'\"")
+    return None if setting.text in EMPTY else setting.text.strip("'\"")

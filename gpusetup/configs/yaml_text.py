@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from json.decoder import JSONDecodeError
 from typing import Any
 
-from gpusetup.configs.settings import Path, Setting, below
+from gpusetup.configs.settings import Path, Setting, child_path
 from gpusetup.errors import BadInput
 
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
@@ -76,7 +76,7 @@ def _where(name: str, mark: Any, what: str) -> str:
     return f"{name}{place}: {tab}"
 
 
-def _inside(node: Any) -> Iterator[tuple[Any, Any]]:
+def _children(node: Any) -> Iterator[tuple[Any, Any]]:
     """The nodes in a map or list, with their keys (their place in a list)."""
     kind = KINDS.get(type(node).__name__)
     yield from node.value if kind == "map" else enumerate(node.value if kind else ())
@@ -89,20 +89,20 @@ class _Walk:
     """A file's nodes: what has an anchor is shared, with all that is in it."""
 
     def __init__(self, text: str, name: str) -> None:
-        self.text, self.name, self.done = text, name, set[int]()
+        self.text, self.name, self.visited = text, name, set[int]()
 
     def settings(
         self, node: Any, path: Path, key: Any = None, shared: bool = False, flow: bool = False
     ) -> Iterator[Setting]:
-        again, start, end = id(node) in self.done, node.start_mark.index, node.end_mark.index
-        self.done.add(id(node))
+        is_alias, start, end = id(node) in self.visited, node.start_mark.index, node.end_mark.index
+        self.visited.add(id(node))
         shared = shared or bool(node.anchor)
         kind = KINDS.get(type(node).__name__, "scalar")
         block = getattr(node, "style", None) in ("|", ">")
         text = str(node.value) if block else self.text[start:end]  # a block by what it means
         yield Setting(
             path=path,
-            kind="alias" if again else kind,  # type: ignore[arg-type]
+            kind="alias" if is_alias else kind,  # type: ignore[arg-type]
             text=text if kind == "scalar" else "",
             start=start,
             end=end,
@@ -111,23 +111,24 @@ class _Walk:
             shared=shared,
             flow=flow,
         )
-        lines: dict[str, int] = {}
-        for index, (name, inner) in enumerate(() if again else _inside(node)):
-            word = name if kind == "list" else self.word(name, lines, index)
-            named = name if isinstance(word, str) and type(name).__name__ == "ScalarNode" else None
-            yield from self.settings(inner, below(path, word), named, shared, bool(node.flow_style))
+        key_lines: dict[str, int] = {}
+        for index, (key, inner) in enumerate(() if is_alias else _children(node)):
+            word = key if kind == "list" else self.word(key, key_lines, index)
+            key_node = key if isinstance(word, str) and type(key).__name__ == "ScalarNode" else None
+            place = child_path(path, word)
+            yield from self.settings(inner, place, key_node, shared, bool(node.flow_style))
 
-    def word(self, key: Any, lines: dict[str, int], index: int) -> str:
+    def word(self, key: Any, key_lines: dict[str, int], index: int) -> str:
         """The word of a key; no word appears twice."""
         if type(key).__name__ != "ScalarNode":
             return f"?{index}"
         word = str(key.value)
         if word == "<<":
-            word = f"<<{sum(one.startswith('<<') for one in lines)}"
-        if word in lines:
+            word = f"<<{sum(one.startswith('<<') for one in key_lines)}"
+        if word in key_lines:
             raise BadInput(
                 _where(self.name, key.start_mark, f"the key {word!r} is there twice"),
-                hint=f"it was in line {lines[word]} already; keep one of them",
+                hint=f"it was in line {key_lines[word]} already; keep one of them",
             )
-        lines[word] = key.start_mark.line + 1
+        key_lines[word] = key.start_mark.line + 1
         return word

@@ -1,4 +1,4 @@
-"""The judgement: all findings about one machine, which is the root, and the build that fits."""
+"""All findings about one machine, which one is the root, and the build that fits."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.doubt import asked_first, cause_behind, left_open, reading_here
-from gpusetup.diagnosis.failing import failure_of, of_the_program, stage_of
 from gpusetup.diagnosis.ok import computed, may_be_ok, proof
-from gpusetup.diagnosis.pasted import pasted
-from gpusetup.diagnosis.precedence import linked, place_of, root_of, unexplained
+from gpusetup.diagnosis.open_causes import (
+    likely_cause,
+    open_causes,
+    reading_command,
+    with_reading_first,
+)
+from gpusetup.diagnosis.pasting import fit_for_pasting
+from gpusetup.diagnosis.platforms import fit_to_lent_machine, fit_to_system
+from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
+from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
 from gpusetup.diagnosis.request import build_case
-from gpusetup.diagnosis.rules import FILES, found, rules_of
-from gpusetup.diagnosis.system import on_a_lent_machine, on_this_system
+from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import Rule, RuleContext, is_report
-from gpusetup.model.finding import Finding, Severity, once
+from gpusetup.model.finding import Finding, Severity, unique_evidence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
@@ -28,7 +33,7 @@ if TYPE_CHECKING:
 
 OK, UNKNOWN = "ok", "unknown"
 Sureness = Literal["certain", "likely"]
-GRAVITY = list(Severity)
+SEVERITIES = list(Severity)
 
 
 class Diagnosis(Frozen):
@@ -46,9 +51,9 @@ class Diagnosis(Frozen):
     proof: str | None = None
     """What `ok` rests on: what was seen, in one line."""
     confidence: Sureness | None = None
-    """`likely` where an error stands beside the root that it does not explain."""
+    """`likely` if there is another error that the root does not explain."""
     certainty: Sureness | None = None
-    """`likely` where another cause is left open; None without a root."""
+    """`likely` if another cause is left open; None without a root."""
     other_causes: tuple[str, ...] = ()
     """What is left open beside the root, the likelier first."""
     next_reading: str | None = None
@@ -71,74 +76,81 @@ def diagnose(
 ) -> Diagnosis:
     """Judge one machine. `request` is what the person asked for; else what the machine shows."""
     context, answer = build_case(snapshot, catalog, request, other_host=other_host)
-    seen = found(context, rules_of(FILES) if rules is None else rules)
-    findings = linked(merged(fitted(context, one) for one in seen))
-    shown = root_of(findings) or failure_of(context, findings)
+    seen = findings_of(context, rules_of(RULE_FILES) if rules is None else rules)
+    findings = with_explanations(one_per_id(with_fitting_fix(context, finding) for finding in seen))
+    main = root_of(findings) or failure_without_cause(context, findings)
     # A live machine was asked all there is to ask: its answer names where that ended.
-    symptom = shown if shown and is_report(context) and RECORDS[shown.id].symptom else None
-    if symptom and (behind := cause_behind(context, symptom)):
-        behind = on_a_lent_machine(context, on_this_system(context, behind))
-        others = (one for one in findings if one is not symptom and one.id != behind.id)
-        findings = (behind, replace(symptom, explained_by=behind.id), *others)
+    symptom = main if main and is_report(context) and RECORDS[main.id].symptom else None
+    if symptom and (likely := likely_cause(context, symptom)):
+        likely = fit_to_lent_machine(context, fit_to_system(context, likely))
+        others = (
+            finding for finding in findings if finding is not symptom and finding.id != likely.id
+        )
+        findings = (likely, replace(symptom, explained_by=likely.id), *others)
     root = root_of(findings)
-    named = root or shown
-    if named is None:
-        cause = OK if may_be_ok(context) else UNKNOWN
-    elif symptom and named.id == symptom.id:
-        cause = UNKNOWN
-    else:
-        cause = (is_report(context) and RECORDS[named.id].kind_of) or named.id
+    cause = cause_of(context, root or main, symptom)
     inferred = symptom is not None and cause != UNKNOWN
-    beside = unexplained(findings, root)
-    other_causes, asks = left_open(context, symptom or root, beside, cause)
+    unexplained_errors = unexplained(findings, root)
+    other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
     unproven = cause == OK and is_report(context) and not computed(context)
     undecided = inferred or cause == UNKNOWN or unproven
-    reading = reading_here(context, asks, undecided=undecided)
+    next_reading = reading_command(context, reading, undecided=undecided)
     marked = (
-        asked_first(context, replace(one, root=one is root), reading)
-        if one in (root, symptom)
-        else one
-        for one in findings
+        with_reading_first(context, replace(finding, root=finding is root), next_reading)
+        if finding in (root, symptom)
+        else finding
+        for finding in findings
     )
-    sure = root if cause != UNKNOWN else None
+    has_root = root is not None and cause != UNKNOWN
     return Diagnosis(
         cause=cause,
         proof=proof(context) if cause == OK else None,
         symptom=symptom.id if symptom else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
-        findings=tuple(sorted(marked, key=_reading_order)),
+        findings=tuple(sorted(marked, key=_display_order)),
         resolution=context.resolution,
         decision=context.decision,
         snapshot=context.snapshot,
         answer=answer,
-        confidence=sureness(sure, doubt=inferred or bool(beside)),
-        certainty=sureness(sure, doubt=inferred or bool(other_causes)),
+        confidence=sureness(inferred or bool(unexplained_errors)) if has_root else None,
+        certainty=sureness(inferred or bool(other_causes)) if has_root else None,
         other_causes=other_causes,
-        next_reading=reading,
+        next_reading=next_reading,
     )
 
 
-def fitted(context: RuleContext, finding: Finding) -> Finding:
+def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None) -> str:
+    """The cause that the main finding names: its kind in a report, or that a symptom has none."""
+    if main is None:
+        return OK if may_be_ok(context) else UNKNOWN
+    if symptom and main.id == symptom.id:
+        return UNKNOWN
+    return (is_report(context) and RECORDS[main.id].kind_of) or main.id
+
+
+def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
     """The finding with a way out for this program and this machine."""
-    for way in (of_the_program, on_this_system, on_a_lent_machine, pasted):
-        finding = way(context, finding)
+    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_for_pasting):
+        finding = fit(context, finding)
     return finding
 
 
-def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding an id, the gravest first seen; the evidence of the others is kept with it."""
     kept: dict[str, Finding] = {}
-    for finding in sorted(findings, key=lambda one: GRAVITY.index(one.severity)):
+    for finding in sorted(findings, key=lambda one: SEVERITIES.index(one.severity)):
         first = kept.setdefault(finding.id, finding)
         if first is not finding:
-            kept[finding.id] = replace(first, evidence=once((*first.evidence, *finding.evidence)))
+            kept[finding.id] = replace(
+                first, evidence=unique_evidence((*first.evidence, *finding.evidence))
+            )
     return tuple(kept.values())
 
 
-def _reading_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
-    return (not finding.root, GRAVITY.index(finding.severity), place_of(finding))
+def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
+    return (not finding.root, SEVERITIES.index(finding.severity), order_of(finding))
 
 
-def sureness(root: Finding | None, *, doubt: bool) -> Sureness | None:
-    return None if root is None else "likely" if doubt else "certain"
+def sureness(doubt: bool) -> Sureness:
+    return "likely" if doubt else "certain"

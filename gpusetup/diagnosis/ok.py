@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import (
-    cuda_errors,
     driver_answers,
     events,
     gpus,
@@ -21,88 +20,73 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.findings.presence import serves_its_maker
-from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import COMPLAINT
-from gpusetup.model.machine import Event, visible_gpus
+from gpusetup.model.machine import visible_gpus
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
     from gpusetup.model.machine import Snapshot
 
-IN_VAIN = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
-"""What a program says that looked for the driver or for CUDA: a driver that answers elsewhere in
-the text, on the host say, shows nothing of where it looked."""
-KERNELS_XIDS = frozenset({"13", "31", "43", "45"})
-"""The same in the kernel's log: a fault in the engine or the memory of one program's own work."""
-
-
-def _has_no_match(context: RuleContext) -> bool:
-    """Whether a library of CUDA fails: nothing that was said before counts as healthy then."""
-
-    return bool(events(context, "cuda-library-error", "cuda-call-not-supported"))
+CUDA_NOT_REACHED = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
+"""What a program says that looked for the driver or for CUDA in vain. A driver that answers
+elsewhere in the text, for example on the host, does not prove that the program reaches it."""
 
 
 def may_be_ok(context: RuleContext) -> bool:
     """Whether a working stack is shown, and a text complains of nothing."""
     complains = is_report(context) and readings(context, COMPLAINT)
-    if complains or says_false(context.snapshot) or _has_no_match(context):
+    # If a library of CUDA fails, what a text showed before that proves nothing.
+    library_fails = events(context, "cuda-library-error", "cuda-call-not-supported")
+    if complains or library_fails or torch_said_false(context.snapshot):
         return False
     return serves_its_maker(context) or bool(
-        _said_healthy(context) if is_report(context) else _measured(context)
+        _report_is_healthy(context) if is_report(context) else _machine_is_healthy(context)
     )
 
 
-def says_false(machine: Snapshot) -> bool:
+def torch_said_false(machine: Snapshot) -> bool:
     """Whether torch answered a text `False` somewhere, whatever it answered elsewhere."""
-    answers = (one for one in machine.readings if one.subject == "torch.cuda_available")
-    return machine.origin == "report" and any(one.value == "False" for one in answers)
+    answers = (reading for reading in machine.readings if reading.subject == "torch.cuda_available")
+    return machine.origin == "report" and any(answer.value == "False" for answer in answers)
 
 
-def _said_healthy(context: RuleContext) -> bool:
-    """Whether a text shows it: something computed, or all that it shows is in order. That a build
-    fits a driver is no proof of a torch that nobody saw computing."""
+def _report_is_healthy(context: RuleContext) -> bool:
+    """Whether something computed, or all that a text shows is in order. A build that fits the
+    driver proves nothing of a torch that computed nowhere."""
+    if computed(context) or _only_warned_of_capability(context):
+        return True
     torch = context.torch
-    asked = torch.version or torch.installed is not None or context.snapshot.failing.program
-    in_order = _listed(context) and not asked and not events(context, *IN_VAIN)
-    return computed(context) or _warned_in_vain(context) or in_order
+    names_torch = torch.version or torch.installed is not None or context.snapshot.failing.program
+    in_vain = events(context, *CUDA_NOT_REACHED)
+    return _driver_listed_a_gpu(context) and not names_torch and not in_vain
 
 
 def computed(context: RuleContext) -> bool:
     """Whether a program is said to have computed on the GPU, or torch to see it."""
-    ran = events(context, "gpu-computes") or cuda_errors(context, *BY_PROGRAMS)
-    xids = (e.values.get("number") for e in events(context, "xid") if not _is_of_pictures(e))
-    return bool(context.torch.cuda_available or ran or KERNELS_XIDS.intersection(xids))
+    return bool(context.torch.cuda_available or events(context, "gpu-computes"))
 
 
-def _is_of_pictures(xid: Event) -> bool:
-    """Whether what drew a picture failed, and nothing that computed: Xid 13 names the unit."""
-    return "Graphics Exception: " in (xid.text or "")
-
-
-def _warned_in_vain(context: RuleContext) -> bool:
+def _only_warned_of_capability(context: RuleContext) -> bool:
     """Whether all that a text shows is torch's warning of a GPU whose major it has kernels for."""
     return says_nothing_else(context) and bool(events(context, "capability-warning"))
 
 
-def _listed(context: RuleContext) -> bool:
-    """Whether a driver listed a GPU; what is only mentioned has no place."""
+def _driver_listed_a_gpu(context: RuleContext) -> bool:
+    """Whether a driver listed a GPU; one that is only mentioned has no index, UUID or address."""
     return any(gpu.nvml_index is not None or gpu.uuid or gpu.pci_bus_id for gpu in gpus(context))
 
 
-def _measured(context: RuleContext) -> bool:
+def _machine_is_healthy(context: RuleContext) -> bool:
     """A visible GPU, a driver that answered (the kernel's files alone are no answer), and a CUDA
     build whose kernels serve every GPU, as far as known; or torch's own word."""
     machine = context.snapshot
-    torch, seen = machine.torch, visible_gpus(machine)
-    if context.other_host:
-        asked = True
-    else:
-        codes = (machine.driver.nvml_code, machine.cuda_api.init_code)
-        indices = (i for gpu in gpus(context) for i in (gpu.nvml_index, gpu.cuda_index))
-        asked = bool(seen) and (0 in codes or any(i is not None for i in indices))
-    known = (serving(context, gpu) for gpu in seen if gpu.compute_capability)
-    serves = is_cuda_build(torch) and (torch.kernels is None or all(known))
-    return asked and bool(torch.cuda_available or serves)
+    torch, visible = machine.torch, visible_gpus(machine)
+    codes = (machine.driver.nvml_code, machine.cuda_api.init_code)
+    indices = (i for gpu in gpus(context) for i in (gpu.nvml_index, gpu.cuda_index))
+    answered = bool(visible) and (0 in codes or any(i is not None for i in indices))
+    kernels = (serving(context, gpu) for gpu in visible if gpu.compute_capability)
+    serves = is_cuda_build(torch) and (torch.kernels is None or all(kernels))
+    return (context.other_host or answered) and bool(torch.cuda_available or serves)
 
 
 def proof(context: RuleContext) -> str:
@@ -112,18 +96,18 @@ def proof(context: RuleContext) -> str:
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
     if serves_its_maker(context):
-        return f"{build} is the build for the GPU that is here; not tested: run `gpusetup verify`"
+        return f"{build} is the right build for this GPU; not tested: run `gpusetup verify`"
     if kernels and context.other_host:
-        return f"{build} has kernels for {names}; the driver there was not tested"
+        return f"{build} has kernels for {names}; gpusetup did not test the driver there"
     if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
         return f"{build} can use {names}"
     if torch.cuda_available:
-        return f"{build} says itself that it sees {names}"
+        return f"{build} reports that it sees {names}"
     if computed(context):
         return f"a program computed on {names}"
-    if _warned_in_vain(context):
+    if _only_warned_of_capability(context):
         return (
-            f"torch has kernels that run on {names}: you can ignore its warning; the text "
+            f"torch has kernels that run on {names}, so you can ignore its warning; the text "
             "shows no computation"
         )
     return "the driver works and shows no fault; the text does not show torch"

@@ -12,11 +12,11 @@ from gpusetup.model.finding import Findings, Severity
 
 # The files of the findings by what they are about; which finding is the root says `precedence`.
 # The first finding of an id gives its title: what reads the nodes goes before NVML's codes.
-OF_A_DRIVER = ("driver", "kernels", "gpu_access", "cuda", "gpu_faults")
+DRIVER_FILES = ("driver", "kernels", "gpu_access", "cuda", "gpu_faults")
 """A driver and its GPUs."""
-FILES = (
+RULE_FILES = (
     *("message_rules", "container", "presence", "environment", "companions"),
-    *OF_A_DRIVER,
+    *DRIVER_FILES,
     *("running", "wheels"),
 )
 
@@ -27,21 +27,21 @@ def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
     return tuple(rule for module in modules for rule in module.RULES)
 
 
-def found(context: RuleContext, rules: Iterable[Rule]) -> Findings:
+def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:
     """What the rules find. One that breaks must not take the report with it: it becomes a line."""
     for rule in rules:
         try:
             yield from tuple(rule(context))
         except Exception as problem:
-            said = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
-            yield RULE_BROKEN.found(said, detail=RULE_BROKEN.means)
+            title = f"The rule {rule.__name__} broke: {type(problem).__name__}: {problem}"
+            yield RULE_BROKEN.found(title, detail=RULE_BROKEN.means)
 
 
 RULE_BROKEN = Cause(
     id="rule-broken",
     severity=Severity.NOTE,
     title="a rule of gpusetup broke",
-    means="This is a fault of gpusetup. The other findings are still valid; please report it.",
+    means="This is a bug in gpusetup. The other findings are still valid; please report it.",
     proven_by="An exception in a rule",
     text="Report it",
 )

@@ -79,14 +79,6 @@ def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
     return Evidence(source=source_of(context, subject), text=text)
 
 
-def with_cuda(what: str, cuda: str | None) -> str:
-    """
-    >>> with_cuda("torch 2.5.1", "12.4"), with_cuda("torch 2.5.1", None)
-    ('torch 2.5.1, CUDA 12.4', 'torch 2.5.1')
-    """
-    return f"{what}, CUDA {cuda}" if cuda else what
-
-
 def source_of(context: RuleContext, subject: str) -> str:
     """Who gave a value: the sources of its readings, or the subject itself where none is kept."""
     for about in (subject, subject.partition(".")[0]):
@@ -104,15 +96,6 @@ def event_evidence(events: Events) -> tuple[Evidence, ...]:
     return tuple(dict.fromkeys(lines))[:3]
 
 
-def problems(context: RuleContext, *subjects: str) -> tuple[Evidence, ...]:
-    """What sources said instead of an answer about these subjects, as evidence."""
-    return tuple(
-        Evidence(source=reading.source, text=reading.problem)
-        for reading in context.snapshot.readings
-        if reading.problem and reading.subject in subjects
-    )[:3]
-
-
 # --- questions about a machine ------------------------------------------------------------------
 
 
@@ -127,11 +110,11 @@ def gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=4)
 def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Forty rules ask for them, one after another."""
+    """Those of NVIDIA; kept, because forty rules ask for them one after another."""
     return tuple([gpu for gpu in listed if not other_maker(gpu.name)])
 
 
-def answering(context: RuleContext) -> tuple[Gpu, ...]:
+def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a program listed; not those that a text only speaks of."""
     # No order: a text may name a GPU that no program listed; a live snapshot cannot.
     return tuple(
@@ -148,22 +131,22 @@ def answering(context: RuleContext) -> tuple[Gpu, ...]:
 
 def cuda_errors(context: RuleContext, *codes: int) -> Events:
     """What was said of these CUDA errors, by their codes."""
-    wanted = {str(code) for code in codes}
-    return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in wanted)
+    texts = {str(code) for code in codes}
+    return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in texts)
 
 
-def asked_for_cuda(context: RuleContext) -> bool:
+def cuda_was_refused(context: RuleContext) -> bool:
     """Whether a program looked for CUDA and did not get it."""
     in_vain = context.torch.cuda_available is False or context.snapshot.cuda_api.init_code
-    beside = context.torch.backend == "cpu" and any(
+    built_for_cuda = context.torch.backend == "cpu" and any(
         event.values.get("built_cuda") for event in events(context, "extension-abi-mismatch")
     )
-    said = events(context, "torch-not-compiled-with-cuda", "cuda-unavailable")
-    return bool(in_vain or said or beside)
+    refused = events(context, "torch-not-compiled-with-cuda", "cuda-unavailable")
+    return bool(in_vain or refused or built_for_cuda)
 
 
 # No order: these events are no failures, whatever layer they come from.
-BESIDE_THE_POINT = (
+NO_FAILURES = (
     "requirement-broken",
     "capability-warning",
     "gpu-computes",
@@ -171,6 +154,8 @@ BESIDE_THE_POINT = (
     "gpu-image",
     "slurm-job",
     "shared-node",
+    "login-node",
+    "image-build",
     "backend-runs",
     "ran-first",
     "program-failed",
@@ -181,10 +166,10 @@ BESIDE_THE_POINT = (
 def says_nothing_else(context: RuleContext, *but: str) -> bool:
     """Whether no message of a failure stands in a text, but these kinds.
 
-    This asks for evidence, and is no precedence: values alone prove a cause only where no message
+    This asks for evidence, and is no precedence: values alone prove a cause only if no message
     says what failed, and that message may lead to a cause of any layer, also of a later one.
     """
-    return all(event.kind in (*BESIDE_THE_POINT, *but) for event in context.snapshot.events)
+    return all(event.kind in (*NO_FAILURES, *but) for event in context.snapshot.events)
 
 
 def is_report(context: RuleContext) -> bool:
@@ -200,7 +185,7 @@ def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
     return judged_on(context.snapshot.pci_devices)
 
 
-SPEAK_OF_A_GPU = (
+SHOW_A_GPU = (
     *("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off"),
     "smi-sees-it",
 )
@@ -213,7 +198,7 @@ NO_KERNEL_DRIVER = (9, 12, 13)
 
 
 def has_nvidia(context: RuleContext) -> bool | None:
-    """Whether an NVIDIA GPU is there; None where no source could tell.
+    """Whether an NVIDIA GPU is there; None if no source could tell.
 
     A driver that answers with an empty list does not prove its absence (the GPU may have failed to
     start); a PCI bus without one does, outside of WSL and of boards whose GPU is not on PCI.
@@ -221,17 +206,17 @@ def has_nvidia(context: RuleContext) -> bool | None:
     machine = context.snapshot
     if gpus(context) or nvidia_on_pci(context) or machine.os.jetson or context.other_host:
         return True
-    if events(context, *SPEAK_OF_A_GPU):
+    if events(context, *SHOW_A_GPU):
         return True
     if machine.os.family == "macos":
         return False
     # In WSL a GPU is on no bus: a program that looks there finds none in any case.
-    said = events(context, "no-nvidia-gpu") and not machine.os.wsl
-    if said and machine.driver.nvml_code is None:
+    denied = events(context, "no-nvidia-gpu") and not machine.os.wsl
+    if denied and machine.driver.nvml_code is None:
         return False
     if machine.driver.version or machine.driver.module_loaded:
         return None
-    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or silent_children(context):
+    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
         return None
     if (machine.pci_devices is not None or machine.gpus) and not machine.os.wsl:
         return False
@@ -242,25 +227,25 @@ def driver_answers(context: RuleContext) -> bool:
     """Whether a kernel driver is there and talks: it gave a version or listed GPUs."""
     driver = context.driver
     return driver.module_loaded is not False and (
-        driver.version is not None or bool(answering(context))
+        driver.version is not None or bool(listed_gpus(context))
     )
 
 
-SILENT = ("hung", "crashed")
+HUNG_OR_CRASHED = ("hung", "crashed")
 """How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
 
 
-def silent_children(context: RuleContext) -> Events:
+def failed_children(context: RuleContext) -> Events:
     """Our own questions to the driver that hung or crashed."""
-    asked = events(context, "child-failed")
-    return tuple(event for event in asked if event.values.get("how") in SILENT)
+    failures = events(context, "child-failed")
+    return tuple(event for event in failures if event.values.get("how") in HUNG_OR_CRASHED)
 
 
 def kernel_driver_spoke(context: RuleContext) -> bool:
     """Whether NVML or CUDA reached a kernel driver, or hung in it, whatever /proc lists."""
     machine = context.snapshot
     nvml = machine.driver.nvml_code
-    silent = silent_children(context)
+    silent = failed_children(context)
     return bool(nvml not in (None, *NO_KERNEL_DRIVER) or machine.cuda_api.init_code == 0 or silent)
 
 
@@ -283,8 +268,8 @@ def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
 
 
 def _named(context: RuleContext, name: str) -> Iterator[Package]:
-    wanted = normalised(name)
-    return (p for p in context.snapshot.packages or () if normalised(p.name) == wanted)
+    plain = normalised(name)
+    return (p for p in context.snapshot.packages or () if normalised(p.name) == plain)
 
 
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
@@ -292,7 +277,7 @@ def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
 
 
 def serving(context: RuleContext, gpu: Gpu) -> str | None:
-    """The kernel or PTX of the installed torch that a GPU would run; None where there is none.
+    """The kernel or PTX of the installed torch that a GPU would run; None if there is none.
 
     A driver that is not known is taken to compile this build's PTX.
     """
@@ -318,7 +303,7 @@ def is_cuda_build(torch: Torch) -> bool:
 
 
 def whole_number(text: str | None) -> int | None:
-    """A number that a text gave; None where it is none, or has more digits than anything counted.
+    """A number that a text gave; None if it is none, or has more digits than anything counted.
 
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)
@@ -337,41 +322,3 @@ def gib(size_bytes: int) -> str:
     if 0 < size_bytes < GIB / 2:
         return f"{size_bytes >> 20} MiB"
     return f"{size_bytes / GIB:.1f} GiB"
-
-
-def numbered(gpu: Gpu) -> str:
-    """A GPU by what its source says of it: its number, else its bus address.
-
-    >>> numbered(Gpu(nvml_index=1, name="T4")), numbered(Gpu(pci_bus_id="0000:41:00.0", name="T4"))
-    ('GPU 1', 'GPU 0000:41:00.0')
-    """
-    return f"GPU {chosen_by(gpu) or gpu.name}"
-
-
-def in_full(gpu: Gpu) -> str:
-    """A GPU by number, address and name, as far as they are known.
-
-    >>> in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
-    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
-    >>> in_full(Gpu(name="unknown", nvml_index=1))
-    'GPU 1'
-    """
-    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
-    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
-    more = ", ".join(part for part in known if part)
-    number = "GPU" if index is None else f"GPU {index}"
-    return f"{number} ({more})" if more else number
-
-
-def chosen_by(gpu: Gpu) -> str | None:
-    """What `nvidia-smi -i` takes for one GPU."""
-    return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
-
-
-def one_of(names: tuple[str, ...]) -> str:
-    """A short list for a sentence, each name once.
-
-    >>> one_of(("A100", "A100", "T4"))
-    'A100, T4'
-    """
-    return ", ".join(dict.fromkeys(names))

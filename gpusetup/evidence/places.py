@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from gpusetup.evidence.context import (
     RuleContext,
-    answering,
     driver_answers,
     events,
     gpus,
     in_container,
-    is_report,
+    listed_gpus,
     on,
 )
 from gpusetup.model.machine import Events
@@ -21,7 +20,7 @@ Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
-    """The contrary."""
+    """The opposite of a question."""
     return lambda context: not question(context)
 
 
@@ -29,7 +28,7 @@ def of_system(family: str) -> Question:
     return lambda context: on(context, family)
 
 
-def in_a(kind: str) -> Question:
+def in_container_kind(kind: str) -> Question:
     """In this kind of container: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
     return lambda context: context.snapshot.container.kind == kind
 
@@ -38,38 +37,43 @@ def in_wsl(context: RuleContext) -> bool:
     return bool(context.os.wsl)
 
 
-def in_windows_itself(context: RuleContext) -> bool:
-    """It has no modules of a kernel, no nodes, and no containers that are given them."""
+def on_windows_without_container(context: RuleContext) -> bool:
+    """There are no kernel modules and no device nodes, and no container that is given them."""
     return on(context, "windows") and not in_container(context)
 
 
 def gpu_is_listed(context: RuleContext) -> bool:
-    """By the driver."""
-    return bool(answering(context))
+    """A driver lists a GPU."""
+    return bool(listed_gpus(context))
+
+
+def in_an_image_build(context: RuleContext) -> bool:
+    """A step of an image's build failed: whatever the host has, there is no GPU in it."""
+    return bool(events(context, "image-build"))
 
 
 def in_a_hosted_notebook(context: RuleContext) -> bool:
     return bool(events(context, "hosted-notebook"))
 
 
-def lists_none_in_wsl(context: RuleContext) -> bool:
+def wsl_lists_no_gpu(context: RuleContext) -> bool:
     """A text from WSL in which no program lists a GPU, and torch may be any."""
-    seen = answering(context) or events(context, "smi-sees-it", "gpu-computes")
+    seen = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
     machine = context.snapshot
     return (
         in_wsl(context) and machine.torch.backend != "cpu" and not (seen or in_container(context))
     )
 
 
-def torch_shows_no_cuda_on_windows(context: RuleContext) -> bool:
-    """A driver that answers on Windows, where pip's own torch is the one without CUDA."""
+def windows_shows_no_torch(context: RuleContext) -> bool:
+    """A driver that answers on Windows, where pip's own torch has no CUDA."""
     torch = context.torch
     shown = torch.cuda or "+" in (torch.version or "")
     return ON_WINDOWS(context) and not shown and driver_answers(context)
 
 
-def in_a_container_without(context: RuleContext) -> bool:
-    """Nothing shows that the container was given a GPU."""
+def in_a_container_without_gpu(context: RuleContext) -> bool:
+    """In a container, and nothing shows that it was given a GPU."""
     container = context.snapshot.container
     # apptainer gives a GPU by --nv alone; docker may by its default runtime.
     none = container.nvidia_requested is False and container.kind == "singularity"
@@ -81,24 +85,19 @@ def started_without_a_gpu(context: RuleContext) -> bool:
     """A start that is shown, and gives no GPU: apptainer gives one by `--nv` alone."""
     container = context.snapshot.container
     asked_for_none = container.nvidia_requested is False or container.kind == "singularity"
-    return asked_for_none and in_a_container_without(context)
+    return asked_for_none and in_a_container_without_gpu(context)
 
 
-def said(kind: str, form: str) -> Question:
+def message_matches(kind: str, form: str) -> Question:
     """A message of this kind has one of these words in it."""
     return lambda context: any(
         re.search(form, (e.text or "").lower()) for e in events(context, kind)
     )
 
 
-def by_conda(context: RuleContext) -> bool:
-    """The environment is conda's."""
-    return context.installer == "conda"
-
-
 ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))
-IN_DOCKER, IN_PODMAN, IN_KUBERNETES = map(in_a, ("docker", "podman", "kubernetes"))
-IN_A_CONTAINER, IN_A_TEXT = in_container, is_report
+IN_DOCKER, IN_PODMAN, IN_KUBERNETES = map(in_container_kind, ("docker", "podman", "kubernetes"))
+IN_A_CONTAINER = in_container
 
 
 def is_beside_torch(context: RuleContext) -> bool:
@@ -109,10 +108,10 @@ def is_beside_torch(context: RuleContext) -> bool:
     return program is not None and not program.on_torch
 
 
-SAYS_NONE = "no cuda gpus are available"
+NO_GPU_MESSAGE = "no cuda gpus are available"
 
 
-def not_asked_for(context: RuleContext) -> Events:
+def job_without_gpu(context: RuleContext) -> Events:
     """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
     job = events(context, "slurm-job")
     # Slurm's own word: a GPU that the text lists is then of the whole node.
@@ -122,7 +121,9 @@ def not_asked_for(context: RuleContext) -> Events:
     if not job or any(e.values.get("gpus") for e in job) or gpus(context):
         return ()
     blind = events(context, "no-devices-found", "cuda-unavailable")
-    said = [e for e in blind if e.kind == "no-devices-found" or SAYS_NONE in (e.text or "").lower()]
+    messages = [
+        e for e in blind if e.kind == "no-devices-found" or NO_GPU_MESSAGE in (e.text or "").lower()
+    ]
     # Slurm's plugin empties it in a job without a GPU.
     emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
-    return (*job[:1], *said) if said or emptied else ()
+    return (*job[:1], *messages) if messages or emptied else ()

@@ -71,12 +71,12 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
     given = not torch.version and "/usr/" in (torch.location or "") and not lender_of(context)
     if context.os.jetson or given:
         return Fix(
-            text=f"Keep the torch from the maker of this board or image: get {name} "
-            "from the same place, or build it for the release that the command prints",
+            text=f"Keep this torch, which the maker of the board or image provides. Get {name} "
+            "from the same maker, or build it for the torch release that the command prints",
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
     which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
-    look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 leaves out ~/.local)"
+    look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
     way = paste.install_torch(context, f"Install torch and {name} together. ")
     return replace(way, looks=paste.look(look, which))
 
@@ -95,7 +95,7 @@ def pairs(context: RuleContext) -> Findings:
             pair = f"{project.name} {one.version} is not for torch {torch}"
             fitting = [f"{project.name}{one}" for one in releases_for(project, torch)[:1]]
             fix = Fix(
-                text="Install the release for this torch, if there is one; otherwise "
+                text="Install the release for this torch, if there is one. Otherwise: "
                 f"{project.alternative}",
                 commands=tuple(paste.pip(context, "install", "--no-deps", one) for one in fitting),
             )

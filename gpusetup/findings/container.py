@@ -7,8 +7,8 @@ import re
 from gpusetup.causes.windows import WSL_LIBRARIES
 from gpusetup.evidence.context import (
     RuleContext,
-    answering,
-    asked_for_cuda,
+    cuda_errors,
+    cuda_was_refused,
     driver_answers,
     events,
     gpus,
@@ -16,12 +16,13 @@ from gpusetup.evidence.context import (
     in_container,
     is_cuda_build,
     is_report,
+    listed_gpus,
     nvidia_on_pci,
     whole_number,
 )
-from gpusetup.evidence.places import not_asked_for
+from gpusetup.evidence.places import in_an_image_build, job_without_gpu
 from gpusetup.findings.message_rules import finding, seen, shown
-from gpusetup.findings.presence import NVML_UNKNOWN, says_only_no_smi
+from gpusetup.findings.presence import NVML_UNKNOWN
 from gpusetup.model.finding import Findings
 from gpusetup.model.machine import Events
 
@@ -35,8 +36,7 @@ def wsl_driver(context: RuleContext) -> Findings:
     silent = machine.driver.library_found is False or machine.driver.nvml_code
     blind = silent or no_bridge or _text_without_driver(context)
     # No order: a text's driver may be Windows' own, which nothing in WSL reached.
-    reached = answering(context) if is_report(context) else driver_answers(context)
-    unreached = machine.os.wsl and blind and not reached
+    unreached = machine.os.wsl and blind and not listed_gpus(context)
     if (said or unreached) and not context.other_host:
         here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
         yield finding(context, "wsl-driver", (*said, *events(context, *NO_DRIVER_IN_WSL), here))
@@ -47,8 +47,8 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 
 def _text_without_driver(context: RuleContext) -> bool:
     """A text in which a CUDA build of torch finds nothing."""
-    torch = is_cuda_build(context.torch) and asked_for_cuda(context)
-    messages = events(context, *NO_DRIVER_IN_WSL[:2]) or says_only_no_smi(context)
+    torch = is_cuda_build(context.torch) and cuda_was_refused(context)
+    messages = events(context, *NO_DRIVER_IN_WSL[:3])
     return is_report(context) and bool(messages or torch)
 
 
@@ -73,6 +73,8 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
     said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
+    if in_an_image_build(context):
+        said += (*events(context, *BLIND, *IN_VAIN), *cuda_errors(context, 3, 100))
     if not context.other_host and (said or _given_none(context)):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
         seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
@@ -99,7 +101,7 @@ def _given_none(context: RuleContext) -> bool:
     if not in_container(context) or given or at_the_host:
         return False
     # No order: a text need not list the device nodes that a live container shows.
-    in_vain = is_report(context) and (asked_for_cuda(context) or events(context, *IN_VAIN))
+    in_vain = is_report(context) and (cuda_was_refused(context) or events(context, *IN_VAIN))
     bare = machine.container.nvidia_requested is False or is_cuda_build(machine.torch)
     named = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
     meant = named not in NOTHING and machine.pci_devices is None
@@ -127,7 +129,7 @@ OTHERWISE = (
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     """CUDA_VISIBLE_DEVICES leaves no GPU to the process: it is set so, or a scheduler gave none."""
-    said = events(context, "gpus-not-given") or not_asked_for(context)
+    said = events(context, "gpus-not-given") or job_without_gpu(context)
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
     if not said and value is not None and _none_is_left(context, value):
         text = f"CUDA_VISIBLE_DEVICES={value}"
@@ -144,13 +146,13 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
         return not events(context, "out-of-memory")
     first = value.split(",")[0].strip()
     if first in NOTHING:
-        return bool(listed or has_nvidia(context) or asked_for_cuda(context))
+        return bool(listed or has_nvidia(context) or cuda_was_refused(context))
     # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
     index = whole_number(first)
     known = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
     nameless = first[:4] in ("GPU-", "MIG-") and not any(name.startswith(first) for name in known)
     wrong = nameless if index is None else index >= len(listed)
-    return bool(listed and wrong and asked_for_cuda(context))
+    return bool(listed and wrong and cuda_was_refused(context))
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:

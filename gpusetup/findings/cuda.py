@@ -12,14 +12,13 @@ from gpusetup.evidence.context import (
     RuleContext,
     driver_answers,
     events,
+    failed_children,
     gpus,
     has_nvidia,
     in_container,
-    in_full,
     is_cuda_build,
     is_report,
     nvidia_on_pci,
-    silent_children,
     whole_number,
 )
 from gpusetup.evidence.places import IN_A_CONTAINER
@@ -30,6 +29,7 @@ from gpusetup.findings.message_rules import (
     seen,
     shown,
 )
+from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events
@@ -125,7 +125,7 @@ def libcuda_missing(context: RuleContext) -> Findings:
 
 def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when it was asked."""
-    children = silent_children(context)
+    children = failed_children(context)
     told = [event for event in children if "gpu" in event.values]
     said = (*told, *children, *events(context, "driver-does-not-answer"))
     if said:
@@ -141,7 +141,7 @@ def named_gpu(context: RuleContext, event: Event) -> str:
     number, by_cuda = event.values.get("gpu"), event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
         if number == str(gpu.cuda_index if by_cuda else gpu.nvml_index):
-            return in_full(gpu)
+            return gpu_naming.gpu_in_full(gpu)
     return f"GPU {number} {event.values.get('bus', '')}"
 
 
@@ -149,7 +149,7 @@ NOT_SUPPORTED = "3"
 
 
 UNREAD = Message(
-    title="{gpu} does not answer when it is asked for its {field}",
+    title="{gpu} does not answer when gpusetup asks for its {field}",
     look=(alike.KERNEL_LOG,),
     needs_root=True,
 )
@@ -194,8 +194,7 @@ ANSWERED = Message(
 
 LIBRARIES = Message(
     title="NVML does not start although a driver runs: it answers {said}",
-    text="Reinstall the driver's libraries, of exactly the version of its kernel module, and "
-    "reboot",
+    text="Reinstall the driver's libraries in exactly the version of its kernel module, and reboot",
     look=("ldconfig -p | grep libnvidia-ml",),
     needs_root=True,
     needs_reboot=True,

@@ -6,7 +6,6 @@ from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     RuleContext,
-    answering,
     cuda_errors,
     cuda_needed,
     driver_answers,
@@ -15,12 +14,13 @@ from gpusetup.evidence.context import (
     has_nvidia,
     is_report,
     kernel_driver_spoke,
+    listed_gpus,
     nvidia_on_pci,
     on,
     serving,
     whole_number,
 )
-from gpusetup.evidence.places import not_asked_for
+from gpusetup.evidence.places import job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.presence import (
     NOT_LOADED,
@@ -30,7 +30,7 @@ from gpusetup.findings.presence import (
     on_the_bus,
     said_on_the_host,
 )
-from gpusetup.fixes import drivers, paste, which
+from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
@@ -43,11 +43,13 @@ def driver_not_loaded(context: RuleContext) -> Findings:
     kinds = (*NOT_LOADED, "module-not-found")
     said = [e for e in events(context, *kinds) if "uvm" not in e.values.get("module", "")]
     installed = driver.library_found or driver.module_version or driver.library_version
+    if said or installed or driver.version:
+        said += events(context, "nouveau-in-use")
     if installed and driver.module_loaded is False and not kernel_driver_spoke(context):
         on_disk = f"module nvidia is not loaded; on disk: {driver.module_version or 'unknown'}"
         said.append(shown(context, "driver.module_loaded", on_disk))
     # No order: the driver version in a text may be of a package, and no proof that it runs.
-    answers = answering(context) if is_report(context) else driver_answers(context)
+    answers = listed_gpus(context) if is_report(context) else driver_answers(context)
     proven = said or driver.nvml_code == NVML_DRIVER_NOT_LOADED
     here = absent_here(context) or said_on_the_host(said)
     if proven and here and not answers and has_nvidia(context) is not False:
@@ -56,12 +58,12 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 
 CALLED_TOO_OLD = Message(
-    title="Something calls driver {driver} too old, but it is new enough",
-    plain="Something calls the driver too old, but it is new enough",
-    text="Keep the driver and torch. Another libcuda may come before the driver's own (a compat or "
-    "stubs folder in LD_LIBRARY_PATH, or an image's), the driver may have been updated without a "
-    "reboot, or another library here may be built for a newer CUDA than torch: the traceback names "
-    "it",
+    title="A message calls driver {driver} too old, but it is new enough",
+    plain="A message calls the driver too old, but it is new enough",
+    text="Keep the driver and torch. Perhaps the loader finds another libcuda before the driver's "
+    "own (a compat or stubs folder in LD_LIBRARY_PATH, or in the image). Perhaps the driver was "
+    "updated without a reboot. Or another library was built for a newer CUDA than torch: the "
+    "traceback names it",
     look=("ldconfig -p | grep libcuda",),
 )
 
@@ -93,7 +95,9 @@ def driver_too_old(context: RuleContext) -> Findings:
     says_so = not told and cuda and driver.cuda and not _is_older(driver.cuda, cuda)
     serves = torch.cuda_available or board_of(context.snapshot) or says_so
     short = not serves and _is_older(driver.version, floor)
-    gpu, first = _newest_of(context)
+    # Of the GPUs that no driver listed the one that needs the newest.
+    firsts = first_drivers(context.snapshot, context.catalog)
+    gpu, first = max(firsts, key=lambda row: parsed(row[1]), default=("", "0"))
     if _is_older(driver.version, first):
         floor = max(first, floor if short and floor else first, key=parsed)
         yield _too_old(context, gpu, floor, ())
@@ -138,16 +142,10 @@ def _asked_by(context: RuleContext, event: Event) -> str | None:
     return told or (catalog.driver_floor(cuda, family) if of_torch else None)
 
 
-def _newest_of(context: RuleContext) -> tuple[str, str]:
-    """Of the GPUs that no driver listed the one that needs the newest, and that driver."""
-    found = first_drivers(context.snapshot, context.catalog)
-    return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
-
-
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
     """A newer driver, or a torch that this one serves."""
     wanted = f"{floor} or newer" if floor else "the newest that supports your GPU"
-    newer = drivers.driver(context, f"Update the driver to {wanted}", floor)
+    newer = drivers.driver_fix(context, f"Update the driver to {wanted}", floor)
     build, driver = context.resolution.build, context.driver
     stays = context.decision is not None and context.decision.how == "kept"
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
@@ -160,10 +158,10 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
     update = paste.other(or_newer, *newer.commands) if serves else ()
     torchs = any("found" in event.values for event in said)
     if context.torch == Torch() and is_report(context) and not torchs:
-        text = f"Use the program's build for an older CUDA; or: {newer.text}"
+        text = f"Use the program's build for an older CUDA. Or: {newer.text}"
         return Fix(text=text, alternatives=update, min_driver=newer.min_driver)
     return Fix(
-        text=f"Install {torch}: it works with your driver, no driver update needed",
+        text=f"Install {torch}: it works with your driver, so you need no driver update",
         commands=paste.install_commands(context),
         alternatives=(*paste.by_hand(context), *update),
         min_driver=floor,
@@ -202,32 +200,31 @@ def gpu_init_failed(context: RuleContext) -> Findings:
     said = events(context, "gpu-init-failed", "no-devices-found")
     bound = any(d.driver == "nvidia" for d in nvidia_on_pci(context)) and absent_here(context)
     empty = machine.gpus == () and machine.driver.module_loaded and not machine.driver.nvml_code
-    if not_asked_for(context) or answering(context):
+    if job_without_gpu(context) or listed_gpus(context):
         said, empty = (), False
     if (said or left_out or (bound and empty)) and not context.other_host:
         places = [f"GPU {e.values.get('place')} ({e.values.get('bus')})" for e in left_out]
-        who = ", ".join(places) or which.names(context)
+        who = ", ".join(places) or gpu_naming.gpu_names(context)
         yield finding(context, "gpu-init-failed", (*said, *left_out, *on_the_bus(context)), who=who)
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
-    """The loaded driver does not know the GPU: dropped as legacy, too new, or the wrong flavour."""
+    """The loaded driver does not support the GPU: legacy, too new, or of the wrong flavour."""
     said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
     catalog = context.catalog
     ends = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
-    opened, want = driver.open_module, drivers.wanted_driver(context)
-    wrong = (want.only_open and opened is False) or (opened and not want.is_open)
+    opened, want = driver.open_module, drivers.driver_request(context)
+    wrong = (want.needs_open and opened is False) or (opened and not want.takes_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
     live = driver.module_loaded and absent_here(context) and not is_report(context)
     if not said and wrong and live:
         loaded = "open" if opened else "closed"
         said = (shown(context, "driver.open_module", f"{loaded} kernel modules", driver=loaded),)
-    # Beside mere words the name of a GPU is no list of the driver's.
-    words = all(event.values.get("said") for event in said)
-    listed = any(not words or g.uuid or g.pci_bus_id for g in answering(context))
-    if (ends and not context.torch.cuda_available) or (said and not listed):
-        seen = (*said, *(shown(context, "driver.version", text) for text in ends))
-        yield finding(context, "gpu-not-supported-by-driver", seen, gpus=which.names(context))
+    if (ends and not context.torch.cuda_available) or (said and not listed_gpus(context)):
+        said += tuple(shown(context, "driver.version", text) for text in ends)
+        yield finding(
+            context, "gpu-not-supported-by-driver", said, gpus=gpu_naming.gpu_names(context)
+        )
 
 
 RULES = (

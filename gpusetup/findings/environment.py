@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
-    asked_for_cuda,
+    cuda_was_refused,
     events,
     gib,
     gpus,
@@ -21,9 +22,8 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.evidence.plausible import exactly
 from gpusetup.findings.message_rules import finding, seen, shown
-from gpusetup.fixes import paste, which
+from gpusetup.fixes import gpu_naming, paste
 from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
@@ -101,14 +101,16 @@ def torch_cpu_build(context: RuleContext) -> Findings:
     torch = context.torch
     said = events(context, "torch-not-compiled-with-cuda")
     # No order: where no source tells the GPU, only a text about CUDA makes one likely.
-    asked = said or asked_for_cuda(context) or says_nothing_else(context)
+    asked = said or cuda_was_refused(context) or says_nothing_else(context)
     about_it = is_report(context) and asked
     there = has_nvidia(context)
     old = context.catalog.never_serves(context.snapshot.gpus or ())
     if old or context.os.jetson or not (there or (there is None and about_it)):
         return
     if said or (torch.backend == "cpu" and not torch.cuda_available):
-        who, gpu = named(context), which.names(context)
+        # A build with CUDA that is listed is not the one that says so.
+        who = named(context) if torch.backend in (None, "cpu") else "The torch that runs"
+        gpu = gpu_naming.gpu_names(context)
         of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend or 'cpu'}")
         of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
         seen = (*said, of_torch, *of_gpu)

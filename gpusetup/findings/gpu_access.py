@@ -9,15 +9,15 @@ from gpusetup.causes.gpu_access import HIDES
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
-    asked_for_cuda,
     cuda_errors,
+    cuda_was_refused,
     driver_answers,
     events,
     gpus,
     is_report,
 )
 from gpusetup.findings.message_rules import finding, marked, shown
-from gpusetup.fixes import which
+from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.machine import DeviceNode, Gpu
 from gpusetup.model.shell import Lines, filled
@@ -53,7 +53,7 @@ def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
     """Closed to this user; in a text to others than its group, where CUDA was asked in vain."""
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
-    blind = is_report(context) and asked_for_cuda(context) and not gpus(context)
+    blind = is_report(context) and cuda_was_refused(context) and not gpus(context)
     closed = blind and "uvm" not in node.path and node.mode and node.mode[7:9] != "rw"
     return False in (node.readable, node.writable) or bool(closed)
 
@@ -79,24 +79,32 @@ def mig_misconfigured(context: RuleContext) -> Findings:
     if empty:
         create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
         fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
-        who, evidence = which.titled(context, empty), marked(context, empty, *MIG, "name")
-        what = "MIG is on, and there is no compute instance"
+        who, evidence = (
+            gpu_naming.gpus_in_title(context, empty),
+            marked(context, empty, *MIG, "name"),
+        )
+        what = "MIG is on, and there is no MIG instance that can compute"
         yield finding(context, "mig-misconfigured", evidence, fix=fix, who=who, what=what)
     whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
     count = sum(instances(gpu) or 0 for gpu in sliced)
     if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
         weak = not (said or context.snapshot.cuda_api.init_code)
-        who, evidence = which.titled(context, sliced), (*said, *marked(context, sliced, *MIG))
+        who, evidence = (
+            gpu_naming.gpus_in_title(context, sliced),
+            (*said, *marked(context, sliced, *MIG)),
+        )
         what = "MIG is on, and the process does not use exactly one MIG instance"
         yield finding(context, "mig-misconfigured", evidence, weak=weak, who=who, what=what)
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances")
-NOTHING_RUNS = "Type the command; if nothing may run on the GPU, end the programs first"
+NOTHING_RUNS = (
+    "Run the command. If it says that the GPU is in use, end the programs on the GPU first"
+)
 
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
-    return (filled(command, gpus=which.selected(concerned) or "0"),)
+    return (filled(command, gpus=gpu_naming.smi_list(concerned) or "0"),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
@@ -125,7 +133,7 @@ def compute_mode(context: RuleContext) -> Findings:
             default = _for_gpus(held, "sudo nvidia-smi -i {gpus} -c DEFAULT")
             commands = () if mode == "virtual" else default
             fix = Fix(text=RECORDS[cause].text, commands=commands, needs_root=True)
-            weak, who = mode == "exclusive", which.titled(context, held)
+            weak, who = mode == "exclusive", gpu_naming.gpus_in_title(context, held)
             evidence = marked(context, held, "name", "compute_mode")
             yield finding(context, cause, evidence, fix=fix, weak=weak, who=who)
 
@@ -146,7 +154,7 @@ def vgpu_unlicensed(context: RuleContext) -> Findings:
     said = (*events(context, "vgpu-unlicensed"), *marked(context, without, "name"))
     refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
     if said:
-        who = which.titled(context, without)
+        who = gpu_naming.gpus_in_title(context, without)
         yield finding(context, "vgpu-unlicensed", said, weak=not refused, who=who)
 
 

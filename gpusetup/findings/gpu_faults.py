@@ -15,7 +15,6 @@ from gpusetup.evidence.context import (
     is_cuda_build,
     is_report,
     on,
-    one_of,
     whole_number,
 )
 from gpusetup.findings.message_rules import (
@@ -26,7 +25,7 @@ from gpusetup.findings.message_rules import (
     of_gpus,
     shown,
 )
-from gpusetup.fixes import which
+from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Gpu, visible_gpus
@@ -60,9 +59,10 @@ def power_thermal_throttle(context: RuleContext) -> Findings:
         if limits & {*(gpu.throttle_reasons or ())} or (gpu.temperature_celsius or 0) >= HOT_CELSIUS
     ]
     fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
-    said = marked(context, held, *fields) or events(context, "power-thermal-throttle")
-    if said:
-        yield finding(context, "power-thermal-throttle", said, who=which.titled(context, held))
+    if said := marked(context, held, *fields):
+        yield finding(
+            context, "power-thermal-throttle", said, who=gpu_naming.gpus_in_title(context, held)
+        )
 
 
 def pcie_degraded(context: RuleContext) -> Findings:
@@ -79,7 +79,7 @@ def pcie_degraded(context: RuleContext) -> Findings:
     ]
     said = (*narrow, *marked(context, slow, *LINK))
     if said:
-        who, have = which.titled(context, slow), which.have(slow)
+        who, have = gpu_naming.gpus_in_title(context, slow), gpu_naming.has_or_have(slow)
         yield finding(context, "pcie-degraded", said, who=who, have=have)
 
 
@@ -100,7 +100,9 @@ def memory_taken(context: RuleContext) -> Findings:
         if used > TAKEN * (gpu.memory_total_bytes or used):
             by = [f"{one.name} ({one.pid})" for one in gpu.processes or ()]
             held = shown(context, "gpus", f"{gib(used)} used {', '.join(by)}")
-            yield finding(context, "gpu-memory-taken", (held,), who=which.titled(context, (gpu,)))
+            yield finding(
+                context, "gpu-memory-taken", (held,), who=gpu_naming.gpus_in_title(context, (gpu,))
+            )
 
 
 TOO_OLD = (
@@ -190,9 +192,13 @@ def device_faults(context: RuleContext) -> Findings:
         xids = [
             f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))
         ]
-        who = which.titled(context, concerned) if concerned or len(listed) < 2 else "The GPU"
-        what = one_of(tuple(xids)) or "the driver recommends a reset"
-        have = which.have(concerned)
+        who = (
+            gpu_naming.gpus_in_title(context, concerned)
+            if concerned or len(listed) < 2
+            else "The GPU"
+        )
+        what = ", ".join(dict.fromkeys(xids)) or "the driver recommends a reset"
+        have = gpu_naming.has_or_have(concerned)
         yield finding(context, cause, evidence, fix=fix, who=who, have=have, what=what)
 
 
@@ -210,15 +216,15 @@ def concerned_gpus(
     context: RuleContext, marked: Sequence[Gpu], said: Sequence[Event]
 ) -> tuple[Gpu, ...]:
     """The GPUs that a source marks, and those whose slots events name, each once."""
-    both = (*marked, *which.at_slots(context, said))
-    return tuple({which.short(gpu.pci_bus_id): gpu for gpu in both}.values())
+    both = (*marked, *gpu_naming.gpus_at_slots(context, said))
+    return tuple({gpu_naming.slot_key(gpu.pci_bus_id): gpu for gpu in both}.values())
 
 
 def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
     """The command that resets these GPUs; all of them where none can be named."""
     if on(context, "windows"):
         return ()
-    if not (chosen := which.selected(concerned)):
+    if not (chosen := gpu_naming.smi_list(concerned)):
         return lines("sudo nvidia-smi --gpu-reset")
     return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=chosen),)
 

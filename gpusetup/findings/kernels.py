@@ -29,7 +29,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.findings.environment import named, version_evidence
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import paste, which
+from gpusetup.fixes import gpu_naming, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, visible_gpus
@@ -53,18 +53,17 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
         return
     yield RECORDS["jetson-wrong-wheel"].found(
         f"{named(context)} is not made for this Jetson ({board})",
-        detail="torch's aarch64 wheels run on Thor from CUDA "
-        f"{FIRST_OF_THOR.cuda} on, on Orin from {UNIFIED.cuda} on; every Jetson before needs "
-        "NVIDIA's wheels for its JetPack.",
+        detail=f"torch's aarch64 wheels run on Thor from CUDA {FIRST_OF_THOR.cuda} on, on Orin "
+        f"from {UNIFIED.cuda} on. Before that, a Jetson needs NVIDIA's wheels for its JetPack.",
         evidence=(*event_evidence(lacks), *version_evidence(context)),
         fix=OF_THE_HOST if lacks and in_container(context) else jetson_fix(context),
     )
 
 
 OF_THE_HOST = Fix(
-    text="An image for a Jetson takes CUDA's libraries from its host until JetPack 4: start it "
-    "with `--runtime nvidia`, and take the image whose L4T tag is the host's own release",
-    looks=paste.look("see the host's release, on the host", *lines("cat /etc/nv_tegra_release")),
+    text="Up to JetPack 4, a Jetson's container uses CUDA's libraries of its host. Start the "
+    "container with `--runtime nvidia`, and use the image whose L4T tag is the host's release",
+    looks=paste.look("on the host, see the host's release", *lines("cat /etc/nv_tegra_release")),
 )
 
 
@@ -107,7 +106,7 @@ def _unserved(
 ) -> Finding:
     who = context.snapshot.failing.program if is_beside_torch(context) else named(context)
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
-    name = gpu or which.names(context)
+    name = gpu or gpu_naming.gpu_names(context)
     seen = (*said, *_seen(context))
     return finding(context, cause, seen, who=who or "torch", gpu=name)
 
@@ -127,7 +126,7 @@ def _said_older(context: RuleContext, said: Event) -> bool:
 
 def _seen(context: RuleContext) -> Events:
     kernels = " ".join(context.torch.kernels or ("unknown",))
-    text = f"{which.names(context)}; kernels: {kernels}"
+    text = f"{gpu_naming.gpu_names(context)}; kernels: {kernels}"
     return (shown(context, "torch.kernels", text),)
 
 
@@ -141,7 +140,7 @@ def no_kernel_image(context: RuleContext) -> Findings:
         return  # torch lacks it: the other rule says so
     module, known = extension_of(said), capabilities(context)
     cause = "extension-arch-mismatch" if module or (kernels and known) else _by_age(context, known)
-    gpu = which.names(context) if known else "this GPU"
+    gpu = gpu_naming.gpu_names(context) if known else "this GPU"
     who = module or named(context) if cause == "arch-too-new-for-wheel" else module
     seen = (*said, *_seen(context))
     yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpusetup.causes.record import RECORDS, Message
 from gpusetup.causes.table import CAUSES
+from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -21,8 +22,7 @@ from gpusetup.evidence.context import (
     on,
     source_of,
 )
-from gpusetup.evidence.plausible import is_an_identifier
-from gpusetup.fixes import packages, paste, which
+from gpusetup.fixes import gpu_naming, paste, system_packages
 from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
@@ -88,7 +88,7 @@ def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
     """These values of GPUs, as what the machine shows."""
-    said = which.shown(context, concerned, *fields)
+    said = gpu_naming.value_evidence_of(context, concerned, *fields)
     return tuple(Event(kind="shown", source=one.source, text=one.text) for one in said)
 
 
@@ -96,8 +96,10 @@ def of_gpus(
     context: RuleContext, cause: str, concerned: Sequence[Gpu], *fields: str, **how: Any
 ) -> Finding:
     """The finding of what the machine shows of some of its GPUs."""
-    who, said = which.titled(context, concerned), marked(context, concerned, *fields)
-    return finding(context, cause, said, who=who, have=which.have(concerned), gpus=who, **how)
+    who, said = gpu_naming.gpus_in_title(context, concerned), marked(context, concerned, *fields)
+    return finding(
+        context, cause, said, who=who, have=gpu_naming.has_or_have(concerned), gpus=who, **how
+    )
 
 
 def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
@@ -110,7 +112,7 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
     machine = {
         "torch": context.torch.version,
         "driver": context.driver.version,
-        "gpus": which.names(context) if gpus(context) else None,
+        "gpus": gpu_naming.gpu_names(context) if gpus(context) else None,
     }
     known = {name: value for name, value in machine.items() if value}
     for event in messages:
@@ -178,7 +180,7 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
     "export": lambda context, words: tuple(
         paste.setting(context, *one.split("=", 1)) for one in words
     ),
-    "package": lambda context, words: packages.system_package(context, words[0]),
+    "package": lambda context, words: system_packages.system_package(context, words[0]),
     "unset": lambda context, words: paste.unset(context, words[0]),
 }
 """The first word of a row's command -> how it is written for a target."""

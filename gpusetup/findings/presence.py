@@ -6,11 +6,9 @@ import re
 from collections.abc import Iterable
 
 from gpusetup.accelerators.makers import is_seen_only, maker_of
-from gpusetup.causes.lenders import lender_of
+from gpusetup.causes.lenders import has_a_scheduler, lender_of
 from gpusetup.evidence.context import (
     RuleContext,
-    answering,
-    asked_for_cuda,
     cuda_errors,
     cuda_needed,
     driver_answers,
@@ -22,8 +20,9 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
+from gpusetup.evidence.places import in_an_image_build
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import other_makers, paste, which
+from gpusetup.fixes import gpu_naming, other_makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events
@@ -37,19 +36,19 @@ NVML_UNKNOWN = 999
 
 def absent_here(context: RuleContext) -> bool:
     """Whether the driver is missing from this machine itself, not from around it."""
-    return not (
-        context.other_host or in_container(context) or context.os.wsl or on(context, "macos")
-    )
+    around = in_container(context) or in_an_image_build(context) or context.os.wsl
+    return not (context.other_host or around or on(context, "macos"))
 
 
-PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected")
+PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
 """Events of the driver's own programs: torch's "no NVIDIA driver" then means none is loaded."""
 
 
 def driver_missing(context: RuleContext) -> Findings:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
     driver, there = context.driver, has_nvidia(context)
-    said = (*events(context, "no-nvidia-driver"), *_looked_in_vain(context))
+    # nouveau has each GPU that no driver of NVIDIA's was ever installed for.
+    said = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
     runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
     if runs or there is False or not (absent_here(context) or said_on_the_host(said)):
         return
@@ -61,7 +60,7 @@ def driver_missing(context: RuleContext) -> Findings:
         seen = (*said, *on_the_bus(context), *(library if no_library else ()))
         lender = lender_of(context)
         fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
-        who = which.names(context) if there else ""
+        who = gpu_naming.gpu_names(context) if there and not has_a_scheduler(context) else ""
         who = f"{lender.name} gave this notebook no GPU" if lender else who
         yield finding(context, "driver-missing", seen, fix=fix, who=who)
 
@@ -69,7 +68,7 @@ def driver_missing(context: RuleContext) -> Findings:
 def _install(context: RuleContext) -> Fix:
     from gpusetup.fixes import drivers
 
-    return drivers.driver(context, "Install the NVIDIA driver")
+    return drivers.driver_fix(context, "Install the NVIDIA driver")
 
 
 def said_on_the_host(messages: Iterable[Event]) -> bool:
@@ -84,21 +83,8 @@ def _looked_in_vain(context: RuleContext) -> Events:
         for event in events(context, "library-missing", "cuda-lib-missing")
         if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
     )
-    said = events(context, "program-lib-missing")
-    open_ = any("or_else" in event.values for event in said)
-    asked = asked_for_cuda(context) or says_only_no_smi(context) or open_
-    needs_it = asked and not events(context, *FAILS_WITHOUT_GPU)
-    no_smi = events(context, "smi-not-found") if needs_it or lender_of(context) else ()
+    no_smi = () if events(context, *FAILS_WITHOUT_GPU) else events(context, "smi-not-found")
     return (*libraries, *no_smi)
-
-
-def says_only_no_smi(context: RuleContext) -> bool:
-    """A text that says that nvidia-smi is not found and shows nothing else of the machine's stack:
-    somebody asks for it."""
-    machine = context.snapshot
-    stack = (machine.torch.version, machine.driver.version, answering(context), machine.packages)
-    kinds = {event.kind for event in machine.events}
-    return is_report(context) and kinds == {"smi-not-found"} and not any(stack)
 
 
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
@@ -150,7 +136,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     cause, fix = _of_whom(context)
     machine = context.snapshot
     named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
-    seen = "; ".join(named) or "no NVIDIA GPU is listed"
+    seen = "; ".join(named) or "no source lists an NVIDIA GPU"
     about = ("pci_devices", seen)
     if cause == "apple-silicon":
         about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
@@ -265,7 +251,7 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
         return "intel-gpu", other_makers.intel(context)
     torch, said = context.torch, events(context, "cuda-error")
-    build = context.snapshot.wanted.torch and paste.chosen(context)
+    build = context.snapshot.wanted.torch and paste.chosen_build(context)
     asked = ("--torch", build.torch) if build else ()
     cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
     return "no-nvidia-gpu", Fix(

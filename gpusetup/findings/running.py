@@ -59,10 +59,12 @@ def _measured(message: Event) -> Event:
 
 
 HANGS = Message(
-    title="A model over several GPUs hangs, as where peer access between them does not work",
-    means="NCCL waits without a word where a virtual machine, an IOMMU or ACS on the PCIe bridges "
-    "breaks what the driver promises.",
-    text="See first whether it runs without peer access; then let NCCL's log say where it waits",
+    title="A model on several GPUs hangs; perhaps the GPUs cannot access each other's memory "
+    "(peer access)",
+    means="Virtual machines, an IOMMU or ACS on the PCIe bridges can break peer access. Then NCCL "
+    "waits without an error.",
+    text="Check first whether the program runs without peer access. If not, NCCL's log shows "
+    "where it waits",
     commands=("export NCCL_P2P_DISABLE=1", "export NCCL_DEBUG=INFO"),
     look=("nvidia-smi topo -p2p r",),
 )
@@ -87,11 +89,11 @@ ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed"
 
 UNREACHED = Message(
     title="The rank at {peer} cannot be reached: {how}",
-    plain="NCCL cannot reach another rank through the network interface that it took",
+    plain="NCCL cannot reach another rank (process) through the network interface that it chose",
     means="A firewall, a wrong address or another network lies between the two machines.",
-    text="See that the rendezvous names an address of the other machine, open the ports between "
-    "them, and see that the other rank runs; let NCCL_SOCKET_IFNAME name the interface of the "
-    "network that joins them (NCCL may have taken a bridge or lo)",
+    text="Check that the rendezvous names an address of the other machine. Open the ports between "
+    "them, and check that the other rank runs. Set NCCL_SOCKET_IFNAME to the interface of the "
+    "network between the machines (NCCL may have chosen a bridge or lo)",
     commands=("export NCCL_DEBUG=INFO",),
     look=("ip -brief addr",),
 )

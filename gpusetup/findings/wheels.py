@@ -16,6 +16,7 @@ from gpusetup.model.machine import Event
 from gpusetup.model.resolution import FAMILY, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
+from gpusetup.resolver.situation import python_tag
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
@@ -47,33 +48,33 @@ def no_file(context: RuleContext) -> Findings:
 
 
 ITS_INDEX = (
-    "Check its name and version (in an environment file remove the builds, the part "
-    "after the second `=`), and use torch's index for torch only, not as --index-url: in "
-    "pyproject.toml `explicit = true` under [[tool.uv.index]] and a row of [tool.uv.sources] for "
-    "torch, torchvision and torchaudio; with `uv pip`, --torch-backend does it"
+    "Check the package's name and version. In a conda environment file, remove the builds, the "
+    "part after the second `=`. Use PyTorch's index for torch only, not as --index-url. In "
+    "pyproject.toml, write `explicit = true` under [[tool.uv.index]] and a row of "
+    "[tool.uv.sources] for torch, torchvision and torchaudio. With `uv pip` use --torch-backend"
 )
 
 
-def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix:
+def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | None:
     """Another index, or another Python: with the build that the resolver found."""
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
-    if event.values.get("said") and asked:
-        return Fix(
-            text=f"Take a release of {asked} that has a wheel for this system, torch and CUDA, use "
-            "WSL, or do without it where the program allows; else build it from source"
-        )
-    if board_of(context.snapshot) and paste.chosen(context) is None:
+    if board_of(context.snapshot) and paste.chosen_build(context) is None:
         return jetson_fix(context)
     tags = re.search(r"-cp(\d)(\d+)t?-", asked)
     if cause == "python-no-wheel" and tags:
         python = f"{tags[1]}.{tags[2]}"
-        text = f"This file is for Python {python}, 64 bits: make an environment with that, or let "
+        text = (
+            f"This file is for 64-bit Python {python}: create an environment with that Python, "
+            "or let "
+        )
         return paste.with_python(context, python, text + "the installer choose the file for yours")
     if cause == "python-no-wheel":
         return _other_python(context, asked)
-    if cause == "no-wheel-for-platform" and paste.chosen(context) is None:
+    if cause == "no-wheel-for-platform" and paste.chosen_build(context) is None:
         return Fix(text=no_platform_way(context))
+    if cause == "glibc-too-old" and paste.chosen_build(context) is None:
+        return None
     return paste.install_torch(context, "Ask for what exists. ")
 
 
@@ -81,7 +82,7 @@ def _other_python(context: RuleContext, asked: str) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
     name, exact, _ = requirement(asked)
     version = _torch_of(context, name, exact)
-    if version is None and context.snapshot.python.version and paste.chosen(context):
+    if version is None and context.snapshot.python.version and paste.chosen_build(context):
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
     rows = _here(context, version) if version else []
     tags = {tag for row in rows for tag in row.pythons if not tag.endswith("t")}
@@ -127,11 +128,10 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
         cause = "no-wheel-for-platform" if os.family == "macos" else "wrong-index"
         return "package-not-found" if re.fullmatch(EXPORTED, asked) else cause
     if event.kind == "wheel-not-supported":
-        word = {"linux": "linux", "windows": "win", "macos": "macosx"}.get(os.family or "", "")
-        return "python-no-wheel" if word in asked else "no-wheel-for-platform"
+        return _tag_that_fails(context, asked)
     asks = event.kind == "no-matching-distribution"
     ours = name in FAMILY if asks else name.startswith(OURS)
-    if not ours and (name or asks) and not event.values.get("said"):
+    if not ours and (name or asks):
         return "package-not-found"
     torch, where = _torch_of(context, name, version), label or index_label(event)
     here = _here(context, torch, where)
@@ -152,6 +152,18 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
     # older or newer ones only: the Python (or the platform) is another one's.
     inside = offered and offered[0] <= number <= offered[-1]
     return "wrong-index" if inside else "python-no-wheel"
+
+
+def _tag_that_fails(context: RuleContext, wheel: str) -> str:
+    """Which tag of a file's name does not fit here: its glibc, its system, else its Python."""
+    os, tag = context.os, (python_tag(context.snapshot) or "").replace(".", "")
+    needed = re.search(r"manylinux_2_(\d+)", wheel)
+    libc = re.search(r"glibc 2\.(\d+)", os.libc or "")
+    if needed and libc and int(libc[1]) < int(needed[1]):
+        return "glibc-too-old"
+    word = {"linux": os.machine or "linux", "windows": "win", "macos": "macosx"}
+    fits = f"-cp{tag}-" in wheel or word.get(os.family or "", "") not in wheel
+    return "no-wheel-for-platform" if fits else "python-no-wheel"
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"

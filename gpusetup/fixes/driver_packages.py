@@ -28,17 +28,17 @@ def last_closed() -> int:
     return driver_branch("last closed")
 
 
-def at_least(floor: str | None) -> int:
+def branch_of(floor: str | None) -> int:
     """The branch of a version; 0 without one."""
     return parsed(floor).major if floor else 0
 
 
-class Wanted(Frozen):
+class DriverRequest(Frozen):
     """A driver, and the system that it is for."""
 
     branch: int
     capability: Capability | None
-    """The lowest of the GPUs; None where it is not known."""
+    """The lowest of the GPUs; None if it is not known."""
     newest: Capability | None
     """The highest of them."""
     id: str
@@ -48,15 +48,15 @@ class Wanted(Frozen):
     machine: str
     kernel: str
     secure_boot: bool
-    at_least: int = 0
+    needed_branch: int = 0
     """The branch that is needed for certain, or 0."""
 
     @property
-    def is_open(self) -> bool:
+    def takes_open(self) -> bool:
         return self.capability is None or self.capability >= OPEN_FROM
 
     @property
-    def only_open(self) -> bool:
+    def needs_open(self) -> bool:
         return self.newest is not None and self.newest >= ONLY_OPEN_FROM
 
     @property
@@ -69,7 +69,7 @@ class Wanted(Frozen):
         return self.version.partition(".")[0]
 
 
-Way = Callable[[Wanted], Lines]
+Way = Callable[[DriverRequest], Lines]
 
 
 NVIDIA_REPOS = "https://developer.download.nvidia.com/compute/cuda/repos"
@@ -78,20 +78,20 @@ KEY_OF_DKMS = "sudo mokutil --import /var/lib/dkms/mok.pub"
 UPDATE = "sudo apt update"
 
 
-def _typed(*patterns: str, **values: str) -> Lines:
+def _filled_lines(*patterns: str, **values: str) -> Lines:
     """The lines of a way, with these words in their places; "" is no line."""
-    return tuple(filled(one, **values) for one in patterns if one)
+    return tuple(filled(pattern, **values) for pattern in patterns if pattern)
 
 
-def ubuntu(want: Wanted) -> Lines:
+def ubuntu(request: DriverRequest) -> Lines:
     """Ubuntu Server documentation, "NVIDIA drivers installation": `ubuntu-drivers`, or apt with
     the modules that Canonical has signed, which Secure Boot takes without a key of one's own."""
-    name = f"{want.branch}-open" if want.is_open else f"{want.branch}"
-    signed = ' {modules}-"$(uname -r)"' if want.secure_boot else ""
-    return _typed(
+    name = f"{request.branch}-open" if request.takes_open else f"{request.branch}"
+    signed = ' {modules}-"$(uname -r)"' if request.secure_boot else ""
+    return _filled_lines(
         UPDATE,
         "sudo ubuntu-drivers install"
-        if want.capability is None
+        if request.capability is None
         else f"sudo apt install -y {{driver}}{signed}",
         driver=f"nvidia-driver-{name}",
         modules=f"linux-modules-nvidia-{name}",
@@ -107,24 +107,24 @@ NON_FREE = (
 """From the mirror that this machine uses already."""
 
 
-def debian(want: Wanted) -> Lines:
+def debian(request: DriverRequest) -> Lines:
     """Debian's wiki, NvidiaGraphicsDrivers: contrib and non-free; NVIDIA's own repository (its
     Driver Installation Guide, r580) where Debian's packages are too old."""
     packaged = {row.release: row.branch for row in facts(Debian)}
-    late = want.at_least > packaged.get(want.major, max(packaged.values()))
-    repository = cuda_repository(want) if late else ()
+    late = request.needed_branch > packaged.get(request.major, max(packaged.values()))
+    repository = cuda_repository(request) if late else ()
     if late and not repository:
         return ()
-    headers = f"linux-headers-{'arm64' if want.machine == 'aarch64' else 'amd64'}"
+    headers = f"linux-headers-{'arm64' if request.machine == 'aarch64' else 'amd64'}"
     own = "sudo apt install -y {headers} nvidia-driver firmware-misc-nonfree"
     return (
-        *_typed("" if want.id == "kali" else NON_FREE, "" if late else UPDATE),
+        *_filled_lines("" if request.id == "kali" else NON_FREE, "" if late else UPDATE),
         *repository,
-        *_typed(
+        *_filled_lines(
             'sudo apt install -y "linux-headers-$(uname -r)" {driver}' if late else own,
-            KEY_OF_DKMS if want.secure_boot else "",
+            KEY_OF_DKMS if request.secure_boot else "",
             headers=headers,
-            driver="nvidia-open" if want.is_open else f"cuda-drivers-{last_closed()}",
+            driver="nvidia-open" if request.takes_open else f"cuda-drivers-{last_closed()}",
         ),
     )
 
@@ -133,20 +133,20 @@ LIKE_RHEL = ("rocky", "almalinux", "rhel", "centos", "ol")
 KEYRING = "cuda-keyring_1.1-1_all.deb"
 
 
-def cuda_repository(want: Wanted) -> Lines:
-    """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () where it
+def cuda_repository(request: DriverRequest) -> Lines:
+    """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () if it
     has none for this system."""
-    by_apt = want.id in ("ubuntu", "debian")
-    id = "rhel" if want.id in LIKE_RHEL else want.id
-    release = want.version.replace(".", "") if id == "ubuntu" else want.major
+    by_apt = request.id in ("ubuntu", "debian")
+    id = "rhel" if request.id in LIKE_RHEL else request.id
+    release = request.version.replace(".", "") if id == "ubuntu" else request.major
     if not (by_apt or id == "rhel") or not has_repository(id, release):
         return ()
-    folder = f"{NVIDIA_REPOS}/{id}{release}/{'sbsa' if want.machine == 'aarch64' else 'x86_64'}"
+    folder = f"{NVIDIA_REPOS}/{id}{release}/{'sbsa' if request.machine == 'aarch64' else 'x86_64'}"
     if by_apt:
-        wanted = ("wget {url}", "sudo apt install -y {file}", UPDATE)
-        return _typed(*wanted, url=f"{folder}/{KEYRING}", file=f"./{KEYRING}")
+        patterns = ("wget {url}", "sudo apt install -y {file}", UPDATE)
+        return _filled_lines(*patterns, url=f"{folder}/{KEYRING}", file=f"./{KEYRING}")
     repo = f"{folder}/cuda-rhel{release}.repo"
-    return _typed("sudo dnf config-manager --add-repo {repo}", repo=repo)
+    return _filled_lines("sudo dnf config-manager --add-repo {repo}", repo=repo)
 
 
 FUSION = (
@@ -161,16 +161,16 @@ KEY_OF_AKMODS = (
 )
 
 
-def fedora(want: Wanted) -> Lines:
+def fedora(request: DriverRequest) -> Lines:
     """RPM Fusion, Howto/NVIDIA, "Kernel Open", and Howto/Secure Boot: the key before the module is
     built; `akmods --force` builds it and ends when it is built; 580xx is the branch for GPUs before
     Turing."""
-    legacy = "" if want.is_open else f"-{want.closed_branch}xx"
+    legacy = "" if request.takes_open else f"-{request.closed_branch}xx"
     macro = "echo '%_with_kmod_nvidia_open 1' | sudo tee /etc/rpm/macros.nvidia-kmod"
-    return _typed(
+    return _filled_lines(
         f"sudo dnf install -y {FUSIONS}",
-        *(KEY_OF_AKMODS if want.secure_boot else ()),
-        macro if want.only_open else "",
+        *(KEY_OF_AKMODS if request.secure_boot else ()),
+        macro if request.needs_open else "",
         "sudo dnf install -y {module} {cuda}",
         "sudo akmods --force",
         "modinfo -F version nvidia",
@@ -189,57 +189,58 @@ EPEL = {
 """Fedora's EPEL page: RHEL itself, Oracle Linux; others carry the release package."""
 
 
-def rhel(want: Wanted) -> Lines:
+def rhel(request: DriverRequest) -> Lines:
     """NVIDIA's Driver Installation Guide r580, chapter on RHEL and its kin: EPEL (for dkms), the
     repository, the headers, the module stream (RHEL 8 and 9; 10 has a version lock), the compute
     packages."""
-    repository = cuda_repository(want)
+    repository = cuda_repository(request)
     if not repository:
         return ()
-    ten, major = want.major == "10", want.major
+    ten, major = request.major == "10", request.major
     lock = ("sudo dnf install -y python3-dnf-plugin-versionlock", "sudo dnf versionlock add {lock}")
     stream = ("sudo dnf module enable -y {stream}",)
     headers = "kernel-devel-matched" if major != "8" else '"kernel-devel-$(uname -r)"'
     others = ("sudo dnf install -y epel-release dnf-plugins-core", "sudo crb enable")
     values = {
-        "builder": f"codeready-builder-for-rhel-{major}-{want.machine}-rpms",
+        "builder": f"codeready-builder-for-rhel-{major}-{request.machine}-rpms",
         "page": f"https://dl.fedoraproject.org/pub/epel/epel-release-latest-{major}.noarch.rpm",
         "oracle": f"oracle-epel-release-el{major}",
         "olbuilder": f"ol{major}_codeready_builder",
         "lock": f"*nvidia*{last_closed()}*",
-        "stream": f"nvidia-driver:{'open' if want.is_open else last_closed()}-dkms",
-        "module": f"kmod-nvidia-{'open' if want.is_open else 'latest'}-dkms",
+        "stream": f"nvidia-driver:{'open' if request.takes_open else last_closed()}-dkms",
+        "module": f"kmod-nvidia-{'open' if request.takes_open else 'latest'}-dkms",
     }
     return (
-        *_typed(*EPEL.get(want.id, others), **values),
+        *_filled_lines(*EPEL.get(request.id, others), **values),
         *repository,
-        *_typed(
+        *_filled_lines(
             f"sudo dnf install -y {headers} kernel-headers",
-            *(stream if not ten else () if want.is_open else lock),
+            *(stream if not ten else () if request.takes_open else lock),
             "sudo dnf install -y nvidia-driver-cuda {module}",
-            KEY_OF_DKMS if want.secure_boot else "",
+            KEY_OF_DKMS if request.secure_boot else "",
             **values,
         ),
     )
 
 
-def suse(want: Wanted) -> Lines:
+def suse(request: DriverRequest) -> Lines:
     """The SUSE maintainer's page on the G07 packages (2026-02-22): signed open modules for Turing
     and later, which Secure Boot takes; G06 with a closed module for what is older."""
-    major, _, minor = want.version.partition(".")
-    folder = f"opensuse/leap/{want.version}"
-    if want.id == "opensuse-tumbleweed":
+    major, _, minor = request.version.partition(".")
+    folder = f"opensuse/leap/{request.version}"
+    if request.id == "opensuse-tumbleweed":
         folder = "opensuse/tumbleweed"
-    elif not re.fullmatch(r"1[5-9](\.\d)?", want.version):
+    elif not re.fullmatch(r"1[5-9](\.\d)?", request.version):
         return ()
-    elif want.id == "sles":
+    elif request.id == "sles":
         folder = f"suse/sle{major}" + (f"sp{minor}" if major == "15" else "")
     signed = "nvidia-open-driver-G07-signed-kmp-meta nvidia-compute-utils-G07"
     closed = "nvidia-driver-G06-kmp-default nvidia-compute-utils-G06"
-    return _typed(
+    packages = signed if request.takes_open else closed
+    return _filled_lines(
         "sudo zypper addrepo --refresh {url} nvidia",
         "sudo zypper --gpg-auto-import-keys refresh",
-        f"sudo zypper install -y --auto-agree-with-licenses {signed if want.is_open else closed}",
+        f"sudo zypper install -y --auto-agree-with-licenses {packages}",
         url=f"https://download.nvidia.com/{folder}/",
     )
 
@@ -253,29 +254,33 @@ ARCH_KERNELS = {
 """What a kernel's name has -> its package, whose headers dkms needs."""
 
 
-def arch(want: Wanted) -> Lines:
+def arch(request: DriverRequest) -> Lines:
     """Arch's news of December 2025: from 590 on the open modules only; GPUs before Turing take
     nvidia-580xx-dkms, which the AUR builds from nvidia-580xx-utils. Its kernel asks no module for
     a key under Secure Boot (no lockdown patch), and it boots without shim."""
-    if want.id == "manjaro":
+    if request.id == "manjaro":
         return lines("sudo mhwd --auto pci nonfree 0300")
-    kernel = next((name for part, name in ARCH_KERNELS.items() if part in want.kernel), "linux")
-    utils = f"nvidia-{want.closed_branch}xx-utils"
+    kernel = next((name for part, name in ARCH_KERNELS.items() if part in request.kernel), "linux")
+    utils = f"nvidia-{request.closed_branch}xx-utils"
     install = "sudo pacman -Syu --needed --noconfirm"
     by_hand = (
         f"{install} base-devel git {{headers}}",
         "git clone {url}",
         "cd {folder} && makepkg -si --noconfirm",
     )
-    return _typed(
-        *((f"{install} {{headers}} nvidia-open-dkms nvidia-utils",) if want.is_open else by_hand),
+    return _filled_lines(
+        *(
+            (f"{install} {{headers}} nvidia-open-dkms nvidia-utils",)
+            if request.takes_open
+            else by_hand
+        ),
         headers=f"{kernel}-headers",
         url=f"https://aur.archlinux.org/{utils}.git",
         folder=utils,
     )
 
 
-WAYS: dict[str, Way] = {
+WAYS_BY_FAMILY: dict[str, Way] = {
     "ubuntu": ubuntu,
     "debian": debian,
     "fedora": fedora,
@@ -285,14 +290,16 @@ WAYS: dict[str, Way] = {
 }
 """A family of distributions -> its way."""
 
-LEGACY = ("ubuntu", "fedora", "arch")
+PACKAGE_LEGACY_DRIVERS = ("ubuntu", "fedora", "arch")
 """Who still packages the last branch of GPUs that end before 580 (Kepler: 470)."""
 
-ENROLS = ("debian", "fedora", "rhel")
+SIGN_WITH_OWN_KEY = ("debian", "fedora", "rhel")
 """Where the module is signed with a key that is made on the machine."""
 
 
-def asks_for_a_key(family: str, want: Wanted) -> bool:
+def asks_for_a_key(family: str, request: DriverRequest) -> bool:
     """Whether the firmware asks for a new key at the next start: SUSE's closed package makes one
     and asks for it by itself."""
-    return want.secure_boot and (family in ENROLS or (family == "suse" and not want.is_open))
+    return request.secure_boot and (
+        family in SIGN_WITH_OWN_KEY or (family == "suse" and not request.takes_open)
+    )

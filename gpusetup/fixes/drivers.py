@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.facts import driver_branch, generation_of
+from gpusetup.evidence.command_values import is_a_kernel
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -15,19 +16,18 @@ from gpusetup.evidence.context import (
     nvidia_on_pci,
     on,
 )
-from gpusetup.evidence.plausible import is_a_kernel
-from gpusetup.fixes import which
+from gpusetup.fixes import gpu_naming
 from gpusetup.fixes.driver_packages import (
-    LEGACY,
     ONLY_OPEN_FROM,
     OPEN_FROM,
-    WAYS,
-    Wanted,
+    PACKAGE_LEGACY_DRIVERS,
+    WAYS_BY_FAMILY,
+    DriverRequest,
     asks_for_a_key,
-    at_least,
+    branch_of,
     last_closed,
 )
-from gpusetup.fixes.packages import compiler, distribution, is_past
+from gpusetup.fixes.system_packages import compiler, is_unsupported_release, linux_family
 from gpusetup.model.finding import Fix
 from gpusetup.model.machine import Gpu
 from gpusetup.model.shell import Lines, filled, lines
@@ -36,7 +36,7 @@ from gpusetup.model.versions import Capability
 DRIVER_SITE = "https://www.nvidia.com/drivers"
 
 
-def gpus_of(context: RuleContext) -> tuple[Gpu, ...]:
+def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The GPUs of this machine whose generation is known: by their driver, or by the PCI bus; a
     driver lists none that it does not drive, so the bus counts where it has more, each as the
     oldest that its id may mean."""
@@ -47,36 +47,36 @@ def gpus_of(context: RuleContext) -> tuple[Gpu, ...]:
     on_bus = nvidia_on_pci(context)
     for device in on_bus if len(known) < len(on_bus) else ():
         if found := generation_of(device.device_id):
-            known.append(Gpu(name=which.on_the_bus(device), compute_capability=found))
+            known.append(Gpu(name=gpu_naming.name_on_bus(device), compute_capability=found))
     return tuple(known)
 
 
-def _capabilities(found: tuple[Gpu, ...]) -> tuple[Capability, ...]:
-    return tuple(gpu.compute_capability for gpu in found if gpu.compute_capability)
+def _capabilities(gpus_here: tuple[Gpu, ...]) -> tuple[Capability, ...]:
+    return tuple(gpu.compute_capability for gpu in gpus_here if gpu.compute_capability)
 
 
-def _last_branch(context: RuleContext, found: tuple[Gpu, ...]) -> int | None:
+def _last_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int | None:
     """The last branch that drives all of these; None while drivers still support them."""
-    ends = (context.catalog.last_branch(one) for one in _capabilities(found))
+    ends = (context.catalog.last_branch(capability) for capability in _capabilities(gpus_here))
     return min((last for last in ends if last), default=None)
 
 
-def _first_branch(context: RuleContext, found: tuple[Gpu, ...]) -> int:
+def _first_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int:
     """The first branch that drives all of these."""
-    return max((at_least(context.catalog.first_driver(gpu)) for gpu in found), default=0)
+    return max((branch_of(context.catalog.first_driver(gpu)) for gpu in gpus_here), default=0)
 
 
-def wanted_driver(context: RuleContext, floor: str | None = None) -> Wanted:
+def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequest:
     """The driver that the GPUs of this machine and the floor ask for: of a long-lived branch that
     serves them and reaches the floor."""
     os = context.os
-    found = gpus_of(context)
-    branch, last = max(driver_branch("good"), at_least(floor)), _last_branch(context, found)
-    return Wanted(
+    known = known_gpus(context)
+    branch, last = max(driver_branch("good"), branch_of(floor)), _last_branch(context, known)
+    return DriverRequest(
         branch=min(branch, last or branch),
-        at_least=max(at_least(floor), _first_branch(context, found)),
-        capability=min(_capabilities(found), default=None),
-        newest=max(_capabilities(found), default=None),
+        needed_branch=max(branch_of(floor), _first_branch(context, known)),
+        capability=min(_capabilities(known), default=None),
+        newest=max(_capabilities(known), default=None),
         id=(os.id or "").lower(),
         version=os.version or "",
         machine=os.machine or "x86_64",
@@ -86,93 +86,100 @@ def wanted_driver(context: RuleContext, floor: str | None = None) -> Wanted:
 
 
 def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
-    """How this distribution installs a driver; () where only a download page does it, and where
+    """How this distribution installs a driver; () if only a download page does it, and where
     the driver lives elsewhere: the distribution of a container is not its host's."""
-    if elsewhere(context) or is_past(context):
+    if where_driver_lives(context) or is_unsupported_release(context):
         return ()
-    want = wanted_driver(context, floor)
-    family = distribution(context) or ""
-    way = WAYS.get(family) if want.branch >= last_closed() or family in LEGACY else None
-    return way(want) if way else ()
+    request = driver_request(context, floor)
+    family = linux_family(context) or ""
+    packaged = request.branch >= last_closed() or family in PACKAGE_LEGACY_DRIVERS
+    way = WAYS_BY_FAMILY.get(family) if packaged else None
+    return way(request) if way else ()
 
 
-def driver(context: RuleContext, text: str, floor: str | None = None) -> Fix:
+def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix:
     """Install or update the driver where this machine's driver lives: on the host of a container,
     in Windows for WSL, with JetPack on a Jetson."""
-    if place := elsewhere(context):
+    if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
-    found = gpus_of(context)
-    seen, last = _capabilities(found), _last_branch(context, found)
-    closed = seen and min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM
-    if on(context, "linux") and (closed or (last and last < _first_branch(context, found))):
+    known = known_gpus(context)
+    seen, last = _capabilities(known), _last_branch(context, known)
+    no_module = seen and min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM
+    no_branch = last and last < _first_branch(context, known)
+    if on(context, "linux") and (no_module or no_branch):
         return Fix(
-            text=f"{text}: no driver drives all of these GPUs ({which.names(context)}). Choose "
-            "which ones to use, and install the driver for these",
+            text=f"{text}: no driver supports all of these GPUs ({gpu_naming.gpu_names(context)}). "
+            "Choose which ones to use, and install the driver for these",
             needs_root=True,
             needs_reboot=True,
         )
-    if context.catalog.ends_before(found, floor):
+    if context.catalog.ends_before(known, floor):
         return Fix(
-            text=f"No driver from {floor} on knows this GPU ({_last_branch(context, found)} is its "
-            "last branch): use a build for an older CUDA, the CPU, or a newer GPU"
+            text=f"No driver from {floor} on supports this GPU ({last} is "
+            "the last branch that does): use a build for an older CUDA, the CPU, or a newer GPU"
         )
-    want, family = wanted_driver(context, floor), distribution(context) or ""
+    return _driver_here(context, text, floor)
+
+
+def _driver_here(context: RuleContext, text: str, floor: str | None) -> Fix:
+    """The same on a machine whose system has its own driver: commands, else a download page."""
+    request, family = driver_request(context, floor), linux_family(context) or ""
     commands = driver_commands(context, floor) if on(context, "linux") else ()
     if family == "nixos":
         return Fix(
             text=f"{text}: add `nixpkgs.config.allowUnfree = true; "
             "hardware.graphics.enable = true; "
             'services.xserver.videoDrivers = [ "nvidia" ]; hardware.nvidia.open = '
-            f"{str(want.is_open).lower()};` to /etc/nixos/configuration.nix, then type "
+            f"{str(request.takes_open).lower()};` to /etc/nixos/configuration.nix, then type "
             "`sudo nixos-rebuild boot` and `sudo reboot`; afterwards `nvidia-smi` lists the GPU",
             needs_root=True,
             needs_reboot=True,
         )
     if not commands:
         text = f"{text}. Download it from {DRIVER_SITE}"
-    anew = starts_anew(context, want)
-    then = "reboot; afterwards `nvidia-smi` lists the GPU" if anew else LOAD
+    reboots = needs_reboot(context, request)
+    then = "reboot; afterwards `nvidia-smi` lists the GPU" if reboots else THEN_LOAD
     if on(context, "windows"):
-        then = "restart where its installer asks for that"
-    elif commands and asks_for_a_key(family, want):
+        then = "restart if the installer asks for it"
+    elif commands and asks_for_a_key(family, request):
         whose = "of root" if family == "suse" else "that `mokutil` asked for"
         then = (
             f"reboot: the firmware asks for the new key (Enroll MOK) with the password {whose}. "
             "Afterwards `nvidia-smi` lists the GPU"
         )
-    start = lines("sudo reboot") if anew else lines("sudo modprobe nvidia", "nvidia-smi")
+    start = lines("sudo reboot") if reboots else lines("sudo modprobe nvidia", "nvidia-smi")
     return Fix(
         text=f"{text}, then {then}",
         commands=(*commands, *start) if commands else (),
         min_driver=floor,
         needs_root=True,
-        needs_reboot=anew,
+        needs_reboot=reboots,
     )
 
 
-LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
+THEN_LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
 
 
-def starts_anew(context: RuleContext, want: Wanted) -> bool:
+def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
     """Whether only a start of the machine loads what was installed: a module that is loaded now
     stands in its way, a key is asked for, or an update brings another kernel."""
-    driver, family = context.driver, distribution(context) or ""
+    driver, family = context.driver, linux_family(context) or ""
     held = any(device.driver for device in nvidia_on_pci(context))
     loaded = held or driver.module_loaded or driver.nouveau_loaded
-    return bool(loaded or family == "arch" or asks_for_a_key(family, want))
+    in_use = events(context, "nouveau-in-use")
+    return bool(loaded or in_use or family == "arch" or asks_for_a_key(family, request))
 
 
-def elsewhere(context: RuleContext) -> str | None:
+def where_driver_lives(context: RuleContext) -> str | None:
     if context.os.wsl:
         return (
-            f"Do it in Windows (from {DRIVER_SITE}), then `wsl --shutdown`; install no "
-            "Linux driver "
-            "inside WSL"
+            f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Install "
+            "no Linux driver inside WSL"
         )
     if context.os.jetson:
         return "On a Jetson the driver comes with JetPack: flash a newer JetPack with SDK Manager"
     if in_container(context):
-        return "Do it on the host, not in this container, and start the container again"
+        return "Do this on the host, not in this container, and start the container again"
     return None
 
 
@@ -189,7 +196,7 @@ REBUILD_INITRD = {
     "arch": ("sudo mkinitcpio -P",),
 }
 
-BUILDS: dict[str | None, str] = {
+BUILD_MODULE: dict[str | None, str] = {
     None: "if command -v akmods; then sudo akmods --force; else sudo dkms autoinstall; fi",
     "fedora": "sudo akmods --force",
 }
@@ -200,16 +207,17 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
-    family = distribution(context)
+    family = linux_family(context)
     nouveau = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
-    if nouveau or context.driver.nouveau_loaded or events(context, "nouveau-in-the-way"):
+    held = events(context, "nouveau-in-the-way", "nouveau-in-use")
+    if nouveau or context.driver.nouveau_loaded or held:
         return Fix(
-            text="Keep nouveau from the GPU, rebuild the initial RAM disk and reboot",
+            text="Block nouveau (the open-source driver), rebuild the initial RAM disk and reboot",
             commands=(*NOUVEAU_COMMANDS, *lines(*REBUILD_INITRD.get(family or "", ()), REBOOT)),
             needs_root=True,
             needs_reboot=True,
         )
-    build = BUILDS.get(family, "sudo dkms autoinstall")
+    build = BUILD_MODULE.get(family, "sudo dkms autoinstall")
     unbuilt = events(context, "module-not-found")
     # Few texts show whether the module is built: loading it says what is wrong.
     first = (build,) if unbuilt or not is_report(context) else ()
@@ -217,10 +225,12 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     headers = _headers(context.os.kernel or "") if unbuilt else ()
     signed = context.os.secure_boot and not unbuilt
     key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
-    otherwise = "" if first else f" (where the message is `not found`, build it first: `{build}`)"
+    otherwise = (
+        "" if first else f" (if the message is `not found`, build the module first: `{build}`)"
+    )
     return Fix(
-        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. "
-        f"Where Secure Boot is on, {ENROLL}",
+        text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. If Secure Boot is on, "
+        f"{ENROLL}",
         commands=(*headers, *lines(*first, *key)),
         needs_root=True,
         needs_reboot=bool(signed),
@@ -230,15 +240,15 @@ def load_fix(context: RuleContext, _: str) -> Fix:
 REBOOT = "sudo reboot"
 
 ENROLL = (
-    "enroll the key that signed it: the firmware asks for it at the next start (Enroll MOK, with "
-    "the password that mokutil asked for)"
+    "enroll the key that signed the module: the firmware asks for the key at the next start "
+    "(Enroll MOK, with the password that mokutil asked for)"
 )
 
 
-def with_headers(context: RuleContext) -> Lines:
+def rebuild_with_headers(context: RuleContext) -> Lines:
     values = [e.values for e in events(context, "driver-build-failed")]
-    kernel = next((one["kernel"] for one in values if one.get("kernel")), context.os.kernel)
-    no_compiler = any(one.get("why") == "compiler" for one in values)
+    kernel = next((value["kernel"] for value in values if value.get("kernel")), context.os.kernel)
+    no_compiler = any(value.get("why") == "compiler" for value in values)
     return (
         *_headers(kernel or ""),
         *(compiler(context) if no_compiler else ()),
@@ -268,7 +278,7 @@ def _headers(kernel: str) -> Lines:
     (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
     """
     known = (command for pattern, command in HEADERS if re.search(pattern, kernel))
-    return tuple(filled(one, kernel=kernel) for one in known if is_a_kernel(kernel))[:1]
+    return tuple(filled(command, kernel=kernel) for command in known if is_a_kernel(kernel))[:1]
 
 
 KEYS = {
@@ -281,7 +291,7 @@ DKMS = "/var/lib/dkms/mok.pub"
 
 
 def mok_command(context: RuleContext) -> Lines:
-    """The key goes to the firmware; where the distribution is not known, the one that is there."""
-    family = distribution(context)
+    """The key goes to the firmware; if the distribution is not known, the one that is there."""
+    family = linux_family(context)
     found = f'"$(ls {" ".join(sorted({*KEYS.values(), DKMS}))} 2>/dev/null | head -n 1)"'
     return lines(f"sudo mokutil --import {KEYS.get(family, DKMS) if family else found}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, runs_ordinary_wheels
 from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.fixes import paste
-from gpusetup.fixes.distributions import undeclared_commands
+from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import lines
 from gpusetup.model.versions import parsed
@@ -16,8 +16,8 @@ def jetson_fix(context: RuleContext) -> Fix:
     jetpack = jetpack_of(board_of(context.snapshot))
     if jetpack is None:
         return Fix(
-            text="Install the torch wheel that NVIDIA publishes for this board's JetPack: the "
-            "first line of the command's answer names its release",
+            text="Install the torch wheel that NVIDIA publishes for this board's JetPack. The "
+            "command's first line names the release",
             commands=lines("cat /etc/nv_tegra_release"),
         )
     known = (gpu.compute_capability for gpu in gpus(context))
@@ -25,8 +25,8 @@ def jetson_fix(context: RuleContext) -> Fix:
         return paste.install_torch(context, f"{jetpack.name} runs torch's own aarch64 wheels. ")
     if jetpack.wheels is None:
         return Fix(
-            text=f"{jetpack.name} is for Thor; on Orin torch's wheels run from {UNIFIED.name} on: "
-            "flash it with SDK Manager",
+            text=f"{jetpack.name} is for Thor. On Orin, torch's wheels need {UNIFIED.name} or "
+            "newer: flash it with SDK Manager",
             needs_root=True,
             needs_reboot=True,
         )
@@ -34,15 +34,15 @@ def jetson_fix(context: RuleContext) -> Fix:
     if own and parsed(own).release[:2] != parsed(jetpack.python).release:
         new = paste.command(context, "/usr/bin/python3", "-m", "venv", f".venv-{jetpack.python}")
         return Fix(
-            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not {own}: "
-            "make an environment of the system's python3, and ask `gpusetup doctor` there",
+            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not {own}. "
+            "Create an environment with the system's python3, and run `gpusetup doctor` there",
             commands=(new,),
         )
     only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(
-        text=f"Install NVIDIA's wheel for {jetpack.name} (it needs its undeclared libraries "
-        "first, then its dependencies). It has no wheels of torchvision and torchaudio: build them "
-        "from source if a program needs them",
+        text=f"Install NVIDIA's wheel for {jetpack.name} (the libraries that it does not declare "
+        "first, then its dependencies). NVIDIA has no wheels of torchvision and torchaudio "
+        "there: build them from source if a program needs them",
         commands=(
             paste.pip(context, "uninstall", "-y", "torchvision", "torchaudio"),
             *undeclared_commands(context, jetpack.links or "", jetpack.cuda),

@@ -12,7 +12,7 @@ from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line, filled, lines
 
 
-def _from(context: RuleContext, index: str) -> Line:
+def _install_from(context: RuleContext, index: str) -> Line:
     torch = context.torch
     is_there = torch.version or events(context, "torch-not-compiled-with-cuda")
     again = ("--force-reinstall",) if is_there else ()
@@ -38,33 +38,35 @@ def amd(context: RuleContext) -> Fix:
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *shown)
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))
-        relative = f"let it run those of its near relative {named}, or " if named else ""
+        relative = f"use the kernels of its near relative {named}, or " if named else ""
         override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
         return Fix(
-            text=f"torch's ROCm builds have kernels for {kernels} and none for "
-            f"{gfx or 'this GPU'}: {relative}take a build that AMD or the distribution makes for "
-            "it; otherwise the CPU build works. If the processor's own graphics come first in the "
+            text=f"torch's ROCm builds have kernels for {kernels}, but not for "
+            f"{gfx or 'this GPU'}: {relative}install a build of AMD or the distribution for it. "
+            "Otherwise the CPU build works. If the processor's own graphics come first in the "
             "list, set HIP_VISIBLE_DEVICES to the card's number",
             commands=(override,) if named and on(context, "linux") else (),
             looks=looks,
         )
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
     if not lacking and (maker_of(context.torch.backend) == "amd" or events(context, "no-hip-gpus")):
-        of_linux = f" (in Linux amdgpu, /dev/kfd, the groups render and video), a GPU of {kernels}"
-        there = " in Windows (for WSL the one for WSL)" if windows else of_linux
+        of_linux = (
+            f" (in Linux amdgpu, /dev/kfd, the groups render and video) and a GPU of {kernels}"
+        )
+        there = " in Windows (in WSL: AMD's driver for WSL)" if windows else of_linux
         return Fix(
-            text=f"The ROCm build is there and needs AMD's newest driver{there}; "
-            "HIP_VISIBLE_DEVICES must not hide it",
+            text=f"The installed ROCm build needs AMD's newest driver{there}. HIP_VISIBLE_DEVICES "
+            "must not hide the GPU",
             looks=looks,
         )
     if gfx and not on(context, "windows"):
         return Fix(
             text=f"Install torch's ROCm build, which has kernels for {gfx}",
-            commands=(_from(context, str(AMD.index)),),
+            commands=(_install_from(context, str(AMD.index)),),
         )
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
-        f"(torch's, on Linux, has kernels for {kernels}); otherwise the CPU build works"
+        f"(PyTorch's, on Linux, has kernels for {kernels}). Otherwise the CPU build works"
     )
 
 
@@ -76,18 +78,19 @@ def intel(context: RuleContext) -> Fix:
     why = {event.values.get("why") for event in events(context, "no-xpu")}
     if why and "build" not in why:
         return Fix(
-            text="Install or update Intel's GPU driver (on Linux the Level Zero and compute "
-            'runtime packages too, and the group `render`); torch then finds the device "xpu"',
+            text='Install or update Intel\'s GPU driver; torch then finds the device "xpu". On '
+            "Linux also install the Level Zero and compute runtime packages, and join the group "
+            "`render`",
             needs_root=True,
         )
     lacks = why or events(context, "torch-not-compiled-with-cuda")
     install = lacks and maker_of(context.torch.backend) != "intel"
     return Fix(
-        text="Install torch's XPU build: the installed one was built without it"
+        text="Install torch's XPU build: the installed torch has no XPU support"
         if why
-        else 'With its XPU build torch uses the GPU as device "xpu"; code that names "cuda" must '
-        "name it",
-        commands=(_from(context, str(INTEL.index)),) if install else (),
+        else 'torch\'s XPU build uses the GPU as device "xpu". Replace "cuda" in your code by '
+        '"xpu"',
+        commands=(_install_from(context, str(INTEL.index)),) if install else (),
     )
 
 
@@ -97,29 +100,29 @@ def intel(context: RuleContext) -> Fix:
 def apple(context: RuleContext) -> Fix:
     """What a program that is on mps already lacks there; else the device's name."""
     if lacks := events(context, "mps-lacks"):
-        said = " ".join(event.text or "" for event in lacks)
-        text = next((way for words, way in ON_MPS if re.search(words, said)), None)
+        message = " ".join(event.text or "" for event in lacks)
+        text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
         return Fix(text=text or LACKS, commands=() if text else fallback)
     # No order: a text in which torch speaks has one; on a machine it was looked for.
     missing = events(context, "torch-missing") or context.torch.installed is False
     install = paste.pip(context, "install", "torch", "torchvision")
     return Fix(
-        text='From 1.12 on the ordinary wheel uses an Apple GPU as device "mps"; code that asks '
-        'for "cuda" must ask for "mps" or "cpu"',
+        text='From torch 1.12 on, the ordinary wheel uses an Apple GPU as device "mps". Replace '
+        '"cuda" in your code by "mps" or "cpu"',
         commands=(install,) if missing else (),
     )
 
 
 LACKS = (
-    'The program is on "mps" already, which lacks this: let what is missing run on the CPU, or '
-    "update torch"
+    'The program already uses "mps", which lacks this operation: let the operation run on the '
+    "CPU, or update torch"
 )
 ON_MPS = (
     (
         "laceholder storage",
-        'The program is on "mps" already, and one of its tensors is not: move the model and all '
-        'of its inputs there (`.to("mps")`)',
+        'The program already uses "mps", but one of its tensors is elsewhere: move the model and '
+        'all inputs to it (`.to("mps")`)',
     ),
     (
         "(?i)bfloat16",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
-from gpusetup.evidence.plausible import is_a_path, is_a_version
 from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
@@ -43,10 +43,10 @@ def unset(context: RuleContext, name: str) -> Lines:
     return (shell.unsetting(name, _shell(context)),)
 
 
-INSTALL = re.compile(r"gpusetup install\b")
+INSTALL_LINE = re.compile(r"gpusetup install\b")
 """A line that installs the build that was chosen."""
 LIBRARIES = "LD_LIBRARY_PATH"
-FILTERED = (
+FILTER_FOLDERS = (
     """export LD_LIBRARY_PATH="$(printenv LD_LIBRARY_PATH | tr : '\\n' """
     '| grep -vE {unwanted} | paste -sd : -)"'
 )
@@ -58,10 +58,10 @@ def folder_pattern(*folders: str) -> str:
     >>> folder_pattern("/opt/cuda-12.4/lib64")
     '^(/opt/cuda-12\\\\.4/lib64)/*$'
     """
-    return f"^({'|'.join(literally(one.rstrip('/')) for one in folders)})/*$"
+    return f"^({'|'.join(escaped_for_grep(folder.rstrip('/')) for folder in folders)})/*$"
 
 
-def literally(text: str) -> str:
+def escaped_for_grep(text: str) -> str:
     """The pattern that finds a text; `re.escape` writes what `grep -E` warns of."""
     return re.sub(r"([.+*?^$()\[\]{}|\\])", r"\\\1", text)
 
@@ -71,16 +71,16 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
     read, else a line that filters it. Windows and macOS have no such variable."""
     if context.os.family in ("windows", "macos"):
         return ()
-    named = context.snapshot.environment.get(LIBRARIES, "")
-    kept = [one for one in named.split(":") if one and not re.search(unwanted, one)]
-    if named and all(map(is_a_path, kept)):
-        return (setting(context, LIBRARIES, ":".join(kept)),)
-    return (shell.filled(FILTERED, unwanted=unwanted),)
+    value = context.snapshot.environment.get(LIBRARIES, "")
+    folders = [folder for folder in value.split(":") if folder and not re.search(unwanted, folder)]
+    if value and all(map(is_a_path, folders)):
+        return (setting(context, LIBRARIES, ":".join(folders)),)
+    return (shell.filled(FILTER_FOLDERS, unwanted=unwanted),)
 
 
-def first_on(context: RuleContext, name: str, folder: str) -> Line:
+def prepending(context: RuleContext, name: str, folder: str) -> Line:
     """How a folder is put before the others of a list like PATH."""
-    return shell.putting_first(name, folder, _shell(context))
+    return shell.prepending(name, folder, _shell(context))
 
 
 def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
@@ -91,11 +91,11 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
     on_windows = rf"C:\Program Files\NVIDIA GPU Computing Toolkit\CUDA\v{minor}"
     windows = on(context, "windows")
     home = on_windows if windows else f"/usr/local/cuda-{minor}"
-    first = first_on(context, "PATH", home + (r"\bin" if windows else "/bin"))
+    first = prepending(context, "PATH", home + (r"\bin" if windows else "/bin"))
     return (setting(context, "CUDA_HOME", home), first)
 
 
-def build_for(context: RuleContext) -> Lines:
+def architectures_for_build(context: RuleContext) -> Lines:
     """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
     listed = sorted({g.compute_capability for g in gpus(context) if g.compute_capability})
     arches = ";".join(map(str, listed))
@@ -103,7 +103,7 @@ def build_for(context: RuleContext) -> Lines:
 
 
 def python(context: RuleContext) -> str:
-    """The target interpreter, where what was read can be one; else the one on PATH."""
+    """The target interpreter, if what was read can be one; else the one on PATH."""
     named = context.snapshot.python.executable
     return named if named and is_a_path(named) else "python"
 
@@ -111,14 +111,15 @@ def python(context: RuleContext) -> str:
 # --- torch --------------------------------------------------------------------------------------
 
 
-def install_commands(context: RuleContext, *, removed: bool = False) -> Lines:
-    """`gpusetup install` for this target; into an environment of its own where it may not be.
+def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Lines:
+    """`gpusetup install` for this target; into a new environment if it may not be changed.
 
-    `removed`: what shows which torch was there is taken away before it.
+    `torch_removed`: an earlier command takes away what shows which torch was there.
     """
     if target_refuses(context):
         return (into_new_environment(context),)
-    return (gpusetup_install(context, removed=removed),)
+    build = _build_options(context, torch_removed=torch_removed)
+    return (gpusetup(context, *build, *_host_options(context)),)
 
 
 def into_new_environment(context: RuleContext) -> Line:
@@ -126,7 +127,7 @@ def into_new_environment(context: RuleContext) -> Line:
     known = context.decision and in_new_environment(
         context.decision, context.snapshot, context.request
     )
-    words = ("--venv", new_folder(context.snapshot), *(known or ()), *_host(context))
+    words = ("--venv", new_folder(context.snapshot), *(known or ()), *_host_options(context))
     return command(context, "gpusetup", "install", *words)
 
 
@@ -141,7 +142,7 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     pipless = context.installer == "pip" and python.has_pip is False
     by = "uv" if pipless else context.installer
     typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
-    why = " (torch from its own index first, then what it needs from yours)" if typed[1:] else ""
+    why = " (torch from PyTorch's index, then the rest from yours)" if typed[1:] else ""
     return other(f"the same by {by}{why}", *first, *typed) if typed else ()
 
 
@@ -156,23 +157,19 @@ def target_refuses(context: RuleContext) -> bool:
     return bool(python.externally_managed) or python.site_writable is False
 
 
-def gpusetup_install(context: RuleContext, *, removed: bool = False) -> Line:
-    return gpusetup(context, *_named(context, removed=removed), *_host(context))
-
-
-def _named(context: RuleContext, *, removed: bool = False) -> tuple[str, ...]:
-    """The build, where `install` by itself would take another one: it was asked for, it is for
+def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, ...]:
+    """The build, if `install` by itself would take another one: it was asked for, it is for
     another maker's GPUs than the installed one, or that one is removed first."""
-    build = chosen(context)
+    build = chosen_build(context)
     if build is None:
         return ()
     how = context.decision.how if context.decision else "first"
     if context.request != Request() or how == "refused":
         return ("--torch", build.torch, "--backend", build.backend)
-    return ("--torch", build.torch) if removed and how not in ("first", "newest") else ()
+    return ("--torch", build.torch) if torch_removed and how not in ("first", "newest") else ()
 
 
-def _host(context: RuleContext) -> tuple[str, ...]:
+def _host_options(context: RuleContext) -> tuple[str, ...]:
     """The host that was named in place of this one: `install` takes the same words."""
     if not context.other_host:
         return ()
@@ -180,19 +177,19 @@ def _host(context: RuleContext) -> tuple[str, ...]:
     return tuple(word for r in named if r.value for word in (r.source, r.value))
 
 
-def gpusetup(context: RuleContext, *more: str) -> Line:
+def gpusetup(context: RuleContext, *options: str) -> Line:
     """`gpusetup install` with some options of its own, into this target if it may be changed."""
     executable = python(context)
     if target_refuses(context):
         where: tuple[str, ...] = ("--venv", new_folder(context.snapshot))
-    elif in_a_project(context) and all(word.startswith("--") for word in more[:1]):
+    elif in_a_project(context) and all(word.startswith("--") for word in options[:1]):
         where = ("--project",)
     else:
         where = ("--python", executable) if executable != "python" else ()
-    return command(context, "gpusetup", "install", *where, *more)
+    return command(context, "gpusetup", "install", *where, *options)
 
 
-def fresh(context: RuleContext, python: str) -> str:
+def new_environment_folder(context: RuleContext, python: str) -> str:
     """A folder for a new environment with that Python: not the one that the target is."""
     named = f".venv-{python}"
     # No order: which folders are taken is known of a live machine only.
@@ -206,32 +203,48 @@ def ask_torch(context: RuleContext) -> Line:
 
 
 def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
-    """What shows more and changes nothing; none where there is nothing to type."""
+    """What shows more and changes nothing; none if there is nothing to type."""
     return (Alternative(title=title, commands=commands),) if commands else ()
 
 
 other = look
-"""Another way to the same end; none where there is nothing to type."""
+"""Another way to the same end; none if there is nothing to type."""
 
 
-def chosen(context: RuleContext) -> TorchBuild | None:
+def chosen_build(context: RuleContext) -> TorchBuild | None:
     """The build that fits, of the kind that this environment's installer installs."""
     if context.installer == "conda":
         return context.resolution.conda or context.resolution.build
     return context.resolution.build
 
 
+ANOTHER_RUNS = (
+    "The torch that is listed fits this machine: another one runs. Ask the program's Python which "
+    'one (`python -c "import sys, torch; print(sys.executable, torch.__file__)"`); start the '
+    "program with the other Python, or remove the second torch"
+)
+
+
+def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
+    """Install the build that fits; `if_listed` if it is listed: then an install changes nothing."""
+    build, torch = chosen_build(context), context.torch
+    listed = (torch.version or "").partition("+")[0], torch.backend
+    if build is not None and listed == (build.torch, build.backend):
+        return Fix(text=if_listed)
+    return install_torch(context, why)
+
+
 def install_torch(context: RuleContext, why: str = "") -> Fix:
     """Install the build that the resolver chose; what to change first where none fits."""
-    build = chosen(context)
+    build = chosen_build(context)
     if build is None:
-        return _nothing_fits(context)
+        return _no_build_fix(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
-        how = "into a new environment, because this one may not be changed"
+        how = "into a new environment, because gpusetup may not change this one"
     elif in_a_project(context):
-        how = "into pyproject.toml, then `uv sync` (it undoes every `uv pip install`)"
+        how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]
     if context.decision and context.decision.moves and not target_refuses(context):
         # What of the target moves with the torch to come, and what cannot.
@@ -240,12 +253,12 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
 
 
-def _nothing_fits(context: RuleContext) -> Fix:
+def _no_build_fix(context: RuleContext) -> Fix:
     """What to change first."""
     advice = context.resolution.advice
     if board := board_of(context.snapshot):
         return Fix(
-            text=f"No wheel of a server's runs on this board ({board}): its torch is the one that "
+            text=f"Wheels for servers do not run on this board ({board}): use the torch that "
             "NVIDIA publishes for its JetPack",
             commands=posix(context, "cat /etc/nv_tegra_release"),
         )
@@ -256,15 +269,15 @@ def _nothing_fits(context: RuleContext) -> Fix:
     if advice.change == "driver":
         from gpusetup.fixes import drivers
 
-        return drivers.driver(context, f"{text}. Install that driver", advice.to)
+        return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
     if advice.change != "python":
         return Fix(text=text)
-    return with_python(context, advice.to, f"{text}. Make an environment with that Python")
+    return with_python(context, advice.to, f"{text}. Create an environment with that Python")
 
 
 def with_python(context: RuleContext, version: str, text: str) -> Fix:
     """A new environment of another Python, with the torch that fits or that is asked for."""
-    folder, asked = fresh(context, version), context.snapshot.wanted.torch or ""
+    folder, asked = new_environment_folder(context, version), context.snapshot.wanted.torch or ""
     built = (row.torch for row in context.catalog.builds if version in row.pythons)
     torch = ("--torch", asked[2:]) if asked.startswith("==") and asked[2:] in built else ()
     return Fix(
@@ -282,12 +295,12 @@ def pip(context: RuleContext, *words: str) -> Line:
     if context.installer == "uv":
         verb, *rest = words
         # `uv pip uninstall` asks nothing and knows no -y.
-        rest = [IN_UV.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
+        rest = [UV_NAMES.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
-    from gpusetup.installers.options import started
+    from gpusetup.installers import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
 
 
-IN_UV = {"--force-reinstall": "--reinstall"}
+UV_NAMES = {"--force-reinstall": "--reinstall"}
 """What is called otherwise there."""

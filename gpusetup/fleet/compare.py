@@ -39,7 +39,7 @@ class CompareAnswer(Frozen):
         return bool(self.only_second) or grave
 
 
-def compared(first: Node, second: Node) -> CompareAnswer:
+def compare(first: Node, second: Node) -> CompareAnswer:
     """What differs between two records, and what of it matters."""
     rows = [
         Difference(

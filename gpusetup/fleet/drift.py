@@ -19,7 +19,7 @@ from gpusetup.fleet.nodes import Drift, Node, Rate
 from gpusetup.model.finding import Severity
 
 LEAST_NODES = 3
-"""So many must tell a fact before most of them can be right."""
+"""Nodes that must tell a fact before most of them can be right."""
 Kind = tuple[str, ...]
 """What makes machines comparable: the models of their GPUs."""
 
@@ -30,24 +30,25 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     for node in nodes:
         if node.facts:
             by_kind[node.kind].append(node)
-    compared: dict[Kind, list[Node]] = defaultdict(list)
-    for kind, like in compared_with({kind: len(alike) for kind, alike in by_kind.items()}).items():
-        compared[like] += by_kind[kind]
+    compared_kinds: dict[Kind, list[Node]] = defaultdict(list)
+    sizes = {kind: len(alike) for kind, alike in by_kind.items()}
+    for kind, reference in compared_with(sizes).items():
+        compared_kinds[reference] += by_kind[kind]
     found: dict[str, list[Drift]] = defaultdict(list)
-    for kind, those in compared.items():
+    for kind, nodes_of_kind in compared_kinds.items():
         for name in sorted({name for node in by_kind[kind] for name in node.facts}):
-            told = (value_of(name, node.facts) for node in by_kind[kind])
-            counts = Counter(value for value in told if value is not None)
-            most, total = majority_of(counts), counts.total()
-            for node in those:
+            values = (value_of(name, node.facts) for node in by_kind[kind])
+            counts = Counter(value for value in values if value is not None)
+            majority, total = majority_of(counts), counts.total()
+            for node in nodes_of_kind:
                 value = value_of(name, node.facts)
-                if most and value and value != most:
+                if majority and value and value != majority:
                     drift = Drift(
                         field=name,
                         value=value,
-                        majority=most,
+                        majority=majority,
                         severity=severity_of(name),
-                        nodes=counts[most],
+                        nodes=counts[majority],
                         of=total,
                     )
                     found[node.name].append(drift)
@@ -59,13 +60,13 @@ def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
     A node with one GPU of another model among the usual ones is compared with those that have only
     the usual; nodes whose GPUs are not seen are no kind if others have some."""
 
-    def like(kind: Kind) -> Kind:
+    def reference(kind: Kind) -> Kind:
         if len(kind) == 1 or (kind and sizes[kind] >= LEAST_NODES):
             return kind
-        of_it = (one for one in sizes if {*one} <= {*kind} or not kind)
-        return max(of_it, key=lambda one: (bool(one), sizes[one], one))
+        candidates = (one for one in sizes if {*one} <= {*kind} or not kind)
+        return max(candidates, key=lambda one: (bool(one), sizes[one], one))
 
-    return {kind: like(kind) for kind in sizes}
+    return {kind: reference(kind) for kind in sizes}
 
 
 def majority_of(counts: Counter[str]) -> str | None:
@@ -98,12 +99,12 @@ RATES = "rates."
 
 def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     """Node -> its rates that are too slow among those of the same check, model and unit."""
-    alike: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
+    rates_of: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:
-            alike[rate.check, rate.model, rate.unit].append((node.name, rate))
+            rates_of[rate.check, rate.model, rate.unit].append((node.name, rate))
     found: dict[str, list[Drift]] = defaultdict(list)
-    for rates in alike.values():
+    for rates in rates_of.values():
         values, count = [rate.value for _, rate in rates], len(rates)
         least = least_healthy(values, LEAST_LOSS) if count >= LEAST_VALUES else 0.0
         for name, rate in rates:

@@ -72,9 +72,9 @@ FACTS: dict[Severity, dict[str, str]] = {
 """How grave it is if one machine differs from the others -> the facts that are compared: each one's
 place in a snapshot, and what a person calls it."""
 WORDS = {name: words for rows in FACTS.values() for name, words in rows.items()}
-COUNT, OF_A_GPU = "gpus.count", "gpus."
+GPU_COUNT, GPU_PREFIX = "gpus.count", "gpus."
 PACKAGES, VARIABLES = "packages.", "environment."
-FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
+TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
 """Packages whose difference stops or slows a training of several machines."""
 
 
@@ -87,11 +87,11 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
     """
     gpus, found = snapshot.gpus, dict[str, str | None]()
     for name in WORDS:
-        read = attrgetter(name.removeprefix(OF_A_GPU))
-        if name == COUNT:
+        read = attrgetter(name.removeprefix(GPU_PREFIX))
+        if name == GPU_COUNT:
             found[name] = None if gpus is None else str(len(gpus))
-        elif name.startswith(OF_A_GPU):
-            found[name] = summed([shown(name, read(gpu)) for gpu in gpus or ()])
+        elif name.startswith(GPU_PREFIX):
+            found[name] = joined([shown(name, read(gpu)) for gpu in gpus or ()])
         else:
             found[name] = shown(name, read(snapshot))
     found |= {f"{PACKAGES}{one.name}": one.version for one in snapshot.packages or ()}
@@ -120,11 +120,11 @@ def shown(name: str, value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def summed(values: Sequence[str | None]) -> str | None:
+def joined(values: Sequence[str | None]) -> str | None:
     """The values of several GPUs as one: alike, or how many have each and which are the fewer.
     A GPU that does not tell its value is passed over.
 
-    >>> summed(["16", "16", "8"]), summed(["on", None, "on"]), summed([None])
+    >>> joined(["16", "16", "8"]), joined(["on", None, "on"]), joined([None])
     ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
     """
     counts = Counter(value for value in values if value is not None).most_common()
@@ -153,7 +153,7 @@ def severity_of(name: str) -> Severity:
     ('error', 'note')
     """
     known = next((severity for severity, rows in FACTS.items() if name in rows), Severity.NOTE)
-    is_family = name.startswith(PACKAGES) and name.removeprefix(PACKAGES).startswith(FAMILY)
+    is_family = name.startswith(PACKAGES) and name.removeprefix(PACKAGES).startswith(TORCH_FAMILY)
     return Severity.WARNING if is_family else known
 
 
@@ -164,9 +164,9 @@ def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     if value is None and name.startswith(PACKAGES):
         return ABSENT if any(one.startswith(PACKAGES) for one in facts) else None
     if value is None and name.startswith((VARIABLES, "toolkit.")):
-        return ABSENT if WHOLE in facts else None
+        return ABSENT if IN_EVERY_SNAPSHOT in facts else None
     return value
 
 
-WHOLE = "os.name"
+IN_EVERY_SNAPSHOT = "os.name"
 """A fact of every whole snapshot."""

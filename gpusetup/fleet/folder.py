@@ -26,16 +26,16 @@ from gpusetup.model.finding import Severity
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.named_file import text_of
-from gpusetup.probe.saved import parse_snapshot, read_bytes
+from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
-KIND = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
+RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
 """What a file's name may end with after the node's name, and what a file in a node's folder is
 called."""
 MOST_FILES = 200_000
 MANY_FILES, MOST_READERS = 2000, 8
 """From how many files on several processes read them, and how many processes."""
-BEGINS = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
+RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """A record is a JSON object, in UTF-8 or as PowerShell writes it; one that is cut off still is, and
 so is a file in which nothing has arrived."""
 RATE_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
@@ -51,7 +51,7 @@ class Records(Frozen):
     """Files that are no records, with the reason."""
 
 
-class _Head(Frozen):
+class _Header(Frozen):
     schema: str | None = None
     node: str | None = None
 
@@ -85,17 +85,17 @@ def read_folder(
         if len(files) > MANY_FILES:
             pool = stack.enter_context(ProcessPoolExecutor(MOST_READERS))
             each = partial(pool.map, chunksize=100)
-        for place, node in enumerate(each(partial(_node_or_why_none, folder), files)):
+        for place, node in enumerate(each(partial(_node_or_reason, folder), files)):
             reached(place, len(files))
             if isinstance(node, str):
                 left_out.append(node)
             else:
-                nodes[node.name] = together(nodes[node.name], node) if node.name in nodes else node
+                nodes[node.name] = merged(nodes[node.name], node) if node.name in nodes else node
     ordered = tuple(nodes[name] for name in sorted(nodes, key=natural))
     return Records(nodes=ordered, left_out=tuple(left_out))
 
 
-def _node_or_why_none(folder: Path, path: Path) -> Node | str:
+def _node_or_reason(folder: Path, path: Path) -> Node | str:
     try:
         return read_record(path, name_of(path, folder))
     except _NoRecord as problem:
@@ -119,7 +119,7 @@ def name_of(path: Path, folder: Path) -> str:
     >>> [name_of(here / name, here) for name in names]
     ['gpu1', 'gpu1', 'gpu1']
     """
-    stem = KIND.sub("", path.stem)
+    stem = RECORD_SUFFIX.sub("", path.stem)
     return on_one_line(stem or (path.stem if path.parent == folder else path.parent.name))
 
 
@@ -140,18 +140,23 @@ def read_record(path: Path, name: str) -> Node:
     """One file as a node; one that is broken has the problem instead of facts."""
     try:
         raw = read_bytes(path)
-        if not BEGINS.match(raw):
-            raise _NoRecord("no record of gpusetup (it is no JSON object)")
+        if not RECORD_START.match(raw):
+            raise _NoRecord("this is no record of gpusetup (no JSON object)")
         raw = text_of(raw, path.name).encode()
-        head = from_json(raw, _Head, what=path.name)
-        family = (head.schema or "").partition("/")[0]
+        header = from_json(raw, _Header, what=path.name)
+        family = (header.schema or "").partition("/")[0]
         if family not in READERS:
-            raise _NoRecord(f"no record of gpusetup ({head.schema or 'it has no schema'})")
+            raise _NoRecord(f"no record of gpusetup ({header.schema or 'it has no schema'})")
         node = READERS[family](raw, path.name)
     except BadInput as problem:
         return Node(name=name, problem=problem.message)
-    told = head.node
-    return replace(node, name=told if told and told.isprintable() and len(told) < 256 else name)
+    name_in_record = header.node
+    return replace(
+        node,
+        name=name_in_record
+        if name_in_record and name_in_record.isprintable() and len(name_in_record) < 256
+        else name,
+    )
 
 
 def named_record(path: Path) -> Node:
@@ -167,7 +172,7 @@ def named_record(path: Path) -> Node:
 def _from_snapshot(raw: bytes, what: str) -> Node:
     snapshot = parse_snapshot(raw, what)
     if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
-        raise BadInput(f"{what} tells nothing of its machine")
+        raise BadInput(f"{what} says nothing about its machine")
     return Node(
         taken_at=snapshot.taken_at,
         kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
@@ -187,13 +192,13 @@ def _from_verify(raw: bytes, what: str) -> Node:
     models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
     facts = {"torch.version": answer.torch, "python.version": answer.python}
     failed = [one for one in answer.checks if one.status in FAILED]
-    said = [f"{c.name} {c.status} on {c.device}: {c.detail}".rstrip(": ") for c in failed]
+    problems = [f"{c.name} {c.status} on {c.device}: {c.detail}".rstrip(": ") for c in failed]
     if answer.verdict == "failed" and not failed:
-        said = ["verdict is failed"]
+        problems = ["verdict is failed"]
     return Node(
         kind=tuple(sorted({model for device, model in models.items() if device != "cpu"})),
         facts={field: value for field, value in facts.items() if value},
-        findings=tuple(_error("gpu-check-failed", f"verify's {one}") for one in said),
+        findings=tuple(_error("gpu-check-failed", f"verify's {one}") for one in problems),
         rates=tuple(
             Rate(
                 check=one.name,
@@ -236,7 +241,7 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
 """Schema -> how it is read."""
 
 
-def together(one: Node, other: Node) -> Node:
+def merged(one: Node, other: Node) -> Node:
     """Two records of one node; the later in the folder adds to the earlier."""
     return replace(
         one,

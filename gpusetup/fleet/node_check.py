@@ -12,11 +12,11 @@ from typing import Literal
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.rules import OF_A_DRIVER, rules_of
+from gpusetup.diagnosis.rules import DRIVER_FILES, rules_of
 from gpusetup.errors import BadInput
 from gpusetup.evidence.context import Rule
 from gpusetup.findings import presence
-from gpusetup.fleet.facts import COUNT, facts_of, words_of
+from gpusetup.fleet.facts import GPU_COUNT, facts_of, words_of
 from gpusetup.fleet.nodes import NodeFinding
 from gpusetup.model.codec import from_json
 from gpusetup.model.finding import Severity
@@ -88,23 +88,25 @@ def read_profile(text: str, what: str) -> dict[str, str]:
     return {name: value for name, value in found.facts.items() if name not in MAY_DIFFER}
 
 
-def unmet(expected: Mapping[str, str], facts: Mapping[str, str]) -> tuple[NodeFinding, ...]:
+def unlike_profile(
+    expected: Mapping[str, str], facts: Mapping[str, str]
+) -> tuple[NodeFinding, ...]:
     """What a node tells otherwise than the profile asks.
 
-    >>> unmet({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].title
+    >>> unlike_profile({"gpus.count": "8", "disk.tmp_free_gib": "90"}, {"gpus.count": "7"})[0].title
     'number of GPUs 7, expected 8'
-    >>> unmet({"disk.tmp_free_gib": "90"}, {"disk.tmp_free_gib": "40"})[0].title
+    >>> unlike_profile({"disk.tmp_free_gib": "90"}, {"disk.tmp_free_gib": "40"})[0].title
     'disk.tmp_free_gib 40, expected at least 45'
     """
     found = []
     for name, value in expected.items():
-        told = facts.get(name, value)
-        wrong = told != value
-        if name.endswith(FREE) and value.isdecimal() and told.isdecimal():
+        actual = facts.get(name, value)
+        differs = actual != value
+        if name.endswith(FREE) and value.isdecimal() and actual.isdecimal():
             least = int(value) // 2
-            wrong, value = int(told) < least, f"at least {least}"
-        if wrong:
-            title = f"{words_of(name)} {told}, expected {value}"
+            differs, value = int(actual) < least, f"at least {least}"
+        if differs:
+            title = f"{words_of(name)} {actual}, expected {value}"
             found.append(NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title))
     return tuple(found)
 
@@ -120,24 +122,26 @@ class NodeCheckAnswer(Frozen):
     facts: Mapping[str, str]
 
 
-def checked(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
+def check_node(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
     """Judge a node. `expected`: the facts of a sound one, by its profile."""
     snapshot = record.snapshot
     facts = {**facts_of(snapshot), **record.facts}
-    rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *OF_A_DRIVER)))
-    findings = (*findings_of(snapshot, rules), *unmet(expected, facts))
-    graves = (one for one in findings if one.severity is Severity.ERROR)
-    none_there = not (COUNT in expected or snapshot.gpus or snapshot.events)
-    why = (
-        *(f"{one.id}: {one.title}" for one in graves),
-        *(("no NVIDIA GPU found",) if none_there else ()),
+    rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
+    findings = (*findings_of(snapshot, rules), *unlike_profile(expected, facts))
+    errors = (one for one in findings if one.severity is Severity.ERROR)
+    has_no_gpu = not (GPU_COUNT in expected or snapshot.gpus or snapshot.events)
+    problems = (
+        *(f"{one.id}: {one.title}" for one in errors),
+        *(("no NVIDIA GPU found",) if has_no_gpu else ()),
     )
     count, name = facts.get("gpus.count", "0"), facts.get("gpus.name", "GPU")
-    sound = f"{count} x {name}, driver {facts.get('driver.version', 'unknown')}"
+    summary = f"{count} x {name}, driver {facts.get('driver.version', 'unknown')}"
     return NodeCheckAnswer(
         node=node,
-        ok=not why,
-        reason=" ".join(("; ".join(why) or sound).split()),  # a GPU's name ends no line of a log
+        ok=not problems,
+        reason=" ".join(
+            ("; ".join(problems) or summary).split()
+        ),  # a GPU's name ends no line of a log
         taken_at=snapshot.taken_at,
         findings=findings,
         facts=facts,

@@ -121,11 +121,11 @@ WRITE = "write gpu[001-016],login1"
 
 def _numbers(inside: str) -> list[str]:
     """Raises ValueError for what is no range, or too long a one."""
-    found: list[str] = []
+    numbers_in_text: list[str] = []
     for piece in inside.split(","):
         first, _, last = piece.strip().partition("-")
         numbers = range(int(first), int(last or first) + 1)
         if not 0 < len(numbers) <= MOST_NAMES:
             raise ValueError(piece)
-        found += (f"{number:0{len(first)}d}" for number in numbers)
-    return found
+        numbers_in_text += (f"{number:0{len(first)}d}" for number in numbers)
+    return numbers_in_text

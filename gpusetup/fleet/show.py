@@ -15,7 +15,7 @@ from gpusetup.model.frozen import Frozen
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
 
-COSTS = (
+COST_SPEED = (
     *("power-thermal-throttle", "pcie-degraded", "nvlink-degraded", "fabric-unhealthy"),
     *("vgpu-unlicensed", "cuda-launch-blocking", "memory-caching-off"),
 )
@@ -68,21 +68,27 @@ class FleetAnswer(Frozen):
 
 def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     """Judge a fleet. `expected`: nodes that should have a record."""
-    here = {node.name for node in records.nodes}
-    missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in here)
-    nodes, shared = (*records.nodes, *missing), common(records.nodes)
-    found, slow, usual = drifts(nodes), outliers(nodes), {one.id for one in shared}
-    rows = [_row(node, (*found[node.name], *slow[node.name]), usual) for node in nodes]
+    recorded = {node.name for node in records.nodes}
+    missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded)
+    nodes, common_findings = (*records.nodes, *missing), common(records.nodes)
+    drift_of, slow_rates, common_ids = (
+        drifts(nodes),
+        outliers(nodes),
+        {one.id for one in common_findings},
+    )
+    rows = [
+        _row(node, (*drift_of[node.name], *slow_rates[node.name]), common_ids) for node in nodes
+    ]
     rows.sort(key=_worst_first)
     return FleetAnswer(
         nodes=tuple(rows),
-        common=shared,
+        common=common_findings,
         exclude=excluded(row.name for row in rows if row.status == "failed"),
         left_out=records.left_out,
     )
 
 
-NO_RECORD = "it did not answer: there is no record of it"
+NO_RECORD = "no record: the node did not answer"
 
 
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
@@ -103,12 +109,12 @@ def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
 
 def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswer:
     """An error fails a node; a warning sets it apart if most nodes have none such."""
-    graves = {one.severity for one in node.findings} | {one.severity for one in drift}
-    warned = {one.id for one in node.findings if one.severity is Severity.WARNING}
-    status: Status = "degraded" if warned.intersection(COSTS) else "ok"
-    if node.problem or Severity.ERROR in graves:
+    severities = {one.severity for one in node.findings} | {one.severity for one in drift}
+    warnings = {one.id for one in node.findings if one.severity is Severity.WARNING}
+    status: Status = "degraded" if warnings.intersection(COST_SPEED) else "ok"
+    if node.problem or Severity.ERROR in severities:
         status = "failed"
-    elif drift or any(id not in usual for id in warned):
+    elif drift or any(id not in usual for id in warnings):
         status = "differs"
     return NodeAnswer(
         name=node.name,

@@ -23,14 +23,14 @@ LIMIT_SECONDS = {"quick": 300.0, "standard": 1200.0, "stress": 600.0}
 """How long a node may take for all three."""
 RECORDS = ("node-check", "snapshot", "verify")
 """The documents that a node gives, by their schemas."""
-RUN = "gpusetup.run/1"
+RUN_SCHEMA = "gpusetup.run/1"
 """The schema of a file that says why a node's records are missing."""
 LONGEST_PROBLEM = 400
 
 Document = Mapping[str, Any]
 
 
-class Work(Frozen):
+class NodeWork(Frozen):
     """What one node is asked to do."""
 
     python: str
@@ -43,33 +43,33 @@ class Work(Frozen):
     """Seconds for all that a node does."""
 
 
-def script(work: Work) -> str:
+def script(work: NodeWork) -> str:
     """The node's work as one line for a POSIX shell.
 
-    >>> print(script(Work(python="/env/bin/python")).replace("; ", "\\n"))
+    >>> print(script(NodeWork(python="/env/bin/python")).replace("; ", "\\n"))
     /env/bin/python -I -m gpusetup fleet check --json
     /env/bin/python -I -m gpusetup snapshot --json
     /env/bin/python -I -m gpusetup verify --json --level quick --device auto --timeout 270
     exit 0
     """
-    ours = (work.python, "-I", "-m", "gpusetup")
+    gpusetup = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
     # verify gives up on its own a little before the node does, so that it says what hangs.
     limit = f"{work.limit - min(30.0, work.limit / 4):g}"
-    asked = ("--json", "--level", work.level, "--device", work.device, "--timeout", limit)
+    verify_options = ("--json", "--level", work.level, "--device", work.device, "--timeout", limit)
     lines = (
-        (*ours, "fleet", "check", "--json"),
-        (*ours, "snapshot", "--json", *target),
-        (*ours, "verify", *target, *asked),
+        (*gpusetup, "fleet", "check", "--json"),
+        (*gpusetup, "snapshot", "--json", *target),
+        (*gpusetup, "verify", *target, *verify_options),
         ("exit", "0"),
     )
     return "; ".join(map(join, lines))
 
 
-def shell(work: Work) -> str:
-    """The same for whatever shell an account on another machine has.
+def ssh_command(work: NodeWork) -> str:
+    """The script as one command for any login shell, as ssh runs it.
 
-    >>> shell(Work(python="py"))[:38]
+    >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
     """
     return f"sh -c {quote(script(work))}"
@@ -81,8 +81,8 @@ def shell(work: Work) -> str:
 def documents(text: str) -> dict[str, Document]:
     """The documents of gpusetup in what a node said, by the names of their schemas.
 
-    >>> said = 'Welcome {to} n1\\n{"schema": "gpusetup.verify/1", "verdict": "passed"}\\nbye'
-    >>> documents(said)["verify"]["verdict"]
+    >>> output = 'Welcome {to} n1\\n{"schema": "gpusetup.verify/1", "verdict": "passed"}\\nbye'
+    >>> documents(output)["verify"]["verdict"]
     'passed'
     """
     found: dict[str, Document] = {}
@@ -94,7 +94,7 @@ def documents(text: str) -> dict[str, Document]:
     return found
 
 
-def problem_of(said: Output, found: Mapping[str, Document]) -> str | None:
+def problem_of(output: Output, found: Mapping[str, Document]) -> str | None:
     """Why a node's records are not whole; None if they are.
 
     >>> gone = Output(argv=("ssh",), exit=255, stderr="ssh: connect to host n1: No route to host")
@@ -106,24 +106,24 @@ def problem_of(said: Output, found: Mapping[str, Document]) -> str | None:
         return None
     error = found.get("error", {})
     refusal = " ".join(str(error[key]) for key in ("message", "hint") if error.get(key))
-    lines = dict.fromkeys(line.strip() for line in said.stderr.splitlines() if line.strip())
-    last = "; ".join([*lines][-2:]) or f"exit {said.exit} and nothing said"
-    return f"{(said.problem or refusal or last)[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
+    lines = dict.fromkeys(line.strip() for line in output.stderr.splitlines() if line.strip())
+    last = "; ".join([*lines][-2:]) or f"exit {output.exit} and nothing said"
+    return f"{(output.problem or refusal or last)[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
 
 
-def keep(folder: Path, node: str, said: Output) -> str | None:
+def write_records(folder: Path, node: str, output: Output) -> str | None:
     """Write a node's records into the folder; what is wrong with them, else None.
 
     A node without whole records gets a file that says why, so that the folder tells it later too.
     """
     if not SAFE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
-    found = documents(said.stdout)
-    kept = {kind: found[kind] for kind in RECORDS if kind in found}
-    problem = problem_of(said, found)
+    found = documents(output.stdout)
+    records = {kind: found[kind] for kind in RECORDS if kind in found}
+    problem = problem_of(output, found)
     if problem:
-        kept["run"] = {"schema": RUN, "problem": problem}
-    for kind, document in kept.items():  # under this name: what it calls itself may be redacted
+        records["run"] = {"schema": RUN_SCHEMA, "problem": problem}
+    for kind, document in records.items():  # under this name: what it calls itself may be redacted
         named = {key: value for key, value in document.items() if key != "node"}
         (folder / f"{node}.{kind}.json").write_text(json.dumps(named), encoding="utf-8")
     return problem

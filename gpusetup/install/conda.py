@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import ToolFailed
-from gpusetup.install.complaints import said_by
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.proof import prove
@@ -21,8 +20,9 @@ from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.layout import Layout
-from gpusetup.model.finding import Step
+from gpusetup.install.uv_errors import said_by
 from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import Step
 from gpusetup.model.shell import own_line
 from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible
@@ -39,9 +39,9 @@ def by_conda(machine: Snapshot) -> bool:
     return machine.python.manager == "conda" and machine.torch.installer == "conda"
 
 
-def conda_program(environ: Mapping[str, str]) -> str | None:
+def conda_program() -> str | None:
     """The conda, mamba or micromamba of this machine; an active one's own variable first."""
-    named = filter(None, map(environ.get, ("CONDA_EXE", "MAMBA_EXE")))
+    named = filter(None, map(os.environ.get, ("CONDA_EXE", "MAMBA_EXE")))
     found = next(filter(os.path.isfile, named), None)
     return found or next(filter(None, map(shutil.which, PROGRAMS)), None)
 

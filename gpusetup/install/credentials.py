@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 
@@ -29,17 +28,3 @@ def without_logins(text: str) -> str:
     """
     hosts = re.sub(r"(?<=://)[^/\s]*@", "", text)
     return re.sub(r"(://[^\s?\"'`)]+\?)[^\s\"'`),#]+", r"\1...", hosts)
-
-
-def redacted(text: str) -> str:
-    """Text without passwords and tokens, and with home folders as `~`; servers keep their names.
-
-    >>> redacted("GET https://me:secret@mirror.example/whl token=abc /home/alice/x")
-    'GET https://mirror.example/whl token=<secret> ~/x'
-    """
-    from gpusetup.redaction.places import hide_homes
-    from gpusetup.redaction.secrets import hide_secrets
-
-    home = str(Path.home())
-    text = text.replace(home, "~") if len(home) > 1 else text
-    return hide_homes(hide_secrets(without_logins(text)))

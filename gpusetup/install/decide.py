@@ -28,7 +28,6 @@ from gpusetup.resolver.companions import (
     pinned,
 )
 from gpusetup.resolver.described import for_host
-from gpusetup.resolver.held import concluded
 from gpusetup.resolver.least import Decision, least_change, left_alone, why
 from gpusetup.resolver.offer import newest_of
 from gpusetup.resolver.situation import situation_of
@@ -79,14 +78,11 @@ class Task(Frozen):
     def notes(self) -> tuple[str, ...]:
         """What a person should know of the decision besides the build."""
 
-        offer, catalog = self.newest, load_catalog()
+        offer, moves = self.newest, self.decision.moves
         newer = f"torch {offer.torch} from {offer.backend} fits too" if offer else None
-        guess = concluded(self.machine, catalog)
-        moves = self.decision.moves
-        stays = beside_in_words(self.machine, self.build, catalog) if moves else ()
+        stays = beside_in_words(self.machine, self.build, load_catalog()) if moves else ()
         way = f"--torch {offer.torch}" if offer and self.question.wanted.torch else "--upgrade"
         return (
-            *((guess,) if guess else ()),
             *self.said,
             *stays,
             *((f"{newer}: add `{way}`",) if newer else ()),
@@ -103,10 +99,6 @@ class Task(Frozen):
         url = found.index_url or ""
         first = Choice(torch=build.torch, backend=build.backend, index_url=url)
         return (first, *(found.fallbacks if self.question.request.backend == "auto" else ()))
-
-    @property
-    def fallbacks(self) -> tuple[Choice, ...]:
-        return self.resolution.fallbacks if self.decision.moves else ()
 
     @property
     def build(self) -> TorchBuild:
@@ -184,7 +176,7 @@ def what_comes(question: Question, decision: Decision, *, repairs: bool) -> Requ
         if name not in known:
             raise Unsatisfiable(
                 f"No {name} is known for torch {machine.torch.version}",
-                hint="nothing was changed; `gpusetup resolve --explain` says which torch has one",
+                hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
             )
     comes = tuple(name for name in FAMILY if name in (*behind, *missing) and name in known)
     held = {n: one for n, one in there.items() if n not in (*comes, *behind)}

@@ -11,8 +11,7 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.refusals import check_described
 from gpusetup.install.request import InstallRequest, question_of
-from gpusetup.installers import INSTALLERS
-from gpusetup.installers.options import InstallerOptions
+from gpusetup.installers import INSTALLERS, InstallerOptions
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY

@@ -7,7 +7,6 @@ for a file of somebody else it says which lines to add. `--undo` removes its own
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -17,11 +16,11 @@ from packaging.version import InvalidVersion, Version
 from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table, takes_torch
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.settings import PIP, pip_settings
 from gpusetup.install.switching.files import write_safely
+from gpusetup.install.uv_settings import PIP, pip_settings
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 
 CONSTRAINTS = "gpusetup-constraints.txt"
 MOST_BYTES = 1 << 18
@@ -36,8 +35,6 @@ class GuardFile(Frozen):
 
     path: str
     text: str
-    added: tuple[str, ...] = ()
-    """Its lines."""
 
 
 class GuardAnswer(Frozen):
@@ -99,8 +96,7 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
     """The files of an environment with their lines."""
     yield prefix / CONSTRAINTS, tuple(f"{name}=={version}" for name, version in pins.items())
     ours = named_in_lists(prefix / CONSTRAINTS)
-    environ = {name: said for name, said in os.environ.items() if not name.startswith("PIP_")}
-    read_now = pip_settings(environ, Path.home(), str(prefix)).get("constraint", "").split()
+    read_now = pip_settings(str(prefix)).get("constraint", "").split()
     others = (one for one in read_now if one != ours)
     yield prefix / PIP, ("[install]", f"constraint = {' '.join((*others, ours))}")
 
@@ -123,9 +119,9 @@ def planned(
         text = "\n".join((f"{MARK}, {when}: from here", *rows, f"{MARK}: to here", ""))
         before = _text_of(path)
         if before is None or is_guard(before):
-            if before is None or before.split("\n")[1:] != text.split("\n")[1:]:
-                found.append(GuardFile(path=str(path), text=text, added=rows))
-        elif not all(row.strip() in before for row in rows):
+            if (before or "").split("\n")[1:] != text.split("\n")[1:]:
+                found.append(GuardFile(path=str(path), text=text))
+        elif not all(row in before for row in rows):
             notes.append(f"{path} is yours and stays; write this into it: {' '.join(rows)}")
     return tuple(found), tuple(notes)
 

@@ -8,12 +8,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.settings import in_image_build, uv_program
 from gpusetup.install.switching.lock import launched
+from gpusetup.install.wheels import Wheel
 from gpusetup.model.documents import DoneStep
-from gpusetup.model.finding import Step
 from gpusetup.model.frozen import Frozen, Record, replace
+from gpusetup.model.resolution import Step
 from gpusetup.system.processes import Output, run
 
 Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
@@ -23,14 +22,10 @@ Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 class Job(Record):
     """What the phases of one installation share."""
 
-    uv: str
-    environ: Mapping[str, str]
     show_progress: Progress
-    talk: Callable[[str], None] = lambda _text: None
-    wheels: tuple[Wheel, ...] = ()
-    """With `--offline`: what it holds; no index is asked."""
-    keep: bool = True
-    """Whether what was there is kept for `--undo`."""
+    talk: Callable[[str], None]
+    wheels: str | None = None
+    """With `--offline`: the folder that holds them; no index is asked."""
     store: Path | None = None
     """The target's store, once its lock is held."""
     done: list[DoneStep] = []
@@ -56,19 +51,9 @@ def run_step(
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,
-        environment={**(environment or job.environ), **step.environment},
+        environment={**(environment or os.environ), **step.environment},
         gently_seconds=gently_seconds,
     )
     output = replace(output, argv=step.argv)
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))
     return output
-
-
-def new_job(talk: Callable[[str], None], show_progress: Progress) -> Job:
-    return Job(
-        uv=uv_program(),
-        environ=os.environ,
-        show_progress=show_progress,
-        talk=talk,
-        keep=not in_image_build(),
-    )

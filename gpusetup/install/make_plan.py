@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.decide import Task
-from gpusetup.install.fetching.lock import Question, locked, require_no
-from gpusetup.install.fetching.wheels import Wheel, size_text, unhashed
 from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
+from gpusetup.install.pylock import Requirements, require_no, wheels_for
 from gpusetup.install.switching.unpack import switch_step, venv_step
-from gpusetup.install.target.find import Target, check_importable, check_leaving, users_of
-from gpusetup.model.finding import Step
+from gpusetup.install.target.find import Target, check_importable, check_leaving
+from gpusetup.install.wheels import Wheel, size_text, unhashed
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY, Choice
+from gpusetup.model.resolution import FAMILY, Choice, Step
 from gpusetup.resolver.joint import Asked, limits_beside
 
 
@@ -42,14 +40,14 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     brought = {wheel.name for wheel in wheels if wheel.name not in family} & {*FAMILY}
     if brought:
         raise Unsatisfiable(
-            f"{', '.join(sorted(brought))} would come from your default index, which knows no "
-            "backend",
+            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            "builds for a chosen backend",
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
     hashed, installed = all(wheel.sha256 for wheel in wheels), target.installed
-    steps: tuple[Step, ...] = (switch_step(job.uv, target.python, prefix, hashed=hashed),)
+    steps: tuple[Step, ...] = (switch_step(target.python, prefix, hashed=hashed),)
     if venv is not None:
-        steps = (venv_step(job.uv, venv, target.layout.python), *steps)
+        steps = (venv_step(venv, target.layout.python), *steps)
     before = {one.name: installed[one.name] for one in wheels if one.name in installed}
     if venv is None:
         check_leaving(target.layout, before)
@@ -66,7 +64,6 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         steps=steps,
         before=before,
         after={one.name: one.version for one in wheels},
-        used_by=users_of(target.layout.libraries) if "torch" in before else (),
         notes=(*passed_over, *task.all_notes, *unhashed(wheels)),
         device=device_to_prove(choice.backend, task.gpus_here),
     )
@@ -81,9 +78,9 @@ def _first_index(
     passed: list[tuple[str, str]] = []
     wanted = task.question.wanted
     together = Asked(machine=task.machine, request=wanted, catalog=load_catalog())
-    root = job.wheels[0].source if job.wheels else task.question.request.root
+    root = job.wheels or task.question.request.root
     for choice in task.choices:
-        question = Question(
+        requirements = Requirements(
             family=tuple(
                 exact_in(job.wheels, n, v, choice.backend) if job.wheels else f"{n}=={v}"
                 for n, v in build.family(asked.family).items()
@@ -93,13 +90,13 @@ def _first_index(
             constraints=limits_beside(together, build) if build.cuda else (),
         )
         try:
-            wheels = locked(job, target, question)
+            wheels = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
-            if require_no(job, target, question):
+            if require_no(job, target, requirements):
                 raise
             passed.append((choice.backend, problem.message))
         else:
-            return replace(choice, index_url=question.index), wheels, passed
+            return replace(choice, index_url=requirements.index), wheels, passed
     why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
     where = f"{root} has no" if job.wheels else "No index has"
     raise Blocked(
@@ -109,13 +106,12 @@ def _first_index(
     )
 
 
-def exact_in(wheels: Sequence[Wheel], name: str, version: str, backend: str) -> str:
+def exact_in(folder: str, name: str, version: str, backend: str) -> str:
     """The requirement for a package of torch's family that only the wheel of a backend meets, or
     the one without a label."""
-    there = {one.version for one in wheels if one.name == name}
     labelled = f"{version}+{backend}"
-    plain = version in there and labelled not in there
-    return f"{name}=={version if plain else labelled}"
+    there, own = (any(Path(folder).glob(f"{name}-{one}-*.whl")) for one in (version, labelled))
+    return f"{name}=={version if there and not own else labelled}"
 
 
 UNPACKED_FACTOR = 3.6

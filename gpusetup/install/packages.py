@@ -1,13 +1,15 @@
-"""The packages that the command line names; a word that is no package is refused, with what it
-probably stands for."""
+"""The packages that the command line and its files name; a word that is no package is refused, with
+what it probably stands for."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from gpusetup import named_file
 from gpusetup.errors import UsageError
 from gpusetup.install.credentials import without_logins
 from gpusetup.model.frozen import Frozen
@@ -25,7 +27,8 @@ NO_PACKAGES = {
         "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
     ),
     r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
-        "it is a part of the system: `gpusetup doctor` names the driver, and the commands"
+        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
+        "it"
     ),
     r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
     r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
@@ -83,8 +86,6 @@ class RequestedPackages(Frozen):
     """What is installed, takes another torch than the one to come, and is asked for anew."""
     pinned: tuple[str, ...] = ()
     """What must stay as it is: `torch==2.9.1+cu130`."""
-    left_out_words: str = ""
-    """One sentence about the words that their own marker leaves out on this machine."""
 
 
 def requested_packages(
@@ -110,7 +111,6 @@ def requested_packages(
     torch: str | None = None
     family, packages, named = {"torch"}, [], []
     beside: list[tuple[str, str]] = []
-    left_out: list[str] = []
     for word in words:
         refuse_what_is_no_package(without_logins(word))
         try:
@@ -122,11 +122,10 @@ def requested_packages(
             ) from problem
         name = canonicalize_name(asked.name)
         if asked.marker and environment and not asked.marker.evaluate(dict(environment)):
-            left_out.append(without_logins(word))
             continue
         if asked.url:
             raise UsageError(
-                f"{asked.name} is asked for by an address",
+                f"{asked.name} is given by its address",
                 hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
                 "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
             )
@@ -151,11 +150,61 @@ def requested_packages(
         torch=torch,
         named=tuple(named),
         beside=tuple(beside),
-        left_out_words=f"left out by its own marker on this machine: {', '.join(left_out)}"
-        if left_out
-        else "",
     )
 
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
 """What `torch==2.5.1` says more than `--torch 2.5.1`."""
+
+
+# --- requirements.txt -----------------------------------------------------------------------------
+
+MOST_BYTES = 1 << 20
+ELSEWHERE = re.compile(r"-(-requirement|-editable|-constraint|[rec])\b")
+"""How a line begins that names another file or folder."""
+
+
+def words_of_files(
+    files: Iterable[str], talk: Callable[[str], None], *, installs: bool
+) -> Iterator[str]:
+    """Everything that `-r FILE` names: a list of requirements.
+
+    BadInput for what cannot be read; UsageError for what cannot be asked here.
+    """
+    for path in map(Path, files):
+        text = named_file.read_text(path, MOST_BYTES)
+        if path.suffix == ".toml":
+            raise UsageError(
+                f"{path} is a project, not a list of requirements",
+                hint=f"`uv pip compile {path} -o requirements.txt` writes one",
+            )
+        if installs and re.search(r"--(hash|require-hashes)", text):
+            raise UsageError(
+                f"{path} names hashes, but gpusetup may choose files with other hashes",
+                hint="install torch first by `gpusetup install`, then run `uv pip install "
+                "--require-hashes -r` with this file",
+            )
+        for line in lines_of(text):
+            said = f"{path}: `{without_logins(line)}` is not taken"
+            if ELSEWHERE.match(line):
+                raise UsageError(
+                    said,
+                    hint="pass that file with its own `-r`; write constraints into the file of "
+                    "requirements",
+                )
+            if not line.startswith("-"):
+                yield line.partition(" --")[0].strip()
+            elif not line.startswith("--require-hashes"):
+                talk(f"{said}: your own settings of uv or pip count")
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines without comments; one that ends with a backslash goes on with the next.
+
+    >>> list(lines_of("a  # b\\n\\n# d\\nc"))
+    ['a', 'c']
+    """
+    for line in text.replace("\r\n", "\n").replace("\\\n", " ").splitlines():
+        plain = re.sub(r"(^|\s)#.*", "", line).strip()
+        if plain:
+            yield plain

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.install.fetching.wheels import Wheel
-from gpusetup.install.target.find import User
-from gpusetup.model.finding import Step
+from gpusetup.install.wheels import Wheel
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import Choice
+from gpusetup.model.resolution import Choice, Step
 
 
 class Plan(Frozen):
@@ -27,8 +25,6 @@ class Plan(Frozen):
     steps: tuple[Step, ...] = ()
     before: Mapping[str, str] = {}
     after: Mapping[str, str] = {}
-    used_by: tuple[User, ...] = ()
-    """Programs that have torch of the target loaded."""
     notes: tuple[str, ...] = ()
     device: str = "auto"
     """What verify is told to prove."""

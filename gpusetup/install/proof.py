@@ -25,9 +25,7 @@ def prove(job: Job, python: str, device: str, torch: str | None = None) -> dict[
     job.talk("Verifying ...")
     expected = ("--expect", f"torch=={torch}") if torch else ()
     argv = (python, str(VERIFY), "--json", "--device", device, *expected)
-    held = launched(argv, job.store)
-    output = run(held, timeout=VERIFY_SECONDS, environment=dict(job.environ))
-    return parse_verdict(output)
+    return parse_verdict(run(launched(argv, job.store), timeout=VERIFY_SECONDS))
 
 
 def parse_verdict(output: Output) -> dict[str, Any]:

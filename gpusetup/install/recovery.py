@@ -9,7 +9,7 @@ from gpusetup.install.request import InstallRequest
 from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
-from gpusetup.probe.own_files import ended_by, interrupted
+from gpusetup.probe.own_files import how_to_end, interruption
 from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
@@ -29,10 +29,10 @@ def recover_unfinished(
     """End what a killed change began, before another one begins; its journal."""
     store = folder / STORE
     journal = read_journal(store)
-    head = interrupted(str(folder)) if journal else ""
+    head = interruption(str(folder)) if journal else ""
     if dry_run:
         if journal:
-            talk(f"{head}; {ended_by(str(folder), System().family)}.")
+            talk(f"{head}; {how_to_end(str(folder), System().family)}.")
         return None
     if journal is None and not (store / STAGING).is_dir():  # that: killed at its very end
         return None

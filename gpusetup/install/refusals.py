@@ -9,7 +9,7 @@ from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
-from gpusetup.diagnosis.precedence import trouble_elsewhere
+from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import Question
@@ -17,7 +17,6 @@ from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.resolver.decide import nothing_fits
-from gpusetup.resolver.held import concluded
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.offer import in_new_environment, new_folder
 
@@ -28,7 +27,7 @@ def refuse_trouble_elsewhere(
     """Trouble that no torch mends comes first: it ends the command where nothing was asked for."""
     machine, other_host = question.machine, question.request.for_other_host
     findings = diagnose(machine, load_catalog(), other_host=other_host).findings
-    found = trouble_elsewhere(findings, torch_stays=decision.how == "kept")
+    found = blocks_torch(findings, torch_stays=decision.how == "kept")
     if found is None:
         return
     if not is_request:
@@ -64,31 +63,25 @@ def refuse(question: Question, decision: Decision) -> None:
     maker, newest = maker_of(held), decision.newest.build
     other = newest.backend if newest and newest.backend != held else "cpu"
     host = f"--backend {held}" if is_seen_only(maker) else "--gpu NAME"
-    guess = concluded(machine, load_catalog())
     is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
     raise Unsatisfiable(
-        f"{f'{guess}. ' if guess else ''}torch {machine.torch.version} {is_for}: it was left as "
-        "it is",
+        f"torch {machine.torch.version} {is_for}: it was left as it is",
         hint=f"add `{host}` if this image is built on a machine without its GPU, `--backend "
         f"{other}` if you want the build for {other}; if the GPU is here, its driver is missing or "
         "does not answer: `gpusetup doctor` says more",
     )
 
 
-OPTIONS = {"backend": "--backend", "for_gpu": "--gpu", "for_driver": "--driver"}
-
-
 def own_environment(question: Question, decision: Decision) -> str:
     """The command that makes, beside a target that may not be changed, what it would become."""
     request, machine = question.request, question.machine
-    words = [*in_new_environment(decision, machine), *question.asked.packages]
-    for name, option in OPTIONS.items():
-        value = getattr(request, name)
-        values = value if isinstance(value, tuple) else (value,)
-        asked = () if option in words else (one for one in values if one not in (None, "auto"))
-        words += [word for one in asked for word in (option, one)]
-    own = ("gpusetup", "install", "--venv", new_folder(machine), *words)
-    return without_logins(shell_line(own, machine.os.family))
+    prescribed = in_new_environment(decision, machine, question.wanted)
+    host = [word for gpu in request.for_gpu for word in ("--gpu", gpu)]
+    if request.for_driver:
+        host += ["--driver", request.for_driver]
+    own = ("gpusetup", "install", "--venv", new_folder(machine), *prescribed)
+    line = shell_line((*own, *question.asked.packages, *host), machine.os.family)
+    return without_logins(line)
 
 
 def check_described(machine: Snapshot, way: str) -> None:

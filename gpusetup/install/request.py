@@ -14,10 +14,8 @@ from gpusetup.errors import UsageError
 from gpusetup.install.packages import RequestedPackages, requested_packages
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution
-from gpusetup.resolver import check_request, resolve
+from gpusetup.model.resolution import Request
 from gpusetup.resolver.companions import environment_of
-from gpusetup.resolver.decide import nothing_fits
 from gpusetup.resolver.situation import specifier
 
 
@@ -48,7 +46,7 @@ class InstallRequest(Frozen):
     @property
     def root(self) -> str:
         """The root of torch's indexes."""
-        return index_root_of(self.index_root, os.environ, INDEX_ROOT)
+        return index_root_of(self.index_root)
 
 
 class Question(Frozen):
@@ -86,16 +84,6 @@ def question_of(
     return Question(request=request, asked=asked, wanted=wanted, machine=machine)
 
 
-def resolved(question: Question) -> Resolution:
-    """What fits, by the catalog."""
-    catalog = load_catalog()
-    check_request(question.wanted, catalog)
-    resolution = resolve(question.machine, question.wanted, catalog)
-    if resolution.build is None:
-        raise nothing_fits(resolution)
-    return resolution
-
-
 def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | None:
     """The torch that goes with the companions' versions that the words gave.
 
@@ -122,13 +110,13 @@ def torch_beside(beside: Sequence[tuple[str, str]], torch: str | None) -> str | 
 URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
 
 
-def index_root_of(named: str | None, environ: Mapping[str, str], usual: str) -> str:
+def index_root_of(named: str | None) -> str:
     """`--index`, else GPUSETUP_INDEX, else the usual one; UsageError for no URL.
 
-    >>> index_root_of(None, {"GPUSETUP_INDEX": "https://mirror.example/whl/"}, "https://x")
+    >>> index_root_of("https://mirror.example/whl/")
     'https://mirror.example/whl'
     """
-    root = named or environ.get("GPUSETUP_INDEX") or usual
+    root = named or os.environ.get("GPUSETUP_INDEX") or INDEX_ROOT
     if not URL.fullmatch(root):
         raise UsageError(
             f"`--index {root}` is no http or https URL",

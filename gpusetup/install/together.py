@@ -3,13 +3,11 @@ first, and the table of companions rules out what uv cannot know."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import date, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache, cached_property
-from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -18,14 +16,14 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.complaints import complaint
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
-from gpusetup.install.fetching.lock import COMPILE, NAME, Question, ask_uv
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.settings import asking_environment, parse_toml, uv_program
+from gpusetup.install.pylock import COMPILE, NAME, Requirements, ask_uv
 from gpusetup.install.target.find import Target
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import asking_environment, parse_toml, uv_program
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
@@ -61,16 +59,18 @@ def choose_together(
     torch that is taken if nothing beside it is more than `behind_days` older than its newest
     release; else, with any such days, the next newer one.
 
-    Unsatisfiable if none goes together; Blocked if an index does not answer.
+    Unsatisfiable if none goes together, or only with an old release of one of them; Blocked if an
+    index does not answer.
     """
     search = Search(asked, root)
     found = search.found(prefer, behind_days)
     held = tuple(search.held_back(found))
+    if old := [one for one in held if found.late.get(one.package, 0) > YEAR]:
+        raise refusal(old)
     return Joint(
         build=found.build,
         packages=search.packages(found),
         held_back=held,
-        refused=tuple(one for one in held if found.late.get(one.package, 0) > YEAR),
         notes=tuple(search.notes()),
     )
 
@@ -82,17 +82,14 @@ class Locked(Frozen):
     """One package of an answer."""
 
     version: str
-    published: str | None = None
-    """`2026-11-02`; None: the index does not say."""
+    published: datetime | None = None
+    """None: the index does not say."""
 
 
 def locked_of(row: Mapping[str, Any]) -> Locked:
     wheels = row.get("wheels", ())
     times = [when for one in wheels if isinstance(when := one.get("upload-time"), datetime)]
-    return Locked(
-        version=row.get("version", ""),
-        published=min(times).date().isoformat() if times else None,
-    )
+    return Locked(version=row.get("version", ""), published=min(times, default=None))
 
 
 class Set(Frozen):
@@ -116,7 +113,7 @@ class Search:
         self.asked, self.root = asked, root
         platform, more = platform_of(asked.machine)
         python = (python_tag(asked.machine) or USUAL_PYTHON).rstrip("t")
-        self.environment = {**asking_environment(os.environ, Path.home()), **more}
+        self.environment = {**asking_environment(), **more}
         # Ours builds nothing: without it uv asks each Python of the machine for its version.
         ours = ("--python", sys.executable, "--no-build")
         self.options = (*ours, "--python-platform", platform, "--python-version", python)
@@ -125,21 +122,21 @@ class Search:
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Set:
         """What goes with a build."""
         own = tuple(word for word in words if name_of(word) in FAMILY)
-        question = Question(
+        requirements = Requirements(
             family=(f"torch=={build.torch}", *own),
             index=index_url(build.backend, self.root),
             others=tuple(word for word in words if word not in own),
             constraints=limits_beside(self.asked, build) if limited else (),
         )
-        found = self._said(question, COMPILE)
+        found = self._said(requirements, COMPILE)
         if isinstance(found, str):
             return Set(build=build, reason=found)
         return Set(build=build, packages=found, late=dict(self._late(found)))
 
-    def _said(self, question: Question, words: tuple[str, ...]) -> dict[str, Locked] | str:
+    def _said(self, requirements: Requirements, words: tuple[str, ...]) -> dict[str, Locked] | str:
         """The packages of uv's answer, or its sentence."""
         argv = (uv_program(), "pip", words[0], *self.options, *words[1:])
-        said = ask_uv(argv, question, self.environment)
+        said = ask_uv(argv, requirements, self.environment)
         if said.ok:
             return {row["name"]: locked_of(row) for row in parse_toml(said.stdout)["packages"]}
         problem = complaint("uv finds no set of versions", said)
@@ -153,8 +150,8 @@ class Search:
         Python and system."""
         words = map(Requirement, self.asked.words)
         free = [word.name for word in words if not word.specifier]
-        question = Question(family=(), index=self.root, others=tuple(map(name_of, free)))
-        found = self._said(question, (*COMPILE, "--no-deps")) if free else {}
+        requirements = Requirements(family=(), index=self.root, others=tuple(map(name_of, free)))
+        found = self._said(requirements, (*COMPILE, "--no-deps")) if free else {}
         return {} if isinstance(found, str) else found
 
     def _late(self, packages: Mapping[str, Locked]) -> Iterator[tuple[str, int]]:
@@ -221,11 +218,11 @@ class Search:
         words, name = self.asked.words, self.asked.names[0]
         plain = self.ask(first.build, words, limited=False)
         known = companion_table().project(name)
-        other = f"or instead: {known.alternative}" if known else "check the spelling"
-        build_it = f"`uv pip install --no-build-isolation {name}` builds it"
         way = "leave one of them out, or name another version"
         if len(words) == 1:
-            way = f"if it has no wheel, {build_it}; {other}"
+            other = f"or instead: {known.alternative}" if known else "check the spelling"
+            built = f"`uv pip install --no-build-isolation {name}` builds it"
+            way = f"if it has no wheel, {built}; {other}"
         return Unsatisfiable(
             f"No torch for this machine works with {' and '.join(words)}: "
             f"{self._by_table(plain) or plain.reason or first.reason}",
@@ -263,6 +260,16 @@ class Search:
             yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
 
 
+def refusal(old: Sequence[HeldBack]) -> Unsatisfiable:
+    """Why a set of old releases is no answer, and the way out."""
+    said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in old)
+    names = " ".join(f"'{one.package}=={one.at}'" for one in old)
+    return Unsatisfiable(
+        f"Only an old release goes together here: {said}",
+        hint=f"asked for by its version it is taken: {names}",
+    )
+
+
 def sentence(text: str) -> str:
     """uv's own explanation, whole, without the frame around it.
 
@@ -295,8 +302,7 @@ def days_behind(here: Locked, newest: Locked) -> int:
         return 0
     if not (here.published and newest.published):
         return 1
-    came, came_last = map(date.fromisoformat, (here.published, newest.published))
-    return max(1, (came_last - came).days)
+    return max(1, (newest.published - here.published).days)
 
 
 # --- `install PACKAGE` ----------------------------------------------------------------------------
@@ -320,8 +326,6 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
     wanted, days = question.wanted, YEAR if stays else 0
     together = Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words)
     joint = choose_together(together, request.root, prefer=build, behind_days=days)
-    if joint.refused:
-        raise refusal(joint)
     is_same = (build.torch, build.backend) == (joint.build.torch, joint.build.backend)
     if stays and is_same:
         return task
@@ -340,16 +344,6 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
         why = f"with torch {there} {names} would be old, or missing"
     said = (f"{one.package} stays at {one.at}: {one.by}" for one in joint.held_back)
     return replace(moved, why=why, said=(*said, *joint.notes))
-
-
-def refusal(joint: Joint) -> Unsatisfiable:
-    """What is a "no", and the way out."""
-    said = "; ".join(f"{one.package} only at {one.at}: {one.by}" for one in joint.refused)
-    names = " ".join(f"'{one.package}=={one.at}'" for one in joint.refused)
-    return Unsatisfiable(
-        f"Only an old release goes together here: {said}",
-        hint=f"asked for by its version it is taken: {names}",
-    )
 
 
 def _exact(asked: RequestedPackages, joint: Joint) -> RequestedPackages:

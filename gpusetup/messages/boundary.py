@@ -50,6 +50,15 @@ HOW = (
 ROWS = (
     row("gpu-image", r"(?<![\w/])/(?:vllm|sgl)-workspace/"),
     row(
+        "image-build",
+        r"failed to solve: process|=> ERROR \[|The command '/bin/sh -c .{1,400}?returned a non-zero code|\bbuilding at STEP\b",
+    ),
+    row(
+        "image-build",
+        r"\b(?:in|during|while|when) (?:\S{1,12} ){0,4}?`?(?:docker|podman)(?:[ -]compose)?(?: buildx)? build\b",
+        unless=r"(?:docker|podman) run|compose up|\bworks?\b|succe",
+    ),
+    row(
         "no-nvidia-driver",
         r"load library failed: (?P<library>libnvidia-ml\.so[.\d]*)",
         place="host",
@@ -59,7 +68,7 @@ ROWS = (
         "google/colab",
         r"\bcondacolab\b",
         r"google\.colab",
-        r"(?<![\w./-])/content/(?!images?/|media/)\w",
+        r"(?<![\w./-])/content(?:/(?!images?/|media/)\w|[#$] )",
         service="Google Colab",
     ),
     row(
@@ -68,7 +77,7 @@ ROWS = (
             rf"\b(?:(?:on|in|using|my|this|from) {ARTICLE}|(?:environment|platform|system|os|running on)"
             r"\W{1,6})(?:Google )?Colab(?:oratory)?\b|\bColab(?:oratory)?(?:'s)? (?:\((?=[TLAV]))?"
             r"(?:T4|L4|[AV]100|TPU|GPUs?|notebooks?|runtime|pro|instance|session|page|free)\b"
-            r"|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab"
+            r"|\bGoogle Colab[.,:;](?= )|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab"
         ),
         unless=elsewhere("colab(?:oratory)?", "kaggle"),
         service="Google Colab",
@@ -100,7 +109,7 @@ ROWS = (
     ),
     row(
         "slurm-job",
-        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b",
+        r"(?i)\b(?:through|via|with|under|by|using|our|an?) slurm\b|\bslurm (?:job|script|queue|cluster)\b|[$%>] (?:sinfo|squeue|sbatch)\b|\b(?:sinfo|squeue|sbatch) --?\w|\bscontrol show\b",
         gpus="not shown",
     ),
     row("slurm-job", r"\bCUDA_VISIBLE_DEVICES\}?\W{1,3}NoDevFiles\b", gave="none"),
@@ -113,8 +122,9 @@ ROWS = (
     ),
     row(
         "shared-node",
-        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster|\blogin node\b",
+        r"\b(?:(?:our|the|my|a|university|school|HPC|GPU|compute|computing|shared|lab)(?:'s)? )+cluster\b(?! cent)|\bHPC cluster",
     ),
+    row("login-node", r"\blogin[ -]node\b|\w@[\w-]{0,20}login[\w-]{0,20}[.: ~]", "login"),
     row(
         "gpus-not-given",
         r"(?:ray::|ray\.exceptions|RayTaskError).{0,550}?No CUDA GPUs are available",

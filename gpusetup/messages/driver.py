@@ -155,11 +155,11 @@ ROWS = (
         r"NVIDIA kernel module \w+(?: \w+)?\. Falling back to",
     ),
     row(
-        "nouveau-in-the-way",
+        "nouveau-in-use",
         (
             r"Kernel driver in use: nouveau|Nouveau kernel driver is currently in use"
             r"|\bNVIDIA\b.{0,400}? configuration: (?:\w+=\S+ ){0,4}driver=nouveau\b"
-            r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b"
+            r"|Device-\d: NVIDIA.{0,120}? driver: nouveau\b|\bnouveau \d{5,8} \d{1,3}\b"
         ),
     ),
     *rows(

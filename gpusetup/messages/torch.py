@@ -44,12 +44,6 @@ NEW_GPU = r"(?:sm_?1[02][0-3]\b|compute_1[02][0-3]\b|Blackwell\b|(?:RTX ?)?50(?:
 NOT = r"(?:not|\w+n't|\w+ n[o']t|doesnt|cannot) (?:yet |currently |officially |be )?"
 
 
-AMPERE_ON = r"(?<![A-Za-z0-9])(?:RTX ?(?:A[2456]\d00|[345]0[5-9]0)|A(?:[2456]000|10|30|40|100)|L40S?|H100)(?![A-Za-z0-9])"
-
-
-CUDA_10 = r"(?:\b(?:tensorflow|tf)(?:[-_ ]?gpu)?[ =:v]{0,24}1\.1[0-5]\b|\bcuda(?:[ -]?toolkit)?[ =:v]{0,24}(?:9|10)\.[0-2]\b)"
-
-
 ADA_ON = r"(?<![A-Za-z0-9])(?:RTX ?(?:40[5-9]0|6000 Ada)|L40S?|L4|H100)(?![A-Za-z0-9])"
 
 
@@ -57,6 +51,7 @@ CUDA_11_7 = r"(?:\b(?:py)?torch(?:[ =:v]|version){0,4}(?:1\.\d{1,2}\b|2\.0\.\d\+
 
 
 ROWS = (
+    row("cuda-unavailable", r"assert torch\.cuda\.is_available\(\).{0,700}?AssertionError"),
     *rows(
         "cuda-unavailable",
         r"torch\.cuda\.is_available\(\)(?:(?: is|:|\)| ==)? ?|.{0,200}?# ?(?:[-=]*> ?)?)False",
@@ -199,12 +194,6 @@ ROWS = (
     row(
         "torch-not-compiled-with-cuda",
         r"c10/cuda/impl/cuda_cmake_macros\.h\W{1,3}(?:No such file|[| ^~]{1,90}compilation terminated)",
-    ),
-    row(
-        "gpu-not-in-wheel",
-        in_any_order(AMPERE_ON, CUDA_10, "CUBLAS_STATUS_EXECUTION_FAILED"),
-        side="new",
-        said="in words",
     ),
     row(
         "gpu-not-in-wheel",

@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpusetup.errors import BadInput
-from gpusetup.model.marks import all_texts
+from gpusetup.model.hidden_marks import map_texts
 from gpusetup.model.versions import Capability
 
 T = TypeVar("T")
 
 _READING_TYPES = Lock()
-"""msgspec 0.22 crashes where two threads read the fields of one class for the first time."""
+"""msgspec 0.22 crashes if two threads read the fields of one class for the first time."""
 
 
 def to_json(value: object, *, indent: int = 0) -> str:
@@ -25,7 +25,7 @@ def to_json(value: object, *, indent: int = 0) -> str:
         raw = msgspec.json.encode(value, enc_hook=_encode)
     except UnicodeEncodeError:  # a path or variable that was no UTF-8 (a lone surrogate in Python)
         raw = msgspec.json.encode(
-            all_texts(to_plain(value), lambda text: text.encode("utf-8", "replace").decode())
+            map_texts(to_plain(value), lambda text: text.encode("utf-8", "replace").decode())
         )
     return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
 
@@ -36,7 +36,7 @@ def to_plain(value: object) -> Any:
     >>> to_plain({"gpus": ("a", ("b",))})
     {'gpus': ['a', ['b']]}
     """
-    return all_texts(msgspec.to_builtins(value, enc_hook=_encode), str)
+    return map_texts(msgspec.to_builtins(value, enc_hook=_encode), str)
 
 
 def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:

@@ -126,8 +126,8 @@ class InstallAnswer(Frozen):
     """Why this torch comes, or stays."""
     newest: Offer | None = None
     """The newest that fits, which `--upgrade` takes, where it is newer than what is there then."""
-    diff: Text = None
-    """With `--project`: the change of the project file."""
+    lines: tuple[str, ...] = ()
+    """With `--project`: what to add to the project file."""
 
 
 class CheckAnswer(Frozen):

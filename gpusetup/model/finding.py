@@ -1,9 +1,9 @@
-"""A finding: what is wrong, what shows it, what to do. A step: one command of an installation."""
+"""A finding: what is wrong, what shows it, what to do."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, replace
@@ -46,7 +46,7 @@ class Fix(Frozen):
     python: str | None = None
 
 
-def typed(fix: Fix | None) -> Lines:
+def command_lines(fix: Fix | None) -> Lines:
     """Every line that a fix gives to type, the other ways' too."""
     if fix is None:
         return ()
@@ -54,11 +54,11 @@ def typed(fix: Fix | None) -> Lines:
     return (*fix.commands, *(line for other in others for line in other.commands))
 
 
-def each_block(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
+def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
     """The fix with each of its blocks changed; one that becomes None is left out."""
     way = change(Alternative(title="", commands=fix.commands))
     others, looks = (
-        tuple(new for one in blocks if (new := change(one)) is not None)
+        tuple(new for block in blocks if (new := change(block)) is not None)
         for blocks in (fix.alternatives, fix.looks)
     )
     return replace(fix, commands=way.commands if way else (), alternatives=others, looks=looks)
@@ -80,16 +80,7 @@ class Finding(Frozen):
 Findings = Iterator[Finding]
 
 
-class Step(Frozen):
-    """One command to run, as data: shown, tested and run from the same value."""
-
-    argv: tuple[str, ...]
-    title: str = ""
-    environment: Mapping[str, str] = {}
-    timeout_seconds: float = 3600.0
-
-
-BEGINS = ("the ", "a ", "an ", "this ")
+FIRST_WORDS = ("the ", "a ", "an ", "this ")
 """First words that are no name: those of programs and packages keep their small letter."""
 
 
@@ -98,19 +89,19 @@ def sentence(title: str) -> str:
     >>> sentence("the NVIDIA GPU is lost"), sentence("torch 2.5.1 is lost")
     ('The NVIDIA GPU is lost', 'torch 2.5.1 is lost')
     """
-    return title[0].upper() + title[1:] if title.startswith(BEGINS) else title
+    return title[0].upper() + title[1:] if title.startswith(FIRST_WORDS) else title
 
 
-def once(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
+def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     """One quote of each line of a text; of other sources each text once.
 
     >>> whole, part = Evidence(source="line 3", text="an AMD 6600xt"), "6600xt"
-    >>> len(once((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
+    >>> len(unique_evidence((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
     1
     """
     kept: dict[str, Evidence] = {}
-    for one in evidence:
-        kept.setdefault(one.source.partition("line ")[2] or one.text, one)
+    for quote in evidence:
+        kept.setdefault(quote.source.partition("line ")[2] or quote.text, quote)
     return tuple(kept.values())
 
 
@@ -118,7 +109,7 @@ Stage = Literal["install", "build", "import", "start", "first-kernel", "running"
 
 
 class Failing(Frozen):
-    """Which program failed, at what, and the line that shows it; None where none shows it."""
+    """Which program failed, at what, and the line that shows it; None if none shows it."""
 
     program: str | None = None
     stage: Stage | None = None

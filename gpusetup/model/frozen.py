@@ -1,7 +1,7 @@
 """The base of every plain value: frozen, closed, made and compared by its fields' names.
 
-A `Value` costs microseconds to define where a frozen dataclass costs a millisecond, which was
-half of the program's start-up; and JSON is read into it and written from it without a step between.
+Such a class costs microseconds to define, a frozen dataclass a millisecond: that was half of the
+program's start-up. And JSON is read into it and written from it without a step between.
 """
 
 from __future__ import annotations

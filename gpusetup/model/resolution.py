@@ -1,8 +1,8 @@
-"""Builds of torch, what is asked of the resolver, and what it answers."""
+"""Builds of torch, a request to the resolver, its answer, and the steps of an installation."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, Text
@@ -36,9 +36,6 @@ class TorchBuild(Frozen):
     channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
     labelled: bool = True
     """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
-    status: str = "sourced"
-    """How sure the row is: `verified`, `sourced`, `inferred`."""
-    note: Text = None
 
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
         """The versions of torch and its companions that belong to it, of these names."""
@@ -85,7 +82,7 @@ class Choice(Frozen):
 class Advice(Frozen):
     """The single change that would help most."""
 
-    change: Literal["driver", "python", "gpu", "torch", "os", "backend"]
+    change: Literal["driver", "python", "torch", "backend"]
     to: str
     gives: str
 
@@ -146,3 +143,12 @@ class Offer(Frozen):
     backend: str
     index_url: Text = None
     driver_floor: Text = None
+
+
+class Step(Frozen):
+    """One command to run, as data: shown, tested and run from the same value."""
+
+    argv: tuple[str, ...]
+    title: str = ""
+    environment: Mapping[str, str] = {}
+    timeout_seconds: float = 3600.0

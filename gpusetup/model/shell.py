@@ -52,10 +52,10 @@ def own_word(text: str) -> str:
 
 def line(argv: Sequence[str], shell: Shell) -> Line:
     """An argument list as one line of a shell."""
-    words = [word(one, shell) for one in argv]
+    words = [word(argument, shell) for argument in argv]
     if words and shell == "powershell" and not re.fullmatch(A_COMMAND, words[0]):
         words.insert(0, "&")
-    if words and shell == "bash" and acts_as_the_first_word(words[0]):
+    if words and shell == "bash" and is_shell_syntax(words[0]):
         words[0] = f"'{words[0]}'"
     return Line(" ".join(words))
 
@@ -73,7 +73,7 @@ def setting(name: str, value: str, shell: Shell) -> Line:
     >>> setting("CUDA_HOME", "C:/my cuda", "powershell")
     "$env:CUDA_HOME = 'C:/my cuda'"
     """
-    _must_be_a_name(name)
+    _check_variable_name(name)
     if shell == "bash":
         return Line(f"export {name}={_for_bash(value)}" if value else f"export {name}=")
     return Line(f"$env:{name} = {_in_single_quotes(value)}")
@@ -85,17 +85,17 @@ def unsetting(name: str, shell: Shell) -> Line:
     >>> [unsetting("A", shell) for shell in ("bash", "powershell")]
     ['unset A', 'Remove-Item Env:A']
     """
-    _must_be_a_name(name)
+    _check_variable_name(name)
     return Line(f"unset {name}" if shell == "bash" else f"Remove-Item Env:{name}")
 
 
-def putting_first(name: str, folder: str, shell: Shell) -> Line:
+def prepending(name: str, folder: str, shell: Shell) -> Line:
     """How a folder is put before the others of a list like PATH.
 
-    >>> putting_first("PATH", "/usr/local/cuda/bin", "bash")
+    >>> prepending("PATH", "/usr/local/cuda/bin", "bash")
     'export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"'
     """
-    _must_be_a_name(name)
+    _check_variable_name(name)
     if shell == "bash":
         return Line(f'export {name}={_for_bash(folder)}"${{{name}:+:${name}}}"')
     return Line(f"$env:{name} = {_in_single_quotes(folder + ';')} + $env:{name}")
@@ -115,13 +115,13 @@ def filled(pattern: str, **values: str) -> Line:
     return Line(pattern.format_map({name: _for_bash(value) for name, value in values.items()}))
 
 
-def more(before: Line, words: Sequence[str], family: str | None) -> Line:
+def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
     """A command with some more words.
 
-    >>> more(lines("gpusetup install")[0], ("--yes",), "linux")
+    >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
     'gpusetup install --yes'
     """
-    return Line(" ".join((before, *(word(one, shell_for(family)) for one in words))))
+    return Line(" ".join((before, *(word(argument, shell_for(family)) for argument in words))))
 
 
 ASSIGNED = r"""(\w+)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
@@ -180,14 +180,14 @@ RESERVED = frozenset(
 ) | frozenset(("case", "esac", "in", "function", "select", "time", "coproc"))
 
 
-def acts_as_the_first_word(quoted: str) -> bool:
-    """Whether bash takes an unquoted word, where a program stands, for something else.
+def is_shell_syntax(quoted: str) -> bool:
+    """Whether bash takes an unquoted word in a program's place for something else.
 
-    >>> acts_as_the_first_word("A=b"), acts_as_the_first_word("time"), acts_as_the_first_word("ls")
+    >>> is_shell_syntax("A=b"), is_shell_syntax("time"), is_shell_syntax("ls")
     (True, True, False)
     """
     name, sign, _ = quoted.partition("=")
-    return quoted in RESERVED or (bool(sign) and is_a_name(name.removesuffix("+")))
+    return quoted in RESERVED or (bool(sign) and is_variable_name(name.removesuffix("+")))
 
 
 def is_speakable(line: Line) -> bool:
@@ -199,17 +199,17 @@ def is_speakable(line: Line) -> bool:
     return not re.search(r"(?<![^\s=:+(])\$'|\[char\[\]\]\(\d", line)
 
 
-def is_a_name(text: str) -> bool:
+def is_variable_name(text: str) -> bool:
     """Whether a shell takes it for a variable's name.
 
-    >>> is_a_name("CUDA_HOME"), is_a_name("2D"), is_a_name("")
+    >>> is_variable_name("CUDA_HOME"), is_variable_name("2D"), is_variable_name("")
     (True, False, False)
     """
     return text.isascii() and text.isidentifier()
 
 
-def _must_be_a_name(name: str) -> None:
-    if not is_a_name(name):
+def _check_variable_name(name: str) -> None:
+    if not is_variable_name(name):
         raise ValueError(f"not a variable's name: {name!r}")
 
 
@@ -263,8 +263,8 @@ def _for_powershell(text: str) -> str:
     if re.fullmatch(BARE_IN_POWERSHELL, text):
         return text
     if re.fullmatch(IN_DOUBLE_QUOTES, text):
-        return f'"{_for_a_program(text)}"'
-    return _in_single_quotes(_for_a_program(text))
+        return f'"{_escaped_for_windows(text)}"'
+    return _in_single_quotes(_escaped_for_windows(text))
 
 
 def _in_single_quotes(text: str) -> str:
@@ -279,11 +279,11 @@ def _in_single_quotes(text: str) -> str:
     return f"(-join [char[]]({','.join(map(str, codes))}))"
 
 
-def _for_a_program(text: str) -> str:
+def _escaped_for_windows(text: str) -> str:
     """A program of Windows splits its own command line: `"` and a backslash at the end of a word
     are escaped for that, as PowerShell before 7.3 does not (about_Parsing, "Passing arguments").
 
-    >>> print(_for_a_program('say "x"'), _for_a_program("C:/my dir" + chr(92)))
+    >>> print(_escaped_for_windows('say "x"'), _escaped_for_windows("C:/my dir" + chr(92)))
     say \\"x\\" C:/my dir\\\\
     """
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def parsed(version: str) -> Version:
-    """The comparable form of a version text; "0" where the text is no version.
+    """The comparable form of a version text; "0" if the text is no version.
 
     With a memory: a catalog's few versions are compared with every machine's.
 
@@ -28,7 +28,7 @@ def parsed(version: str) -> Version:
 
 @lru_cache(maxsize=4096)
 def allows(specifier: str, version: str) -> bool:
-    """Whether a specifier allows a version; ValueError where the text is no specifier.
+    """Whether a specifier allows a version; ValueError if the text is no specifier.
 
     >>> allows(">=2.11.0", "2.15.0"), allows("==2.5.*", "2.6.0.dev1")
     (True, False)

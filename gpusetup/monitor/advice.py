@@ -42,50 +42,51 @@ STEPS: dict[str, Step] = {
         "Load with workers: num_workers={useful_workers}, pin_memory=True", TUNE,
         when=~(s.workers | s.no_training | s.cores_used_up)),
     "more-workers": Step(
-        "Use up to {useful_workers} loader workers (now {work.workers:.0f}); "
-        "then decode less per item, or cache it", TUNE,
+        "Use up to {useful_workers} loader workers (now {work.workers:.0f}). Then decode less per "
+        "item, or cache decoded items", TUNE,
         when=WORKERS_HELP),
     "cheaper-items": Step(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU"),
     "more-cores": Step("Give the command more CPU cores: it uses all {its_cores:g}"),
     "free-the-cpu": Step(
-        "Free the CPU: other processes of this machine use {seen.others_cpu:.0f} % CPU of its "
-        "{run.host_cores} cores",
+        "End other programs: they use {seen.others_cpu:.0f} % CPU of this machine's "
+        "{run.host_cores} cores (100 % is one core)",
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "faster-storage": Step(
         "Move the data to a local disk or memory, in fewer and larger files"),
     "free-host-memory": Step(
-        "The machine swaps. Free its memory: fewer workers, a smaller prefetch_factor, arrays "
-        "instead of lists of objects (each worker copies a list)",
+        "The machine swaps. Use less of the machine's memory: fewer workers, a smaller "
+        "prefetch_factor, arrays instead of lists of objects (each worker copies a list)",
         "ps -eo pid,user,rss,comm --sort=-rss | head"),
     "run-ahead": Step(
-        "Let the loader run ahead: persistent_workers=True, a larger prefetch_factor, up to "
+        "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
         "{useful_workers} workers", TUNE),
     "off-the-loop": Step(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU"),
     "speed-up-the-producers": Step(
-        "Produce more on the CPU: cheaper environments, or environments on the GPU"),
+        "Generate training data faster: use cheaper environments, or environments on the GPU"),
     "see-where-it-waits": Step(
-        "See where the process waits; of several ranks each: the one that is elsewhere is the "
-        "cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 name the collective",
+        "See where the process waits. If there are several ranks, look at each: the rank that "
+        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
+        "name the collective",
         "py-spy dump --pid {pid}"),
     "see-why-it-was-lost": Step(
-        "Find out why the GPU was lost: the kernel log names an Xid (79: it fell off the bus). "
-        "Check its power, seat and heat, and run `gpusetup doctor`",
+        "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
+        "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`",
         "sudo dmesg -T | grep -iE 'nvrm|xid|aer'"),
     "larger-work": Step(
-        "Give the GPU more per kernel: a larger batch", BENCHMARK, when=~s.memory_high),
+        "Give the GPU more work at once: use a larger batch", BENCHMARK, when=~s.memory_high),
     "compile-or-graphs": Step(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers", BENCHMARK),
     "more-in-parallel": Step(
-        "Give the GPU more at once: a larger problem, more requests together, or several runs "
-        "at the same time (MPS)", when=s.server | s.physics),
+        "Give the GPU more work at once: a larger problem, more requests together, or several "
+        "runs at the same time (MPS)", when=s.server | s.physics),
     "fewer-bytes": Step(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps",
         BENCHMARK),
     "fewer-bytes-between-gpus": Step(
-        "Exchange less often or less: accumulate gradients, a bf16 hook of DDP, larger buckets, "
-        "shard within one node", "nvidia-smi topo -m"),
+        "Exchange less data between GPUs: accumulate gradients, use DDP's bf16 hook or larger "
+        "buckets, or shard within one node", "nvidia-smi topo -m"),
     "stay-on-the-gpu": Step(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes", "gpusetup plan {config}"),
@@ -96,65 +97,66 @@ STEPS: dict[str, Step] = {
     "leave-a-margin": Step(
         "Find the largest batch that leaves a margin, and accumulate gradients", BATCH_SIZE),
     "find-the-leak": Step(
-        "Find what keeps tensors: losses kept with their graph, lists of outputs, caches; "
-        "torch.cuda.memory._record_memory_history shows it"),
-    "cool": Step("Cool it: fans, dust, airflow, neighbours",
+        "Find out what keeps tensors in memory: losses with their graph, lists of outputs, "
+        "caches. torch.cuda.memory._record_memory_history shows it"),
+    "cool": Step("Improve the GPU's cooling: check fans, dust, airflow and neighbouring cards",
                  "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"),
-    "check-the-supply": Step("Check the power cables, the supply and the slot",
+    "check-the-supply": Step("Check the power cables, the power supply and the slot",
                              "nvidia-smi -q -d POWER,PERFORMANCE"),
     "raise-the-power-limit": Step(
-        "Raise the power limit from {limit:.0f} W to {seen.could_draw:.0f} W, if its cooling "
+        "Raise the power limit from {limit:.0f} W to {seen.could_draw:.0f} W, if the cooling "
         "allows it",
         "sudo nvidia-smi -i {gpu.label} -pl {seen.could_draw:.0f}"),
     "draw-less": Step(
-        "The power limit cannot be raised. Connect a laptop's charger and choose its performance "
-        "mode; else use a lower precision or fewer bytes per step"),
+        "The power limit cannot be raised. On a laptop, connect the charger and choose the "
+        "performance mode. Otherwise use a lower precision or less data per step"),
     "plug-it-in": Step(
-        "Connect the charger and choose the performance mode: the card gets less power than it "
-        "may draw", "nvidia-smi -q -d POWER,PERFORMANCE", when=s.laptop),
+        "Connect the charger and choose the performance mode: the GPU gets less power than its "
+        "limit allows", "nvidia-smi -q -d POWER,PERFORMANCE", when=s.laptop),
     "look-outside": Step(
-        "The card gets less power than it may draw. Check the power budget of the chassis (BMC) "
-        "or of the module, the power supply, and limits in the firmware",
+        "The GPU gets less power than its limit allows. Check the power budget of the chassis "
+        "(BMC) or of the module, the power supply, and limits in the firmware",
         "nvidia-smi -q -d POWER,PERFORMANCE"),
     "unlock-the-clocks": Step(
-        "Find out what holds the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
+        "Find out what slows the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
         "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more", "sudo nvidia-smi -i {gpu.label} -rgc"),
     "reset-the-clocks": Step(
         "Reset the clocks",
         "sudo nvidia-smi -i {gpu.label} -rac; sudo nvidia-smi -i {gpu.label} -rgc"),
     "see-who-uses-the-cpu": Step(
-        "Find out who uses the CPU ({work.host_share:.0f} % is busy): the loaders of this job "
-        "(then less work per item, or more cores) or others",
+        "Find out who uses the CPU ({work.host_share:.0f} % is busy). If it is the data loaders, "
+        "do less per item or use more cores",
         "ps -eo pid,user,pcpu,comm --sort=-pcpu | head"),
     "read-its-error": Step(
-        "Read what the command said when it ended with exit {run.exit}: nothing had run on the "
+        "Read the command's error: it ended with exit code {run.exit}, and nothing had run on the "
         "GPU"),
-    "read-how-it-ended": Step("Read what the command said when it ended with exit {run.exit}"),
+    "read-how-it-ended": Step("Read the command's error: it ended with exit code {run.exit}"),
     "watch-longer": Step(
-        "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s; it may still be "
-        "loading or fetching. If nothing changes, see where the process waits",
+        "Watch longer: nothing ran on the GPU in the first {run.seconds:.0f} s. The command may "
+        "still be loading or downloading. If nothing changes, see where the process waits",
         "py-spy dump --pid {pid}"),
     "ask-the-driver": Step(
-        "See what the driver tells of this card. With MIG only DCGM tells how busy an instance is: "
-        "`dcgmi dmon -e 1001,1002,1004,1005`",
+        "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
+        "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`",
         "nvidia-smi -q -d UTILIZATION"),
     "look-at-the-link": Step(
-        "Look at the link: it carries {gpu.link_limit:MB/s} one way, and 16 lanes carry at least "
-        "15000 MB/s. Check the slot, the riser and the firmware's lanes, and copy less in each "
-        "step",
+        "Check the PCIe link: it carries {gpu.link_limit:MB/s} in one direction; with 16 lanes it "
+        "would carry at least 15000 MB/s. Check the slot, the riser and the lanes in the "
+        "firmware's settings, and copy less data in each step",
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv", when=s.slow_link),
     "see-whether-torch-can": Step(
-        "Nothing ran on the GPU: see whether this torch can use it", "gpusetup doctor"),
+        "Nothing ran on the GPU: check whether this torch can use the GPU", "gpusetup doctor"),
     "move-to-the-gpu": Step(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it'),
     "watch-the-command": Step(
         "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`",
         "gpusetup monitor {watch}", when=~s.watched),
-    "prepare-once": Step("Only the CPU worked so far: prepare the data once and keep them"),
+    "prepare-once": Step("Only the CPU worked so far: prepare the data once and store the result"),
     "send-more-requests": Step(
-        "If requests are rare, this is normal. Send more at once, or run a second service too"),
+        "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
+        "second service too"),
     "release-between-cells": Step(
         "A pause between cells is normal. Write a slow cell to a script and watch the script "
         "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel"),
@@ -167,9 +169,10 @@ STEPS: dict[str, Step] = {
         "(torch.distributed.checkpoint.async_save)"),
     "one-process-each": Step("Start one process for each GPU", TORCHRUN),
     "balance-the-work": Step(
-        "Give every rank the same work: batches of similar length, a DistributedSampler, evenly "
-        "split layers. Find out what the busiest rank does more"),
-    "see-why-no-gpu": Step("Find out why no GPU can be watched", "gpusetup doctor"),
+        "Give every rank the same amount of work: batches of similar length, a "
+        "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "
+        "others do not"),
+    "see-why-no-gpu": Step("Find out why the monitor can watch no GPU", "gpusetup doctor"),
 }  # fmt: skip
 
 
@@ -192,11 +195,6 @@ MIXED = re.compile(
 )
 
 
-def says(run: Run, what: re.Pattern[str]) -> bool:
-    """Whether the command's words say that something is so already."""
-    return bool(run.command and what.search(" ".join(run.command)))
-
-
 class Advice(NamedTuple):
     """One of the acceleration guide's three, and the verdicts, or their causes, that it helps."""
 
@@ -207,13 +205,13 @@ class Advice(NamedTuple):
 
 STARVED = ("input-starved/workers", "input-starved/by-itself", "input-starved/slow-items")
 ADVICE = (
-    Advice("larger batch, the effective one kept by accumulation", ("launch-bound",),
+    Advice("larger batch with less accumulation (the same effective batch)", ("launch-bound",),
            lambda seen: all((gpu.memory.p95 or 0) < MEMORY_HIGH for gpu in seen.run.gpus)),
     Advice("DataLoader with num_workers={useful_workers}, pin_memory, persistent_workers",
            STARVED, WORKERS_HELP),
     Advice("mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
            "else float16 with a GradScaler", ("launch-bound",),
-           lambda seen: not says(seen.run, MIXED)),
+           lambda seen: not MIXED.search(" ".join(seen.run.command or ()))),
 )  # fmt: skip
 """The order of the acceleration guide for utilisation below half: batch, loader, AMP. Each helps
 work that comes in short pieces too."""
@@ -223,11 +221,11 @@ def ordered_advice(seen: Seen | None, verdict: str | None, cause: str) -> tuple[
     """What helps against this cause, without what is so already, and for a training alone."""
     if seen is None or seen.run.kind not in ("training", ""):
         return ()
-    run, told = seen.run, []
+    run, sentences = seen.run, []
     for row in ADVICE:
         if {verdict, f"{verdict}/{cause}"} & {*row.helps, "bursty/short-pieces"} and row.fits(seen):
-            told.append(sentence(row.text, run))
-    return tuple(told)
+            sentences.append(sentence(row.text, run))
+    return tuple(sentences)
 
 
 # --- sentences ------------------------------------------------------------------------------------
@@ -236,7 +234,7 @@ UNKNOWN = "?"
 
 
 class _Sentence(Formatter):
-    """What is not known is a question mark; `MB/s` is a format of rates."""
+    """Fills a sentence: an unknown value is a question mark; `MB/s` formats bytes a second."""
 
     def format_field(self, value: Any, spec: str) -> Any:
         if value is None:
@@ -246,14 +244,14 @@ class _Sentence(Formatter):
 
 def sentence(text: str, run: Run, seen: Seen | None = None) -> str:
     """A text of a table, filled in for this run and the GPU that it is about."""
-    return _Sentence().vformat(text, (), _words(run, seen))
+    return _Sentence().vformat(text, (), _values(run, seen))
 
 
-def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
+def _values(run: Run, seen: Seen | None) -> Mapping[str, object]:
     pids = [pid for gpu in run.gpus for pid in sorted(gpu.holders)]
     words = run.command or ()
     scripts = [word for word in words if word.endswith(".py")]
-    watched = f"-- {' '.join(map(own_word, words))}" if words else None
+    command = f"-- {' '.join(map(own_word, words))}" if words else None
     return {
         "run": run,
         "seen": seen,
@@ -264,7 +262,7 @@ def _words(run: Run, seen: Seen | None) -> Mapping[str, object]:
         "its_cores": run.cores or run.host_cores or 0,
         "config": config_of(words),
         "script": own_word(scripts[0]) if scripts else None,
-        "watch": watched or (f"--pid {pids[0]}" if pids else None),
+        "watch": command or (f"--pid {pids[0]}" if pids else None),
         "gpus": sum(gpu.lost_at is None for gpu in run.gpus),
         "pid": pids[0] if pids else "PID",
     }

@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 import psutil
 
 from gpusetup.monitor.documents import HostSample, TreeSample
-from gpusetup.probe.host import read_quota
+from gpusetup.probe.host import read_cpu_quota
 from gpusetup.system.system import System
 
 T = TypeVar("T")
 
 
-def asked(read: Callable[..., T], *of: object) -> T | None:
+def or_none(read: Callable[..., T], *arguments: object) -> T | None:
     """What psutil tells; None if the process has ended, is another user's, or the system has no
     such figure. Watching goes on: it must not break what is watched."""
     try:
-        return read(*of)
+        return read(*arguments)
     except (psutil.Error, OSError, RuntimeError, AttributeError, KeyError):
         return None
 
@@ -31,14 +31,14 @@ class Host:
     """Samples of this machine; what the system does not tell is None."""
 
     def __init__(self) -> None:
-        self._cores, _ = asked(psutil.cpu_count), asked(psutil.cpu_percent)
+        self._cores, _ = or_none(psutil.cpu_count), or_none(psutil.cpu_percent)
         self._at, self._before = time.monotonic(), _counters()
 
     def sample(self) -> HostSample:
         now, counters = time.monotonic(), _counters()
         passed, before = now - self._at, self._before
         self._at, self._before = now, counters
-        memory, busy = asked(psutil.virtual_memory), asked(psutil.cpu_percent)
+        memory, busy = or_none(psutil.virtual_memory), or_none(psutil.cpu_percent)
         return HostSample(
             cpu_percent=None if busy is None else round(busy * (self._cores or 1), 1),
             cores=self._cores,
@@ -54,24 +54,28 @@ class Host:
 
 def _counters() -> dict[str, int]:
     """Bytes so far; nothing if there is no network or disk, or it is hidden."""
-    disk, network = asked(psutil.disk_io_counters), asked(psutil.net_io_counters)
-    told = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
-    return told | ({"network_receive": network.bytes_recv} if network else {})
+    disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
+    counters = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
+    return counters | ({"network_receive": network.bytes_recv} if network else {})
 
 
 WORKER_NAME = "pt_data_worker"
 """What a DataLoader worker of torch 2.6 and newer calls itself (torch.utils.data, worker.py)."""
-COUNTERS = {"read_bytes": "read_bytes", "input_bytes": "read_chars", "write_bytes": "write_bytes"}
+IO_COUNTERS = {
+    "read_bytes": "read_bytes",
+    "input_bytes": "read_chars",
+    "write_bytes": "write_bytes",
+}
 """Our name, and psutil's."""
 
 
 ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
 FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
-Told = dict[str, Any]
+ProcessFacts = dict[str, Any]
 """What psutil tells of a process, by `FIELDS`; None if it is hidden (Windows, another user's)."""
 
 
-def loader_workers(tree: Sequence[Told], on_gpu: Set[int] = frozenset()) -> Set[int]:
+def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset()) -> Set[int]:
     """The DataLoader workers: by their name, or (older torch) forks of a Python that have no child.
 
     >>> def python(pid, parent, name="python"):
@@ -89,7 +93,7 @@ def loader_workers(tree: Sequence[Told], on_gpu: Set[int] = frozenset()) -> Set[
     return named or forks - {one["ppid"] for one in tree} - on_gpu
 
 
-class Tree:
+class ProcessTree:
     """Watches a process and everything that it starts."""
 
     def __init__(self, pid: int) -> None:
@@ -99,23 +103,23 @@ class Tree:
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
-        """None when nothing of it is left, or nothing is told of what is."""
-        each = (self.root, *(asked(self.root.children, True) or ()))
-        told = (asked(one.as_dict, FIELDS) for one in each)
-        tree = [one for one in told if one and one["status"] != psutil.STATUS_ZOMBIE]
+        """The processes since the last sample; None if none is left, or psutil tells of none."""
+        processes = (self.root, *(or_none(self.root.children, True) or ()))
+        facts = (or_none(one.as_dict, FIELDS) for one in processes)
+        tree = [one for one in facts if one and one["status"] != psutil.STATUS_ZOMBIE]
         tree = [one for one in tree if one["cpu_times"] and one["memory_info"]]
         at = time.monotonic()
         if not tree:
             return None
         # A pid alone may have been given away again.
-        spent = {(one["pid"], one["create_time"]): _spent(one) for one in tree}
+        usage = {(one["pid"], one["create_time"]): _usage(one) for one in tree}
         passed = max(at - self._at, 1e-3)
-        new = {key: count - self._before.get(key, Counter()) for key, count in spent.items()}
-        whole, names = sum(new.values(), Counter()), set[str]().union(*spent.values()) - {"cpu"}
-        rates = {f"{name}_per_second": round(whole[name] / passed) for name in names}
-        cpu = {pid: round(count["cpu"] / passed / 1e4, 1) for (pid, _), count in new.items()}
+        growth = {key: count - self._before.get(key, Counter()) for key, count in usage.items()}
+        total, names = sum(growth.values(), Counter()), set[str]().union(*usage.values()) - {"cpu"}
+        rates = {f"{name}_per_second": round(total[name] / passed) for name in names}
+        cpu = {pid: round(count["cpu"] / passed / 1e4, 1) for (pid, _), count in growth.items()}
         workers, ranks = loader_workers(tree, on_gpu), on_gpu & cpu.keys()
-        self._before, self._at = spent, at
+        self._before, self._at = usage, at
         return TreeSample(
             processes=len(tree),
             cpu_percent=round(sum(cpu.values()), 1),
@@ -131,29 +135,31 @@ class Tree:
 
     def has_ended(self) -> bool:
         """Whether the process itself is gone, or a zombie."""
-        zombie = asked(self.root.status) == psutil.STATUS_ZOMBIE
-        return zombie or not asked(self.root.is_running)
+        zombie = or_none(self.root.status) == psutil.STATUS_ZOMBIE
+        return zombie or not or_none(self.root.is_running)
 
 
-def _spent(one: Told) -> Counter[str]:
+def _usage(one: ProcessFacts) -> Counter[str]:
     """Microseconds of CPU, and what was moved, since its start."""
     io = one.get("io_counters")
-    moved = {name: getattr(io, theirs) for name, theirs in COUNTERS.items() if hasattr(io, theirs)}
+    moved = {
+        name: getattr(io, theirs) for name, theirs in IO_COUNTERS.items() if hasattr(io, theirs)
+    }
     return Counter({**moved, "cpu": round(sum(one["cpu_times"][:2]) * 1e6)})
 
 
 def _cores() -> float | None:
     """The cores that this process may use, as its affinity and its cgroup's quota have them."""
-    mine = asked(lambda: psutil.Process().cpu_affinity())
-    usable = len(mine) if mine else asked(psutil.cpu_count)
-    quota = read_quota(System())
+    mine = or_none(lambda: psutil.Process().cpu_affinity())
+    usable = len(mine) if mine else or_none(psutil.cpu_count)
+    quota = read_cpu_quota(System())
     return min(usable, quota) if usable and quota else usable
 
 
-def running(pid: int) -> tuple[Tree, tuple[str, ...] | None] | None:
+def running_process(pid: int) -> tuple[ProcessTree, tuple[str, ...] | None] | None:
     """A process that runs already, with its command; None if it cannot be seen."""
     try:
-        tree = asked(Tree, pid)
+        tree = or_none(ProcessTree, pid)
     except (ValueError, OverflowError):
         return None
-    return (tree, tuple(asked(tree.root.cmdline) or ()) or None) if tree else None
+    return (tree, tuple(or_none(tree.root.cmdline) or ()) or None) if tree else None

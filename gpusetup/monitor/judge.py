@@ -22,211 +22,212 @@ from gpusetup.monitor.verdicts import ORDER, Case, case_of
 from gpusetup.monitor.work import Work
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     verdict: Verdict | None
     cause: str
     evidence: str
     steps: tuple[str, ...] = ()
-    """Of the table, the best first."""
+    """Ids of next steps (`advice.STEPS`), the best first."""
 
 
-def judge(run: Run) -> tuple[Judged, Seen | None]:
+def judge(run: Run) -> tuple[Judgement, Seen | None]:
     """The verdict with its evidence, and the GPU that it is about; None where it is the run."""
-    judged, seen = _verdict(run)
+    judgement, seen = judgement_of(run)
     if not run.exit:
-        return judged, seen
+        return judgement, seen
     # A run that ended with an error: that comes first, and nothing of it is good.
-    said = f"the command ended with exit {run.exit}; before, {judged.evidence}"
-    if judged.verdict == "good":
-        return Judged(None, "failed", said, ("read-how-it-ended",)), seen
-    return judged._replace(evidence=said), seen
+    evidence = f"the command ended with exit {run.exit}; before, {judgement.evidence}"
+    if judgement.verdict == "good":
+        return Judgement(None, "failed", evidence, ("read-how-it-ended",)), seen
+    return judgement._replace(evidence=evidence), seen
 
 
-def _verdict(run: Run) -> tuple[Judged, Seen | None]:
-    for question in WHOLE:
-        if judged := question(run):
-            return judged, None
-    there = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
-    each = [Seen(run, gpu, work) for gpu in there if (work := considered(gpu))]
-    seen, case = min(((one, case_of(one)) for one in each), key=lambda pair: _rank(pair[1]))
-    if case.verdict != "throttled" and (apart := uneven(run)):
-        return apart, None
-    said = sentence(case.says, run, seen)
-    if len(run.gpus) > 1 and case.verdict != "good" and not said.startswith("GPU "):
-        said = f"GPU {seen.gpu.label}: {said}"
-    return Judged(case.verdict, case.cause, said, case.steps), seen
+def judgement_of(run: Run) -> tuple[Judgement, Seen | None]:
+    for question in RUN_VERDICTS:
+        if judgement := question(run):
+            return judgement, None
+    gpus_left = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
+    views = [Seen(run, gpu, work) for gpu in gpus_left if (work := considered(gpu))]
+    seen, case = min(((one, case_of(one)) for one in views), key=lambda pair: severity(pair[1]))
+    hangs_or_throttled = case.verdict == "throttled" or case.cause == "hang"
+    if not hangs_or_throttled and (unevenness := uneven_work(run)):
+        return unevenness, None
+    evidence = sentence(case.says, run, seen)
+    if len(run.gpus) > 1 and case.verdict != "good" and not evidence.startswith("GPU "):
+        evidence = f"GPU {seen.gpu.label}: {evidence}"
+    return Judgement(case.verdict, case.cause, evidence, case.steps), seen
 
 
-def _rank(case: Case) -> int:
+def severity(case: Case) -> int:
     return -1 if case.cause == "before-the-end" else ORDER.index(case.verdict)
 
 
 # --- of the run as a whole ------------------------------------------------------------------------
 
 
-def one_was_lost(run: Run) -> Judged | None:
+def lost_gpu(run: Run) -> Judgement | None:
+    """A GPU was lost at work; one that the others never needed does not count."""
+    lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
+    if not lost or (run.at_work and not any(map(worked, lost))):
+        return None
+    first = min(lost, key=lambda gpu: gpu.lost_since)
+    evidence = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
     verdict: Verdict | None = "uneven" if len(run.gpus) > 1 else None
-    said = lost(run)
-    return Judged(verdict, "lost", said, ("see-why-it-was-lost",)) if said else None
+    return Judgement(verdict, "lost", evidence, ("see-why-it-was-lost",))
 
 
-def too_little(run: Run) -> Judged | None:
+def nothing_to_judge(run: Run) -> Judgement | None:
     if not run.gpus:
-        return Judged(None, "", "no GPU was watched", ("see-why-no-gpu",))
-    if any(gpu.utilization is not None for gpu in run.gpus):
-        few = run.samples < marks.SHORT
-        return Judged(None, "", f"{run.samples} samples are too few to judge") if few else None
-    told = "no GPU told its utilisation: some cards do not, and with MIG none does"
-    return Judged(None, "", told, ("ask-the-driver",))
+        return Judgement(None, "", "no GPU was watched", ("see-why-no-gpu",))
+    readings = max(gpu.parts.whole.samples if gpu.parts.whole else 0 for gpu in run.gpus)
+    if readings >= marks.LEAST_SAMPLES:
+        return None
+    evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
+    steps = ("ask-the-driver",) if readings < run.samples else ()
+    return Judgement(None, "", evidence, steps)
 
 
-def idle(run: Run) -> Judged | None:
+def idle(run: Run) -> Judgement | None:
     """No GPU ever worked."""
     if run.at_work:
         return None
-    used = max(gpu.utilization or 0.0 for gpu in run.gpus)
-    said = f"utilisation {used:.0f} % over {run.samples} samples"
+    utilization = max(gpu.utilization or 0.0 for gpu in run.gpus)
+    evidence = f"utilisation {utilization:.0f} % over {run.samples} samples"
     if run.cpu is not None:
-        said += f" while the command used {run.cpu:.0f} % of a core"
-    cause, step = _why_idle(run)
-    return Judged("idle", cause, said, (step,))
+        evidence += f" while the command used {run.cpu:.0f} % of a core"
+    cause, step = why_idle(run)
+    return Judgement("idle", cause, evidence, (step,))
 
 
-def _why_idle(run: Run) -> tuple[str, str]:
-    """Its cause, and the step that follows."""
+def why_idle(run: Run) -> tuple[str, str]:
+    """The cause why no GPU worked, and the next step."""
     held = any(map(run.held, run.gpus))
     cpu, running = run.busiest_cpu, run.exit is None
-    if run.command and run.exit and run.exit not in ENDED_BY_SOMEBODY:
+    if run.command and run.exit and run.exit not in STOPPED_FROM_OUTSIDE:
         return "failed", "read-its-error"
     kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
     rates = [gpu.parts.whole.network_rate or 0 for gpu in run.gpus if gpu.parts.whole]
-    fetches = below(cpu, marks.CORE_FULL) and max(rates, default=0) >= marks.NETWORK
-    if running and (_begins(run) or fetches):
+    is_fetching = below(cpu, marks.CORE_FULL) and max(rates, default=0) >= marks.NETWORK_RATE
+    if running and (is_starting(run) or is_fetching):
         return "starting", "watch-longer"
-    if held and kind in WAITS_FOR_SOMEBODY:
-        return WAITS_FOR_SOMEBODY[kind]
+    if held and kind in WAITS_FOR_PEOPLE:
+        return WAITS_FOR_PEOPLE[kind]
     if cpu is None:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
-    if held and cpu >= marks.MANY:
+    if held and cpu >= marks.MANY_THREADS:
         return "computes", "move-to-the-gpu"
-    alone = run.cpu and run.cpu >= marks.HELPERS + cpu and cpu < marks.MANY
-    if (cpu >= marks.CORE_FULL) if held else alone:
+    only_helpers = run.cpu and run.cpu >= marks.HELPER_CPU + cpu and cpu < marks.MANY_THREADS
+    if (cpu >= marks.CORE_FULL) if held else only_helpers:
         return "prepares", "prepare-once"
     return ("held", "see-where-it-waits") if held else ("unused", "see-whether-torch-can")
 
 
-ENDED_BY_SOMEBODY = (129, 130, 137, 143, -1, -2, -9, -15)
+STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
 """Exit codes of a command that got SIGHUP, SIGINT, SIGKILL or SIGTERM."""
-WAITS_FOR_SOMEBODY = {
+WAITS_FOR_PEOPLE = {
     "server": ("requests", "send-more-requests"),
     "notebook": ("cells", "release-between-cells"),
 }
 
 
-def _begins(run: Run) -> bool:
+def is_starting(run: Run) -> bool:
     """Too young to be judged, or still loading."""
-    rose = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CONTEXT
-    return run.seconds < (marks.STARTS if rose else marks.BEGINS)
+    has_context = max((gpu.memory_rose for gpu in run.gpus), default=0) >= marks.CUDA_CONTEXT
+    return run.seconds < (marks.START_UP_SECONDS if has_context else marks.YOUNG_SECONDS)
 
 
-def stopped(run: Run) -> Judged | None:
-    """A run that made no progress at its end: what was before says nothing about it."""
-    steps = ("see-where-it-waits",)
-    if said := hung(run):
-        return Judged("communication-bound", "hang", said, steps)
-    return Judged("bursty", "hang", said, steps) if (said := stood_still(run)) else None
-
-
-WHOLE: tuple[Callable[[Run], Judged | None], ...] = (*(one_was_lost, too_little, idle, stopped),)
-
-
-def uneven(run: Run) -> Judged | None:
+def uneven_work(run: Run) -> Judgement | None:
     """Of the GPUs that belong to one job, some work much less than others; if all are always busy,
     their power tells which of them wait in a collective."""
-    mine = [gpu for gpu in run.gpus if gpu.lost_at is None and run.belongs(gpu)]
-    works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in mine}
-    use = {label: work.utilization if work else 0.0 for label, work in works.items()}
-    watts = {label: work.power_share for label, work in works.items() if work and work.power_share}
-    levels, mark, told = use, marks.APART, "worked {:.0f} % of the time"
-    if min(use.values(), default=0.0) >= marks.BUSY and len(watts) == len(use):
-        levels, mark, told = watts, marks.APART_POWER, "drew {:.0f} % of its power limit"
-    order = sorted(levels, key=lambda label: levels[label])
-    if not order or levels[order[-1]] - levels[order[0]] < mark:
+    job_gpus = [gpu for gpu in run.gpus if gpu.lost_at is None and run.belongs(gpu)]
+    works = {gpu.label: considered(gpu) if worked(gpu) else None for gpu in job_gpus}
+    shares = {label: work.utilization if work else 0.0 for label, work in works.items()}
+    power = {label: work.power_share for label, work in works.items() if work and work.power_share}
+    mark, phrase = marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
+    if min(shares.values(), default=0.0) >= marks.BUSY and len(power) == len(shares):
+        shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
+    labels = sorted(shares, key=lambda label: shares[label])
+    if not labels or shares[labels[-1]] - shares[labels[0]] < mark:
         return None
-    ends = (order[0], order[-1])
-    said = ", ".join(f"GPU {label} {told.format(levels[label])}" for label in ends)
+    ends = (labels[0], labels[-1])
+    evidence = ", ".join(f"GPU {label} {phrase.format(shares[label])}" for label in ends)
     step = "balance-the-work" if run.launched else "one-process-each"
-    return Judged("uneven", "less" if levels[order[0]] else "none", said, (step,))
+    return Judgement("uneven", "less" if shares[labels[0]] else "none", evidence, (step,))
 
 
-def lost(run: Run) -> str:
-    """What a GPU that was lost at work did to the run; `""` where none was, or others never
-    needed it."""
-    gone = [gpu for gpu in run.gpus if gpu.lost_at is not None]
-    if not gone or (run.at_work and not any(map(worked, gone))):
-        return ""
-    first = min(gone, key=lambda gpu: gpu.lost_since)
-    return f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
-
-
-def hung(run: Run) -> str:
+def hang_in_collective(run: Run) -> Judgement | None:
     """Ranks that spin to the end after they worked, in a run that did not end well."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
-    # Where nobody told how it ended, one rank may do something while the others wait.
-    sure = run.exit is not None or all(_stopped(gpu, marks.HUNG) for gpu in working)
-    least = marks.HUNG if sure else marks.HUNG_UNTOLD
-    spinning = [gpu for gpu in working if _stopped(gpu, least)]
+    # If it is not known how the run ended, one rank may do something while the others wait.
+    is_sure = run.exit is not None or all(spins_to_the_end(g, marks.HANG_SECONDS) for g in working)
+    seconds = marks.HANG_SECONDS if is_sure else marks.HANG_SECONDS_UNENDED
+    spinning = [gpu for gpu in working if spins_to_the_end(gpu, seconds)]
     if run.exit == 0 or not spinning or len(spinning) * 2 < len(working):
-        return ""
+        return None
     of_a_job = run.launched or run.nodes > 1
     if len(working) < 2 and not (of_a_job and run.exit):
-        return ""
+        return None
     first = min((gpu.tail for gpu in spinning if gpu.tail), key=lambda tail: tail.since)
-    told = _stood_still(first.since, run)
-    told += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy"
+    evidence = no_progress_since(first.since, run)
+    evidence += f" {len(spinning)} GPU{'s' if len(spinning) > 1 else ''} looked busy"
     resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
     if resting:
-        told += f", GPU {', '.join(resting)} did nothing"
-    return f"{told}, and nothing moved: a rank waits in a collective that another never reached"
+        evidence += f", GPU {', '.join(resting)} did nothing"
+    evidence += ", and nothing moved: a rank waits in a collective for another rank"
+    return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
 
 
-def _stood_still(since: float, run: Run) -> str:
-    return f"the job has not moved since second {since:.0f} of {run.seconds:.0f}:"
+def no_progress_since(second: float, run: Run) -> str:
+    return f"the job has not moved since second {second:.0f} of {run.seconds:.0f}:"
 
 
-def _stopped(gpu: Gpu, least: float) -> bool:
+def spins_to_the_end(gpu: Gpu, seconds: float) -> bool:
+    """Whether it looked busy for so long at the end, moved nothing and drew less than before."""
     tail = gpu.tail
-    if tail is None or tail.seconds < least or not nothing_moves(tail.work):
+    if tail is None or tail.seconds < seconds or not nothing_moves(tail.work):
         return False
-    work, watts = tail.work, tail.before.power_watts if tail.before else None
-    return (watts or 0.0) >= (work.power_watts or math.inf) * marks.FELL
+    watts_before = tail.before.power_watts if tail.before else None
+    return (watts_before or 0.0) >= (tail.work.power_watts or math.inf) * marks.POWER_DROP
 
 
 def nothing_moves(work: Work) -> bool:
     rates = (
-        (work.link_rate, marks.LINK),
-        (work.pcie_rate, marks.PCIE),
-        (work.network_rate, marks.NETWORK),
-        (work.read_rate, marks.READS),
-        (work.write_rate, marks.WRITES),
+        (work.link_rate, marks.NVLINK_RATE),
+        (work.pcie_rate, marks.PCIE_RATE),
+        (work.network_rate, marks.NETWORK_RATE),
+        (work.read_rate, marks.READ_RATE),
+        (work.write_rate, marks.WRITE_RATE),
     )
     return all((rate or 0.0) < mark for rate, mark in rates)
 
 
-def stood_still(run: Run) -> str:
+def standstill(run: Run) -> Judgement | None:
     """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
     if run.exit == 0 or not run.at_work or run.kind in ("server", "notebook"):
-        return ""
-    if not all(_rests(gpu, run) for gpu in run.at_work):
-        return ""
+        return None
+    if not all(rests_to_the_end(gpu, run) for gpu in run.at_work):
+        return None
     since = max(gpu.tally.quiet_since or 0.0 for gpu in run.at_work)
-    told = f"{_stood_still(since, run)} its GPUs did nothing, its processes rested, and nothing"
-    return f"{told} was read"
+    rested = "its GPUs did nothing, its processes rested, and nothing was read"
+    evidence = f"{no_progress_since(since, run)} {rested}"
+    return Judgement("bursty", "hang", evidence, ("see-where-it-waits",))
 
 
-def _rests(gpu: Gpu, run: Run) -> bool:
+def rests_to_the_end(gpu: Gpu, run: Run) -> bool:
+    """Whether GPU and processes did nothing for long enough at the end."""
     rest, since = gpu.parts.rest, gpu.tally.quiet_since
-    least = marks.HUNG_UNTOLD if run.exit is None else marks.HUNG
-    if rest is None or since is None or run.seconds - since < least:
+    seconds = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
+    if rest is None or since is None or run.seconds - since < seconds:
         return False
-    return rest.cpu is not None and rest.cpu < marks.RESTS and nothing_moves(rest)
+    return rest.cpu is not None and rest.cpu < marks.RESTING_CPU and nothing_moves(rest)
+
+
+RUN_VERDICTS: tuple[Callable[[Run], Judgement | None], ...] = (
+    lost_gpu,
+    nothing_to_judge,
+    idle,
+    hang_in_collective,
+    standstill,
+)
+"""Asked in this order; the first that judges is the verdict. What was before a run stopped to make
+progress says nothing about it."""

@@ -14,9 +14,9 @@ from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import fields, replace
 from gpusetup.monitor.documents import GpuSample, Sample
-from gpusetup.probe.patience import Patience
-from gpusetup.readings.measures import LIMITS, wrong_in
-from gpusetup.system.processes import Lines, no_answer_in
+from gpusetup.probe.deadline import Deadline
+from gpusetup.readings.plausibility import LIMITS, implausible
+from gpusetup.system.processes import StreamingChild, no_answer_in
 
 PATIENCE_SECONDS = 10.0
 """How long a sample may be late before NVML is given up, where nobody says."""
@@ -38,7 +38,7 @@ class SourceEnded(Exception):
 class Nvml:
     """The child `child_scripts/read_nvml.py`, which prints one line a sample."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: StreamingChild) -> None:
         self._lines = lines
         self.first: Sample | None = None
         """What was read to see whether there is a GPU; it is the first answer of `next`."""
@@ -49,21 +49,21 @@ class Nvml:
         """The next sample. Raises TimeoutError if none comes in time, SourceEnded at the end."""
         sample, self.first = self.first or self._read(timeout), None
         places = range(len(sample.gpus)) if self.places is None else self.places
-        return replace(sample, gpus=tuple(measured(sample.gpus[place]) for place in places))
+        return replace(sample, gpus=tuple(plausible(sample.gpus[place]) for place in places))
 
     def _read(self, timeout: float) -> Sample:
-        said, until = "", time.monotonic() + timeout
+        last_line, deadline = "", time.monotonic() + timeout
         while True:
             try:
-                line = self._lines.next(until - time.monotonic())
+                line = self._lines.next(deadline - time.monotonic())
             except EOFError as problem:
-                raise SourceEnded(": ".join(filter(None, (str(problem), said)))) from problem
+                raise SourceEnded(": ".join(filter(None, (str(problem), last_line)))) from problem
             if line.startswith(FAILED):
-                refused = json.loads(line)
-                raise SourceEnded(refused["message"], blocked=refused["init"] in FORBIDDEN)
+                failure = json.loads(line)
+                raise SourceEnded(failure["message"], blocked=failure["init"] in FORBIDDEN)
             if line.startswith(SAMPLE):
                 return from_json(line, Sample, what="a sample of read_nvml")
-            said = line
+            last_line = line
 
     def close(self) -> None:
         self._lines.end()
@@ -73,29 +73,29 @@ FAILED, SAMPLE = '{"init"', '{"at"'
 """How the lines of `read_nvml` begin; anything else was printed by a library."""
 
 
-def measured(gpu: GpuSample) -> GpuSample:
+def plausible(gpu: GpuSample) -> GpuSample:
     """A sample without what cannot be: that is a trouble, and no measurement."""
-    wrong = wrong_in({field: getattr(gpu, field) for field in SAMPLED})
+    wrong = implausible({field: getattr(gpu, field) for field in CHECKED_FIELDS})
     if not wrong:
         return gpu
-    said = ", ".join(f"{field} is not plausible" for field in wrong)
-    return replace(gpu, problem=gpu.problem or said, **dict.fromkeys(wrong))
+    problem = ", ".join(f"{field} is not plausible" for field in wrong)
+    return replace(gpu, problem=gpu.problem or problem, **dict.fromkeys(wrong))
 
 
-SAMPLED = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
+CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
 
 
-def opened(lines: Lines, patience: Patience) -> Nvml:
+def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
     """NVML by the child that `start_nvml` started. Raises SourceEnded if it does not answer."""
     source = Nvml(lines)
     try:
-        with patience.waiting_for("NVML"):
-            source.first = source.next(patience.left())
+        with deadline.waiting_for("NVML"):
+            source.first = source.next(deadline.left())
         if not source.first.gpus:
             raise SourceEnded("lists no GPU")
     except TimeoutError as problem:
         source.close()
-        raise SourceEnded(no_answer_in(patience.limit), blocked=True) from problem
+        raise SourceEnded(no_answer_in(deadline.limit), blocked=True) from problem
     except BaseException:
         source.close()
         raise
@@ -117,16 +117,16 @@ def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, 
     places = []
     for name in names:
         start = name.lower() if len(name) > SHORTEST else "none"
-        hits = [
+        matching = [
             place
             for place, gpu in enumerate(gpus)
             if name == str(gpu.index) or (gpu.uuid or "").lower().startswith(start)
         ]
-        if len(hits) != 1:
-            there = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
-            problem = "Several GPUs are" if hits else "No GPU is"
-            raise UsageError(f"{problem} called {name!r}", hint=f"there are: {there}")
-        places += hits
+        if len(matching) != 1:
+            known = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
+            problem = "Several GPUs are" if matching else "No GPU is"
+            raise UsageError(f"{problem} called {name!r}", hint=f"there are: {known}")
+        places += matching
     return tuple(dict.fromkeys(places))
 
 
@@ -139,15 +139,15 @@ def visible_places(
     >>> visible_places("1", two, pci_order=True)
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
-    said, names = f"{VARIABLE}={variable}", [*filter(None, map(str.strip, variable.split(",")))]
+    setting, names = f"{VARIABLE}={variable}", [*filter(None, map(str.strip, variable.split(",")))]
     mixed = len({gpu.name for gpu in gpus}) > 1
     if any(map(str.isdecimal, names)) and mixed and not pci_order:
-        return None, f"{said} counts in CUDA's order, unknown here: watching every GPU"
+        return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
     try:
         places = named_places(names, gpus)
     except UsageError:
         places = ()
     if not places:
-        return None, f"{said} names no GPU here: watching every GPU"
+        return None, f"{setting} names no GPU here, so the monitor watches every GPU"
     labels = ", ".join(str(gpus[place].index) for place in places)
-    return places, f"{said}: watching GPU {labels}"
+    return places, f"{setting}: watching GPU {labels}"

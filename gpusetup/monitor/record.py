@@ -20,13 +20,13 @@ from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, Sample, Summary
-from gpusetup.monitor.nvml import measured
+from gpusetup.monitor.nvml import plausible
 from gpusetup.readings.nvidia_smi import THROTTLE_BITS, cell, flag, number, throttle_mask
 
 SCHEMA, CSV = "gpusetup.monitor/1", "nvidia-smi csv"
-WRITE = (
-    "a log of nvidia-smi needs --format=csv and its heading; `gpusetup doctor --report FILE` reads "
-    "its table, or what a program printed"
+FORMAT_HINT = (
+    "a log of nvidia-smi needs --format=csv and its heading; for nvidia-smi's table or a "
+    "program's output use `gpusetup doctor --report FILE`"
 )
 Row = Mapping[str, str]
 """Heading -> cell."""
@@ -46,19 +46,19 @@ COLUMNS = {
     "uuid": "uuid gpu_uuid",
 }
 """Field -> its columns; the first that tells something counts."""
-NAMED = ("index", "uuid", "gpu_uuid", "pci.bus_id", "utilization.gpu")
+GPU_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "utilization.gpu")
 """One of these is in every heading; the first that a row has says which GPU it is about."""
 
 
-class Recorded(Frozen):
+class RecordedRun(Frozen):
     """A recording: where it comes from, whether its times are assumed, and its documents."""
 
     source: str | None = None
-    timed: bool = True
+    has_times: bool = True
     documents: Iterable[Any]
 
 
-def recorded(path: str, interval: float = 1.0) -> Recorded:
+def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     """A recording, read while it is asked for.
 
     `interval`: seconds between the samples of a log that tells no time. A last line that is cut
@@ -68,8 +68,8 @@ def recorded(path: str, interval: float = 1.0) -> Recorded:
     first = next(lines, "")
     if names := headings(first):
         read = samples(names, lines, interval)
-        return Recorded(source=CSV, timed="timestamp" in names, documents=read)
-    return Recorded(documents=_documents(path, chain([first], lines)))
+        return RecordedRun(source=CSV, has_times="timestamp" in names, documents=read)
+    return RecordedRun(documents=_documents(path, chain([first], lines)))
 
 
 def _lines(path: str) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
         except ValueError as problem:
             if not line.endswith("\n"):
                 return  # the recorder was killed in the middle of it
-            raise BadInput(f"{where} is no JSON: {problem}", hint=WRITE) from problem
+            raise BadInput(f"{where} is no JSON: {problem}", hint=FORMAT_HINT) from problem
         if plain is not None:
             yield _document(plain, where)
 
@@ -117,34 +117,36 @@ def headings(line: str) -> list[str]:
     (['index', 'memory.used'], [])
     """
     names = [one.partition("[")[0].strip() for one in line.lower().split(",")]
-    return names if {*NAMED} & {*names} else []
+    return names if {*GPU_COLUMNS} & {*names} else []
 
 
 def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """The rows of each moment together; `interval` seconds apart if the log tells no time."""
     start: datetime | None = None
-    for count, rows in enumerate(_moments(names, lines)):
+    for count, rows in enumerate(_rows_by_moment(names, lines)):
         at = next(iter(rows.values())).get("timestamp", "")
-        now = moment(at)
+        now = time_of(at)
         start = start or now
         seconds = (now - start).total_seconds() if now and start else count * interval
         gpus = tuple(_gpu(index, rows[index]) for index in sorted(rows))
         yield Sample(at=at, seconds=max(0.0, seconds), gpus=gpus)
 
 
-def _moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
+def _rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
     """The rows of each moment by GPU: one that is there already begins the next. A heading that
     comes again, and a row that is cut off, are passed over."""
-    known: dict[str, int] = {}
+    indices: dict[str, int] = {}
     rows: dict[int, Row] = {}
     read = csv.DictReader((line.replace("\0", "") for line in lines), names)
     with contextlib.suppress(csv.Error):
-        for told in read:
-            row = {name: text.strip() for name, text in told.items() if isinstance(text, str)}
-            of = next((row[name] for name in NAMED if name in row), "")
-            if len(row) < len({*names}) or headings(of):
+        for cells in read:
+            row = {name: text.strip() for name, text in cells.items() if isinstance(text, str)}
+            gpu_name = next((row[name] for name in GPU_COLUMNS if name in row), "")
+            if len(row) < len({*names}) or headings(gpu_name):
                 continue
-            index = known.setdefault(of, int(of) if of.isdecimal() else len(known))
+            index = indices.setdefault(
+                gpu_name, int(gpu_name) if gpu_name.isdecimal() else len(indices)
+            )
             if index in rows:
                 yield rows
                 rows = {}
@@ -154,13 +156,15 @@ def _moments(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, R
 
 
 def _gpu(index: int, row: Row) -> GpuSample:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         field: next(filter(None, (cell(row.get(name)) for name in names.split())), None)
         for field, names in COLUMNS.items()
     }
-    told |= {field: _figure(field, told[field]) for field in told if field not in ("name", "uuid")}
+    fields |= {
+        field: _figure(field, fields[field]) for field in fields if field not in ("name", "uuid")
+    }
     lost = any("lost" in text.lower() for text in row.values())
-    return measured(GpuSample(index=index, throttle_reasons=_reasons(row), lost=lost, **told))
+    return plausible(GpuSample(index=index, throttle_reasons=_reasons(row), lost=lost, **fields))
 
 
 def _figure(field: str, text: str | None) -> float | None:
@@ -182,9 +186,9 @@ def _reasons(row: Row) -> tuple[str, ...] | None:
     return tuple(name for _, name in THROTTLE_BITS if flag(found.get(name))) if found else None
 
 
-def moment(text: str) -> datetime | None:
+def time_of(text: str) -> datetime | None:
     """
-    >>> moment("2026/11/20 06:03:41.500"), moment("x")
+    >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
     """
     with contextlib.suppress(ValueError):

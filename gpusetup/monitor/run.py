@@ -7,7 +7,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import Gpu, Tally
-from gpusetup.monitor.work import Work, mean, most, percent
+from gpusetup.monitor.work import Work, highest, mean, percent
 
 
 class Run:
@@ -26,9 +26,9 @@ class Run:
         self.cpu = mean(tree.cpu_percent for tree in trees)
         """Mean CPU of the command's tree, 100 for each core."""
         self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
-        self.ranks: int | None = most(tree.gpu_processes for tree in trees)
+        self.ranks: int | None = highest(tree.gpu_processes for tree in trees)
         """Processes of the command that hold a watched GPU."""
-        self.host_memory: float | None = most(
+        self.host_memory: float | None = highest(
             percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts
         )
         """Percent of the machine's memory that was in use, at most."""
@@ -48,7 +48,7 @@ class Run:
         return tuple(work for gpu in self.at_work if (work := considered(gpu)))
 
     def kind_on(self, gpu: Gpu) -> str:
-        """Of the program, by its command or by the names of the processes on a GPU."""
+        """The kind of program, by its command or by the names of the processes on a GPU."""
         return kind_of(self.command, gpu.programs)
 
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
@@ -64,14 +64,14 @@ class Run:
 
     def held(self, gpu: Gpu) -> bool:
         """A process that computes sits on it: told, or else by its memory."""
-        mark = marks.FAINT_MEMORY if self.busiest_cpu is None else marks.HELD
-        told = gpu.has_process
-        return (gpu.memory.p95 or 0.0) >= mark if told is None else told
+        mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
+        has_process = gpu.has_process
+        return (gpu.memory.p95 or 0.0) >= mark if has_process is None else has_process
 
 
 def worked(gpu: Gpu) -> bool:
-    """Not idle: neither stray kernels over a whole run nor a display count as work."""
-    stray = (gpu.utilization or 0.0) < marks.IDLE and gpu.utilization_p95 < marks.GAPS
+    """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
+    stray = (gpu.utilization or 0.0) < marks.IDLE and gpu.utilization_p95 < marks.QUIET_SHARE
     return considered(gpu) is not None and not stray and not drawn(gpu)
 
 
@@ -83,4 +83,4 @@ def drawn(gpu: Gpu) -> bool:
 def considered(gpu: Gpu) -> Work | None:
     """Its work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
-    return parts.body if parts.pause_share > marks.WAITS else parts.work
+    return parts.body if parts.pause_share > marks.PAUSE_SHARE else parts.work

@@ -15,15 +15,15 @@ from gpusetup.monitor.nvml import PATIENCE_SECONDS, Nvml, SourceEnded
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
-    from gpusetup.monitor.host import Tree
+    from gpusetup.monitor.host import ProcessTree
 
 Say = Callable[[str], None]
 NOT_FOUND, NOT_RUNNABLE = 127, 126
-"""What a shell answers for a command that is not there, or that may not run."""
-GLANCE_SECONDS = 0.05
-"""How soon it is noticed that the command has ended."""
-PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
-FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
+"""Exit codes of a shell for a command that is not there, or that may not run."""
+POLL_SECONDS = 0.05
+"""How often it is asked whether the command has ended."""
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 """Those that a terminal sends to the command too."""
 
 
@@ -32,8 +32,8 @@ class NotStarted(GpuSetupError):
 
     def __init__(self, name: str, problem: OSError) -> None:
         missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
-        said = "command not found" if missing else problem.strerror or str(problem)
-        super().__init__(f"{name}: {said}")
+        reason = "command not found" if missing else problem.strerror or str(problem)
+        super().__init__(f"{name}: {reason}")
         self.exit_code = NOT_FOUND if missing else NOT_RUNNABLE
 
 
@@ -45,17 +45,17 @@ class Command:
             self._child = foreground(argv, stdout=stdout)
         except OSError as problem:
             raise NotStarted(argv[0], problem) from problem
-        self._old = {number: signal.signal(number, self._pass_on) for number in _numbers(PASSED_ON)}
-        self.tree: Tree | None = None
+        self._old = {number: signal.signal(number, self._forward) for number in _numbers(FORWARDED)}
+        self.tree: ProcessTree | None = None
 
     def watch_tree(self) -> None:
         """Sample its processes from now on; one that has ended already has none."""
-        from gpusetup.monitor.host import Tree, asked
+        from gpusetup.monitor.host import ProcessTree, or_none
 
-        self.tree = asked(Tree, self._child.pid)
+        self.tree = or_none(ProcessTree, self._child.pid)
 
-    def _pass_on(self, number: int, frame: object) -> None:
-        if number in _numbers(FROM_TERMINAL) and _has_terminal():
+    def _forward(self, number: int, frame: object) -> None:
+        if number in _numbers(SENT_BY_TERMINAL) and _has_terminal():
             return
         self._child.send_signal(number)
 
@@ -88,13 +88,13 @@ def _has_terminal() -> bool:
     return False
 
 
-def watching(
+def watch(
     source: Nvml,
     say: Say,
     *,
     seconds: float = 0.0,
-    late: float = PATIENCE_SECONDS,
-    tree: Tree | None = None,
+    patience: float = PATIENCE_SECONDS,
+    tree: ProcessTree | None = None,
     command: Command | None = None,
 ) -> Iterator[Sample]:
     """Samples until the time is over, the source ends, or Ctrl-C; one may be so late.
@@ -107,25 +107,25 @@ def watching(
         command.watch_tree()
         tree = command.tree
     host, began = Host(), time.monotonic()
-    heard = began
+    last_sample_at = began
     while not (command and command.ended):
         now = time.monotonic()
-        left = began + seconds - now if seconds else late
+        left = began + seconds - now if seconds else patience
         if left <= 0:
             return
         try:
-            sample = source.next(min(left, GLANCE_SECONDS if command else late))
-            heard = time.monotonic()
+            sample = source.next(min(left, POLL_SECONDS if command else patience))
+            last_sample_at = time.monotonic()
         except TimeoutError:
-            if time.monotonic() - heard >= late:
-                say(f"no sample in {late:g} s: the driver does not answer any more")
+            if time.monotonic() - last_sample_at >= patience:
+                say(f"no sample in {patience:g} s: the driver does not answer any more")
                 return
             continue
         except SourceEnded as end:
             say(str(end))
             return
         pids = frozenset(p.pid for gpu in sample.gpus for p in gpu.processes or ())
-        processes = tree.sample(pids) if tree else None
-        if tree is not None and processes is None and command is None and tree.has_ended():
+        tree_sample = tree.sample(pids) if tree else None
+        if tree is not None and tree_sample is None and command is None and tree.has_ended():
             return
-        yield replace(sample, tree=processes, host=host.sample())
+        yield replace(sample, tree=tree_sample, host=host.sample())

@@ -12,10 +12,10 @@ from functools import cached_property
 from operator import attrgetter
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.brakes import Brake, active_brake, is_laptop
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.run import Run, worked
 from gpusetup.monitor.tally import Gpu
+from gpusetup.monitor.throttling import Throttle, active_throttle, is_laptop
 from gpusetup.monitor.work import Moment, Work, mean, percent
 
 
@@ -32,13 +32,13 @@ class Seen:
         return self.run.kind_on(self.gpu)
 
     @cached_property
-    def brake(self) -> Brake | None:
-        return active_brake(self.work, self.gpu)
+    def throttle(self) -> Throttle | None:
+        return active_throttle(self.work, self.gpu)
 
     @property
-    def brake_share(self) -> float:
+    def throttle_share(self) -> float:
         """Percent of the samples with work in which it was on."""
-        return self.work.reasons.get(self.brake.reason, 100.0) if self.brake else 0.0
+        return self.work.reasons.get(self.throttle.reason, 100.0) if self.throttle else 0.0
 
     @property
     def weight(self) -> float | None:
@@ -52,7 +52,7 @@ class Seen:
 
     @property
     def others_cpu(self) -> float:
-        """Of the machine, used by others than the command."""
+        """Percent of a core: the CPU that other processes of the machine use."""
         return (self.work.host_cpu or 0.0) - (self.work.cpu or 0.0)
 
     @property
@@ -71,7 +71,7 @@ class Seen:
 
     @property
     def moved(self) -> str:
-        """What came and went over each kind of link."""
+        """The rates of each kind of link, for a sentence."""
         work = self.work
         rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
         each = ((rate / 1e9, name) for name, rate in rates.items() if rate)
@@ -104,7 +104,7 @@ class Sign:
         return Sign(lambda seen: not self(seen))
 
 
-def least(value: float | None, mark: float) -> bool:
+def at_least(value: float | None, mark: float) -> bool:
     return value is not None and value >= mark
 
 
@@ -132,7 +132,7 @@ def useful_workers(run: Run) -> int:
 
 def reaches(path: str, mark: float) -> Sign:
     """A figure of the GPU in its run is at least so high."""
-    return Sign(lambda seen: least(attrgetter(path)(seen), mark))
+    return Sign(lambda seen: at_least(attrgetter(path)(seen), mark))
 
 
 def under(path: str, mark: float) -> Sign:
@@ -142,21 +142,21 @@ def under(path: str, mark: float) -> Sign:
 
 def in_pauses(field: str, mark: float) -> Sign:
     """A figure of the pauses is at least so high."""
-    return Sign(lambda seen: least(getattr(seen.gpu.parts.paused, field, None), mark))
+    return Sign(lambda seen: at_least(getattr(seen.gpu.parts.paused, field, None), mark))
 
 
 # --- the GPU --------------------------------------------------------------------------------------
 
 busy = reaches("work.utilization", marks.BUSY)
 mostly_waits = under("work.utilization", marks.LOW)
-spins = reaches("work.utilization", marks.SPINS)
+spins = reaches("work.utilization", marks.SPINNING_USE)
 """Utilisation as of a waiting collective."""
 no_memory_traffic = under("work.memory_busy", marks.QUIET)
 memory_bus_full = reaches("work.memory_busy", 70.0)
-light = under("weight", marks.LIGHT) & ~memory_bus_full
+light = under("weight", marks.LIGHT_POWER) & ~memory_bus_full
 """The kernels draw little power while they run."""
-pauses_rule = reaches("gpu.parts.pause_share", marks.WAITS)
-gaps = reaches("work.quiet_share", marks.GAPS) | reaches("work.utilization_apart", 50.0)
+pauses_rule = reaches("gpu.parts.pause_share", marks.PAUSE_SHARE)
+gaps = reaches("work.quiet_share", marks.QUIET_SHARE) | reaches("work.utilization_apart", 50.0)
 """It is quiet again and again."""
 
 # --- its memory -----------------------------------------------------------------------------------
@@ -166,25 +166,25 @@ memory_full = reaches("gpu.memory.p95", marks.MEMORY_TIGHT)
 memory_used_up = reaches("gpu.memory.p95", marks.MEMORY_FULL)
 """What is left of its memory is too little for another allocation."""
 memory_fell = Sign(attrgetter("gpu.memory.fell"))
-"""From full to nothing."""
+"""Its memory was full and then nearly empty."""
 memory_grew = Sign(attrgetter("gpu.memory.grew"))
-"""All the time."""
+"""Its memory grew all the time."""
 
 
 @Sign
 def full_at_the_end(s: Seen) -> bool:
     """Memory was full when it ended with an error."""
     mark = marks.MEMORY_TIGHT if s.run.exit else marks.MEMORY_FULL
-    return least(s.gpu.memory.last, mark)
+    return at_least(s.gpu.memory.last, mark)
 
 
 def of_others(row: Moment, field: str, untold: float) -> float:
     """At least so much of a GPU others have: if more processes are on it than the command has on
     GPUs, the smallest of them are somebody else's."""
     each = [getattr(one, field) for one in row.gpu.processes or () if not is_display(one)]
-    ours = (row.tree and row.tree.gpu_processes) or len(each)
+    own_count = (row.tree and row.tree.gpu_processes) or len(each)
     sizes = sorted(untold if one is None else float(one) for one in each)
-    return sum(sizes[: max(0, len(each) - ours)])
+    return sum(sizes[: max(0, len(each) - own_count)])
 
 
 @Sign
@@ -192,34 +192,36 @@ def shared_with_others(s: Seen) -> bool:
     """Others hold a part of its memory."""
     last = s.work.rows[-1]
     held = of_others(last, "memory_bytes", float("inf"))
-    return least(percent(held, last.gpu.memory_total_bytes), marks.HELD)
+    return at_least(percent(held, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
 
 
 @Sign
 def used_by_others(s: Seen) -> bool:
     """Others compute on it."""
-    return least(mean(of_others(row, "sm_percent", 0.0) for row in s.work.running), marks.APART)
+    return at_least(
+        mean(of_others(row, "sm_percent", 0.0) for row in s.work.running), marks.USE_DIFFERENCE
+    )
 
 
 # --- what holds it down ---------------------------------------------------------------------------
 
 
 def held_down_by(cause: str) -> Sign:
-    """A brake of `brakes.py` is on, for this cause."""
-    return Sign(lambda s: s.brake is not None and s.brake.cause == cause)
+    """A throttle of `throttling.py` is on, for this cause."""
+    return Sign(lambda s: s.throttle is not None and s.throttle.cause == cause)
 
 
 @Sign
 def unexplained(s: Seen) -> bool:
     """No reason was told for its clocks, and it is not at its power limit."""
-    at_its_limit = (s.work.power_share or 0.0) >= marks.RATED - marks.SLOWED
-    return not (set(s.work.reasons) - {"gpu_idle"} or at_its_limit or s.brake)
+    at_its_limit = (s.work.power_share or 0.0) >= marks.RATED_POWER - marks.THROTTLED_SHARE
+    return not (set(s.work.reasons) - {"gpu_idle"} or at_its_limit or s.throttle)
 
 
 power_told = reaches("work.power_share", 0.0)
-clocks_far_down = under("work.clock_share", marks.FAST_ENOUGH) & power_told & unexplained
+clocks_far_down = under("work.clock_share", marks.RATED_CLOCKS) & power_told & unexplained
 """Its clock is far below its maximum, with power left, and nothing tells why."""
-only_now_and_then = under("brake_share", marks.CAPPED)
+only_now_and_then = under("throttle_share", marks.POWER_CAPPED_SHARE)
 """What holds it down is on less than half of the time."""
 laptop = Sign(lambda s: is_laptop(s.gpu.name))
 
@@ -231,26 +233,26 @@ core_full = reaches("work.busiest_cpu", marks.CORE_FULL)
 workers = reaches("work.workers", 0.5)
 workers_full = reaches("work.worker_cpu", 75.0)
 """Loader workers compute without rest."""
-helpers = reaches("work.helpers_cpu", marks.HELPERS)
+helpers = reaches("work.helpers_cpu", marks.HELPER_CPU)
 """Other processes of the command compute."""
-cores_used_up = reaches("cpu_share", marks.USED_UP)
+cores_used_up = reaches("cpu_share", marks.CPU_USED_UP)
 """The command uses all the CPU that it may, by its affinity and its quota."""
 fewer_cores = Sign(lambda s: (s.run.cores or 0) < (s.run.host_cores or 0))
 """Than the machine has: a quota, or an affinity."""
-machine_full = reaches("work.host_share", marks.USED_UP)
+machine_full = reaches("work.host_share", marks.CPU_USED_UP)
 others_full = reaches("work.host_share", 90.0) & reaches("others_share", 30.0)
 """Others use the machine's CPU, and none is left."""
-reads = reaches("work.read_rate", marks.READS)
+reads = reaches("work.read_rate", marks.READ_RATE)
 blocked = reaches("work.blocked", 0.5)
 """Processes wait for a disk."""
-receives = reaches("work.network_rate", marks.NETWORK)
+receives = reaches("work.network_rate", marks.NETWORK_RATE)
 swaps = (
     reaches("run.host_memory", marks.MEMORY_TIGHT)
-    & reaches("work.disk_read_rate", marks.READS)
-    & reaches("work.disk_write_rate", marks.READS)
+    & reaches("work.disk_read_rate", marks.READ_RATE)
+    & reaches("work.disk_write_rate", marks.READ_RATE)
 )
 computes_in_pauses = in_pauses("busiest_cpu", marks.CORE_FULL)
-writes_in_pauses = in_pauses("write_rate", marks.WRITES)
+writes_in_pauses = in_pauses("write_rate", marks.WRITE_RATE)
 failed = Sign(attrgetter("run.exit"))
 
 
@@ -271,10 +273,14 @@ def over_the_network(s: Seen) -> bool:
 
 several = reaches("together", 2) | reaches("run.nodes", 2)
 """Several GPUs work on one job: here, or on other machines, as its launcher says."""
+beside_a_resting_one = Sign(
+    lambda s: any(s.run.held(gpu) and not worked(gpu) for gpu in s.run.gpus)
+)
+"""Another GPU's memory is held, and nothing ran there."""
 launched = Sign(attrgetter("run.launched"))
 links_carry = (
-    reaches("work.link_rate", marks.LINK)
-    | reaches("work.pcie_rate", marks.PCIE)
+    reaches("work.link_rate", marks.NVLINK_RATE)
+    | reaches("work.pcie_rate", marks.PCIE_RATE)
     | reaches("work.pcie_share", 30.0)
 )
 links_rule = links_carry & under("weight", 50.0)
@@ -295,8 +301,8 @@ server, notebook, physics = map(of_kind, ("server", "notebook", "physics"))
 no_loader = server | notebook | physics
 no_training = no_loader | of_kind("inference")
 nothing_comes_in = (
-    under("work.input_rate", marks.READS)
-    & under("work.pcie_in", marks.READS)
+    under("work.input_rate", marks.READ_RATE)
+    & under("work.pcie_in", marks.READ_RATE)
     & ~of_kind("simulation")
 )
 """Neither the process nor the card receives data that a loader could be behind with."""

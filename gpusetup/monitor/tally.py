@@ -1,6 +1,6 @@
 """The samples of a run, kept in bounded memory, and what each GPU did in them. Pure.
 
-At most `MOST` samples of a GPU are kept, evenly over a run of any length. Which of them are
+At most `MOST_MOMENTS` samples of a GPU are kept, evenly over a run of any length. Which of them are
 work, a pause or the start is told while they come; figures are computed from what is kept.
 """
 
@@ -32,13 +32,13 @@ from gpusetup.monitor.work import (
     work_of,
 )
 
-MOST = 1000
+MOST_MOMENTS = 1000
 """Rows of a run that are kept."""
-CHUNKS = 64
+WARM_UP_CHUNKS = 64
 """Parts of a run in which a warm-up is looked for."""
-LAST = 5
+LAST_SAMPLES = 5
 """Samples of memory that are the end."""
-LAST_WORDS = 2
+LAST_WORKING_SAMPLES = 2
 """Samples with work at the end of a stretch without: what was killed in it shows some."""
 GPU_FIELDS = (
     *("utilization_percent", "memory_busy_percent", "memory_used_bytes"),
@@ -47,7 +47,7 @@ GPU_FIELDS = (
 START, WORK, PAUSE = "start", "work", "pause"
 
 
-class Kept:
+class ThinnedMoments:
     """Every first, second, fourth … row of what comes, and the last one."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class Kept:
             self._rows.append(row)
         self.last = row
         self.count += 1
-        if len(self._rows) >= MOST:
+        if len(self._rows) >= MOST_MOMENTS:
             self._rows, self._every = self._rows[::2], self._every * 2
 
     def all(self) -> list[Moment]:
-        there = not self.count or self._rows[-1] is self.last
-        return self._rows if there else [*self._rows, self.last]
+        has_last = not self.count or self._rows[-1] is self.last
+        return self._rows if has_last else [*self._rows, self.last]
 
 
 class Parts(NamedTuple):
@@ -108,9 +108,9 @@ class Memory(NamedTuple):
     last: float | None
     """The highest of the last seconds, or of those before it fell to nothing."""
     fell: bool
-    """From full to nothing, as memory does if a process ends by it."""
+    """Whether memory was full and then nearly empty, as if its process ran out of it."""
     grew: bool
-    """By much, and in each quarter of the time."""
+    """Whether memory grew by much, and in each quarter of the run."""
 
 
 class Tail(NamedTuple):
@@ -128,43 +128,45 @@ class GpuTally:
 
     def __init__(self, first: GpuSample) -> None:
         self.first = self.latest = first
-        self.kept = Kept()
+        self.moments = ThinnedMoments()
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
-        self.worked, self._use, self._count = False, 0.0, 0
+        self.has_worked, self._use, self._count = False, 0.0, 0
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start."""
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
         moment = Moment(gpu, sample)
-        self.kept.add(moment)
+        self.moments.add(moment)
         if gpu.lost and self.lost_at is None:
             self.lost_since = sample.seconds
         self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
         self.latest = self.latest if gpu.lost else gpu
         if gpu.utilization_percent is not None:
-            self._tell(moment, gpu.utilization_percent)
+            self._note_use(moment, gpu.utilization_percent)
 
-    def _tell(self, moment: Moment, use: float) -> None:
+    def _note_use(self, moment: Moment, use: float) -> None:
         """Work, or quiet that waits to be told a stutter, a pause or the end."""
-        usual = self._use / max(1, self._count)
-        quiet = self.quiet_since is not None and usual >= marks.LOW
-        if use <= (marks.BLIP if quiet else marks.QUIET):
+        usual_use = self._use / max(1, self._count)
+        after_work = self.quiet_since is not None and usual_use >= marks.LOW
+        if use <= (marks.STRAY_USE if after_work else marks.QUIET):
             self.quiet_since = moment.seconds if self.quiet_since is None else self.quiet_since
             return
         if self.quiet_since is not None:
-            self._settle(self.quiet_since, moment.seconds)
-        moment.phase, self.worked = WORK, True
+            self._end_quiet(self.quiet_since, moment.seconds)
+        moment.phase, self.has_worked = WORK, True
         self._use, self._count = self._use + use, self._count + 1
 
-    def _settle(self, since: float, now: float) -> None:
+    def _end_quiet(self, since: float, now: float) -> None:
         """Work came after quiet: it was the start-up, a stutter or a pause."""
-        phase = START if not self.worked else WORK if now - since < marks.PAUSE else PAUSE
+        phase = (
+            START if not self.has_worked else WORK if now - since < marks.PAUSE_SECONDS else PAUSE
+        )
         if phase == PAUSE:
             self.pauses.append((since, now - since))
-        for one in reversed(self.kept.all()):
+        for one in reversed(self.moments.all()):
             if one.seconds < since:
                 break
             one.phase = phase
@@ -175,7 +177,7 @@ class Gpu:
     """What one GPU did in a run, of its samples so far."""
 
     def __init__(self, tally: GpuTally) -> None:
-        self.rows = tally.kept.all()
+        self.rows = tally.moments.all()
         self.tally, self.first, self.latest = tally, tally.first, tally.latest
         self.label, self.name = str(self.first.index), self.first.name
         self.lost_at, self.lost_since = tally.lost_at, tally.lost_since
@@ -198,42 +200,47 @@ class Gpu:
     @cached_property
     def parts(self) -> Parts:
         """The warm-up is in neither the work nor the pauses."""
-        told = [row for row in self.rows if row.gpu.utilization_percent is not None]
-        body = [row for row in told if row.phase in (WORK, PAUSE)]
-        begun = body[0].seconds if body else 0.0
+        known = [row for row in self.rows if row.gpu.utilization_percent is not None]
+        body = [row for row in known if row.phase in (WORK, PAUSE)]
+        start = body[0].seconds if body else 0.0
         body = body[warm_up(body) :]
-        since = body[0].seconds if body else 0.0
+        judged_from = body[0].seconds if body else 0.0
         return Parts(
             work=work_of([row for row in body if row.phase == WORK]),
             body=work_of(body),
             paused=work_of([row for row in body if row.phase == PAUSE]),
-            whole=work_of(told),
-            rest=work_of([row for row in told if not row.phase]) if self.tally.worked else None,
-            pauses=[length for at, length in self.tally.pauses if at >= since],
-            warm=since - begun,
+            whole=work_of(known),
+            rest=work_of([row for row in known if not row.phase])
+            if self.tally.has_worked
+            else None,
+            pauses=[length for at, length in self.tally.pauses if at >= judged_from],
+            warm=judged_from - start,
         )
 
     @cached_property
     def memory(self) -> Memory:
-        each = (row.gpu.memory_percent for row in self.rows)
-        told = [share for share in each if share is not None]
-        full = [
-            most
-            for n, share in enumerate(told)
+        shares_or_none = (row.gpu.memory_percent for row in self.rows)
+        shares = [share for share in shares_or_none if share is not None]
+        peaks_before_fall = [
+            recent_peak
+            for n, share in enumerate(shares)
             if share < marks.MEMORY_GONE
-            and (most := max(told[max(0, n - LAST) : n], default=0.0)) >= marks.MEMORY_FULL
+            and (recent_peak := max(shares[max(0, n - LAST_SAMPLES) : n], default=0.0))
+            >= marks.MEMORY_FULL
         ]
         quarters = (
-            [told[min(len(told) - 1, n * len(told) // 4)] for n in range(5)] if told else [0.0]
+            [shares[min(len(shares) - 1, n * len(shares) // 4)] for n in range(5)]
+            if shares
+            else [0.0]
         )
-        steps = [later - sooner for sooner, later in pairwise(quarters)]
-        whole = quarters[-1] - quarters[0]
+        steps = [later - earlier for earlier, later in pairwise(quarters)]
+        growth = quarters[-1] - quarters[0]
         return Memory(
-            p95=percentile(told, 95) if told else None,
-            peak=max(told, default=0.0),
-            last=max(full or told[-LAST:], default=None),
-            fell=bool(full),
-            grew=len(told) >= 8 and whole >= marks.GROWN and min(steps) >= whole / 12,
+            p95=percentile(shares, 95) if shares else None,
+            peak=max(shares, default=0.0),
+            last=max(peaks_before_fall or shares[-LAST_SAMPLES:], default=None),
+            fell=bool(peaks_before_fall),
+            grew=len(shares) >= 8 and growth >= marks.LEAK_GROWTH and min(steps) >= growth / 12,
         )
 
     @cached_property
@@ -242,8 +249,10 @@ class Gpu:
         at_work = [
             row for row in self.rows if row.gpu.utilization_percent and not is_quiet(row.gpu)
         ]
-        strays = [n for n, row in enumerate(at_work[:-LAST_WORDS], 1) if not spins(row.gpu)]
-        begin = strays[-1] if strays else 0
+        last_strays = [
+            n for n, row in enumerate(at_work[:-LAST_WORKING_SAMPLES], 1) if not spins(row.gpu)
+        ]
+        begin = last_strays[-1] if last_strays else 0
         before, spinning = at_work[:begin], at_work[begin:]
         if not spinning:
             return None
@@ -272,8 +281,8 @@ class Gpu:
     @property
     def has_process(self) -> bool | None:
         """Whether a process that computes was ever seen; None if processes are not told."""
-        told = any(row.gpu.processes is not None for row in self.rows)
-        return bool(self.holders) if told else None
+        are_known = any(row.gpu.processes is not None for row in self.rows)
+        return bool(self.holders) if are_known else None
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
@@ -281,7 +290,7 @@ class Gpu:
             index=first.index,
             name=first.name,
             uuid=first.uuid,
-            samples=self.tally.kept.count,
+            samples=self.tally.moments.count,
             memory_total_bytes=self.latest.memory_total_bytes or first.memory_total_bytes,
             throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
             working_share=round((work.samples if work else 0) / len(self.rows), 4),
@@ -293,28 +302,30 @@ class Gpu:
 def spins(gpu: GpuSample) -> bool:
     """It looks busy and hardly draws power."""
     share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
-    busy = (gpu.utilization_percent or 0.0) >= marks.SPINS
-    return busy and share is not None and share < marks.IDLE_POWER + marks.LIGHT
+    busy = (gpu.utilization_percent or 0.0) >= marks.SPINNING_USE
+    return busy and share is not None and share < marks.IDLE_POWER + marks.LIGHT_POWER
 
 
 def warm_up(body: Sequence[Moment]) -> int:
     """How many of the first moments are a warm-up: much less work than what came later."""
-    size = len(body) // CHUNKS + 1
+    size = len(body) // WARM_UP_CHUNKS + 1
     use = [row.gpu.utilization_percent or 0.0 for row in body]
     levels = [fmean(use[at : at + size]) for at in range(0, len(use), size)]
     usual = percentile(levels[len(levels) // 2 :], 50) if levels else 0.0
-    full = next((n for n, level in enumerate(levels) if level >= usual * marks.WARM_FULL), 0)
-    less = full and fmean(levels[:full]) < usual * marks.WARM_LESS
-    whole = 3 <= full * size <= len(use) * marks.WARM_MOST / 100
-    return full * size if less and whole else 0
+    full_from = next(
+        (n for n, level in enumerate(levels) if level >= usual * marks.WARMED_UP_USE), 0
+    )
+    works_less = full_from and fmean(levels[:full_from]) < usual * marks.WARM_UP_USE
+    is_plausible = 3 <= full_from * size <= len(use) * marks.LONGEST_WARM_UP / 100
+    return full_from * size if works_less and is_plausible else 0
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    told = [float(value) for value in values if value is not None]
-    if not told:
+    known = [float(value) for value in values if value is not None]
+    if not known:
         return None
-    p5, p95 = (percentile(told, share) for share in (5, 95))
-    return Spread(mean=round(fmean(told), 2), p5=p5, p95=p95, peak=max(told))
+    p5, p95 = (percentile(known, share) for share in (5, 95))
+    return Spread(mean=round(fmean(known), 2), p5=p5, p95=p95, peak=max(known))
 
 
 class Tally:

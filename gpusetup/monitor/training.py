@@ -18,10 +18,10 @@ from typing import Any
 from gpusetup.model.frozen import Frozen
 from gpusetup.monitor.documents import Summary
 
-START_SECONDS = 20.0
-"""How long the end of the watching may take."""
-RANK = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
-RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
+STOP_SECONDS = 20.0
+"""How long the watching process may take to end."""
+RANK_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+WORLD_VARIABLES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
 class TrainingMonitor:
@@ -55,20 +55,22 @@ class TrainingMonitor:
         """Begin to watch; nothing is raised."""
         if self._child is not None:
             return
-        if next((os.environ[name] for name in RANK if name in os.environ), "0") != "0":
-            told = "the first rank on this machine watches all of them"
-            self.summary = Summary(verdict=None, evidence=told)
+        if next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0") != "0":
+            reason = "the first rank on this machine watches all of them"
+            self.summary = Summary(verdict=None, evidence=reason)
             return
-        from gpusetup.system.processes import beside
+        from gpusetup.system.processes import start_background
 
         # One of several ranks: the launcher above them is watched.
-        several = any(os.environ.get(name, "1") != "1" for name in RANKS) and os.getppid() > 1
+        several = (
+            any(os.environ.get(name, "1") != "1" for name in WORLD_VARIABLES) and os.getppid() > 1
+        )
         pid = os.getppid() if several else os.getpid()
         words = ("--json", "--output", str(self.record), "--interval", f"{self.interval:g}")
         argv = (sys.executable, "-m", "gpusetup", "monitor", *words, "--pid", str(pid))
         try:
             self.record.unlink(missing_ok=True)
-            self._child = beside(argv)
+            self._child = start_background(argv)
         except OSError as problem:
             self._warn(f"{problem.strerror or problem}")
 
@@ -76,29 +78,33 @@ class TrainingMonitor:
         """End the watching and read its verdict. `failed`: the training ended with an error, which
         may change the verdict (memory that was full is then what ended it)."""
         from gpusetup.errors import GpuSetupError
-        from gpusetup.monitor.record import recorded
+        from gpusetup.monitor.record import read_recording
         from gpusetup.monitor.summary import replayed
         from gpusetup.system.processes import interrupt
 
         child, self._child = self._child, None
         if child is None:
             return self.summary
-        early = child.poll() is None
-        if early:
+        ended_early = child.poll() is None
+        if ended_early:
             interrupt(child)
         try:
-            said, _ = child.communicate(timeout=START_SECONDS)
+            output, _ = child.communicate(timeout=STOP_SECONDS)
         except Exception:
             child.kill()
-            said, _ = child.communicate()
+            output, _ = child.communicate()
         try:
-            found = replayed(recorded(str(self.record)).documents, int(failed))
+            summary = replayed(read_recording(str(self.record)).documents, int(failed))
         except GpuSetupError:  # no record
-            found = None
-        if found is None or not found.samples:
-            self._warn("the training ended before the first sample" if early else why(said))
+            summary = None
+        if summary is None or not summary.samples:
+            self._warn(
+                "the training ended before the first sample"
+                if ended_early
+                else last_message(output)
+            )
         else:
-            self.summary = found
+            self.summary = summary
         return self.summary
 
     def _warn(self, problem: str) -> None:
@@ -107,16 +113,16 @@ class TrainingMonitor:
         warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
 
 
-def why(said: bytes) -> str:
+def last_message(output: bytes) -> str:
     """What the watching process said last: an error as a document, or a line.
 
-    >>> why(b'{"message": "No NVIDIA GPU can be watched"}')
+    >>> last_message(b'{"message": "No NVIDIA GPU can be watched"}')
     'No NVIDIA GPU can be watched'
     """
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
     with contextlib.suppress(ValueError, IndexError):
         return str(json.loads(lines[-1])["message"])
-    return lines[-1] if lines else "the watching process said nothing"
+    return lines[-1] if lines else "the watching process gave no answer"
 
 
 class DeviceMemory(Frozen):

@@ -34,11 +34,11 @@ IN_COLLECTIVES = LINKS + (
 )
 GOOD = (
     "utilisation {work.utilization:.0f} %, memory {gpu.memory.p95:.0f} %, {gpu.heat:.0f} °C: "
-    "nothing holds it back"
+    "nothing slows it down"
 )
-BRAKED = (
-    "{seen.brake.words} ({seen.brake.reason}) held the clocks down in {seen.brake_share:.0f} % of "
-    "the work"
+THROTTLED = (
+    "{seen.throttle.words} ({seen.throttle.reason}) slowed the clocks down in "
+    "{seen.throttle_share:.0f} % of the work"
 )
 CLOCK = "; SM clock at {work.clock_share:.0f} % of its maximum"
 BURSTS = (
@@ -47,7 +47,7 @@ BURSTS = (
 )
 WAITED = WORKED + " while the process waited ({work.busiest_cpu:.0f} % of a core)"
 PAUSED = (
-    "GPU {gpu.label} paused for {gpu.parts.pause_share:.0f} % of its time, "
+    "GPU {gpu.label} paused for {gpu.parts.pause_share:.0f} % of the time, "
     "{gpu.parts.longest_pause:.0f} s at most"
 )
 QUOTA = (
@@ -73,7 +73,7 @@ GREW = "memory grew all the time, to {gpu.memory.peak:.0f} %"
 partly = ~s.busy
 main_waits = s.watched & ~s.core_full
 costs_most = ~(s.mostly_waits & s.only_now_and_then)
-"""Where a GPU mostly waits, a brake that is on now and then is not the verdict."""
+"""Where a GPU mostly waits, a throttle that is on now and then is not the verdict."""
 starved = s.watched & partly & ~s.no_loader
 waits = starved & ~s.core_full
 alone_with_its_cpu = starved & ~s.workers
@@ -95,7 +95,7 @@ CASES: tuple[Case, ...] = (
          (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server, MEMORY, margin),
     # held down: unless the GPU mostly waits, which costs more
     *(
-        Case("throttled", cause, s.held_down_by(cause) & costs_most, BRAKED + figures + CLOCK,
+        Case("throttled", cause, s.held_down_by(cause) & costs_most, THROTTLED + figures + CLOCK,
              steps)
         for cause, figures, steps in (
             ("heat", ", at {gpu.heat:.0f} °C", ("cool",)),
@@ -113,13 +113,14 @@ CASES: tuple[Case, ...] = (
          + " at {work.power_share:.0f} % of the power limit; no reason was told",
          ("unlock-the-clocks",)),
     Case("throttled", "others", s.used_by_others & s.busy,
-         WORKED + ", but not for this command alone: other processes compute on it",
+         WORKED + ", but other processes compute on it too",
          ("free-the-card",)),
     # between GPUs, and between a GPU and its host
     Case("communication-bound", "hang",
-         s.several & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
-         "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation but touch no "
-         "memory and move nothing: they wait in a collective", waits_where),
+         (s.several | s.beside_a_resting_one)
+         & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
+         "{seen.together} GPUs of one job show {work.utilization:.0f} % utilisation, but use no "
+         "memory bandwidth and move no data: they wait in a collective", waits_where),
     Case("communication-bound", "links",
          s.several & ((s.links_carry & partly & ~(s.workers_full | s.gaps))
                       | (s.busy & s.links_rule & ~s.memory_bus_full)), LINKS, fewer_bytes),

@@ -89,33 +89,35 @@ class Work:
 
     @property
     def power_share(self) -> float | None:
-        """Of the power limit; if none is told, of what the card is rated at."""
+        """Percent of the power limit; if it is not known, of the rated power."""
         limit = self.power_limit or rated_watts(self.rows[0].gpu.name)
         return percent(self.power_watts, limit)
 
     @property
     def clock_share(self) -> float | None:
-        """Of the highest SM clock, while something ran."""
-        return percent(self.clock_mhz, self.clock_most)
+        """Percent of the highest SM clock, while something ran; of the highest seen if no highest
+        one is told."""
+        seen = highest(row.gpu.clock_sm_mhz for row in self.running)
+        return percent(self.clock_mhz, self.clock_most or seen)
 
     @property
     def pcie_rate(self) -> float | None:
-        return both(self.pcie_in, self.pcie_out)
+        return sum_of_known(self.pcie_in, self.pcie_out)
 
     @property
     def pcie_one_way_share(self) -> float | None:
-        """Of what the link carries one way, the fuller of the two."""
+        """Percent of what the link carries one way, of the fuller direction."""
         return percent(max(self.pcie_in or 0.0, self.pcie_out or 0.0), self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
-        """Of what the link carries, both ways."""
+        """Both directions in percent of what the link carries one way."""
         return percent(self.pcie_rate, self.pcie_limit)
 
     @property
     def link_rate(self) -> float | None:
         """NVLink, both ways, bytes a second."""
-        return both(self.nvlink_in, self.nvlink_out)
+        return sum_of_known(self.nvlink_in, self.nvlink_out)
 
     @property
     def workers(self) -> float:
@@ -123,24 +125,25 @@ class Work:
 
     @property
     def worker_cpu(self) -> float | None:
-        """Each; None if there is none."""
+        """CPU percent of each loader worker; None if there is none."""
         return self.loader_cpu / self.workers if self.workers and self.loader_cpu else None
 
     @property
     def helpers_cpu(self) -> float | None:
-        """Of the command's other processes together: neither the busiest nor workers."""
+        """CPU percent of the command's other processes together: neither the busiest nor
+        workers."""
         if self.cpu is None:
             return None
         return self.cpu - (self.busiest_cpu or 0.0) - (self.loader_cpu or 0.0)
 
     @property
     def host_share(self) -> float | None:
-        """Of all cores of the machine."""
+        """Busy percent of all cores of the machine."""
         return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
 
 
 def work_of(rows: Sequence[Moment]) -> Work | None:
-    """None if there is nothing in it."""
+    """The means over some moments; None if there are none."""
     return Work(rows) if rows else None
 
 
@@ -149,13 +152,13 @@ def mean(values: Iterable[Any]) -> float | None:
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
     """
-    told = [value for value in values if value is not None]
-    return sum(told) / len(told) if told else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
-def most(values: Iterable[Any]) -> Any:
+def highest(values: Iterable[Any]) -> Any:
     """
-    >>> most([1, None, 3]), most([None])
+    >>> highest([1, None, 3]), highest([None])
     (3, None)
     """
     return max((value for value in values if value is not None), default=None)
@@ -171,9 +174,9 @@ def percentile(values: Iterable[float], share: float) -> float:
     return order[max(0, -int(-len(order) * share // 100) - 1)]
 
 
-def both(first: float | None, second: float | None) -> float | None:
+def sum_of_known(first: float | None, second: float | None) -> float | None:
     """
-    >>> both(1.0, None), both(None, None)
+    >>> sum_of_known(1.0, None), sum_of_known(None, None)
     (1.0, None)
     """
     return None if first is None and second is None else (first or 0.0) + (second or 0.0)
@@ -206,6 +209,6 @@ def rated_watts(name: str | None) -> float | None:
 
     if "laptop" in tokens(name):
         return None
-    told = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
-    watts = told.pop() if len(told) == 1 else None
+    known = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
+    watts = known.pop() if len(known) == 1 else None
     return None if watts is None else float(watts)

@@ -24,7 +24,7 @@ from gpusetup.plan.decide import (
     max_context,
     near_limit,
 )
-from gpusetup.plan.job import FIELDS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
@@ -32,70 +32,78 @@ from gpusetup.plan.savings import helps
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
-    """All of it, the model's own first."""
+    """What a person should know beside the plan, the model's own notes first."""
     job = decision.job
     if job.shape.beside:
-        yield f"{job.context:,} tokens a sample; `--context` takes those of another resolution"
-        beside = f"{2 * job.shape.beside / GIB:.1f} GiB"
         yield (
-            f"The text encoders and the VAE ({beside}) are not counted: encode the data before the "
-            "training, or load these models on another GPU"
+            f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
+            "by `--context`"
         )
-    yield from assumed(question, decision)
-    yield from of_machine(decision, place)
-    if decision.fits and not decision.measured and (kind := doubt(job, decision.shown.recipe)):
-        yield kind
-    yield from left_open(question, decision, place)
+        encoders = f"{2 * job.shape.beside / GIB:.1f} GiB"
+        yield (
+            f"The text encoders and the VAE ({encoders}) are not counted: encode the data before "
+            "the training, or load these models on another GPU"
+        )
+    yield from assumptions(question, decision)
+    yield from machine_notes(decision, place)
+    if decision.fits and not decision.measured and (reason := doubt(job, decision.shown.recipe)):
+        yield reason
+    yield from uncertainties(question, decision, place)
 
 
-def assumed(question: Question, decision: Decision) -> Iterator[str]:
-    """What was taken because nobody said it."""
+def assumptions(question: Question, decision: Decision) -> Iterator[str]:
+    """What was assumed because the question leaves it open."""
     job, s, native = decision.job, decision.job.shape, decision.job.shape.native_context
     if question.context is None and question.solve != "context" and s.tokens is None:
         yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text"
     if native is not None and s.tokens is None and job.context > native:
-        extended = "the model needs its positions extended"
+        extended = "the model's positions must be extended (RoPE scaling)"
         how = f"YaRN with factor {job.context / native:g}" if yarn(job) else extended
         yield f"{job.context:,} tokens are beyond the native {native:,}: {how}"
     if job.batch is None:
         return
     if question.batch is None and question.solve is None:
-        most = max_batch(job, decision.limits)
-        more = f"; {most.job.batch:,} would fit (`--max-batch`)" if most.fits else ""
-        one = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
-        yield f"no `--batch`: one {one} a GPU{more}"
+        largest = max_batch(job, decision.limits)
+        larger = f"; {largest.job.batch:,} would fit (`--max-batch`)" if largest.fits else ""
+        sample = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
+        yield f"no `--batch`: one {sample} a GPU{larger}"
     if question.trainer is None:
-        if job.compute_bytes == 4 and not {"amp", "dtype"} & question.how.keys():
+        if job.compute_bytes == 4 and not {"amp", "dtype"} & question.job_fields.keys():
             yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
-        if not job.checkpointing and job.context > 1 and "checkpointing" not in question.how:
+        if not job.checkpointing and job.context > 1 and "checkpointing" not in question.job_fields:
             yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
 
 
-def of_machine(decision: Decision, place: Place) -> Iterator[str]:
-    """What the machine has, lacks and holds already."""
+def machine_notes(decision: Decision, place: Place) -> Iterator[str]:
+    """How the machine differs from what the plan is for."""
     job, count = decision.job, place.count
     if count is not None and job.gpus > count:
         yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
     if place.unified:
-        yield "the GPU shares the machine's memory: Offload gains nothing, other programs count"
+        yield (
+            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
+            "need memory too"
+        )
 
 
-def left_open(question: Question, decision: Decision, place: Place) -> Iterator[str]:
-    """What nobody said and a fit hangs on: then it is not clear."""
+def uncertainties(question: Question, decision: Decision, place: Place) -> Iterator[str]:
+    """What the question leaves open although the fit depends on it; then no answer is clear."""
     job, total = decision.job, decision.shown.memory.total
     capacity = decision.limits.capacity
     if not decision.fits or decision.measured:
         return
     if question.params is not None and question.context is None and job.context == 1:
         yield (
-            "memory grows with a sample's tokens: give `--context` (1: a row), or measure one step"
+            "memory grows with the tokens of a sample: give `--context` (1: a table row), or "
+            "measure one step"
         )
     if total + place.used_bytes > capacity:
-        yield f"it fits only if other programs give back {place.used_bytes / GIB:.1f} GiB"
-    more = 2.0 * job.shape.beside
-    if more and question.trainer != "finetrainers" and total + more > 0.8 * capacity:
+        yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
+    encoder_bytes = 2.0 * job.shape.beside
+    with_encoders = total + encoder_bytes
+    if encoder_bytes and question.trainer != "finetrainers" and with_encoders > 0.8 * capacity:
         yield (
-            f"with the encoders of text and the VAE on the GPU {(total + more) / GIB:.1f} GiB are "
+            f"with the encoders of text and the VAE on the GPU {with_encoders / GIB:.1f} GiB are "
             "needed: encode the data before, or load them on another GPU"
         )
 
@@ -110,8 +118,8 @@ SOURCES = {
 }
 
 
-class Asked(Frozen):
-    """What an answer is made from."""
+class PlanRequest(Frozen):
+    """One job to plan, and what its answer shows beside the plan."""
 
     question: Question
     place: Place
@@ -123,37 +131,37 @@ class Asked(Frozen):
     """What the config says that cannot be counted."""
 
 
-def answer(asked: Asked) -> PlanAnswer:
+def answer(request: PlanRequest) -> PlanAnswer:
     """The plan of one job, at the best value of the unknown if there is one, with all that helps a
     person."""
-    question, place = asked.question, asked.place
-    decision = (SOLVERS[question.solve] if question.solve else decide)(asked.job, asked.limits)
-    said = [*asked.notes, *notes(question, decision, place)]
-    unsure = asked.notes or any(left_open(question, decision, place))
+    question, place = request.question, request.place
+    decision = (SOLVERS[question.solve] if question.solve else decide)(request.job, request.limits)
+    advice = [*request.notes, *notes(question, decision, place)]
+    is_open = request.notes or any(uncertainties(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
-    first = ",".join(map(str, range(gpus)))
-    shown = {"CUDA_VISIBLE_DEVICES": first} if (place.count or 0) > gpus else {}
+    first_gpus = ",".join(map(str, range(gpus)))
+    visible_devices = {"CUDA_VISIBLE_DEVICES": first_gpus} if (place.count or 0) > gpus else {}
     return PlanAnswer(**{field.name: getattr(plain, field.name) for field in fields(plain)} | {
-        "confidence": "close" if unsure and plain.confidence == "clear" else plain.confidence,
-        "env": {**plain.env, **shown} if decision.fits else {},
+        "confidence": "close" if is_open and plain.confidence == "clear" else plain.confidence,
+        "env": {**plain.env, **visible_devices} if decision.fits else {},
         "helps": helps(decision),
-        "ways": tuple(ways(asked)),
-        "advice": tuple(said),
+        "ways": tuple(ways(request)),
+        "advice": tuple(advice),
         "solved": question.solve,
-        "config": asked.config,
+        "config": request.config,
     })  # fmt: skip
 
 
 def cell(decision: Decision, gpu: str) -> PlanCell:
     """The plan of one job of many, without what would help."""
     job, shown, limits = decision.job, decision.shown, decision.limits
-    sure = "clear" if decision.clear else "close"
-    kind = "measured" if decision.measured else "fitted" if is_standard(job) else "model"
+    confidence = "clear" if decision.clear else "close"
+    source = "measured" if decision.measured else "fitted" if is_standard(job) else "model"
     return PlanCell(
         fits=decision.fits,
         recipe=str(shown.recipe) if decision.fits else NONE,
         basis="measured" if decision.measured else "predicted",
-        confidence="measured" if decision.measured else sure,  # type: ignore[arg-type]
+        confidence="measured" if decision.measured else confidence,  # type: ignore[arg-type]
         near_percent=round(100 * near_limit(job)),
         memory_gib=memory_gib(decision),
         margin_percent=round(-100 * shown.over(limits) / limits.capacity, 2),
@@ -167,7 +175,7 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
         context=job.context,
         batch=job.batch,
         strategy=job.strategy,
-        source=SOURCES[kind],
+        source=SOURCES[source],
     )
 
 
@@ -176,16 +184,16 @@ PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "
 
 
 def memory_gib(decision: Decision) -> PlanMemory:
-    found, capacity = decision.shown.memory, decision.limits.capacity
-    values = {name: getattr(found, name) for name in PARTS} | {"capacity": capacity}
-    if found.total <= capacity:  # the allocator gives back what it only keeps for later
-        values["reserved"] = min(found.reserved, capacity - found.runtime)
+    memory, capacity = decision.shown.memory, decision.limits.capacity
+    values = {name: getattr(memory, name) for name in PARTS} | {"capacity": capacity}
+    if memory.total <= capacity:  # the allocator gives back what it only keeps for later
+        values["reserved"] = min(memory.reserved, capacity - memory.runtime)
     return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})
 
 
 # --- settings ----------------------------------------------------------------------------------
 
-NAMED_APART = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
+NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
                "amp", "dtype", "checkpointing")  # fmt: skip
 
 
@@ -201,9 +209,9 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
         "mixed_precision": job.amp or "none",
         "param_dtype": job.dtype,
     }
-    for name, usual in FIELDS.items():
+    for name, default in JOB_DEFAULTS.items():
         value = getattr(job, name)
-        if name not in NAMED_APART and value != usual:
+        if name not in NAMED_OTHERWISE and value != default:
             found[name] = value
     if not job.shape.vocabulary:
         found.pop("loss", None)
@@ -215,7 +223,7 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
     return found | ({"rope_scaling": rope} if rope else {})
 
 
-# --- one GPU, nothing said ------------------------------------------------------------------------
+# --- the usual ways to train on one GPU -----------------------------------------------------------
 
 FUSED = {"loss": "fused"}
 WAYS: dict[str, dict[str, Any]] = {
@@ -225,29 +233,30 @@ WAYS: dict[str, dict[str, Any]] = {
     "QLoRA": {"lora": 16, "quantize": "nf4"},
     "QLoRA, fused loss": {"lora": 16, "quantize": "nf4", **FUSED},
 }  # fmt: skip
-"""What people do on one GPU -> how; the rest is what transformers' Trainer does by default."""
+"""Name of a usual way to train on one GPU -> the fields of its job that differ from transformers'
+Trainer."""
 
 
-def ways(asked: Asked) -> Iterator[Way]:
+def ways(request: PlanRequest) -> Iterator[Way]:
     """Whether full training, LoRA and QLoRA fit on one GPU, if nobody said which is meant.
 
     Each with checkpointing, for the whole length; the batch is the largest of that length, the
     context the longest of one sequence. Nothing is offloaded.
     """
-    question, shape = asked.question, asked.job.shape
-    if asked.job.gpus > 1 or question.says_how or not shape.writes_text:
+    question, shape = request.question, request.job.shape
+    if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
         return
-    limits = replace(asked.limits, offload=False, measured=None)
-    for name, how in WAYS.items():
-        each = {**how, "checkpointing": True}
-        said = replace(question, trainer="hf", how=each, context=asked.job.context, batch=1)
-        job = job_of(said, shape, limits)
-        one, most, longest = (solve(job, limits) for solve in (decide, max_batch, max_context))
+    limits = replace(request.limits, offload=False, measured_gpu=None)
+    usual = replace(question, trainer="hf", context=request.job.context, batch=1)
+    for name, changes in WAYS.items():
+        way = replace(usual, job_fields={**changes, "checkpointing": True})
+        job = job_of(way, shape, limits)
+        one, largest, longest = (solve(job, limits) for solve in (decide, max_batch, max_context))
         native = shape.native_context or longest.job.context
         yield Way(
             name=name,
             fits=one.fits,
             total_gib=round(one.shown.memory.total / GIB, 2),
-            batch=most.job.batch if most.fits else None,
+            batch=largest.job.batch if largest.fits else None,
             context=min(longest.job.context, native) if longest.fits else None,
         )

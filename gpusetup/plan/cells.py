@@ -27,22 +27,22 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
     reader = csv.DictReader(io.StringIO(named_file.read_text(path)), skipinitialspace=True)
     if not {"num_gpus", "model", "max_model_len"} <= {*(reader.fieldnames or ())}:
         hint = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
-        raise BadInput(f"{path} lacks one of the columns num_gpus, model, max_model_len", hint=hint)
+        raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len", hint=hint)
 
     @lru_cache
     def place(name: str, gib: str) -> Place:
         if not name:
             return place_of(None, round(number("gpu_mem_gb", gib, 10**4) * GIB))
-        several = gib and one_memory(rows_named(name, gpus)) is None
-        found = named_gpu(f"{name} {gib}GB" if several else name, gpus)
-        known = found.total_bytes / GIB
-        if gib and abs(known / number("gpu_mem_gb", gib, 10**4) - 1) > 0.1:
-            raise UsageError(f"{name} has {known:g} GiB of memory, gpu_mem_gb says {gib}")
+        has_sizes = gib and one_memory(rows_named(name, gpus)) is None
+        found = named_gpu(f"{name} {gib}GB" if has_sizes else name, gpus)
+        total_gib = found.total_bytes / GIB
+        if gib and abs(total_gib / number("gpu_mem_gb", gib, 10**4) - 1) > 0.1:
+            raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {gib}")
         return found
 
     for line, row in enumerate(reader, 2):
         try:
-            where = place((row.get("gpu") or "").strip(), row.get("gpu_mem_gb") or "")
+            place_of_row = place((row.get("gpu") or "").strip(), row.get("gpu_mem_gb") or "")
             job = Job(
                 shape=_model((row["model"] or "").strip()),
                 gpus=int(number("num_gpus", row["num_gpus"], 10**5)),
@@ -52,7 +52,7 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             raise BadInput(
                 f"{path}, line {line}: {problem.message}", hint=problem.hint
             ) from problem
-        yield cell(decide(job, where.limits(predict=predict)), where.gpu)
+        yield cell(decide(job, place_of_row.limits(predict=predict)), place_of_row.gpu)
 
 
 def number(name: str, text: str | None, most: int) -> float:

@@ -11,19 +11,19 @@ from gpusetup.model.documents import CodePlan, PlanAnswer, PlanMemory
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
-from gpusetup.plan.decide import CLEAR, CLEAR_ELSEWHERE, largest
+from gpusetup.plan.decide import CLEAR, CLEAR_UNMEASURED, largest
 from gpusetup.plan.job import Recipe
 from gpusetup.plan.measured import NONE
-from gpusetup.plan.memory import CONTEXT, NCCL
+from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
 from gpusetup.plan.place import Place
 
 STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is what FSDP2 does
 OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
-LARGEST = 1 << 40
+UNLIMITED_BATCH = 1 << 40
 """A batch that nobody trains: where memory does not grow with the batch."""
 
 
-class CodeRequest(Frozen):
+class TraceRequest(Frozen):
     """What is traced, and how it is trained."""
 
     code: str
@@ -41,15 +41,15 @@ class CodeRequest(Frozen):
     """Whether twice the batch is traced, too, as the largest batch needs."""
 
 
-class Traced(Frozen):
+class TracedStep(Frozen):
     """One step with one batch on one GPU alone. Sizes are bytes."""
 
     batch: int
     phases: Mapping[str, int]
     """`forward`, `backward`, `optimizer` -> most at once."""
-    passing: Mapping[str, int]
+    transient: Mapping[str, int]
     """The same of all but weights, gradients and optimizer states."""
-    kept: int
+    activations: int
     """What the forward pass keeps for the backward pass."""
     states: int
     """Weights, buffers and optimizer states."""
@@ -70,16 +70,16 @@ class Trace(Frozen):
     """Steps of the same code with different batches, the one that was asked for first."""
 
     torch: str
-    traces: tuple[Traced, ...]
+    traces: tuple[TracedStep, ...]
     refused: str | None = None
     """Why no further batch could be traced, where that is so."""
 
     @property
-    def asked(self) -> Traced:
+    def asked(self) -> TracedStep:
         return self.traces[0]
 
 
-class _Trouble(Frozen):
+class TraceProblem(Frozen):
     problem: str
     message: str
     where: str = ""
@@ -101,7 +101,7 @@ OVERRIDES = {
 """Variable -> its value in the child: no GPU is seen, nothing is fetched."""
 
 
-def check(request: CodeRequest) -> None:
+def check_request(request: TraceRequest) -> None:
     """`UsageError` for a question that cannot be traced."""
     if not all(request.code.rpartition(":")):
         raise UsageError(
@@ -117,16 +117,16 @@ def check(request: CodeRequest) -> None:
         raise UsageError("the batch, the number of GPUs and `--accumulate` are at least 1")
 
 
-def answer_of(request: CodeRequest, stdout: str, stderr: str, code: int | None) -> Trace:
+def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
     """Read the child's answer, or raise what it says went wrong."""
     line = stdout.strip().rpartition("\n")[2]
     if line.startswith('{"problem"'):
-        raise error_of(request, from_json(line, _Trouble, what="the trace's answer"))
+        raise error_of(request, from_json(line, TraceProblem, what="the trace's answer"))
     if line.startswith("{"):
         return from_json(line, Trace, what="the trace's answer")
     if "No module named 'torch'" in stderr:
         raise Blocked(
-            "The target interpreter has no torch, and a trace needs one",
+            "The environment has no torch, which `--code` needs",
             hint="`gpusetup install`, or activate the environment that your code runs in",
         )
     end = f"killed by signal {-code}" if code is not None and code < 0 else f"exit {code}"
@@ -136,9 +136,9 @@ def answer_of(request: CodeRequest, stdout: str, stderr: str, code: int | None) 
 HINTS: dict[str, str] = {
     "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
     "(model, batch, loss) or (model, batch, loss, optimizer)",
-    "NoLoss": "return a third value: a function of the model's output and the target (for a pair) "
-    "or the whole batch that gives one number",
-    "TouchesGpu": "a trace sees no GPU: build the model and the batch on the CPU",
+    "NoLoss": "also return a loss: a function of the model's output and the target (for a pair) "
+    "or the whole batch, which gives one number",
+    "TouchesGpu": "the tracing process sees no GPU: build the model and the batch on the CPU",
     "NoNetwork": "build the model from its configuration, or from files on this machine",
     "DataDependentOutputException": "a trace has shapes and no values: in place of a branch on a "
     "tensor's value write `torch.where(condition, a, b)`, or leave the check out of the step",
@@ -147,27 +147,31 @@ HINTS: dict[str, str] = {
     "`torch.where(mask, x, 0)`",
 }
 """The child's name for a problem -> what to do."""
-SAID = {"a trace makes no connection": "NoNetwork", "cuda": "TouchesGpu", "NVIDIA": "TouchesGpu"}
+PROBLEM_BY_WORDS = {
+    "a trace makes no connection": "NoNetwork",
+    "cuda": "TouchesGpu",
+    "NVIDIA": "TouchesGpu",
+}
 """Words of a message -> the problem, if a library gave it another name."""
 
 
-def error_of(request: CodeRequest, trouble: _Trouble) -> GpuSetupError:
+def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
     """The error that says what the child ran into."""
-    problem, said = trouble.problem, trouble.message
-    if problem == "Question":
-        return UsageError(said)
-    known = next((name for words, name in SAID.items() if words in said), problem)
-    if problem not in ("Contract", "NoLoss", "TouchesGpu"):  # whose message says all
-        said = f"{problem}: {said}".rstrip(": ")
-    place = f" ({trouble.where})" if trouble.where else ""
-    what = f"`{request.code}` cannot be traced: {said}{place}"
-    return CodeFailed(what, hint=HINTS.get(known), trace=trouble.trace)
+    name, message = problem.problem, problem.message
+    if name == "Question":
+        return UsageError(message)
+    hint_name = next((name for words, name in PROBLEM_BY_WORDS.items() if words in message), name)
+    if name not in ("Contract", "NoLoss", "TouchesGpu"):  # whose message says all
+        message = f"{name}: {message}".rstrip(": ")
+    place = f" ({problem.where})" if problem.where else ""
+    text = f"`{request.code}` cannot be traced: {message}{place}"
+    return CodeFailed(text, hint=HINTS.get(hint_name), trace=problem.trace)
 
 
 # --- one GPU of several ---------------------------------------------------------------------------
 
 
-def sizes_of(one: Traced, request: CodeRequest) -> dict[str, float]:
+def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
     """Phase -> bytes at once on one GPU.
 
     DDP keeps its buckets, a second copy of the gradients (`gradient_as_bucket_view` is off by
@@ -175,23 +179,24 @@ def sizes_of(one: Traced, request: CodeRequest) -> dict[str, float]:
     blocks and what is in none.
     """
     if request.gpus == 1 or request.strategy == "single":
-        return dict(one.phases)
+        return dict(step.phases)
     if request.strategy == "ddp":
-        return {phase: size + one.gradients for phase, size in one.phases.items()}
-    forward, backward, step = one.passing.values()
-    share = (one.states + one.gradients) / request.gpus
-    less = one.gradients / request.gpus * (request.accumulate == 1)
-    gathered = one.gathered / (2 if request.amp else 1)
+        return {phase: size + step.gradients for phase, size in step.phases.items()}
+    forward, backward, optimizer = step.transient.values()
+    share = (step.states + step.gradients) / request.gpus
+    absent_gradients = step.gradients / request.gpus * (request.accumulate == 1)
+    gathered = step.gathered / (2 if request.amp else 1)
     return {
-        "forward": share - less + forward + gathered,
+        "forward": share - absent_gradients + forward + gathered,
         "backward": share + backward + gathered,
-        "optimizer": share + step / request.gpus,
+        "optimizer": share + optimizer / request.gpus,
     }
 
 
-def at_batch(found: Trace, batch: int) -> Traced:
-    """The step with another batch, by a line through the two traces, of which one is twice."""
-    one, two = found.traces[:2]
+def step_at_batch(trace: Trace, batch: int) -> TracedStep:
+    """The step with another batch, on the line through two traces, of which one has twice the
+    batch."""
+    one, two = trace.traces[:2]
 
     def line(here: int, there: int) -> int:
         return max(0, here + max(0, there - here) * (batch - one.batch) // one.batch)
@@ -199,27 +204,27 @@ def at_batch(found: Trace, batch: int) -> Traced:
     return replace(
         one,
         batch=batch,
-        kept=line(one.kept, two.kept),
+        activations=line(one.activations, two.activations),
         phases={name: line(size, two.phases[name]) for name, size in one.phases.items()},
-        passing={name: line(size, two.passing[name]) for name, size in one.passing.items()},
+        transient={name: line(size, two.transient[name]) for name, size in one.transient.items()},
     )
 
 
 # --- the answer -----------------------------------------------------------------------------------
 
 
-def notes(found: Trace, request: CodeRequest, best: int | None, fits: bool) -> tuple[str, ...]:
+def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
     """What the reader should know about the trace, and what would help if it does not fit."""
-    one = found.asked
+    step = trace.asked
     rows = (
-        (one.values_read, f"the code reads a tensor's value (times: {one.values_read}); the trace "
-         "took it as 1.0"),
-        (one.compiled, "`torch.compile` was left out of the trace; a compiled step keeps less"),
-        (one.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
-        (found.refused, f"no other batch could be traced: {found.refused}"),
-        (best is None and len(found.traces) > 1,
+        (step.values_read, f"the code reads a tensor's value (times: {step.values_read}); the "
+         "trace took it as 1.0"),
+        (step.compiled, "the trace left out `torch.compile`; a compiled step needs less memory"),
+        (step.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
+        (trace.refused, f"gpusetup could not trace another batch: {trace.refused}"),
+        (largest is None and len(trace.traces) > 1,
          "memory does not grow with the batch: any batch fits, or none"),
-        (not fits and best, f"a batch of {(best or 0) * request.gpus} would fit"),
+        (not fits and largest, f"a batch of {(largest or 0) * request.gpus} would fit"),
         (not fits and not request.checkpointing,
          "`--checkpointing` keeps only the inputs of the repeated blocks"),
         (not fits and request.amp is None, "`--amp bf16` computes in 16 bits"),
@@ -235,55 +240,55 @@ FRAGMENTATION = 0.1
 never compared with a GPU. Expandable segments (Env) leave none of note."""
 
 
-class CodeAsked(Frozen):
-    """What the answer is about, beside the trace."""
+class CodeQuestion(Frozen):
+    """A traced job on a GPU, and whether its largest batch is looked for."""
 
-    request: CodeRequest
+    request: TraceRequest
     place: Place
-    solved: bool = False
+    finds_batch: bool = False
     """Whether the largest batch was asked for."""
 
     @property
     def room(self) -> float:
-        """What CUDA's context and NCCL's buffers leave."""
-        return self.place.capacity - CONTEXT - NCCL * (self.request.gpus > 1)
+        """Bytes that CUDA's context and NCCL's buffers leave."""
+        return self.place.capacity - CUDA_CONTEXT - NCCL * (self.request.gpus > 1)
 
 
-def best_batch(found: Trace, asked: CodeAsked) -> int | None:
+def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
     """The largest batch of one GPU with expandable segments if they work; None: none was found."""
-    if len(found.traces) < 2:
+    if len(trace.traces) < 2:
         return None
-    room = asked.room / (1 if asked.place.limits().env else 1 + FRAGMENTATION)
+    room = question.room / (1 if question.place.limits().env else 1 + FRAGMENTATION)
 
     def fits(batch: int) -> bool:
-        return max(sizes_of(at_batch(found, batch), asked.request).values()) <= room
+        return max(phase_bytes(step_at_batch(trace, batch), question.request).values()) <= room
 
-    batch = largest(fits, LARGEST)
-    return None if batch >= LARGEST - 1 else batch
+    batch = largest(fits, UNLIMITED_BATCH)
+    return None if batch >= UNLIMITED_BATCH - 1 else batch
 
 
-def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanAnswer:
-    """The answer; `best` is what `best_batch` said."""
-    request, capacity = asked.request, asked.place.capacity
-    one = at_batch(found, best) if asked.solved and best else found.asked
-    phases = sizes_of(one, request)
-    peak, gaps = max(phases.values()), FRAGMENTATION * max(one.passing.values())
-    env = asked.place.limits().env and peak + gaps > asked.room
-    gaps *= not env
-    total = peak + gaps + capacity - asked.room
+def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
+    """The answer; `largest`: the largest batch that fits on one GPU, if one was found."""
+    request, capacity = question.request, question.place.capacity
+    step = step_at_batch(trace, largest) if question.finds_batch and largest else trace.asked
+    phases = phase_bytes(step, request)
+    peak, fragmentation = max(phases.values()), FRAGMENTATION * max(step.transient.values())
+    env = question.place.limits().env and peak + fragmentation > question.room
+    fragmentation *= not env
+    total = peak + fragmentation + capacity - question.room
     fits, sharded = total <= capacity, request.gpus > 1 and request.strategy in ("fsdp", "zero3")
-    near = CLEAR_ELSEWHERE if sharded else CLEAR
+    near = CLEAR_UNMEASURED if sharded else CLEAR
     memory = {
-        "states": peak - min(peak, max(one.passing.values())),
-        "checkpoints": min(one.kept, peak),
+        "states": peak - min(peak, max(step.transient.values())),
+        "checkpoints": min(step.activations, peak),
         "logits": 0,
-        "fragmentation": gaps,
+        "fragmentation": fragmentation,
         "total": total,
         "allocated": peak,
-        "reserved": peak + gaps,
+        "reserved": peak + fragmentation,
         "capacity": capacity,
     }
-    memory["other"] = total - memory["states"] - memory["checkpoints"] - gaps
+    memory["other"] = total - memory["states"] - memory["checkpoints"] - fragmentation
     return PlanAnswer(
         fits=fits,
         recipe=str(Recipe(env=env)) if fits else NONE,
@@ -293,20 +298,20 @@ def plan_of(found: Trace, asked: CodeAsked, best: int | None) -> PlanAnswer:
         memory_gib=PlanMemory(**{name: round(size / GIB, 3) for name, size in memory.items()}),
         margin_percent=round(100 * (1 - total / capacity), 2),
         env=ENV if fits and env else {},
-        advice=notes(found, request, best, fits),
+        advice=notes(trace, request, largest, fits),
         model=request.code,
-        parameters=one.parameters,
-        active_parameters=one.parameters,
-        gpu=asked.place.gpu,
+        parameters=step.parameters,
+        active_parameters=step.parameters,
+        gpu=question.place.gpu,
         gpus=request.gpus,
         context=0,
-        batch=one.batch * request.gpus,
+        batch=step.batch * request.gpus,
         strategy=request.strategy,
         source=SOURCE,
-        solved="batch" if asked.solved else None,
+        solved="batch" if question.finds_batch else None,
         code=CodePlan(
-            torch=found.torch,
+            torch=trace.torch,
             phases_gib={phase: round(size / GIB, 3) for phase, size in phases.items()},
-            largest_batch=None if best is None else best * request.gpus,
+            largest_batch=None if largest is None else largest * request.gpus,
         ),
     )

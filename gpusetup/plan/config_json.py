@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
@@ -59,7 +59,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "heads of 256": ("gemma", "gemma2", "gemma3"),
 }  # fmt: skip
 """What no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
-OTHERS = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv",
+NOT_ATTENTION = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv",
               "image_size", "kv_lora_rank")  # fmt: skip
 """Keys of models whose layers are not all attention, or of another kind (DeepSeek's latent one), or
 which read images alone."""
@@ -67,7 +67,7 @@ DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dro
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 
 
-class Config:
+class ModelConfig:
     """A config under the usual keys; a needed key that is missing is `BadInput`."""
 
     def __init__(self, values: Mapping[str, Any], what: str) -> None:
@@ -76,20 +76,20 @@ class Config:
         self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
         self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
         for key, others in SYNONYMS.items():
-            said = next((values[name] for name in others if values.get(name) is not None), None)
-            if said is not None and (key == "vocab_size" or values.get(key) is None):
-                self.values[key] = said
+            value = next((values[name] for name in others if values.get(name) is not None), None)
+            if value is not None and (key == "vocab_size" or values.get(key) is None):
+                self.values[key] = value
 
     def need(self, key: str) -> int:
         """A positive whole number."""
-        found = self.values.get(key)
-        if found is None:
-            raise BadInput(f"{self.what} has no `{key}`", hint="it is not a whole config.json")
-        if isinstance(found, list):
-            found = max(found)
-        if not isinstance(found, int) or isinstance(found, bool) or not 0 < found < 10**9:
-            raise BadInput(f"{self.what}: `{key}` is {found!r}; a positive whole number is needed")
-        return found
+        value = self.values.get(key)
+        if value is None:
+            raise BadInput(f"{self.what} has no `{key}`", hint="the config.json is incomplete")
+        if isinstance(value, list):
+            value = max(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
+            raise BadInput(f"{self.what}: `{key}` is {value!r}; a positive whole number is needed")
+        return value
 
     def get(self, key: str, default: int = 0) -> int:
         """The same, or a default if the config leaves it out or null."""
@@ -112,51 +112,53 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     """
     if isinstance(values.get("vision_config"), Mapping):
         return with_images(values, what)
-    config = Config(values, what)
-    other = values.get("is_encoder_decoder") or any(key in values for key in OTHERS)
+    config = ModelConfig(values, what)
+    other = values.get("is_encoder_decoder") or any(key in values for key in NOT_ATTENTION)
     other = other or config.kind in ENCODERS
     if other or "model_type" not in values or "num_attention_heads" not in config.values:
         raise UsageError(
             f"{what}: the family {values.get('model_type')!r} is not known",
-            hint="known are llama, qwen3, gpt2 and all that have `num_attention_heads`; "
-            "`--params` plans a transformer by its size, `--code` takes your own model",
+            hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
+            "`--params` plans a transformer by its size, `--code` traces your own model",
         )
     return decoder(config)
 
 
-def decoder(config: Config) -> Shape:
+def decoder(config: ModelConfig) -> Shape:
     """A decoder of text."""
     values, family = config.values, config.family
     hidden, layers = config.need("hidden_size"), config.need("num_hidden_layers")
-    heads, query, key_value = heads_of(config)
-    by_rms = config.has("rms") and values.get("rmsnorm", True)
-    eps = config.has("layer", "norm", "eps")
-    layer_norm = ("layer norms" in family or eps) and not by_rms
-    act = str(values.get("hidden_act") or "")
-    bare = act == "relu" or (layer_norm and (not act or "gelu" in act))
-    gated = "a gate" in family or not ("no gate" in family or bare)
-    shared = 2 * hidden * (query + key_value + 1 + layer_norm)
+    heads, query, key_value = attention_widths(config)
+    has_rms_norm = config.has("rms") and values.get("rmsnorm", True)
+    has_layer_norm_eps = config.has("layer", "norm", "eps")
+    layer_norm = ("layer norms" in family or has_layer_norm_eps) and not has_rms_norm
+    activation = str(values.get("hidden_act") or "")
+    ungated = activation == "relu" or (layer_norm and (not activation or "gelu" in activation))
+    gated = "a gate" in family or not ("no gate" in family or ungated)
+    attention_and_norms = 2 * hidden * (query + key_value + 1 + layer_norm)
     vocabulary = config.need("vocab_size")
     tied = bool(values.get("tie_word_embeddings", "a tied head" in family))
-    native = config.get("max_position_embeddings")
+    native_context = config.get("max_position_embeddings")
     outside = (vocabulary * (1 if tied else 2) + 1) * hidden
-    outside += native * hidden * ("learned positions" in family)
-    dense, sparse, every, used, width = mlp(config, 3 if gated else 2)
-    plain = (3 if gated else 2) * hidden * config.get("intermediate_size", inner(config))
-    fixed = outside + layers * shared + dense * plain
+    outside += native_context * hidden * ("learned positions" in family)
+    mlp = mlp_of(config, 3 if gated else 2)
+    fixed = outside + layers * attention_and_norms + mlp.dense_layers * mlp.dense
     name = values.get("_name_or_path") or values.get("name")
     return Shape(
         name=name if isinstance(name, str) and name else config.kind,
         kind=config.kind,
-        parameters=fixed + sparse * every,
-        active=fixed + sparse * used,
-        largest_unit=max(vocabulary * hidden, shared + max(plain * (dense > 0), every)),
+        parameters=fixed + mlp.expert_layers * mlp.experts,
+        active=fixed + mlp.expert_layers * mlp.active,
+        largest_unit=max(
+            vocabulary * hidden,
+            attention_and_norms + max(mlp.dense * (mlp.dense_layers > 0), mlp.experts),
+        ),
         layers=layers,
         hidden=hidden,
         heads=heads,
         query=query,
         key_value=key_value,
-        intermediate=width,
+        intermediate=mlp.width,
         gated=gated,
         rms_norm=not layer_norm,
         query_key_norm="norms of queries and keys" in family or bool(values.get("use_qk_norm")),
@@ -164,64 +166,79 @@ def decoder(config: Config) -> Shape:
         tied=tied,
         experts=config.get("num_experts_per_tok"),
         vocabulary=vocabulary,
-        native_context=native or None,
+        native_context=native_context or None,
     )
 
 
-def heads_of(config: Config) -> tuple[int, int, int]:
+def attention_widths(config: ModelConfig) -> tuple[int, int, int]:
     """Heads, the width of all queries, the width of all keys."""
     heads, values = config.need("num_attention_heads"), config.values
-    newer = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
-    one = bool(values.get("multi_query")) and not newer
-    shared = 1 if one else config.get("num_key_value_heads", heads)
-    usual = 256 if "heads of 256" in config.family else config.need("hidden_size") // heads
-    width = config.get("head_dim", usual)
-    return heads, heads * width, shared * width
+    has_own_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
+    multi_query = bool(values.get("multi_query")) and not has_own_count
+    key_value_heads = 1 if multi_query else config.get("num_key_value_heads", heads)
+    default_width = 256 if "heads of 256" in config.family else config.need("hidden_size") // heads
+    width = config.get("head_dim", default_width)
+    return heads, heads * width, key_value_heads * width
 
 
-def inner(config: Config) -> int:
+def default_mlp_width(config: ModelConfig) -> int:
     """The width of an MLP if no key says it."""
     ratio = config.values.get("expansion_ratio") or config.values.get("mlp_ratio") or 4
     return round(float(ratio) * config.need("hidden_size"))
 
 
-def mlp(config: Config, matrices: int) -> tuple[int, int, int, int, int]:
-    """Layers without and with experts; of the latter all parameters of the MLP, those that a token
-    uses; the width that a token passes."""
+class Mlp(NamedTuple):
+    """The MLPs of a model. Counts are parameters of one layer."""
+
+    dense_layers: int
+    dense: int
+    expert_layers: int
+    experts: int
+    """All experts of a layer and their router."""
+    active: int
+    """The experts that one token passes, and the router."""
+    width: int
+    """Elements that one token passes at once."""
+
+
+def mlp_of(config: ModelConfig, matrices: int) -> Mlp:
+    """`matrices`: of one MLP or expert, three with a gate."""
     layers, experts = config.need("num_hidden_layers"), config.get("num_experts")
-    width = config.get("intermediate_size", inner(config))
+    width = config.get("intermediate_size", default_mlp_width(config))
+    column = matrices * config.need("hidden_size")
     if not experts:
-        return layers, 0, 0, 0, width
-    sparse = layers - config.get("first_k_dense_replace")
-    used, own = config.need("num_experts_per_tok"), config.get("moe_intermediate_size", width)
-    always = config.get("n_shared_experts") * own or config.get("shared_expert_intermediate_size")
-    one = matrices * config.need("hidden_size")
-    gate = config.need("hidden_size") * experts
-    passed = used * own + always
-    widest = max(passed, width * (sparse < layers))
-    return (
-        layers - sparse,
-        sparse,
-        gate + one * (experts * own + always),
-        gate + one * passed,
-        widest,
+        return Mlp(layers, column * width, 0, 0, 0, width)
+    expert_layers = layers - config.get("first_k_dense_replace")
+    used, expert = config.need("num_experts_per_tok"), config.get("moe_intermediate_size", width)
+    shared = config.get("n_shared_experts") * expert
+    shared = shared or config.get("shared_expert_intermediate_size")
+    router, passed = config.need("hidden_size") * experts, used * expert + shared
+    return Mlp(
+        dense_layers=layers - expert_layers,
+        dense=column * width,
+        expert_layers=expert_layers,
+        experts=router + column * (experts * expert + shared),
+        active=router + column * passed,
+        width=max(passed, width * (expert_layers < layers)),
     )
 
 
 def with_images(values: Mapping[str, Any], what: str) -> Shape:
     """Text with a tower of images: the text's shape with the parameters of the tower's layers."""
-    parts = (values.get(key) for key in ("text_config", "llm_config", "language_config"))
-    text = next((part for part in parts if isinstance(part, Mapping)), values)
-    shape = shape_of({key: one for key, one in text.items() if key != "vision_config"}, what)
-    vision = Config(values["vision_config"], what)
+    candidates = (values.get(key) for key in ("text_config", "llm_config", "language_config"))
+    text_config = next((part for part in candidates if isinstance(part, Mapping)), values)
+    shape = shape_of({key: one for key, one in text_config.items() if key != "vision_config"}, what)
+    vision = ModelConfig(values["vision_config"], what)
 
     def size(*names: str) -> int:
         return next((found for name in names if (found := vision.get(name))), 0)
 
     hidden = size("embed_dim", "hidden_size", "width")
-    wide = size("intermediate_size") or inner(vision)
+    mlp_width = size("intermediate_size") or default_mlp_width(vision)
     matrices = 3 if vision.values.get("hidden_act") == "silu" else 2
-    tower = size("depth", "num_hidden_layers", "layers") * hidden * (4 * hidden + matrices * wide)
+    tower = (
+        size("depth", "num_hidden_layers", "layers") * hidden * (4 * hidden + matrices * mlp_width)
+    )
     name = values.get("_name_or_path") or values.get("name") or values.get("model_type")
     return replace(shape, name=str(name), parameters=shape.parameters + tower,
                    active=shape.active + tower, tower=tower)  # fmt: skip

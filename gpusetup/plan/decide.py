@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.job import DIVIDES, Job, Recipe, takes_longest
+from gpusetup.plan.job import Job, Recipe, takes_longest
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import Memory, memory
 from gpusetup.plan.states import host_bytes
 
-CLEAR, CLEAR_ELSEWHERE = 0.03, 0.2
+CLEAR, CLEAR_UNMEASURED = 0.03, 0.2
 """The share of the card that a clear answer leaves, for the trainer that was measured, and for
 other jobs, of which only published figures are known."""
-MOST, MOST_GPUS = 1 << 24, 1024
+LARGEST_SOLUTION, MOST_GPUS = 1 << 24, 1024
+"""The largest batch or context that is looked for, and the most GPUs."""
 
 
 class Limits(Frozen):
@@ -30,8 +31,8 @@ class Limits(Frozen):
     host: float | None = None
     """Bytes of the machine's own memory; None if they are not known."""
     sp: int | None = None
-    """The only sequence parallelism that may be used."""
-    measured: str | None = None
+    """The only degree of sequence parallelism that may be used; None: any."""
+    measured_gpu: str | None = None
     """The GPU's name in the measured table; None leaves the table aside."""
 
 
@@ -56,7 +57,7 @@ class Decision(Frozen):
     """The chosen option; if none fits, the one that lacks least."""
     fits: bool
     measured: bool = False
-    """Whether somebody measured it."""
+    """Whether the recipe comes from the measured table."""
 
     @property
     def recipe(self) -> Recipe | None:
@@ -72,18 +73,19 @@ class Decision(Frozen):
 
 def near_limit(job: Job) -> float:
     """The share of the limit within which an answer is close."""
-    return CLEAR if is_standard(job) else CLEAR_ELSEWHERE
+    return CLEAR if is_standard(job) else CLEAR_UNMEASURED
 
 
 def doubt(job: Job, recipe: Recipe) -> str | None:
     """Why a job that fits is not sure to, for kinds of which little is known."""
     on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
-    often = "took more than was counted too often to be sure"
+    often = "often need more memory than plan counts"
     rows = (
         (job.shape.kind == "unet",  # whose levels have widths of their own
-         f"the layers of {job.shape.name} are a rough picture, compared with no measurement"),
+         f"plan models the layers of {job.shape.name} only roughly, and never compared them with "
+         "a measurement"),
         (job.shape.tower and job.lora is None,
-         "what the tower of images keeps is not counted: LoRA leaves it out"),
+         "plan does not count what the image encoder keeps; with LoRA it is not trained"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
         (job.lora is not None and job.strategy.startswith("zero"),
          f"runs of adapters under ZeRO {often}"),
@@ -91,24 +93,24 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
     return next((text for holds, text in rows if holds), None)
 
 
-def option(job: Job, recipe: Recipe) -> Option:
+def option_of(job: Job, recipe: Recipe) -> Option:
     return Option(recipe=recipe, memory=memory(job, recipe))
 
 
 def decide(job: Job, limits: Limits) -> Decision:
     """The measured recipe if the table reaches and the system allows it, else the model's."""
-    every = [one for one in candidates(job, limits) if host_holds(job, one, limits)]
+    recipes = [one for one in candidates(job, limits) if host_holds(job, one, limits)]
     tried: list[Option] = []
-    fits = False
-    for recipe in every:
-        tried.append(option(job, recipe))
-        if fits := tried[-1].over(limits) <= 0 and takes_longest(job, recipe.sp):
+    last_fits = False
+    for recipe in recipes:
+        tried.append(option_of(job, recipe))
+        if last_fits := tried[-1].over(limits) <= 0 and takes_longest(job, recipe.sp):
             break
-    said = None
+    table_recipe = None
     if limits.env and limits.linux and limits.sp is None:
-        said = measured_recipe(limits.measured, job)
-    measured = next((option(job, one) for one in every if str(one) == said), None)
-    fits = bool(measured) or (fits and said != NONE)
+        table_recipe = measured_recipe(limits.measured_gpu, job)
+    measured = next((option_of(job, one) for one in recipes if str(one) == table_recipe), None)
+    fits = bool(measured) or (last_fits and table_recipe != NONE)
     least = min(tried, key=lambda one: one.memory.total)
     return Decision(
         job=job,
@@ -116,7 +118,7 @@ def decide(job: Job, limits: Limits) -> Decision:
         tried=tuple(tried),
         shown=measured or (tried[-1] if fits else least),
         fits=fits,
-        measured=measured is not None or said == NONE,
+        measured=measured is not None or table_recipe == NONE,
     )
 
 
@@ -131,15 +133,15 @@ def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
     Offload is always used with Env if Env works. A budget
     of tokens leaves the degrees that take the longest sequence; all if none does.
     """
-    may_offload = limits.linux and limits.offload and DIVIDES[job.strategy][0]
-    every = sequence_degrees(job, limits)
-    degrees = [sp for sp in every if takes_longest(job, sp)] or every
-    found = []
+    may_offload = limits.linux and limits.offload and job.shards_parameters
+    all_degrees = sequence_degrees(job, limits)
+    degrees = [sp for sp in all_degrees if takes_longest(job, sp)] or all_degrees
+    recipes = []
     for offload in (False, True) if may_offload else (False,):
         for sp in degrees:
             envs = (True,) if offload else (False, True)
-            found += [Recipe(offload=offload, sp=sp, env=env and limits.env) for env in envs]
-    return tuple(dict.fromkeys(found))
+            recipes += [Recipe(offload=offload, sp=sp, env=env and limits.env) for env in envs]
+    return tuple(dict.fromkeys(recipes))
 
 
 def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
@@ -185,12 +187,14 @@ def gpus_needed(job: Job, limits: Limits) -> Decision:
 
     If every GPU has a whole copy, no more help than there are samples.
     """
-    unit = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
-    most = min(unit * max(job.batch or 1, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
-    counts = (n * unit for n in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)) if n * unit <= most)
-    found = (decide(replace(job, gpus=n), limits) for n in counts)
-    many = decide(replace(job, gpus=max(MOST_GPUS // unit, 1) * unit), limits)
-    return next((one for one in found if one.fits), many)
+    group = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
+    most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
+    counts = (
+        n * group for n in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)) if n * group <= most_gpus
+    )
+    decisions = (decide(replace(job, gpus=n), limits) for n in counts)
+    largest_cluster = decide(replace(job, gpus=max(MOST_GPUS // group, 1) * group), limits)
+    return next((one for one in decisions if one.fits), largest_cluster)
 
 
 SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {
@@ -198,14 +202,14 @@ SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {
 }  # fmt: skip
 
 
-def largest(fits: Callable[[int], bool], most: int = MOST) -> int:
+def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
     """The largest number that fits, of a question whose answer turns to no once; 0 if none does.
 
     >>> largest(lambda n: n <= 1000)
     1000
     """
     low, high = 0, 1
-    while high < most and fits(high):
+    while high < limit and fits(high):
         low, high = high, high * 2
     while high - low > 1:
         middle = (low + high) // 2

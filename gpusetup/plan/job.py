@@ -14,13 +14,13 @@ Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
-DIVIDES: dict[Strategy, tuple[bool, bool, bool]] = {
-    "single": (False, False, False), "ddp": (False, False, False),
-    "zero1": (False, False, True),
-    "zero2": (False, True, True), "zero3": (True, True, True), "fsdp": (True, True, True),
-    "fsdp1": (True, True, True), "hsdp": (True, True, True),
+Shardable = Literal["parameters", "gradients", "optimizer"]
+ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
+SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
+    "single": (), "ddp": (), "zero1": ("optimizer",), "zero2": ("gradients", "optimizer"),
+    "zero3": ALL_SHARDED, "fsdp": ALL_SHARDED, "fsdp1": ALL_SHARDED, "hsdp": ALL_SHARDED,
 }  # fmt: skip
-"""Strategy -> whether parameters, gradients, optimizer states are divided among the GPUs
+"""Strategy -> which of parameters, gradients and optimizer states it divides among the GPUs
 (ZeRO: Rajbhandari et al., arXiv 1910.02054; FSDP: Zhao et al., arXiv 2304.11277)."""
 BYTES: dict[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 QUANTIZED: dict[str, float] = {
@@ -103,12 +103,16 @@ class Job(Frozen):
     @property
     def copies_model(self) -> bool:
         """Whether every GPU (or pipeline of GPUs) holds the whole model and its states."""
-        return not any(DIVIDES[self.strategy])
+        return not SHARDED[self.strategy]
+
+    @property
+    def shards_parameters(self) -> bool:
+        return "parameters" in SHARDED[self.strategy]
 
     @property
     def gathers(self) -> bool:
         """Whether units of parameters are gathered and freed."""
-        return DIVIDES[self.strategy][0] and self.gpus > 1
+        return self.shards_parameters and self.gpus > 1
 
     @property
     def length(self) -> int:
@@ -130,7 +134,7 @@ class Job(Frozen):
         return 4 if self.lora is not None else BYTES[self.dtype]
 
     @property
-    def masters(self) -> bool:
+    def master_weights(self) -> bool:
         """Whether the weights are 16-bit and the optimizer has a 32-bit copy of them.
 
         ZeRO with mixed precision, and Megatron-LM also if its optimizer is not distributed.
@@ -139,29 +143,29 @@ class Job(Frozen):
         return bool(self.amp) and (zero or self.gradient_dtype is not None)
 
     @property
-    def megatron(self) -> bool:
+    def megatron_ddp(self) -> bool:
         """Whether Megatron-LM's own DDP and layers train: one buffer of gradients stays."""
         return self.gradient_dtype is not None and self.strategy in ("single", "ddp", "zero1")
 
     @property
-    def deepspeed(self) -> bool:
+    def deepspeed_steps(self) -> bool:
         """Whether DeepSpeed's engine steps 32-bit masters of 16-bit weights."""
-        return self.masters and self.gradient_dtype is None
+        return self.master_weights and self.gradient_dtype is None
 
     @property
-    def adapters(self) -> int:
+    def adapter_parameters(self) -> int:
         """The parameters that LoRA adds."""
         return 0 if self.lora is None else lora_parameters(self.shape, self.lora)
 
     @property
-    def trained(self) -> int:
+    def trained_parameters(self) -> int:
         """The parameters that get gradients and optimizer states."""
         if self.lora is not None:
-            return self.adapters + self.shape.outside * self.trained_embeddings
+            return self.adapter_parameters + self.shape.outside * self.trained_embeddings
         return self.shape.parameters
 
 
-FIELDS: dict[str, Any] = dict(defaults(Job))
+JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
 """The fields of a job with their defaults."""
 
 

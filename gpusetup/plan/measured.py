@@ -20,7 +20,7 @@ NONE = "-"
 
 
 @lru_cache(maxsize=1)
-def table() -> Sequence[Mapping[str, str]]:
+def measured_cells() -> Sequence[Mapping[str, str]]:
     with CELLS.open(encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
@@ -48,6 +48,6 @@ def measured_recipe(gpu: str | None, job: Job) -> str | None:
     if gpu is None or not is_standard(job):
         return None
     column = (gpu, str(job.gpus), job.shape.name)
-    cells = {int(row["max_model_len"]): row["recipe"] for row in table()
+    cells = {int(row["max_model_len"]): row["recipe"] for row in measured_cells()
              if (row["gpu"], row["num_gpus"], row["model"]) == column}  # fmt: skip
     return cells.get(min((length for length in cells if length >= job.context), default=0))

@@ -15,37 +15,37 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
 from gpusetup.plan.states import (
-    alone,
-    casts,
-    gathered,
+    gathered_unit,
     gradients,
-    gradients_before,
+    gradients_in_forward,
     gradients_stay,
     host_bytes,
-    mine,
-    standing,
-    step,
-    upcast,
+    keeps_cast_weights,
+    optimizer_step,
+    per_gpu,
+    resident_states,
+    rest_is_32_bit,
+    unsharded_extra,
 )
 
 CHECKPOINT_IN_BUDGET = 1.5
 """Bytes of a checkpoint's element in batches that do not fill their budget of tokens; 2 in full."""
 
 
-def between(job: Job) -> int:
-    """By what tensor parallelism divides what is between attention and MLP (arXiv 2205.05198)."""
+def sequence_shards(job: Job) -> int:
+    """By what sequence parallelism divides norms and residuals (Megatron: arXiv 2205.05198)."""
     return job.tensor_parallel if job.sequence_parallel else 1
 
 
 def residual_bytes(job: Job) -> int:
     """Bytes of an element of the hidden state between the layers."""
-    if upcast(job):
+    if rest_is_32_bit(job):
         return 4
-    return BYTES[job.dtype] if casts(job) else job.compute_bytes
+    return BYTES[job.dtype] if keeps_cast_weights(job) else job.compute_bytes
 
 
-def kept(job: Job, recipe: Recipe) -> float:
-    """What the forward pass keeps for the backward pass, and autocast's copies of the weights.
+def activations(job: Job, recipe: Recipe) -> float:
+    """Bytes that the forward pass keeps for the backward pass, with autocast's copies of weights.
 
     The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
     2104.04473).
@@ -61,7 +61,7 @@ def checkpoint_bytes(job: Job) -> float:
     if job.offload_checkpoints:
         return 0.0
     width = CHECKPOINT_IN_BUDGET if job.batch is None else 2.0
-    return job.shape.hidden * residual_bytes(job) / 2 * width / between(job)
+    return job.shape.hidden * residual_bytes(job) / 2 * width / sequence_shards(job)
 
 
 def selected_bytes(job: Job) -> float:
@@ -74,13 +74,13 @@ def selected_bytes(job: Job) -> float:
     if not job.selective:
         return 0.0
     inner = (2 * s.query + s.key_value + s.intermediate) / job.tensor_parallel
-    return (inner + s.hidden / between(job) * (not job.compile)) * job.compute_bytes
+    return (inner + s.hidden / sequence_shards(job) * (not job.compile)) * job.compute_bytes
 
 
 def weight_copies(job: Job) -> float:
-    """Autocast's 16-bit copies of the weights."""
+    """Bytes of autocast's 16-bit copies of the weights."""
     plain = job.shape.outside if job.is_quantized else job.shape.parameters
-    return mine(job, plain) * job.compute_bytes * casts(job)
+    return per_gpu(job, plain) * job.compute_bytes * keeps_cast_weights(job)
 
 
 def layer_bytes(job: Job) -> float:
@@ -92,24 +92,29 @@ def layer_bytes(job: Job) -> float:
     s = job.shape
     inside = attention_bytes(job) + mlp_bytes(job)
     outside = 2 * (norm_bytes(job) + s.dropout) * s.hidden
-    return outside / between(job) + inside / job.tensor_parallel
+    return outside / sequence_shards(job) + inside / job.tensor_parallel
 
 
 def norm_bytes(job: Job) -> int:
-    """A frozen weight needs no normalised value; kernels and `torch.compile` recompute it."""
+    """Bytes an element that one norm keeps.
+
+    A frozen weight needs no normalised value; kernels and `torch.compile` recompute it.
+    """
     residual, compute = residual_bytes(job), job.compute_bytes
     if job.compile or job.fused_kernels or not job.shape.rms_norm:
         return residual + compute
-    return 4 + residual * (not (job.lora is not None)) + compute
+    return 4 + residual * (job.lora is None) + compute
 
 
 def attention_bytes(job: Job) -> float:
-    """Queries, keys, values, output, norms of queries and keys, scores."""
+    """Bytes a token of queries, keys, values, output, norms of queries and keys, scores."""
     s, compute = job.shape, job.compute_bytes
-    return (s.query + s.key_value) * (2 * compute + s.query_key_norm * (4 + compute)) + pairs(job)
+    return (s.query + s.key_value) * (2 * compute + s.query_key_norm * (4 + compute)) + score_bytes(
+        job
+    )
 
 
-def pairs(job: Job) -> float:
+def score_bytes(job: Job) -> float:
     """Bytes a token for its scores with all others, if attention writes them to memory.
 
     The softmax in 32 bits, its copy for the product in 16, and a dropout's mask.
@@ -120,7 +125,7 @@ def pairs(job: Job) -> float:
 
 
 def mlp_bytes(job: Job) -> float:
-    """Its gate, up projection, activation and product; two tensors without a gate.
+    """Bytes a token of the gate, up projection, activation and product; two tensors without a gate.
 
     Kernels and `torch.compile` recompute the activation. For experts each token has a copy on the
     way in and out.
@@ -130,29 +135,31 @@ def mlp_bytes(job: Job) -> float:
     return (s.intermediate * count + 3 * s.experts * s.hidden) * job.compute_bytes
 
 
-def layer(job: Job, recipe: Recipe) -> float:
-    """The backward pass of one layer: what is recomputed, and gradients half as large.
+def layer_backward(job: Job, recipe: Recipe) -> float:
+    """Bytes of one layer's backward pass: what it recomputes, and gradients half as large.
 
     Scores take their softmax, its gradient and what it gives, in 32 bits.
     """
     s, count = job.shape, tokens(job, recipe)
-    scores = pairs(job) / job.tensor_parallel
+    scores = score_bytes(job) / job.tensor_parallel
     peak = 1.5 * scores
     if job.attention == "eager":
         peak = max(peak, 12.0 * s.heads * job.length / job.tensor_parallel)
     rest = layer_bytes(job) - scores
-    passing = 0.5 * rest
+    gradient_bytes = 0.5 * rest
     if job.fused_kernels and s.gated:
         # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
-        passing = min(
-            passing, (s.intermediate / job.tensor_parallel + s.hidden) * job.compute_bytes
+        gradient_bytes = min(
+            gradient_bytes, (s.intermediate / job.tensor_parallel + s.hidden) * job.compute_bytes
         )
     if not job.checkpointing:
-        return (passing + peak - scores) * count
+        return (gradient_bytes + peak - scores) * count
     # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
-    held = job.strategy == "fsdp1" and job.gpus > 1 and job.lora is not None and job.reentrant
-    second = job.shape.layers * checkpoint_bytes(job) * held
-    return (rest + passing + peak + second) * count
+    holds_input_gradients = (
+        job.strategy == "fsdp1" and job.gpus > 1 and job.lora is not None and job.reentrant
+    )
+    input_gradients = job.shape.layers * checkpoint_bytes(job) * holds_input_gradients
+    return (rest + gradient_bytes + peak + input_gradients) * count
 
 
 Moment = Literal["logits", "layer", "backward", "step"]
@@ -160,15 +167,16 @@ Moment = Literal["logits", "layer", "backward", "step"]
 backward pass. `backward`: a layer's backward pass when gradients are there."""
 Part = Literal["states", "checkpoints", "logits", "other"]
 
-CONTEXT = 0.5 * GIB
-"""CUDA's context and the libraries' workspaces."""
+CUDA_CONTEXT = 0.5 * GIB
+"""Bytes of CUDA's context and the libraries' workspaces: an assumption."""
 
 NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
-"""NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of runs
-out of memory); and as the measured cells fit."""
+"""Bytes of NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of
+runs out of memory); and as the measured cells fit."""
 
 TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
-"""Of an RL trainer: bytes a logit, bytes an exchanged element, bytes a logit in gaps."""
+"""Of an RL trainer, fitted to the measured cells: bytes a logit, bytes an exchanged element, bytes
+a logit in gaps."""
 
 LOSSES: dict[str, tuple[float, float]] = {
     "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
@@ -197,15 +205,17 @@ SAME_LOSS = {
 
 
 def runtime(job: Job, recipe: Recipe) -> float:
-    """CUDA's context, and NCCL's buffers if GPUs exchange tensors."""
+    """Bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1:
-        return CONTEXT
-    return CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
+        return CUDA_CONTEXT
+    return CUDA_CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
 
 
 def logits(job: Job, recipe: Recipe) -> float:
-    """The logits, and all that their loss holds."""
-    return logit_count(job, recipe) * LOSSES[job.loss][job.compute_bytes == 4 or upcast(job)]
+    """Bytes of the logits and of all that their loss holds."""
+    return (
+        logit_count(job, recipe) * LOSSES[job.loss][job.compute_bytes == 4 or rest_is_32_bit(job)]
+    )
 
 
 def logit_count(job: Job, recipe: Recipe) -> float:
@@ -216,7 +226,7 @@ def logit_count(job: Job, recipe: Recipe) -> float:
 
 
 def exchange(job: Job, recipe: Recipe) -> float:
-    """What sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
+    """Bytes that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
     width = job.shape.hidden * tokens(job, recipe) * job.compute_bytes / 2
     return width * EXCHANGE * (recipe.sp > 1)
 
@@ -226,60 +236,62 @@ def exchange(job: Job, recipe: Recipe) -> float:
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
-    ("states", IN_STEP, standing),
-    ("states", IN_STEP, alone),
-    ("states", (*FORWARD, "backward"), gathered),
-    ("states", FORWARD, gradients_before),
+    ("states", IN_STEP, resident_states),
+    ("states", IN_STEP, unsharded_extra),
+    ("states", (*FORWARD, "backward"), gathered_unit),
+    ("states", FORWARD, gradients_in_forward),
     ("states", ("backward", "step"), gradients),
-    ("checkpoints", FORWARD, kept),
+    ("checkpoints", FORWARD, activations),
     ("logits", ("logits",), logits),
-    ("other", ("layer", "backward"), layer),
-    ("other", ("step",), step),
+    ("other", ("layer", "backward"), layer_backward),
+    ("other", ("step",), optimizer_step),
     ("other", IN_STEP, exchange),
     ("other", IN_STEP, runtime),
 )
-"""What it is for, when it is there, and how much it is."""
+"""Part of the answer, moments at which the term is there, and its bytes."""
 
 # --- gaps -----------------------------------------------------------------------------------------
 
 
-def gaps(job: Job, recipe: Recipe, passing: float, *, by_logits: bool) -> tuple[float, float]:
-    """What the allocator reserves and nothing uses: what stays if there is no room, and what it
-    gives back before it fails.
+def gaps(job: Job, recipe: Recipe, transient: float, *, logits_decide: bool) -> tuple[float, float]:
+    """Bytes that the allocator reserves and no tensor uses: those that it cannot give back, and
+    those that it gives back before it fails.
 
-    A share of what comes and goes; segments of fixed size leave more than expandable ones.
-    Logits come and go in pieces of one size, which leave none, but for copies of another size
-    (shifted ones, Megatron's), which have segments of their own. What FSDP1 and DeepSpeed gathered
-    is free only when another stream is done with it. If scores are written to memory, what lives
-    between them holds their segments. Of logits that are not the peak half of the segments are
-    idle. The shares were fitted to published pairs of allocated and reserved memory.
+    `transient`: bytes of the largest tensors that come and go; `logits_decide`: whether the logits
+    are at the peak. Gaps are a share of what comes and goes; segments of fixed size leave more than
+    expandable ones. Logits come and go in pieces of one size, which leave none, but for copies of
+    another size (shifted ones, Megatron's), which have segments of their own. What FSDP1 and
+    DeepSpeed gathered is free only when another stream is done with it. If scores are written to
+    memory, what lives between them holds their segments. Of logits that are not the peak half of
+    the segments are idle. The shares were fitted to published pairs of allocated and reserved
+    memory.
     """
     if job.batch is None:
-        lost = 0.0 if recipe.env else passing * LOST_LOGIT / TRAINER_LOGIT
+        lost = 0.0 if recipe.env else transient * LOST_LOGIT / TRAINER_LOGIT
         return lost, 0.0
     own = own_segments(job, recipe)
-    size = logits(job, recipe)
-    moving = kept(job, recipe) + passing
+    logit_bytes = logits(job, recipe)
+    moving = activations(job, recipe) + transient
     moving += 0.0 if gradients_stay(job) else gradients(job, recipe)
-    even = by_logits and job.loss != "eager-old"
-    uneven = moving - size * even
-    late = job.gathers and job.strategy not in ("fsdp", "hsdp")
-    share = 0.31 if late and not recipe.env else 0.15
-    held = (moving if recipe.env else uneven) * share + own
-    stays = uneven * STAYING[late, recipe.env] + own / 3
-    writes = job.attention == "eager" and not job.gathers and not recipe.env
-    staying = held if writes else min(held, stays)
-    idle = 0.5 * size * (not (recipe.env or recipe.offload or job.gathers or by_logits))
-    return staying, held - staying + idle
+    equal_sizes = logits_decide and job.loss != "eager-old"
+    uneven = moving - logit_bytes * equal_sizes
+    frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
+    share = 0.31 if frees_late and not recipe.env else 0.15
+    reserved = (moving if recipe.env else uneven) * share + own
+    after_collection = uneven * LASTING_GAPS[frees_late, recipe.env] + own / 3
+    scores_in_memory = job.attention == "eager" and not job.gathers and not recipe.env
+    staying = reserved if scores_in_memory else min(reserved, after_collection)
+    idle = 0.5 * logit_bytes * (not (recipe.env or recipe.offload or job.gathers or logits_decide))
+    return staying, reserved - staying + idle
 
 
-STAYING = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
-"""(Gathers units late, expandable segments) -> the share of what moves whose gaps stay: Unsloth's
-longest contexts end within 5 % of what is allocated, runs of FSDP1 within 17 to 24 %."""
+LASTING_GAPS = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
+"""(Frees gathered units late, expandable segments) -> the share of what moves whose gaps stay:
+Unsloth's longest contexts end within 5 % of what is allocated, runs of FSDP1 within 17 to 24 %."""
 
 
 def own_segments(job: Job, recipe: Recipe) -> float:
-    """Segments of logits, or of their copies, of a size that nothing else has."""
+    """Bytes in segments of logits, or of their copies, of a size that nothing else has."""
     if recipe.env or job.gathers:
         return 0.0
     shifted = job.loss == "eager-old" and samples(job, recipe) > 1
@@ -331,20 +343,20 @@ def memory(job: Job, recipe: Recipe) -> Memory:
     """The memory at the highest moment of a run, part by part."""
     sizes = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
 
-    def at(moment: Moment, part: Part | None = None) -> float:
+    def bytes_at(moment: Moment, part: Part | None = None) -> float:
         return sum(
             size for own, moments, size in sizes if moment in moments and part in (None, own)
         )
 
-    top = max(FORWARD if job.batch is None else IN_STEP, key=at)
-    passing = max(logits(job, recipe), layer(job, recipe))
-    staying, cached = gaps(job, recipe, passing, by_logits=top == "logits")
+    highest = max(FORWARD if job.batch is None else IN_STEP, key=bytes_at)
+    transient = max(logits(job, recipe), layer_backward(job, recipe))
+    staying, cached = gaps(job, recipe, transient, logits_decide=highest == "logits")
     return Memory(
-        states=at(top, "states"),
-        checkpoints=at(top, "checkpoints"),
-        logits=at(top, "logits"),
+        states=bytes_at(highest, "states"),
+        checkpoints=bytes_at(highest, "checkpoints"),
+        logits=bytes_at(highest, "logits"),
         fragmentation=staying,
-        other=at(top, "other"),
+        other=bytes_at(highest, "other"),
         runtime=runtime(job, recipe),
         cached=max(0.0, cached),
         host=host_bytes(job, recipe),

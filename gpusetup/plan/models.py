@@ -18,18 +18,18 @@ from gpusetup.plan.config_json import shape_of
 from gpusetup.plan.shape import Shape
 
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
-USUAL = (
+PUBLISHED_SIZES = (
     (14e6, 6, 128), (70e6, 6, 512), (124e6, 12, 768), (355e6, 24, 1024), (774e6, 36, 1280),
     (1.5e9, 48, 1600), (3e9, 32, 2560), (7e9, 32, 4096), (13e9, 40, 5120), (34e9, 48, 8192),
     (70e9, 80, 8192), (175e9, 96, 12288), (405e9, 126, 16384),
 )  # fmt: skip
 """Parameters -> layers and hidden width as published models have them (Pythia, GPT-2, Llama)."""
-MOST_BYTES = 1 << 20
+LARGEST_CONFIG_BYTES = 1 << 20
 """The largest `config.json`; a device that never ends has no size and is no file."""
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
-class Table(Frozen):
+class ModelTable(Frozen):
     """The models that are known by name: hub id -> fields of its shape.
 
     `checked` says how sure a row is: its count is the `published` one to the last, `counted` on the
@@ -41,39 +41,39 @@ class Table(Frozen):
 
 
 @lru_cache(maxsize=1)
-def table() -> Table:
-    return from_json(KNOWN.read_bytes(), Table, what=KNOWN.name)
+def model_table() -> ModelTable:
+    return from_json(KNOWN.read_bytes(), ModelTable, what=KNOWN.name)
 
 
 @lru_cache(maxsize=1)
-def names() -> Mapping[str, str]:
+def hub_ids() -> Mapping[str, str]:
     """Key, or hub id in small letters -> hub id."""
-    found: dict[str, str] = {}
-    for name, row in table().models.items():
-        found |= dict.fromkeys((*row.get("also", ()), name.lower()), name)
-    for name in table().models:
-        found.setdefault(key(name), name)
-        found.setdefault(key(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
-    return found
+    ids: dict[str, str] = {}
+    for name, row in model_table().models.items():
+        ids |= dict.fromkeys((*row.get("also", ()), name.lower()), name)
+    for name in model_table().models:
+        ids.setdefault(short_name(name), name)
+        ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
+    return ids
 
 
-VARIANT = re.compile(
+NAME_VARIANT = re.compile(
     r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
 )
 """Parts of a name that change nothing of the shape: the tuning, the revision, the format."""
 
 
-def key(text: str) -> str:
+def short_name(text: str) -> str:
     """A name without owner, variant and dashes.
 
-    >>> key("Qwen/Qwen3-8B") == key("qwen3_8b")
+    >>> short_name("Qwen/Qwen3-8B") == short_name("qwen3_8b")
     True
-    >>> key("meta-llama/Meta-Llama-3.1-8B-Instruct") == key("llama-3.1-8b")
+    >>> short_name("meta-llama/Meta-Llama-3.1-8B-Instruct") == short_name("llama-3.1-8b")
     True
     """
     bare = text.strip().lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
     bare = re.sub(r"-?bnb-[48]bit$|-gguf$|-awq$|-gptq$|-int[48]$", "", bare)
-    return re.sub(r"[- ]", "", VARIANT.sub("", bare.replace(" ", "-")))
+    return re.sub(r"[- ]", "", NAME_VARIANT.sub("", bare.replace(" ", "-")))
 
 
 def hub_id(text: str) -> str:
@@ -82,11 +82,11 @@ def hub_id(text: str) -> str:
     >>> hub_id("Qwen3-8B"), hub_id("mine")
     ('Qwen/Qwen3-8B', 'mine')
     """
-    return names().get(text.strip().lower()) or names().get(key(text)) or text
+    return hub_ids().get(text.strip().lower()) or hub_ids().get(short_name(text)) or text
 
 
 def is_known(text: str) -> bool:
-    return hub_id(text) in table().models
+    return hub_id(text) in model_table().models
 
 
 WITHOUT_ATTENTION = re.compile(
@@ -94,7 +94,7 @@ WITHOUT_ATTENTION = re.compile(
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
 """Names of networks that are convolutions, recurrent, or of state space."""
-TRACED = "`gpusetup plan --code train:build --batch 32` traces a step of your model"
+TRACE_HINT = "`gpusetup plan --code train:build --batch 32` traces a step of your model"
 
 
 def model_named(text: str) -> Shape:
@@ -112,21 +112,24 @@ def model_named(text: str) -> Shape:
     if text and is_file:
         return model_in(path)
     if WITHOUT_ATTENTION.search(text.lower()):
-        what = "has no layers of attention, which is what is read by name and `config.json`"
-        raise UsageError(f"{text!r} {what}", hint=TRACED)
-    near = difflib.get_close_matches(key(text), names(), 3, 0.4)
-    short = ", ".join(dict.fromkeys(names()[one].rpartition("/")[2] for one in near))
-    hint = f"known names that are near: {short or 'none'}; any other by its `config.json`"
+        lacks = (
+            "has no attention layers; by name or `config.json`, plan knows only models with "
+            "attention"
+        )
+        raise UsageError(f"{text!r} {lacks}", hint=TRACE_HINT)
+    close = difflib.get_close_matches(short_name(text), hub_ids(), 3, 0.4)
+    close_names = ", ".join(dict.fromkeys(hub_ids()[one].rpartition("/")[2] for one in close))
+    hint = f"similar known names: {close_names or 'none'}; any other by its `config.json`"
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         hint += f", which `hf download {text} config.json --local-dir .` fetches"
-    said = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
-    size = said[1].upper() if said else "7B"
+    size_in_name = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
+    size = size_in_name[1].upper() if size_in_name else "7B"
     raise UsageError(f"No model is called {text!r}", hint=f"{hint}, or `--params {size}`")
 
 
 @lru_cache(maxsize=256)
 def known_shape(name: str) -> Shape:
-    row = {"active": table().models[name]["parameters"], **table().models[name]}
+    row = {"active": model_table().models[name]["parameters"], **model_table().models[name]}
     fields = {field: value for field, value in row.items() if field not in ("checked", "also")}
     return from_plain({"name": name.rpartition("/")[2], **fields}, Shape, what=name)
 
@@ -135,21 +138,21 @@ def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if named_file.is_folder(path) else path
     try:
-        raw = named_file.read_text(file, MOST_BYTES)
+        raw = named_file.read_text(file, LARGEST_CONFIG_BYTES)
     except BadInput as problem:
-        hint = "name the model's `config.json` or its folder"
+        hint = "give the model's `config.json` or its folder"
         raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem
     shape = shape_of(from_json(raw, dict[str, Any], what=str(file)), what=str(file))
     folder = file.parent.resolve().name
     return replace(shape, name=folder) if shape.name == shape.kind and folder else shape
 
 
-def count(text: str) -> int:
+def parameter_count(text: str) -> int:
     """A number of parameters as people write it; UsageError for anything else or absurd.
 
-    >>> count("124M"), count("7b"), count("1.5B"), count("7 billion")
-    (124000000, 7000000000, 1500000000, 7000000000)
-    >>> count("7,5B"), count("124,439,808")
+    >>> [parameter_count(text) for text in ("124M", "7b", "1.5B", "7 billion")]
+    [124000000, 7000000000, 1500000000, 7000000000]
+    >>> parameter_count("7,5B"), parameter_count("124,439,808")
     (7500000000, 124439808)
     """
     plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower()).replace(",", ".")
@@ -163,14 +166,14 @@ def count(text: str) -> int:
     return value
 
 
-def model_of_size(parameters: int, *, text: bool) -> Shape:
+def model_of_size(parameters: int, *, writes_text: bool) -> Shape:
     """A transformer of a size, shaped as published models of that size are.
 
-    `text` gives it the vocabulary of GPT-2's tokens; without it there are no logits.
+    `writes_text` gives it the vocabulary of GPT-2's tokens; without it there are no logits.
     """
-    near, layers, hidden = min(USUAL, key=lambda row: abs(math.log(row[0] / parameters)))
+    near, layers, hidden = min(PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters)))
     layers = max(1, round(layers * min(parameters / near, 1)))
-    vocabulary = 50257 if text else 0
+    vocabulary = 50257 if writes_text else 0
     block = max(parameters - vocabulary * hidden, parameters // 2) // layers
     return Shape(
         name=f"{parameters / 1e6:g}M" if parameters < 10**9 else f"{parameters / 1e9:g}B",

@@ -11,6 +11,7 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
+from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import Limits
 from gpusetup.plan.measured import gpu_of
 
@@ -27,6 +28,7 @@ class Place(Frozen):
     """As `nvidia-smi` prints it, or as given."""
     capacity: float
     """Bytes that CUDA gives."""
+    capability: Capability | None = None
     count: int | None = None
     """GPUs of the machine; None where only a GPU was named."""
     system: System = "linux"
@@ -45,7 +47,7 @@ class Place(Frozen):
             offload=not self.unified,
             host=self.host_bytes,
             sp=sp,
-            measured=None if predict else gpu_of(self.gpu, self.total_bytes),
+            measured_gpu=None if predict else gpu_of(self.gpu, self.total_bytes),
         )
 
 
@@ -62,11 +64,12 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """A GPU by its name; UsageError where it is unknown, or names several sizes of memory."""
     gpu = gpu_described(text, rows)
     if gpu.memory_total_bytes is None:
-        raise UsageError(f"{text!r} does not name one memory size", hint=_sizes(text, rows))
-    return place_of(gpu.name, gpu.memory_total_bytes)
+        raise UsageError(f"{text!r} does not name one memory size", hint=_memory_hint(text, rows))
+    place = place_of(gpu.name, gpu.memory_total_bytes)
+    return replace(place, capability=gpu.compute_capability)
 
 
-def _sizes(text: str, rows: Sequence[GpuRow]) -> str:
+def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
     try:
         hits = rows_named(text, rows)
     except UsageError:  # a capability (`sm_86`) names no card
@@ -84,12 +87,13 @@ def machine_place(snapshot: Snapshot) -> Place:
 
     Raises Unsatisfiable where there is none, UsageError where its memory is unknown.
     """
-    gpus, shared, os = visible_gpus(snapshot), snapshot.memory.total_bytes, snapshot.os
+    gpus, host_bytes, os = visible_gpus(snapshot), snapshot.memory.total_bytes, snapshot.os
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
     unified = {gpu.name for gpu in gpus if os.jetson or UNIFIED & tokens(gpu.name)}
     sizes = [
-        (gpu.memory_total_bytes or (gpu.name in unified and shared) or 0, gpu.name) for gpu in gpus
+        (gpu.memory_total_bytes or (gpu.name in unified and host_bytes) or 0, gpu.name)
+        for gpu in gpus
     ]
     least, name = min(sizes)
     if not least:
@@ -97,17 +101,18 @@ def machine_place(snapshot: Snapshot) -> Place:
     system: System = "linux" if os.family in ("linux", None) else "windows"
     return replace(
         place_of(name, least),
+        capability=min(filter(None, (gpu.compute_capability for gpu in gpus)), default=None),
         count=len(gpus),
         system="jetson" if os.jetson else "wsl" if os.wsl else system,
         unified=name in unified,
-        host_bytes=shared,
+        host_bytes=host_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
     )
 
 
 # --- the memory of a GPU --------------------------------------------------------------------------
 
-TOTALS: tuple[tuple[str, float], ...] = (
+TOTAL_GIB: tuple[tuple[str, float], ...] = (
     ("A100 80GB", 79.15), ("H20", 95.0), ("H100 80GB", 79.1), ("RTX 4090", 23.65),
     ("Tesla T4", 14.75), ("L4", 22.18), ("A10G", 22.18), ("A10", 22.18), ("A40", 44.56),
     ("L40", 44.56), ("L40S", 44.56), ("RTX 6000 Ada", 47.55), ("H200", 139.5), ("B200", 177.97),
@@ -117,22 +122,22 @@ TOTALS: tuple[tuple[str, float], ...] = (
 runs out ("a total capacity of 79.15 GiB"), or as `nvidia-smi` prints the total (ECC takes its part
 of GDDR memory, HBM is sold in decimal gigabytes), by the rule; read in public texts, 2026-11."""
 
-KEPT_BYTES = 0.2 * GIB
-KEPT_SHARE = 0.005
-KEPT_MOST = 0.05
-"""What the driver keeps for itself, and the most that this is of a small GPU or of a part of one.
+DRIVER_BYTES = 0.2 * GIB
+DRIVER_SHARE = 0.005
+LARGEST_DRIVER_SHARE = 0.05
+"""Memory that the driver keeps for itself: a share, and bytes, at most a share of a small GPU.
 
 Fits A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060
 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20 within 0.4 GiB."""
 
 
-def as_cuda_sees(total_bytes: float) -> float:
+def cuda_bytes(total_bytes: float) -> float:
     """The bytes that CUDA reports for a GPU of a size that `nvidia-smi` prints.
 
-    >>> round(as_cuda_sees(24564 * MIB) / GIB, 2)
+    >>> round(cuda_bytes(24564 * MIB) / GIB, 2)
     23.67
     """
-    return total_bytes * (1 - KEPT_SHARE) - min(KEPT_BYTES, KEPT_MOST * total_bytes)
+    return total_bytes * (1 - DRIVER_SHARE) - min(DRIVER_BYTES, LARGEST_DRIVER_SHARE * total_bytes)
 
 
 def capacity(name: str | None, total_bytes: float) -> float:
@@ -141,17 +146,17 @@ def capacity(name: str | None, total_bytes: float) -> float:
     >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
     79.15
     """
-    for known, gib in TOTALS:
+    for known, gib in TOTAL_GIB:
         same = name and tokens(known) - SERIES_WORDS <= tokens(name)
         if same and abs(total_bytes / GIB / gib - 1) < 0.1:
             return gib * GIB
-    return as_cuda_sees(total_bytes)
+    return cuda_bytes(total_bytes)
 
 
 UNITS = {"": GIB, "gib": GIB, "g": GIB, "gb": GIB, "mib": MIB, "m": MIB, "mb": MIB}
 
 
-def size(text: str) -> int:
+def memory_size(text: str) -> int:
     """Bytes of a size as people write GPU memory: `24GiB`, `24 GB` (the same), `4096MiB`.
 
     Raises UsageError for what is no size, or no GPU's (16 MiB to 2 TiB).

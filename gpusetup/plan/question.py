@@ -1,4 +1,4 @@
-"""What was asked, checked, and the job that it means."""
+"""The question of `gpusetup plan`, checked, and the job that it describes."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.decide import Limits, sequence_degrees
-from gpusetup.plan.job import BYTES, FIELDS, Job, least_tokens, takes_longest
+from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens, takes_longest
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
-    count,
     model_named,
     model_of_size,
+    parameter_count,
 )
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
-from gpusetup.plan.trainers import defaults
+from gpusetup.plan.trainers import trainer_defaults
 
-MOST = {
+LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
     "lora": 10**5, "tensor_parallel": 1024,
     "pipeline_parallel": 1024, "context_parallel": 1024,
     "sp": 1024,
 }  # fmt: skip
 """The largest number that means anything; beyond it is a slip of the finger."""
-CONTEXT = 2048
+USUAL_CONTEXT = 2048
 """Tokens of a text if nobody says how many."""
 
 
@@ -45,19 +45,19 @@ class Question(Frozen):
     trainer: str | None = None
     solve: str | None = None
     """`context`, `batch` or `gpus` if that is the unknown."""
-    how: Mapping[str, Any] = {}
+    job_fields: Mapping[str, Any] = {}
     """Other fields of the job, by their names."""
 
     @property
-    def inner(self) -> int:
+    def group_size(self) -> int:
         """The GPUs that one group of a sharded copy needs."""
         names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-        return math.prod((self.sp or 1, *(self.how.get(name) or 1 for name in names)))
+        return math.prod((self.sp or 1, *(self.job_fields.get(name) or 1 for name in names)))
 
     @property
-    def says_how(self) -> bool:
+    def describes_training(self) -> bool:
         """Whether it names anything that decides how is trained."""
-        return bool(self.trainer or self.how or self.batch or self.tokens or self.solve)
+        return bool(self.trainer or self.job_fields or self.batch or self.tokens or self.solve)
 
 
 def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
@@ -67,28 +67,31 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     loop, or the trainer of the measured cells (FSDP2, on Linux). A frozen base of theirs is kept as
     people do, in bf16.
     """
-    said, gpus = dict(question.how), question.gpus or 1
+    given, gpus = dict(question.job_fields), question.gpus or 1
     by_batch = counts_samples(question, shape)
-    each = gpus if question.trainer or not shape.writes_text else 1
+    samples = gpus if question.trainer or not shape.writes_text else 1
     trainer = question.trainer or ("loop" if by_batch else "trinity")
-    how = defaults(trainer, shape.kind, gpus, said)
-    if question.trainer is None and (said.get("lora") or said.get("quantize") not in (None, "fp8")):
-        how["dtype"] = "bf16"
+    fields = trainer_defaults(trainer, shape.kind, gpus, given)
+    frozen_in_bits = given.get("quantize") not in (None, "fp8")
+    if question.trainer is None and (given.get("lora") or frozen_in_bits):
+        fields["dtype"] = "bf16"
+        # PEFT, `prepare_model_for_kbit_training`: checkpointing is on unless told otherwise.
+        fields |= {"checkpointing": True} if frozen_in_bits else {}
     if not (by_batch or limits.linux):
-        how["strategy"] = "ddp" if gpus > 1 else "single"
-    how |= said
-    if said.get("selective"):
-        how["checkpointing"] = True
-    elif "checkpointing" in said:
-        how["selective"] = False
-    amp, dtype, loss = (how.get(name) for name in ("amp", "dtype", "loss"))
-    job = Job(**how | {
+        fields["strategy"] = "ddp" if gpus > 1 else "single"
+    fields |= given
+    if given.get("selective"):
+        fields["checkpointing"] = True
+    elif "checkpointing" in given:
+        fields["selective"] = False
+    amp, dtype, loss = (fields.get(name) for name in ("amp", "dtype", "loss"))
+    job = Job(**fields | {
         "amp": amp if BYTES.get(amp or "", 4) < BYTES[dtype or "fp32"] else None,
-        "loss": SAME_LOSS.get(loss or "", loss or FIELDS["loss"]),
+        "loss": SAME_LOSS.get(loss or "", loss or JOB_DEFAULTS["loss"]),
         "shape": shape,
         "gpus": gpus,
         "context": context_of(question, shape),
-        "batch": (question.batch or each) if by_batch else None,
+        "batch": (question.batch or samples) if by_batch else None,
         "tokens": question.tokens,
         "accumulate": question.accumulate or 1,
     })  # fmt: skip
@@ -101,9 +104,9 @@ def counts_samples(question: Question, shape: Shape) -> bool:
 
     Those train decoders of text: images, videos, encoders and classifiers come by the batch.
     """
-    said = question.batch is not None or question.solve == "batch"
-    budget = question.tokens is not None or question.trainer == "trinity"
-    return said or not (budget or (question.trainer is None and shape.writes_text))
+    batch_given = question.batch is not None or question.solve == "batch"
+    budget_given = question.tokens is not None or question.trainer == "trinity"
+    return batch_given or not (budget_given or (question.trainer is None and shape.writes_text))
 
 
 def context_of(question: Question, shape: Shape) -> int:
@@ -114,27 +117,27 @@ def context_of(question: Question, shape: Shape) -> int:
     samples = question.batch or question.solve == "batch"
     if question.solve == "context" or (samples and question.params):
         return 1
-    most = shape.native_context or CONTEXT
-    return most if shape.encoder else min(CONTEXT, most)
+    most = shape.native_context or USUAL_CONTEXT
+    return most if shape.encoder else min(USUAL_CONTEXT, most)
 
 
 def shape_of_question(question: Question) -> Shape:
     """The model that is meant, by name, file or size; UsageError if it is not said or unknown."""
-    values = {name: getattr(question, name, question.how.get(name)) for name in MOST}
+    values = {name: getattr(question, name, question.job_fields.get(name)) for name in LARGEST}
     for name, value in values.items():
-        if value is not None and not 1 <= value <= MOST[name]:
+        if value is not None and not 1 <= value <= LARGEST[name]:
             flag = f"--{FLAGS.get(name, name)}"
-            raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {MOST[name]:,}")
+            raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {LARGEST[name]:,}")
     if (question.model is None) == (question.params is None):
         raise UsageError(
-            "Name what is trained: `--model`, `--params` or `--code`",
+            "Say what to train: `--model`, `--params` or `--code`",
             hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
         )
     if question.model is not None:
         shape = model_named(question.model)
     else:
-        text = question.context is not None or question.solve == "context"
-        shape = model_of_size(count(question.params or ""), text=text)
+        writes_text = question.context is not None or question.solve == "context"
+        shape = model_of_size(parameter_count(question.params or ""), writes_text=writes_text)
     return shape
 
 
@@ -158,29 +161,29 @@ def check(job: Job, question: Question) -> None:
     most = question.sp or degrees[-1]
     if question.solve != "gpus" and not takes_longest(job, most):
         raise UsageError(
-            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a "
-            f"sequence of {job.length:,}: the trainer refuses them",
+            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a sequence of "
+            f"{job.length:,}: the trainer refuses them",
             hint=f"at least {least_tokens(job, most):,} with SP={most}",
         )
 
 
 def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str | None], ...]:
-    """Each with whether it holds, what is said then, and the way out."""
+    """(Whether the question contradicts itself like this, the error's message, its hint)."""
     gpus, strategy = job.gpus, job.strategy
-    inner = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
-    unknown = getattr(question, question.solve) if question.solve else None
+    group_size = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
+    known_already = getattr(question, question.solve) if question.solve else None
     flag = {"gpus": "--gpus-needed"}.get(question.solve or "", f"--max-{question.solve}")
     return (
         (strategy == "single" and gpus > 1,
          f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
-        (gpus % inner > 0, f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
-         f"{inner} or a multiple of it is needed"),
+        (gpus % group_size > 0, f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
+         f"{group_size} or a multiple of it is needed"),
         (job.shape.heads % job.tensor_parallel > 0,
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
         (job.is_quantized and job.lora is None,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
         (job.optimizer not in OPTIMIZERS, f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS)),
-        (unknown is not None,
+        (known_already is not None,
          f"`{flag}` looks for what `--{question.solve}` gives: leave one out", None),
     )  # fmt: skip

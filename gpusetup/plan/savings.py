@@ -30,16 +30,16 @@ Changes = dict[str, dict[str, Any]]
 def same_training(job: Job) -> Changes:
     """Changes of the settings, none of what is trained."""
     copies = job.gpus > 1 and job.strategy in ("ddp", "zero1", "zero2")
-    found = (
+    changes = (
         (not job.amp and job.dtype == "fp32", "mixed precision (`--amp bf16`)", {"amp": "bf16"}),
         (not job.checkpointing, "checkpointing (`--checkpointing`)", {"checkpointing": True}),
         (job.loss != "fused" and job.shape.vocabulary > 0,
-         "a fused loss kernel that never holds the logits", {"loss": "fused"}),
+         "a fused loss kernel, which stores no logits", {"loss": "fused"}),
         (copies, "FSDP (`--strategy fsdp`)", {"strategy": "fsdp"}),
         (job.optimizer in ("adam", "adamw"), "8-bit AdamW (`--optimizer adamw8bit`)",
          {"optimizer": "adamw8bit"}),
     )  # fmt: skip
-    return {text: fields for helps, text, fields in found if helps}
+    return {text: fields for helps, text, fields in changes if helps}
 
 
 def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
@@ -74,32 +74,54 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
     fields = fewer_tokens(job, recipe) | same_training(job)
     if decision.fits:
-        every = candidates(job, limits)
-        later = every[every.index(recipe) + 1 :]
+        recipes = candidates(job, limits)
+        later = recipes[recipes.index(recipe) + 1 :]
         changes = [(f"`{one}`", job, one) for one in later if host_holds(job, one, limits)]
     else:
         fields |= adapters(job)
         changes = [(text, other, recipe) for text, other in fitting(job, limits)]
     changes += [(text, replace(job, **change), recipe) for text, change in fields.items()]
-    found = []
-    for text, other, how in changes:
-        saved = (decision.shown.memory.total - memory(other, how).total) / GIB
+    saving_steps = []
+    for text, other, with_recipe in changes:
+        saved = (decision.shown.memory.total - memory(other, with_recipe).total) / GIB
         if saved > LEAST_GIB:
-            then = how if decision.fits else decide(other, limits).recipe
-            enough = str(then) if then else None
-            found.append(Help(step=text, saves_gib=round(saved, 2), recipe=enough))
-    return tuple(sorted(found, key=lambda one: (one.recipe is None, -one.saves_gib)))
+            then_recipe = with_recipe if decision.fits else decide(other, limits).recipe
+            enough = str(then_recipe) if then_recipe else None
+            saving_steps.append(Help(step=text, saves_gib=round(saved, 2), recipe=enough))
+    if not decision.fits and not any(one.recipe for one in saving_steps):
+        saving_steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
+    return tuple(sorted(saving_steps, key=lambda one: (one.recipe is None, -one.saves_gib)))
+
+
+def together(decision: Decision, changes: Changes) -> Iterator[Help]:
+    """The fewest changes that are enough if all are made, those that save most first."""
+    job, recipe = decision.job, decision.shown.recipe
+    by_saving = sorted(
+        changes, key=lambda text: memory(replace(job, **changes[text]), recipe).total
+    )
+    for count in range(2, len(by_saving) + 1):
+        steps = by_saving[:count]
+        fields = {name: value for text in steps for name, value in changes[text].items()}
+        changed = decide(replace(job, **fields), decision.limits)
+        if changed.fits:
+            saved = (decision.shown.memory.total - changed.shown.memory.total) / GIB
+            yield Help(
+                step=" and ".join(steps),
+                saves_gib=round(saved, 2),
+                recipe=str(changed.recipe),
+            )
+            return
 
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
     """More GPUs, fewer tokens, a smaller batch: the least that fits."""
-    more, shorter = gpus_needed(job, limits), max_context(job, limits)
-    if more.fits and more.job.gpus > job.gpus:
-        yield f"{more.job.gpus} GPUs of this kind", more.job
-    if job.length == job.context > 1 and shorter.fits:
+    bigger, shorter = gpus_needed(job, limits), max_context(job, limits)
+    if bigger.fits and bigger.job.gpus > job.gpus:
+        yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
+    if job.length == job.context > 1 and shorter.fits and job.shape.tokens is None:
         yield f"{shorter.job.context:,} tokens", shorter.job
     if job.batch is not None and job.batch > job.data_parallel:
-        fewer = max_batch(job, limits)
-        accumulated = replace(fewer.job, accumulate=2)
-        if fewer.fits:
-            yield f"a batch of {fewer.job.batch:,}, accumulated", accumulated
+        smaller = max_batch(job, limits)
+        accumulated = replace(smaller.job, accumulate=2)
+        if smaller.fits:
+            yield f"a batch of {smaller.job.batch:,}, accumulated", accumulated

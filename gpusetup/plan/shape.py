@@ -1,4 +1,4 @@
-"""What a model is to its memory: sizes and counts, whoever described it."""
+"""The sizes and counts of a model that decide its memory."""
 
 from __future__ import annotations
 

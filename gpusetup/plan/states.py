@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import BYTES, DIVIDES, QUANTIZED, Job, Recipe
+from gpusetup.plan.job import BYTES, QUANTIZED, SHARDED, Job, Recipe, Shardable
 
-ALONE, UNIT, UNIT_OFFLOADED, UNIT_FROZEN = 1.065, 11.565, 7.998, 4.0
-"""Bytes a parameter: of all that one GPU holds alone under a sharded strategy; of the largest unit
-while it is gathered, with its gradients; the same with states on the host; of a frozen unit."""
+UNSHARDED_EXTRA, GATHERED_UNIT, OFFLOADED_UNIT, FROZEN_UNIT = 1.065, 11.565, 7.998, 4.0
+"""Bytes a parameter, fitted to the measured cells: of all parameters if a sharded strategy has only
+one GPU; of the largest unit while it is gathered, with its gradients; the same with states on the
+host; of a frozen unit."""
 
 
 class Optimizer(Frozen):
@@ -43,17 +44,19 @@ moment; Lion one moment (arXiv 2302.06675); Prodigy AdamW's two, its sums and th
 Adafactor a row and a column for each matrix (arXiv 1804.04235: next to nothing)."""
 
 
-def shards(job: Job, what: int) -> int:
-    """By what weights (0), gradients (1) or optimizer states (2) are divided.
+def shard_count(job: Job, state: Shardable) -> int:
+    """Among how many GPUs a strategy divides parameters, gradients or optimizer states.
 
     HSDP divides among the GPUs of a node, of which there are eight.
     """
     most = 8 if job.strategy == "hsdp" else job.gpus
-    return min(job.data_parallel, most) if DIVIDES[job.strategy][what] else 1
+    return min(job.data_parallel, most) if state in SHARDED[job.strategy] else 1
 
 
-def mine(job: Job, parameters: float, parts: int = 1) -> float:
-    """Of so many parameters those of one GPU of the fullest pipeline stage, among `parts` shards.
+def per_gpu(job: Job, parameters: float, state: Shardable | None = None) -> float:
+    """How many of these parameters one GPU of the fullest pipeline stage holds.
+
+    `state`: what is held of them, divided as the strategy divides it; None: nothing divides it.
 
     An embedding and a head are on the first and last stage, a tied one on both.
     """
@@ -62,32 +65,33 @@ def mine(job: Job, parameters: float, parts: int = 1) -> float:
     if job.pipeline_parallel > 1 and job.lora is None:
         ends = s.outside if s.tied else s.outside / 2
         share = ((s.parameters - s.outside) / job.pipeline_parallel + ends) / s.parameters
-    return parameters * share / job.tensor_parallel / parts
+    shards = shard_count(job, state) if state else 1
+    return parameters * share / job.tensor_parallel / shards
 
 
-def casts(job: Job) -> bool:
+def keeps_cast_weights(job: Job) -> bool:
     """Whether autocast keeps copies of the weights in the smaller dtype."""
-    return job.copies_model and not job.masters and job.compute_bytes < BYTES[job.dtype]
+    return job.copies_model and not job.master_weights and job.compute_bytes < BYTES[job.dtype]
 
 
-def upcast(job: Job) -> bool:
+def rest_is_32_bit(job: Job) -> bool:
     """Whether embedding, norms and head of a quantised base are 32-bit."""
     return job.upcast_rest and job.is_quantized
 
 
 def weight_bytes(job: Job) -> int:
-    return BYTES[job.amp if job.amp and job.masters else job.dtype]
+    return BYTES[job.amp if job.amp and job.master_weights else job.dtype]
 
 
 def gradient_bytes(job: Job) -> int:
-    if job.lora is None and job.deepspeed and job.amp:
+    if job.lora is None and job.deepspeed_steps and job.amp:
         return BYTES[job.amp]
     return job.trained_bytes
 
 
 def optimizer_bytes(job: Job) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
-    row, master = OPTIMIZERS[job.optimizer], 4 if job.masters and job.lora is None else 0
+    row, master = OPTIMIZERS[job.optimizer], 4 if job.master_weights and job.lora is None else 0
     return master + row.moments * (master or job.trained_bytes) + row.fixed
 
 
@@ -95,94 +99,98 @@ def optimizer_on_host(job: Job) -> bool:
     return OPTIMIZERS[job.optimizer].paged or job.offload_optimizer
 
 
-def base(job: Job) -> float:
-    """The model without adapters: quantised layers, embedding and head as they are, or 32-bit."""
-    whole = mine(job, job.shape.parameters, shards(job, 0))
+def model_weights(job: Job) -> float:
+    """Bytes of the model without adapters: quantised layers; embedding and head unquantised."""
+    whole = per_gpu(job, job.shape.parameters, "parameters")
     if not job.is_quantized:
         return whole * weight_bytes(job)
-    outside = mine(job, job.shape.outside, shards(job, 0))
-    plain = outside * (4 if upcast(job) else weight_bytes(job))
+    outside = per_gpu(job, job.shape.outside, "parameters")
+    plain = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
     return (whole - outside) * QUANTIZED[job.quantize or ""] + plain
 
 
 def gradients_stay(job: Job) -> bool:
     """Whether there are gradients while the forward pass runs (ZeRO 3 has one buffer of them)."""
-    flat = job.strategy == "zero3" and job.deepspeed
-    return job.batch is None or job.accumulate > 1 or job.megatron or flat
+    flat = job.strategy == "zero3" and job.deepspeed_steps
+    return job.batch is None or job.accumulate > 1 or job.megatron_ddp or flat
 
 
-def standing(job: Job, recipe: Recipe) -> float:
-    """Weights, adapters, optimizer states, and models that are not trained."""
+def resident_states(job: Job, recipe: Recipe) -> float:
+    """Bytes of weights, adapters and optimizer states, and of DDP's buckets of gradients."""
     if recipe.offload:
         return 0.0
-    found = base(job) + mine(job, job.adapters, shards(job, 0)) * job.trained_bytes
+    size = (
+        model_weights(job) + per_gpu(job, job.adapter_parameters, "parameters") * job.trained_bytes
+    )
     if not optimizer_on_host(job):
-        found += mine(job, job.trained, shards(job, 2)) * optimizer_bytes(job)
-    if job.strategy == "ddp" and not job.masters:  # its buckets are a copy of the gradients
-        found += mine(job, job.trained) * gradient_bytes(job)
-    return found
+        size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
+    if job.strategy == "ddp" and not job.master_weights:  # its buckets are a copy of the gradients
+        size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
+    return size
 
 
-def alone(job: Job, recipe: Recipe) -> float:
-    """What a sharded strategy takes more if there is only one GPU, as its trainer was measured."""
-    nobody = job.gpus == 1 and DIVIDES[job.strategy][0] and job.batch is None
-    return job.trained * ALONE * (nobody and not recipe.offload)
+def unsharded_extra(job: Job, recipe: Recipe) -> float:
+    """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
+    is_alone = job.gpus == 1 and job.shards_parameters and job.batch is None
+    return job.trained_parameters * UNSHARDED_EXTRA * (is_alone and not recipe.offload)
 
 
-def gathered(job: Job, recipe: Recipe) -> float:
-    """The largest unit that is gathered.
+def gathered_unit(job: Job, recipe: Recipe) -> float:
+    """Bytes of the largest unit (FSDP) while its parameters are gathered.
 
     ZeRO 3 keeps up to a billion parameters (`stage3_max_live_parameters`).
     """
     s = job.shape
-    if not DIVIDES[job.strategy][0]:
+    if not job.shards_parameters:
         return 0.0
-    rate = UNIT_FROZEN
+    rate = FROZEN_UNIT
     if job.lora is None:
-        rate = UNIT_OFFLOADED if recipe.offload else UNIT
+        rate = OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
     unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
     if job.gpus == 1:
         return unit
-    stays = min(1e9, mine(job, s.parameters)) * (job.strategy == "zero3")
-    return max(unit, stays * job.compute_bytes)
+    live = min(1e9, per_gpu(job, s.parameters)) * (job.strategy == "zero3")
+    return max(unit, live * job.compute_bytes)
 
 
 def gradients(job: Job, recipe: Recipe) -> float:
-    """None if each is used up as it comes, or goes to the host."""
-    away = recipe.offload or (job.offload_optimizer and job.deepspeed)
-    if away or job.step == "backward":
+    """Bytes of all gradients; 0 if each is used up as it comes, or goes to the host."""
+    leave_the_gpu = recipe.offload or (job.offload_optimizer and job.deepspeed_steps)
+    if leave_the_gpu or job.step == "backward":
         return 0.0
-    return mine(job, job.trained, shards(job, 1)) * gradient_bytes(job)
+    return per_gpu(job, job.trained_parameters, "gradients") * gradient_bytes(job)
 
 
-def gradients_before(job: Job, recipe: Recipe) -> float:
-    """The gradients that stand while the forward pass runs."""
+def gradients_in_forward(job: Job, recipe: Recipe) -> float:
+    """Bytes of the gradients that are there while the forward pass runs."""
     return gradients(job, recipe) if gradients_stay(job) else 0.0
 
 
-def step(job: Job, recipe: Recipe) -> float:
-    """What the optimizer's step takes with the gradients: copies of all by `foreach`.
+def optimizer_step(job: Job, recipe: Recipe) -> float:
+    """Bytes that the optimizer's step takes in addition: copies of all parameters by `foreach`.
 
     DeepSpeed's masters are one flat tensor of a GPU's part, which is copied twice, at stage 3 a
     billion parameters after the other (`sub_group_size`).
     """
     if recipe.offload or job.offload_optimizer or job.batch is None:
         return 0.0
-    part = mine(job, job.trained, shards(job, 2))
-    if job.deepspeed:
+    part = per_gpu(job, job.trained_parameters, "optimizer")
+    if job.deepspeed_steps:
         group = min(part, 1e9) if job.strategy == "zero3" else part
         return 8 * group
     if job.optimizer == "adafactor":  # gradient, parameter, squares, and the product of its factors
         largest = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
-        return 17.6 * largest / job.tensor_parallel / shards(job, 2)
-    width = 4 if job.masters else job.trained_bytes
+        return 17.6 * largest / job.tensor_parallel / shard_count(job, "optimizer")
+    width = 4 if job.master_weights else job.trained_bytes
     return part * OPTIMIZERS[job.optimizer].copies * width * (job.step == "foreach")
 
 
 def host_bytes(job: Job, recipe: Recipe) -> float:
-    """What is kept in host memory: with Offload one whole copy of all states for each group."""
+    """Bytes in host memory: with Offload one whole copy of all states for each group."""
     if not recipe.offload:
-        return mine(job, job.trained) * optimizer_bytes(job) * optimizer_on_host(job)
-    copy: float = job.shape.parameters * BYTES[job.dtype] + job.adapters * job.trained_bytes
-    copy += job.trained * (gradient_bytes(job) + optimizer_bytes(job))
-    return copy * (job.data_parallel / shards(job, 0))
+        return per_gpu(job, job.trained_parameters) * optimizer_bytes(job) * optimizer_on_host(job)
+    copy: float = (
+        job.shape.parameters * BYTES[job.dtype] + job.adapter_parameters * job.trained_bytes
+    )
+    copy += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
+    return copy * (job.data_parallel / shard_count(job, "parameters"))

@@ -12,25 +12,25 @@ from gpusetup.configs.settings import names_in, unquoted
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import FIELDS
+from gpusetup.plan.job import JOB_DEFAULTS
 
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "trainers.json"
 
 
-class Table(Frozen):
+class TrainerTable(Frozen):
     as_of: str
     trainers: Mapping[str, Mapping[str, Any]]
 
 
 @lru_cache(maxsize=1)
-def rows() -> Mapping[str, Mapping[str, Any]]:
+def trainers() -> Mapping[str, Mapping[str, Any]]:
     """Trainer -> fields of a job as it sets them, and what else is known of it.
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
     trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
     that they take capped scores.
     """
-    return from_json(ROWS.read_bytes(), Table, what=ROWS.name).trainers
+    return from_json(ROWS.read_bytes(), TrainerTable, what=ROWS.name).trainers
 
 
 def trainer_named(text: str | None) -> str | None:
@@ -40,55 +40,61 @@ def trainer_named(text: str | None) -> str | None:
     ('hf', 'trl')
     """
     word = (text or "").lower().replace("_", "-")
-    return next((name for name, row in rows().items() if word in row.get("also", ())), text)
+    return next((name for name, row in trainers().items() if word in row.get("also", ())), text)
 
 
-CAPPED = ("gemma2",)
+SOFTCAPPED = ("gemma2",)
 """Families that cap attention's scores by a tanh, for which transformers writes them to memory."""
 
 
-def defaults(trainer: str, kind: str, gpus: int, said: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a job that a trainer sets for a family, under what was said.
+def trainer_defaults(
+    trainer: str, kind: str, gpus: int, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The fields of a job as a trainer sets them for a family; what is `given` comes first.
 
     ZeRO, as DeepSpeed means it, steps a 32-bit copy of trained 16-bit weights.
 
-    >>> found = defaults("hf", "llama", 2, {"strategy": "zero2"})
-    >>> found["dtype"], found["amp"]
+    >>> fields = trainer_defaults("hf", "llama", 2, {"strategy": "zero2"})
+    >>> fields["dtype"], fields["amp"]
     ('fp32', 'bf16')
-    >>> defaults("trl", "gemma2", 1, {})["attention"]
+    >>> trainer_defaults("trl", "gemma2", 1, {})["attention"]
     'eager'
     """
-    row = rows().get(trainer)
+    row = trainers().get(trainer)
     if row is None:
-        raise UsageError(f"No trainer is called {trainer!r}", hint=f"one of {', '.join(rows())}")
-    found = {name: value for name, value in row.items() if name in FIELDS}
-    found |= row.get("several", {}) if gpus > 1 else {}
-    if kind in CAPPED and "kernels" not in row:
-        found["attention"] = "eager"
-    if trainer == "diffusers" and said.get("lora") is not None:  # `weight_dtype` of its scripts
-        found["dtype"] = said.get("amp") or found["amp"]
-    both = found | dict(said)
-    if both.get("upcast_rest") and both.get("quantize") in ("nf4", "nf4-dq", "int8"):
+        raise UsageError(
+            f"No trainer is called {trainer!r}", hint=f"one of {', '.join(trainers())}"
+        )
+    fields = {name: value for name, value in row.items() if name in JOB_DEFAULTS}
+    fields |= row.get("several", {}) if gpus > 1 else {}
+    if kind in SOFTCAPPED and "kernels" not in row:
+        fields["attention"] = "eager"
+    if trainer == "diffusers" and given.get("lora") is not None:  # `weight_dtype` of its scripts
+        fields["dtype"] = given.get("amp") or fields["amp"]
+    fields |= given
+    if fields.get("upcast_rest") and fields.get("quantize") in ("nf4", "nf4-dq", "int8"):
         # PEFT's `prepare_model_for_kbit_training`
-        found |= {"checkpointing": True, "reentrant": found.get("reentrant", True)}
-    both = found | dict(said)
-    if "amp" not in said and said.get("lora") is None and is_widened(row, both, "dtype" in said):
-        both |= {"dtype": "fp32", "amp": both["dtype"]}
-    return both
+        reentrant = fields.get("reentrant", True)
+        fields |= {"checkpointing": True, "reentrant": reentrant, **given}
+    widens = is_widened(row, fields, "dtype" in given)
+    if widens and "amp" not in given and given.get("lora") is None:
+        fields |= {"dtype": "fp32", "amp": fields["dtype"]}
+    return fields
 
 
-def is_widened(row: Mapping[str, Any], how: Mapping[str, Any], said: bool) -> bool:
-    """Whether trained 16-bit weights are stepped in 32 bits; `said`: their dtype was named."""
-    strategy, masters = str(how.get("strategy")), row.get("masters")
-    wide = strategy.startswith("zero") and masters != "never"
+def is_widened(row: Mapping[str, Any], fields: Mapping[str, Any], dtype_given: bool) -> bool:
+    """Whether a trainer steps trained 16-bit weights in 32 bits."""
+    strategy, masters = str(fields.get("strategy")), row.get("masters")
+    steps_in_32_bits = strategy.startswith("zero") and masters != "never"
     sharded = masters == "sharded" and strategy in ("fsdp", "fsdp1", "hsdp")
-    wide |= not said and (masters == "always" or sharded)
-    return wide and how.get("dtype") in ("bf16", "fp16") and not how.get("amp")
+    steps_in_32_bits |= not dtype_given and (masters == "always" or sharded)
+    is_16_bit = fields.get("dtype") in ("bf16", "fp16")
+    return steps_in_32_bits and is_16_bit and not fields.get("amp")
 
 
 # --- whose a config is ----------------------------------------------------------------------------
 
-FAMILIES = (
+TRAINER_KEYS = (
     ("trinity", "actor_rollout_ref trainer_type algorithm_type explorer use_dynamic_bsz"),
     ("trinity", "max_model_len+rope_scaling"),
     ("torchtitan", "activation_checkpoint local_batch_size flavor tensor_parallel_degree "
@@ -112,6 +118,6 @@ def trainer_of(config: Config) -> str | None:
     for one in config.settings:
         if one.path[-1:] == ("_component_",) and unquoted(one.text).startswith("torchtune."):
             return "torchtune"
-    there = names_in(config.settings)
-    own = ((name, word.split("+")) for name, words in FAMILIES for word in words.split())
-    return next((name for name, words in own if there.issuperset(words)), None)
+    names = names_in(config.settings)
+    signs = ((name, word.split("+")) for name, words in TRAINER_KEYS for word in words.split())
+    return next((name for name, words in signs if names.issuperset(words)), None)

@@ -1,1 +1,1 @@
-"""Reads the machine. `system.py` is the door; one file per subject with its READERS."""
+"""Reads the machine through a `System`, one subject a file; `machine.py` puts them together."""

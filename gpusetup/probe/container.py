@@ -14,7 +14,7 @@ def read_container(system: System) -> Snapshot:
     """The container, from the first marker that says so."""
     if system.family != "linux":
         return Snapshot()
-    kind, source = _kind(system)
+    kind, source = _kind_and_source(system)
     found = Container(
         kind=kind,
         nvidia_requested=None if kind == "none" else nvidia_given(system),
@@ -24,8 +24,8 @@ def read_container(system: System) -> Snapshot:
     return Snapshot(container=found, readings=(reading,))
 
 
-PLACES = ("/.singularity.d", "/run/.containerenv", "/.dockerenv", "/dev/lxd", "/dev/.lxc")
-MARKS = {
+MARKER_FILES = ("/.singularity.d", "/run/.containerenv", "/.dockerenv", "/dev/lxd", "/dev/.lxc")
+MARKERS = {
     "\nKUBERNETES_SERVICE_HOST=": "kubernetes",
     "\nAPPTAINER_CONTAINER=": "singularity",
     "\nSINGULARITY_CONTAINER=": "singularity",
@@ -43,15 +43,15 @@ CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lx
 """What stands in a cgroup's path -> what made it."""
 
 
-def _kind(system: System) -> tuple[str, str]:
+def _kind_and_source(system: System) -> tuple[str, str]:
     """What it is and what says so: a variable (systemd's convention gives the first process one,
     `container`), a file, or a cgroup."""
     first = (read_or_none(system, "/proc/1/environ") or "").replace("\0", "\n")
     own = "\n".join(f"{name}={value}" for name, value in system.environ().items())
-    there = "\n".join(path for path in PLACES if exists(system, path))
-    lines = "\n".join(("", own, first, there))
+    markers = "\n".join(path for path in MARKER_FILES if exists(system, path))
+    lines = "\n".join(("", own, first, markers))
     ways = read_or_none(system, "/proc/1/cgroup") or ""
-    found = [(kind, mark.strip()) for mark, kind in MARKS.items() if mark in lines]
+    found = [(kind, mark.strip()) for mark, kind in MARKERS.items() if mark in lines]
     found += [(kind, mark) for mark, kind in CGROUPS.items() if mark in ways]
     return next(iter(found), ("none", "no marker"))
 
@@ -74,4 +74,4 @@ def compat_path(system: System) -> str | None:
     texts = (read_or_none(system, f"{conf}/{name}") or "" for name in names)
     listed = system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")
     found = re.findall(COMPAT, "\n".join((listed, *texts)))
-    return next((one for one in found if exists(system, f"{one}/libcuda.so.1")), None)
+    return next((folder for folder in found if exists(system, f"{folder}/libcuda.so.1")), None)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from gpusetup.model.machine import DeviceNode, Driver, Reading, Snapshot
 from gpusetup.readings.paths import join
 from gpusetup.readings.proc import is_excluded, parse_information, parse_modules, parse_proc_version
-from gpusetup.readings.side import missing, told, told_gpus
+from gpusetup.readings.sources import gpu_readings, missing, readings_of
 from gpusetup.system.system import Stat, System, exists, list_or_empty, read_or_none, unless_refused
 
 VERSION_FILE = "/proc/driver/nvidia/version"
@@ -25,14 +25,16 @@ def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader
     def read(system: System) -> Snapshot:
         text = read_or_none(system, path)
         return (
-            missing(subject, path, "cannot be read") if text is None else _told(path, parse(text))
+            missing(subject, path, "cannot be read")
+            if text is None
+            else _driver_snapshot(path, parse(text))
         )
 
     return read
 
 
-def _told(source: str, driver: Driver) -> Snapshot:
-    return Snapshot(driver=driver, readings=told("driver", source, driver))
+def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
+    return Snapshot(driver=driver, readings=readings_of("driver", source, driver))
 
 
 def parse_module_version(text: str) -> Driver:
@@ -53,12 +55,12 @@ def read_modules(system: System) -> Snapshot:
 
 
 def read_modinfo(system: System) -> Snapshot:
-    """The module that is installed for the running kernel, where none is loaded."""
-    said = system.run(("modinfo", "-F", "version", "nvidia"), MODINFO_SECONDS)
-    if not said.ok:
-        problem = said.problem or "no nvidia module is installed for the running kernel"
+    """The module that is installed for the running kernel, if none is loaded."""
+    output = system.run(("modinfo", "-F", "version", "nvidia"), MODINFO_SECONDS)
+    if not output.ok:
+        problem = output.problem or "no nvidia module is installed for the running kernel"
         return missing("driver.module_version", "modinfo", problem)
-    return _told("modinfo", Driver(module_version=said.stdout.strip() or None))
+    return _driver_snapshot("modinfo", Driver(module_version=output.stdout.strip() or None))
 
 
 def read_proc_gpus(system: System) -> Snapshot:
@@ -69,23 +71,23 @@ def read_proc_gpus(system: System) -> Snapshot:
     gpus = tuple(
         parse_information(n, text or "") for n, text in pages if not is_excluded(text or "")
     )
-    return Snapshot(gpus=gpus, readings=told_gpus(GPUS_FOLDER, gpus))
+    return Snapshot(gpus=gpus, readings=gpu_readings(GPUS_FOLDER, gpus))
 
 
-FOLDER = "/dev"
+DEVICES_FOLDER = "/dev"
 NODE = r"nvidia(?!-caps)|dxg"
-"""Their names; in `nvidia-caps` are the instances of MIG."""
+"""Names of device nodes; in `nvidia-caps` are the instances of MIG."""
 
 
 def read_nodes(system: System) -> Snapshot:
-    names = unless_refused(system.list, FOLDER)
+    names = unless_refused(system.list, DEVICES_FOLDER)
     if names is None:
-        return missing("devices", FOLDER, "cannot be listed")
-    paths = [f"{FOLDER}/{name}" for name in names if re.match(NODE, name)]
+        return missing("devices", DEVICES_FOLDER, "cannot be listed")
+    paths = [f"{DEVICES_FOLDER}/{name}" for name in names if re.match(NODE, name)]
     nodes = tuple(_node(path, unless_refused(system.stat, path)) for path in paths)
-    told = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
-    lines = told or ["no nvidia node"]
-    readings = (Reading(subject="devices", source=FOLDER, value=line) for line in lines)
+    lines = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
+    values = lines or ["no nvidia node"]
+    readings = (Reading(subject="devices", source=DEVICES_FOLDER, value=value) for value in values)
     return Snapshot(devices=nodes, readings=tuple(readings))
 
 
@@ -95,7 +97,6 @@ def _node(path: str, found: Stat | None) -> DeviceNode:
     return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)
 
 
-SOURCE = "library files"
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 # Where distributions, containers, WSL, Jetson and NixOS keep the driver's libraries.
 LINUX_FOLDERS = (
@@ -118,8 +119,8 @@ LINUX_FOLDERS = (
 def read_libraries(system: System) -> Snapshot:
     """The first that is found: where the environment says, else where it usually is."""
     environ = system.environ()
-    named = filter(None, environ.get("LD_LIBRARY_PATH", "").split(":"))
-    folders = (*named, *LINUX_FOLDERS)
+    from_environment = filter(None, environ.get("LD_LIBRARY_PATH", "").split(":"))
+    folders = (*from_environment, *LINUX_FOLDERS)
     paths = [f"{folder}/{name}" for name in LINUX_LIBRARIES for folder in folders]
     if system.family == "windows":
         paths = [join(environ.get("SystemRoot", "C:\\Windows"), "System32", "nvcuda.dll")]
@@ -127,5 +128,5 @@ def read_libraries(system: System) -> Snapshot:
     driver = Driver(library_found=found is not None)
     problem = None if found else "no driver library found"
     subject = "driver.library_found"
-    reading = Reading(subject=subject, source=SOURCE, value=found, problem=problem)
+    reading = Reading(subject=subject, source="library files", value=found, problem=problem)
     return Snapshot(driver=driver, readings=(reading,))

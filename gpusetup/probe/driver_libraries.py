@@ -3,19 +3,34 @@ child: `child_scripts/read_nvml.py`, which documents the form, and `read_cuda.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Reading, Snapshot
-from gpusetup.probe.patience import place_of
-from gpusetup.readings.measures import NOT_PLAUSIBLE, wrong_in
-from gpusetup.readings.side import UNNAMED, told, told_gpus
+from gpusetup.probe.deadline import step_in_words
+from gpusetup.readings.plausibility import NOT_PLAUSIBLE, implausible
+from gpusetup.readings.sources import UNNAMED, gpu_readings, readings_of
 from gpusetup.system.system import System
 
 Answer = Mapping[str, Any]
-NVML = "nvml"
+
+
+class Library(NamedTuple):
+    """One of the driver's libraries, and how its child's answer is named in a snapshot."""
+
+    source: str
+    number_field: str
+    """The field of `Gpu` that has its number there."""
+    subject: str
+    """Of its own readings."""
+    init_failed: str
+    """The kind of event for a start without all that follows it."""
+
+
+NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
+LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
 NOT_SUPPORTED = (3, 13)
 """NVML: this GPU does not have it, this driver does not know it; no trouble."""
 READ_FAILED = "gpu-read-failed"
@@ -41,81 +56,107 @@ def parse_nvml(answer: Answer) -> Snapshot:
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
     9
     """
-    said, side = heard(NVML, answer, "nvml_index", "driver")
-    kept = [device.get("persistence") for device in said["devices"] or ()]
+    values, shared = parse_answer(NVML, answer)
+    persistence = [device.get("persistence") for device in values["devices"] or ()]
     driver = Driver(
-        version=said.get("driver_version"),
-        cuda=said.get("cuda_version"),
-        library_version=(said.get("nvml_version") or "").partition(".")[2] or None,
-        nvml_code=said.get("init"),
-        nvml_message=said.get("message"),
-        seconds=said.get("seconds"),
-        persistence=all(kept) if kept and None not in kept else None,
+        version=values.get("driver_version"),
+        cuda=values.get("cuda_version"),
+        library_version=(values.get("nvml_version") or "").partition(".")[2] or None,
+        nvml_code=values.get("init"),
+        nvml_message=values.get("message"),
+        seconds=values.get("seconds"),
+        persistence=all(persistence) if persistence and None not in persistence else None,
     )
-    readings = (*told("driver", NVML, driver), *side.readings)
-    return replace(side, driver=driver, readings=readings)
+    readings = (*readings_of("driver", NVML.source, driver), *shared.readings)
+    return replace(shared, driver=driver, readings=readings)
 
 
-def heard(source: str, answer: Answer, index: str, subject: str) -> tuple[dict[str, Any], Snapshot]:
-    """What a child said, and of it the GPUs, and an event for each value that it should have told:
-    what every GPU has, and where the driver has started, how many there are. `index` names the
-    field of its order, `subject` its own readings.
+def read_cuda(system: System, limit: float) -> Snapshot:
+    return parse_cuda(system.ask("read_cuda", timeout=limit))
+
+
+def parse_cuda(answer: Answer) -> Snapshot:
+    """The child's answer as values.
+
+    >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
+    804
     """
-    silent, said = no_answer(source, answer), sound(so_far(answer))
-    listed = said.get("devices")
-    devices = [sound(device) for device in listed or ()]
-    gpus = tuple(gpu_of(device, index) for device in devices)
-    events = list(silent.events)
-    for device in devices:
-        values = {"asked": source, "gpu": str(device["index"])}
-        values["bus"] = device.get("pci_bus_id") or ""
-        failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
-        for field, problem in () if device.get("lost") else failed.items():
-            if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-                events.append(Event(kind=READ_FAILED, **_failure(source, problem, values)))
-    init = "nvml-init-failed" if source == NVML else "cuda-init-failed"
-    for problem in said["problems"] if said.get("init") == 0 else ():
-        if _is_trouble(problem):
-            events.append(Event(kind=init, **_failure(source, problem, {"asked": source})))
-    side = Snapshot(
+    values, shared = parse_answer(LIBCUDA, answer)
+    source = LIBCUDA.source
+    if problem := values.get("load_error"):  # no libcuda, or none that one can start
+        return Snapshot(
+            events=(Event(kind="libcuda-missing", source=source, text=problem),),
+            readings=(Reading(subject="cuda_api", source=source, problem=problem),),
+        )
+    api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
+    foreign = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
+    driver = Driver(
+        cuda=api.version if api.init_code == 0 and not foreign else None,
+        libcuda_path=values.get("library"),
+        seconds=values.get("seconds"),
+    )
+    path = "driver.libcuda_path"
+    readings = (
+        *readings_of("cuda_api", source, api),
+        *readings_of("driver", source, driver),
+        *shared.readings,
+        *(Reading(subject=path, source=source, problem=f"this is {text}") for text in foreign),
+    )
+    return replace(shared, cuda_api=api, driver=driver, readings=readings)
+
+
+NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
+
+
+# --- what both children answer ------------------------------------------------------------------
+
+
+def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
+    """The plausible values of a child's answer, and the snapshot that both libraries' answers give:
+    the GPUs, an event for each value that should be there and is not, the readings."""
+    failure, values = child_failure(library.source, answer), only_plausible(partial(answer))
+    listed = values.get("devices")
+    devices = [only_plausible(device) for device in listed or ()]
+    gpus = tuple(gpu_of(device, library.number_field) for device in devices)
+    device_readings = (
+        reading
+        for device in devices
+        for reading in _problem_readings(library.source, f"gpus[{device['index']}]", device)
+    )
+    shared = Snapshot(
         gpus=None if listed is None else gpus,
-        events=tuple(events),
+        events=(*failure.events, *_missing_values(library, values, devices)),
         readings=(
-            *silent.readings,
-            *(() if listed is None else told_gpus(source, gpus)),
-            *_problems(source, subject, said),
-            *(
-                reading
-                for device in devices
-                for reading in _problems(source, f"gpus[{device['index']}]", device)
-            ),
+            *failure.readings,
+            *(() if listed is None else gpu_readings(library.source, gpus)),
+            *_problem_readings(library.source, library.subject, values),
+            *device_readings,
         ),
     )
-    return {**said, "devices": None if listed is None else devices}, side
+    return {**values, "devices": None if listed is None else devices}, shared
 
 
-def so_far(answer: Answer) -> Answer:
+def partial(answer: Answer) -> Answer:
     """What a child has told, also before it hung or crashed; a GPU not reached has no name.
 
-    >>> so_far({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
+    >>> partial({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
     [{'index': 0}, {'index': 1}]
     """
     if "problem" not in answer:
         return answer
-    known = {key: value for part in answer.get("parts") or () for key, value in part.items()}
-    reached = {
-        one["index"]: one for part in answer.get("parts") or () if (one := part.get("device"))
-    }
+    parts = answer.get("parts") or ()
+    known = {key: value for part in parts for key, value in part.items()}
+    reached = {device["index"]: device for part in parts if (device := part.get("device"))}
     if "count" in known:
-        places = range(known["count"])
-        known["devices"] = [reached.get(index, {"index": index}) for index in places]
+        numbers = range(known["count"])
+        known["devices"] = [reached.get(number, {"index": number}) for number in numbers]
     return known
 
 
-def no_answer(source: str, answer: Answer) -> Snapshot:
+def child_failure(source: str, answer: Answer) -> Snapshot:
     """Of a child that crashed, hung or could not start: an event that rules can judge.
 
-    >>> no_answer("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
+    >>> child_failure("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
     'crashed'
     """
     if "problem" not in answer:
@@ -125,30 +166,46 @@ def no_answer(source: str, answer: Answer) -> Snapshot:
     how = "hung" if problem.startswith("no answer") else died
     values = {"asked": source, "how": how, "problem": problem}
     values |= {key: str(value) for key, value in step.items()}
-    text = ", ".join((problem, *filter(None, (place_of(step),))))
+    text = ", ".join((problem, *filter(None, (step_in_words(step),))))
     return Snapshot(
         events=(Event(kind="child-failed", values=values, source=source, text=text),),
         readings=(Reading(subject="driver", source=source, problem=text),),
     )
 
 
-def sound(said: Answer) -> dict[str, Any]:
+def only_plausible(values: Answer) -> dict[str, Any]:
     """An answer without the values that cannot be; each is a problem instead.
 
-    >>> sound({"temperature_celsius": 4294967295})["problems"][0]["text"]
+    >>> only_plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
     """
-    wrong = wrong_in(said)
+    wrong = implausible(values)
     rows = ({"field": name, "code": NOT_PLAUSIBLE, "text": text} for name, text in wrong.items())
-    return {**said, **dict.fromkeys(wrong), "problems": (*(said.get("problems") or ()), *rows)}
+    problems = (*(values.get("problems") or ()), *rows)
+    return {**values, **dict.fromkeys(wrong), "problems": problems}
 
 
-def _failure(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
-    """A value that should be told and is not, as an event's fields."""
+def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
+    """Events for values that every GPU has, and if the driver has started, for their number."""
+    source = library.source
+    for device in devices:
+        bus = device.get("pci_bus_id") or ""
+        gpu = {"asked": source, "gpu": str(device["index"]), "bus": bus}
+        failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
+        for field, problem in () if device.get("lost") else failed.items():
+            if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
+                yield Event(kind=READ_FAILED, **_event_fields(source, problem, gpu))
+    for problem in values["problems"] if values.get("init") == 0 else ():
+        if _is_trouble(problem):
+            fields = _event_fields(source, problem, {"asked": source})
+            yield Event(kind=library.init_failed, **fields)
+
+
+def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
     field, text = problem["field"], str(problem["text"])
-    said = {**values, "field": field, "code": str(problem["code"]), "problem": text}
+    all_values = {**values, "field": field, "code": str(problem["code"]), "problem": text}
     who = f"GPU {values['gpu']} {values['bus']}".rstrip() + ": " if "gpu" in values else ""
-    return {"values": said, "source": source, "text": f"{who}{field}: {text}"}
+    return {"values": all_values, "source": source, "text": f"{who}{field}: {text}"}
 
 
 def _is_trouble(problem: Answer) -> bool:
@@ -157,11 +214,11 @@ def _is_trouble(problem: Answer) -> bool:
     return code not in ABSENT or (always and code == NO_SUCH_CALL)
 
 
-def gpu_of(device: Answer, index: str) -> Gpu:
-    """A device of a child's answer, by the fields of `Gpu`; `index` names the field of its own."""
+def gpu_of(device: Answer, number_field: str) -> Gpu:
+    """A device of a child's answer, by the fields of `Gpu`; `number_field`: that of its own."""
     instances = device.get("mig_instances")
     known = {
-        index: device.get("index"),
+        number_field: device.get("index"),
         "name": device.get("name") or UNNAMED,
         "mig_instances": instances or (),
         "mig_count": None if instances is None else len(instances),
@@ -169,52 +226,15 @@ def gpu_of(device: Answer, index: str) -> Gpu:
     return from_plain({**device, **known}, Gpu, what="a GPU")
 
 
-def _problems(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
+def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
     """Why a value is null; what a GPU does not have goes into one line."""
-    absent = [one["field"] for one in answer["problems"] if one["code"] in NOT_SUPPORTED]
-    for one in answer["problems"]:
-        if one["field"] not in absent:
-            where = f"{subject}.{one['field']}"
-            yield Reading(subject=where, source=source, problem=one["text"])
+    absent = [
+        problem["field"] for problem in answer["problems"] if problem["code"] in NOT_SUPPORTED
+    ]
+    for problem in answer["problems"]:
+        if problem["field"] not in absent:
+            field = f"{subject}.{problem['field']}"
+            yield Reading(subject=field, source=source, problem=problem["text"])
     if absent:
-        lacks = f"not supported: {', '.join(absent)}"
-        yield Reading(subject=subject, source=source, problem=lacks)
-
-
-LIBCUDA = "libcuda"
-
-
-def read_cuda(system: System, limit: float) -> Snapshot:
-    return parse_cuda(system.ask("read_cuda", timeout=limit))
-
-
-def parse_cuda(answer: Mapping[str, Any]) -> Snapshot:
-    """The child's answer as values.
-
-    >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
-    804
-    """
-    said, side = heard(LIBCUDA, answer, "cuda_index", "cuda_api")
-    if problem := said.get("load_error"):  # no libcuda, or none that one can start
-        return Snapshot(
-            events=(Event(kind="libcuda-missing", source=LIBCUDA, text=problem),),
-            readings=(Reading(subject="cuda_api", source=LIBCUDA, problem=problem),),
-        )
-    api = from_plain({**said, "init_code": said.get("init")}, CudaApi, what="libcuda's answer")
-    foreign = [text for key, text in NOT_THE_DRIVERS.items() if said.get(key)]
-    driver = Driver(
-        cuda=api.version if api.init_code == 0 and not foreign else None,
-        libcuda_path=said.get("library"),
-        seconds=said.get("seconds"),
-    )
-    path = "driver.libcuda_path"
-    readings = (
-        *told("cuda_api", LIBCUDA, api),
-        *told("driver", LIBCUDA, driver),
-        *side.readings,
-        *(Reading(subject=path, source=LIBCUDA, problem=f"this is {text}") for text in foreign),
-    )
-    return replace(side, cuda_api=api, driver=driver, readings=readings)
-
-
-NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
+        unsupported = f"not supported: {', '.join(absent)}"
+        yield Reading(subject=subject, source=source, problem=unsupported)

@@ -13,6 +13,7 @@ from typing import TypeVar
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
+from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Deadline, Notify
 from gpusetup.probe.driver_files import (
     read_libraries,
     read_modinfo,
@@ -22,15 +23,12 @@ from gpusetup.probe.driver_files import (
     read_proc_gpus,
     read_proc_version,
 )
-from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify, Patience
+from gpusetup.probe.missed_gpus import is_listed_by_cuda, missed_by_cuda, missed_by_nvml
 from gpusetup.probe.pci import read_pci, read_wmi
-from gpusetup.probe.unlisted import is_by_cuda, missed_by_cuda, unlisted
-from gpusetup.readings.side import bus_key, first_known, missing, united
+from gpusetup.readings.sources import Snapshots, bus_key, first_known, merged_gpus, missing
 from gpusetup.system.system import System
 
 T = TypeVar("T")
-Sides = Sequence[Snapshot]
-"""The answers of several sources."""
 
 FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
     "linux": (
@@ -48,71 +46,74 @@ FILES: dict[str, tuple[Callable[[System], Snapshot], ...]] = {
 """The readers that start no child, by family, in order of precedence."""
 
 
-def read_gpu_side(
+def read_driver_and_gpus(
     system: System,
     *,
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
     """Everything about driver, CUDA and GPUs. `notify` hears of a wait; `limit` is in seconds."""
+    from gpusetup.probe.driver_libraries import read_cuda, read_nvml
+
     files = [read(system) for read in FILES[system.family]]
-    patience = Patience(limit, notify)
-    asked: Sides = ()
-    if worth_asking(files):
-        calls = [_ask(system, patience, name) for name in ("NVML", "libcuda")]
-        asked = [one.result() for one in calls]
-        if system.family == "linux" and not any(side.driver.module_loaded for side in files):
+    answers: Snapshots = ()
+    if hint_at_a_driver(files):
+        deadline = Deadline(limit, notify)
+        calls = [
+            BackgroundCall(_ask_driver, system, deadline, name, read)
+            for name, read in (("NVML", read_nvml), ("libcuda", read_cuda))
+        ]
+        answers = [call.result() for call in calls]
+        if system.family == "linux" and not any(part.driver.module_loaded for part in files):
             files.append(read_modinfo(system))
     else:
         if system.family == "windows":
             files.append(read_wmi(system))
-        files.append(SILENT)
-    return assembled(system, asked, files)
+        files.append(NOT_ASKED)
+    return combine_sources(system, answers, files)
 
 
-SILENT = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
+NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
-def _ask(system: System, patience: Patience, source: str) -> Beside[Snapshot]:
-    """Ask one of the driver's libraries, beside others, under one deadline."""
-    from gpusetup.probe.driver_libraries import read_cuda, read_nvml
-
-    def asked() -> Snapshot:
-        read = read_nvml if source == "NVML" else read_cuda
-        with patience.waiting_for(source):
-            return read(system, patience.left())
-
-    return Beside(asked)
+def _ask_driver(
+    system: System, deadline: Deadline, name: str, read: Callable[[System, float], Snapshot]
+) -> Snapshot:
+    with deadline.waiting_for(name):
+        return read(system, deadline.left())
 
 
-def worth_asking(files: Sides) -> bool:
+def hint_at_a_driver(files: Snapshots) -> bool:
     """Whether any file hints at an NVIDIA driver."""
     return any(
-        side.driver.library_found or side.driver.module_loaded or side.devices or side.gpus
-        for side in files
+        part.driver.library_found or part.driver.module_loaded or part.devices or part.gpus
+        for part in files
     )
 
 
-def assembled(system: System, asked: Sides, files: Sides) -> Snapshot:
-    """One answer out of all sources; `asked` are those that the driver answered."""
-    sides, environ = (*asked, *files), system.environ()
-    listed = _first(side.pci_devices for side in sides)
-    asked = with_addresses(asked, [device.bus_id for device in judged_on(listed)])
-    base, why = _members(asked, files, listed, system.family)
-    everyone = united(base or (), [gpu for side in (*asked, *files) for gpu in side.gpus or ()])
-    gpus = None if base is None else with_visibility(everyone[: len(base)], asked, environ)
+def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
+    """One snapshot out of all sources: the driver's answers, and what files show."""
+    sources, environ = (*answers, *files), system.environ()
+    on_bus = _first(part.pci_devices for part in sources)
+    located = with_addresses(answers, [device.bus_id for device in judged_on(on_bus)])
+    listed, reason = _listed_gpus(located, files, on_bus, system.family)
+    all_gpus = [gpu for part in (*located, *files) for gpu in part.gpus or ()]
+    everyone = merged_gpus(listed or (), all_gpus)
+    gpus = None
+    if listed is not None:
+        gpus = with_visibility(everyone[: len(listed)], located, environ)
     return Snapshot(
-        driver=merged_driver(asked, files),
-        cuda_api=first_known((CudaApi(), *(side.cuda_api for side in sides))),
+        driver=merged_driver(answers, files),
+        cuda_api=first_known((CudaApi(), *(part.cuda_api for part in sources))),
         gpus=None if gpus is None else tuple(map(identified, gpus)),
-        pci_devices=listed,
-        devices=_first(side.devices for side in sides),
+        pci_devices=on_bus,
+        devices=_first(part.devices for part in sources),
         events=(
-            *(event for side in sides for event in side.events),
-            *missed_by_cuda(gpus or (), asked, environ),
-            *unlisted(everyone, asked, files, environ),
+            *(event for part in sources for event in part.events),
+            *missed_by_cuda(gpus or (), located, environ),
+            *missed_by_nvml(everyone, located, files, environ),
         ),
-        readings=(*(reading for side in sides for reading in side.readings), *why),
+        readings=(*(reading for part in sources for reading in part.readings), *reason),
     )
 
 
@@ -120,61 +121,63 @@ def _first(values: Iterable[T | None]) -> T | None:
     return next((value for value in values if value is not None), None)
 
 
-def merged_driver(asked: Sides, files: Sides) -> Driver:
+def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
     """The kernel's files know its version best."""
-    known = first_known((Driver(), *(side.driver for side in (*files, *asked))))
-    waited = [side.driver.seconds for side in asked if side.driver.seconds is not None]
-    found = True if known.libcuda_path else known.library_found
-    return replace(known, library_found=found, seconds=max(waited, default=None))
+    known = first_known((Driver(), *(part.driver for part in (*files, *answers))))
+    seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
+    library_found = True if known.libcuda_path else known.library_found
+    return replace(known, library_found=library_found, seconds=max(seconds, default=None))
 
 
-def _members(
-    asked: Sides,
-    files: Sides,
-    listed: tuple[PciDevice, ...] | None,
+def _listed_gpus(
+    answers: Snapshots,
+    files: Snapshots,
+    on_bus: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs of the first source that lists some; where no driver answered, () only if a list of
-    the hardware was read and shows none."""
-    answers = [side.gpus for side in asked if side.gpus is not None]
-    held = next((side.gpus for side in files if side.gpus), None)
-    base = next(filter(None, answers), () if answers else held)
-    if base is not None:
-        return base, ()
-    there = listed is None or judged_on(listed) or any(side.devices for side in files)
-    if there and family != "macos":
-        problem = f"no driver answered; {len(judged_on(listed))} on the PCI bus"
+    """The GPUs of the first source that lists some. If no driver answered: () if a list of the
+    hardware was read and shows none, else None; a reading says why."""
+    by_driver = [part.gpus for part in answers if part.gpus is not None]
+    by_kernel = next((part.gpus for part in files if part.gpus), None)
+    listed = next(filter(None, by_driver), () if by_driver else by_kernel)
+    if listed is not None:
+        return listed, ()
+    may_be_there = on_bus is None or judged_on(on_bus) or any(part.devices for part in files)
+    if may_be_there and family != "macos":
+        problem = f"no driver answered; {len(judged_on(on_bus))} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
 
-def with_visibility(gpus: Sequence[Gpu], asked: Sides, environ: Mapping[str, str]) -> Sequence[Gpu]:
-    """`visible`, from CUDA's own list; where its variable hides all of them, CUDA has no device."""
-    codes = {side.cuda_api.init_code for side in asked if side.gpus is not None}
+def with_visibility(
+    gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
+) -> Sequence[Gpu]:
+    """`visible`, from CUDA's own list; if its variable hides all of them, CUDA has no device."""
+    codes = {part.cuda_api.init_code for part in answers if part.gpus is not None}
     if 0 in codes:
-        return [replace(gpu, visible=is_by_cuda(gpu)) for gpu in gpus]
-    none = any(side.cuda_api.init_code == NO_DEVICE for side in asked)
-    hidden = none and "CUDA_VISIBLE_DEVICES" in environ
+        return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
+    no_device = any(part.cuda_api.init_code == NO_DEVICE for part in answers)
+    hidden = no_device and "CUDA_VISIBLE_DEVICES" in environ
     return [replace(gpu, visible=False) for gpu in gpus] if hidden else gpus
 
 
 NO_DEVICE = 100
 
 
-def with_addresses(sides: Sequence[Snapshot], listed: Iterable[str | None]) -> tuple[Snapshot, ...]:
+def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
     """NVML's list with the addresses that the PCI bus and the other lists know. It counts in the
     order of the bus: its place tells the address of a GPU that does not say where it is."""
-    told = [gpu.pci_bus_id for side in sides for gpu in side.gpus or ()]
-    known = sorted({key for bus in (*listed, *told) if (key := bus_key(bus))})
+    listed = [gpu.pci_bus_id for part in answers for gpu in part.gpus or ()]
+    addresses = sorted({key for bus in (*on_bus, *listed) if (key := bus_key(bus))})
     return tuple(
-        replace(side, gpus=tuple(_at(gpu, known) for gpu in side.gpus))
-        if side.gpus and len(side.gpus) == len(known)
-        else side
-        for side in sides
+        replace(part, gpus=tuple(_with_address(gpu, addresses) for gpu in part.gpus))
+        if part.gpus and len(part.gpus) == len(addresses)
+        else part
+        for part in answers
     )
 
 
-def _at(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
+def _with_address(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
     if gpu.pci_bus_id or gpu.nvml_index is None:
         return gpu
     return replace(gpu, pci_bus_id=addresses[gpu.nvml_index])

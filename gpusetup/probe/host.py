@@ -31,7 +31,7 @@ def read_os(system: System) -> Snapshot:
     """The system alone: what another machine that somebody describes may share with this one."""
     facts, family = system.facts(), system.family
     machine = str(facts.get("machine") or "")
-    found = Os(
+    plain = Os(
         family=family,
         id=family,
         kernel=facts.get("release"),
@@ -39,17 +39,17 @@ def read_os(system: System) -> Snapshot:
         wsl=False,
     )
     if family == "linux":
-        return _linux(system, facts, found)
+        return _linux(system, facts, plain)
     if family == "windows":
         version = facts.get("os_version") or None
-        found = replace(found, name=windows_name(version or ""), version=version, kernel=version)
+        named = replace(plain, name=windows_name(version or ""), version=version, kernel=version)
     else:
         version = facts.get("mac_version") or ""
-        found = replace(found, name=f"macOS {version}".strip(), version=version or None)
+        named = replace(plain, name=f"macOS {version}".strip(), version=version or None)
     return Snapshot(
         taken_at=facts.get("now"),
-        os=found,
-        readings=(Reading(subject="os", source="platform", value=found.name),),
+        os=named,
+        readings=(Reading(subject="os", source="platform", value=named.name),),
     )
 
 
@@ -114,8 +114,8 @@ def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
 def read_jetson(system: System) -> str | None:
     """The L4T release, else the board's name where it is a Jetson, else None. A maker's own carrier
     board has a name of its own; its chip is a Tegra."""
-    said = read_or_none(system, "/etc/nv_tegra_release") or ""
-    if release := re.search(r"# R(\d+) \(release\), REVISION: ([\d.]+)", said):
+    l4t = read_or_none(system, "/etc/nv_tegra_release") or ""
+    if release := re.search(r"# R(\d+) \(release\), REVISION: ([\d.]+)", l4t):
         return f"R{release[1]}.{release[2]}"
     model = (read_or_none(system, "/proc/device-tree/model") or "").strip("\0\n ")
     chip = read_or_none(system, "/proc/device-tree/compatible") or ""
@@ -127,7 +127,7 @@ def read_jetson(system: System) -> str | None:
 
 def read_cpu(system: System) -> Cpu:
     facts = system.facts()
-    usable, quota = facts.get("usable_cores"), read_quota(system)
+    usable, quota = facts.get("usable_cores"), read_cpu_quota(system)
     if usable and quota:
         usable = min(usable, max(1, math.ceil(quota)))
     name = re.search(r"^model name\s*:\s*(.+)$", read_or_none(system, "/proc/cpuinfo") or "", re.M)
@@ -138,16 +138,16 @@ def read_cpu(system: System) -> Cpu:
     )
 
 
-def read_quota(system: System) -> float | None:
+def read_cpu_quota(system: System) -> float | None:
     """How many cores our cgroup grants, or one that it is in; `max` is no limit."""
-    found = (re.match(r"(\d+) ([1-9]\d*)", text) for text in said_by_cgroups(system, "cpu.max"))
-    return min((int(one[1]) / int(one[2]) for one in found if one), default=None)
+    quotas = (re.match(r"(\d+) ([1-9]\d*)", text) for text in cgroup_values(system, "cpu.max"))
+    return min((int(quota[1]) / int(quota[2]) for quota in quotas if quota), default=None)
 
 
-def said_by_cgroups(system: System, name: str) -> Iterator[str]:
+def cgroup_values(system: System, name: str) -> Iterator[str]:
     """What a file of our own cgroup (v2) and of those above it says."""
-    said = re.search(r"^0::(/.*)$", read_or_none(system, "/proc/self/cgroup") or "", re.M)
-    own = PurePosixPath("/sys/fs/cgroup" + (said[1] if said else ""))
+    path = re.search(r"^0::(/.*)$", read_or_none(system, "/proc/self/cgroup") or "", re.M)
+    own = PurePosixPath("/sys/fs/cgroup" + (path[1] if path else ""))
     for folder in (own, *own.parents):
         yield read_or_none(system, f"{folder}/{name}") or ""
 
@@ -160,11 +160,11 @@ def read_toolkit(system: System) -> Snapshot:
     """What the first `nvcc` on PATH says of its version, and the first compiler there."""
     compiler = next(filter(None, map(system.which, COMPILERS)), None)
     path = system.which("nvcc")
-    said = system.run([path, "--version"], NVCC_SECONDS) if path else None
-    found = re.search(r"release (\d+\.\d+)", said.stdout) if said else None
-    version, problem = found[1] if found else None, None
+    output = system.run([path, "--version"], NVCC_SECONDS) if path else None
+    release = re.search(r"release (\d+\.\d+)", output.stdout) if output else None
+    version, problem = release[1] if release else None, None
     if version is None:
-        problem = said.problem or "its answer names no release" if said else "not on PATH"
+        problem = output.problem or "its output names no release" if output else "not on PATH"
     reading = Reading(subject="toolkit", source=path or "nvcc", value=version, problem=problem)
     return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))
 
@@ -185,19 +185,19 @@ def read_memory(system: System) -> Memory:
 
 def read_cgroup_limit(system: System) -> int | None:
     """The memory limit of our cgroup, or of one that it is in, in bytes; None: there is none."""
-    said = (text.strip() for text in said_by_cgroups(system, "memory.max"))
-    return min((int(limit) for limit in said if limit.isdigit()), default=None)
+    limits = (text.strip() for text in cgroup_values(system, "memory.max"))
+    return min((int(limit) for limit in limits if limit.isdigit()), default=None)
 
 
 def free_memory(system: System) -> int | None:
     """What a process may still take: what the host has free, and what our cgroups leave."""
-    left = [parse_meminfo(read_or_none(system, "/proc/meminfo") or "").get("MemAvailable")]
+    free = [parse_meminfo(read_or_none(system, "/proc/meminfo") or "").get("MemAvailable")]
     names = ("memory.max", "memory.current", "memory.stat")
-    for most, used, stat in zip(*(said_by_cgroups(system, name) for name in names), strict=True):
-        if most.strip().isdigit() and used:
+    for limit, used, stat in zip(*(cgroup_values(system, name) for name in names), strict=True):
+        if limit.strip().isdigit() and used:
             files = sum(map(int, re.findall(r"active_file (\d+)", stat)))  # the kernel drops them
-            left.append(int(most) - max(0, int(used) - files))
-    return min(filter(None, left), default=None)
+            free.append(int(limit) - max(0, int(used) - files))
+    return min(filter(None, free), default=None)
 
 
 # --- disks ----------------------------------------------------------------------------------------
@@ -219,13 +219,13 @@ def read_disks(system: System, target: Target | None) -> tuple[Disk, ...]:
 
 def _disk(system: System, subject: str, path: str) -> Disk:
     """The disk of a folder, which may not be there yet: then of the nearest one above it."""
-    there = path
-    while not exists(system, there) and parent(there) != there:
-        there = parent(there)
-    space = unless_refused(system.space, there)
+    folder = path
+    while not exists(system, folder) and parent(folder) != folder:
+        folder = parent(folder)
+    space = unless_refused(system.space, folder)
     return Disk(
         subject=subject,
         path=path,
         free_bytes=space.free_bytes if space else None,
-        writable=is_writable(system, there),
+        writable=is_writable(system, folder),
     )

@@ -1,4 +1,4 @@
-"""Assembles the snapshot of one machine from its readers, side by side where it saves time."""
+"""Assembles the snapshot of one machine from its readers, side by side if that saves time."""
 
 from __future__ import annotations
 
@@ -7,22 +7,21 @@ from collections.abc import Mapping
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.errors import Blocked
-from gpusetup.model.machine import Conda, Event, Reading, Snapshot, Wanted
+from gpusetup.model.machine import Conda, Event, Snapshot, Wanted
 from gpusetup.probe.container import read_container
+from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
-from gpusetup.probe.own_files import guarded_set, unfinished_install
-from gpusetup.probe.patience import LIMIT_SECONDS, Beside, Notify
+from gpusetup.probe.own_files import guard_events, unfinished_events
 from gpusetup.probe.target import Target, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch
-from gpusetup.readings.environment import kept
-from gpusetup.readings.side import merged
+from gpusetup.readings.environment import allowed_variables
+from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.system import System
 
 
 def read_machine(
     system: System,
     *,
-    target: Target | None = None,
     named: str | None = None,
     need_target: bool = False,
     notify: Notify | None = None,
@@ -30,56 +29,50 @@ def read_machine(
 ) -> Snapshot:
     """Everything that the sources of this machine tell.
 
-    Without `target` the contract's order chooses one, from `named` (`--python`) on; where there
-    is none, `need_target` raises `Blocked`, else Python and torch are unknown and a reading says
-    why.
+    The contract's order chooses the target, from `named` (`--python`) on. If there is none,
+    `need_target` raises `Blocked`, else Python and torch are unknown and a reading says why.
     `notify` hears of slow answers; `limit` is how long the driver may take, in seconds.
     """
-    from gpusetup.probe.gpu import read_gpu_side
+    from gpusetup.probe.gpu import read_driver_and_gpus
 
-    chosen = Snapshot()
-    if target is None:
-        try:
-            target = choose_target(system, named)
-        except Blocked as problem:
-            if need_target:
-                raise
-            none = Reading(subject="python", source="target", problem=problem.message)
-            chosen = Snapshot(readings=(none,))
-    gpu_call = Beside(lambda: read_gpu_side(system, notify=notify, limit=limit))
-    toolkit_call = Beside(read_toolkit, system)
-    torch_call = Beside(read_torch, system, target)
-    found_os, python, container = (
-        read_os(system),
-        read_python(system, target),
-        read_container(system),
-    )
-    environment = kept(system.environ())
+    target, no_target = None, Snapshot()
+    try:
+        target = choose_target(system, named)
+    except Blocked as problem:
+        if need_target:
+            raise
+        no_target = missing("python", "target", problem.message)
+    gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
+    toolkit_call = BackgroundCall(read_toolkit, system)
+    torch_call = BackgroundCall(read_torch, system, target)
+    host_os, container = read_os(system), read_container(system)
+    python = read_python(system, target)
+    environment = allowed_variables(system.environ())
     torch, gpu = torch_call.result(), gpu_call.result()
     own = Snapshot(
-        conda=Conda(prefix=_conda(system, target)),
+        conda=Conda(prefix=_conda_prefix(system, target)),
         cpu=read_cpu(system),
         memory=read_memory(system),
         disks=read_disks(system, target),
         environment=environment,
         wanted=wanted_by(environment),
         events=(
-            *_stale(system, target),
+            *_stale_environment(system, target),
             *library_events(system, target),
-            *unfinished_install(system, target),
-            *guarded_set(system, target),
+            *unfinished_events(system, target),
+            *guard_events(system, target),
         ),
     )
     toolkit = toolkit_call.result()
-    return merged((gpu, chosen, python, torch, found_os, container, toolkit, own))
+    return merged_snapshots((gpu, no_target, python, torch, host_os, container, toolkit, own))
 
 
-def _conda(system: System, target: Target | None) -> str | None:
+def _conda_prefix(system: System, target: Target | None) -> str | None:
     own = target.prefix if target and target.manager == "conda" else None
     return own or system.environ().get("CONDA_PREFIX") or None
 
 
-def _stale(system: System, target: Target | None) -> tuple[Event, ...]:
+def _stale_environment(system: System, target: Target | None) -> tuple[Event, ...]:
     """An activated environment that is no longer there, so that another one became the target."""
     named = system.environ().get("VIRTUAL_ENV")
     if not named or target is None or target.chosen_by in ("--python", "VIRTUAL_ENV"):

@@ -18,11 +18,11 @@ from gpusetup.messages.search import events_of, text_of
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Event, Reading, Snapshot
 from gpusetup.model.patterns import lazy
+from gpusetup.probe.deadline import BackgroundCall
 from gpusetup.probe.driver_libraries import read_nvml
-from gpusetup.probe.gpu import FILES, SILENT, assembled, worth_asking
+from gpusetup.probe.gpu import FILES, NOT_ASKED, combine_sources, hint_at_a_driver
 from gpusetup.probe.host import read_memory, read_os
-from gpusetup.probe.patience import Beside
-from gpusetup.readings.side import merged, missing
+from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.processes import no_answer_in
 from gpusetup.system.system import System, list_or_empty, read_or_none, unless_refused
 
@@ -31,8 +31,8 @@ LIMIT_SECONDS = 3.5
 LOG_SECONDS = 1.5
 """For each of the commands that may read the kernel's log."""
 T = TypeVar("T")
-CLASSES = "/sys/class"
-INFINIBAND = f"{CLASSES}/infiniband"
+SYSFS_CLASSES = "/sys/class"
+INFINIBAND = f"{SYSFS_CLASSES}/infiniband"
 
 
 class NodeRecord(Frozen):
@@ -46,22 +46,22 @@ class NodeRecord(Frozen):
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     """Everything that is known of a node within `limit` seconds; all sources are asked at once."""
     until = time.monotonic() + limit
-    linux = system.family == "linux"
-    log = Beside(read_dmesg, system, min(LOG_SECONDS, limit / 2))
-    own = Beside(lambda: dict(_own_facts(system)))
-    files = tuple(read(system) for read in FILES[system.family])
-    asked = read_nvml(system, limit) if worth_asking(files) else SILENT
-    late = missing("events", "log", no_answer_in(limit))
-    gpu = assembled(system, (asked,), (*files, _by(until, log, late) if linux else Snapshot()))
-    snapshot = merged((gpu, read_os(system), Snapshot(memory=read_memory(system))))
+    log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
+    facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
+    files = [read(system) for read in FILES[system.family]]
+    nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
+    if system.family == "linux":
+        files.append(_result_by(until, log_call, missing("events", "log", no_answer_in(limit))))
+    gpu_side = combine_sources(system, (nvml,), files)
+    snapshot = merged_snapshots((gpu_side, read_os(system), Snapshot(memory=read_memory(system))))
     unknown: dict[str, str] = {}
-    facts = _by(until, own, unknown)
+    facts = _result_by(until, facts_call, unknown)
     return NodeRecord(snapshot=snapshot, facts=facts)
 
 
-def _by(until: float, asked: Beside[T], otherwise: T) -> T:
+def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
     """An answer that came in time; a file of a device that hangs is unknown."""
-    return asked.result() if asked.ended_within(until - time.monotonic()) else otherwise
+    return call.result() if call.ended_within(until - time.monotonic()) else otherwise
 
 
 def name_of_node() -> str:
@@ -69,7 +69,7 @@ def name_of_node() -> str:
     return platform.node().partition(".")[0]
 
 
-def _own_facts(system: System) -> Iterator[tuple[str, str]]:
+def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
     """What the kernel's files tell of links and disks."""
     yield from links(system).items()
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
@@ -84,7 +84,7 @@ def links(system: System) -> dict[str, str]:
     """
     up: Counter[str] = Counter()
     down: list[str] = []
-    if unless_refused(system.list, CLASSES) is None:
+    if unless_refused(system.list, SYSFS_CLASSES) is None:
         return {}
     for device in list_or_empty(system, INFINIBAND):
         for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
@@ -104,12 +104,10 @@ COMMANDS = (
     ("dmesg",),
     ("journalctl", "-k", "-b", "--no-pager", "-o", "cat"),
 )
-SECONDS = 10.0
-EVENTS_KEPT = 50
-TEXT_KEPT = 300
+MAX_EVENTS = 50
 
 
-def read_dmesg(system: System, limit: float = SECONDS) -> Snapshot:
+def read_kernel_log(system: System, limit: float) -> Snapshot:
     """The first command that may read the log; the readings say why another could not.
 
     Each command may take `limit` seconds.
@@ -117,13 +115,13 @@ def read_dmesg(system: System, limit: float = SECONDS) -> Snapshot:
     readings: list[Reading] = []
     events: tuple[Event, ...] = ()
     for command in COMMANDS:
-        said = system.run(command, limit)
-        if said.ok:
-            events = parse_kernel_log(said.stdout)
+        output = system.run(command, limit)
+        if output.ok:
+            events = parse_kernel_log(output.stdout)
             source, count = " ".join(command), f"{len(events)} lines about the GPU"
             readings.append(Reading(subject="events", source=source, value=count))
             break
-        problem = said.problem or said.stderr.strip()[:TEXT_KEPT] or f"exit {said.exit}"
+        problem = output.problem or output.stderr.strip()[:300] or f"exit {output.exit}"
         readings.append(Reading(subject="events", source=command[0], problem=problem))
     return Snapshot(events=events, readings=tuple(readings))
 
@@ -136,10 +134,10 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     {'bus_id': '0000:65:00', 'number': '119'}
     """
     log = text_of(bare_lines(text))
-    found = sorted(events_of(log, KERNEL_LOG), key=lambda one: log.flat.find(one.text or ""))
-    events = (replace(one, source="kernel log") for one in found)
+    found = sorted(events_of(log, KERNEL_LOG), key=lambda event: log.flat.find(event.text or ""))
+    events = (replace(event, source="kernel log") for event in found)
     each = {(event.kind, *sorted(event.values.items())): event for event in events}
-    return tuple(each.values())[-EVENTS_KEPT:]
+    return tuple(each.values())[-MAX_EVENTS:]
 
 
 PREFIX = lazy(

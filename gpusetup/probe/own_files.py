@@ -10,6 +10,7 @@ from gpusetup.errors import BadInput
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import Target
 from gpusetup.readings.packages import normalised
@@ -20,27 +21,27 @@ JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of what it is doing, in the target's prefix."""
 
 
-def interrupted(prefix: str) -> str:
+def interruption(prefix: str) -> str:
     return f"An installation into {prefix} was interrupted"
 
 
-def ended_by(prefix: str, family: str | None) -> str:
+def how_to_end(prefix: str, family: str | None) -> str:
     """The command that ends what was interrupted."""
     argv = ("gpusetup", "install", "--python", prefix)
     return f"`{shell_line(argv, family)}` ends it first"
 
 
-def unfinished(machine: Snapshot) -> tuple[str, ...]:
+def interruptions(machine: Snapshot) -> tuple[str, ...]:
     """A sentence for each installation that was interrupted on the machine, with what ends it."""
-    found = (one.values for one in machine.events if one.kind == "install-unfinished")
+    unfinished = (e.values for e in machine.events if e.kind == "install-unfinished")
     return tuple(
-        f"{interrupted(prefix)}; {ended_by(prefix, machine.os.family)}."
-        for values in found
+        f"{interruption(prefix)}; {how_to_end(prefix, machine.os.family)}."
+        for values in unfinished
         if (prefix := values.get("prefix", "the environment"))
     )
 
 
-def unfinished_install(system: System, target: Target | None) -> tuple[Event, ...]:
+def unfinished_events(system: System, target: Target | None) -> tuple[Event, ...]:
     """The journal that an installation left behind."""
     path = join(target.prefix, *JOURNAL) if target else ""
     if target is None or not exists(system, path):
@@ -62,7 +63,7 @@ class _Receipt(Frozen):
     verdict: Mapping[str, object] | None = None
 
 
-def guarded_set(system: System, target: Target | None) -> Iterator[Event]:
+def guard_events(system: System, target: Target | None) -> Iterator[Event]:
     """What the guard's file pins, else what our last installation brought, and since when; nothing
     where neither names a torch. Anybody may have written them: what is no pin counts nothing."""
     if target is None:
@@ -72,20 +73,20 @@ def guarded_set(system: System, target: Target | None) -> Iterator[Event]:
         for file in ((CONSTRAINTS,), RECEIPT)
     )
     try:
-        said = from_json(receipt or "{}", _Receipt, what="the receipt")
+        last = from_json(receipt or "{}", _Receipt, what="the receipt")
     except BadInput:
-        said = _Receipt()
-    family = (name for name in ("torch", "torchvision", "torchaudio") if name in said.after)
-    brought = "\n".join(f"{name}=={said.after[name]}" for name in family)
-    proven = (said.verdict or {}).get("verdict") == "passed"
-    for source, pins, written, how in (
+        last = _Receipt()
+    family = (name for name in FAMILY if name in last.after)
+    installed = "\n".join(f"{name}=={last.after[name]}" for name in family)
+    proven = (last.verdict or {}).get("verdict") == "passed"
+    for source, pins, dated_text, how in (
         (CONSTRAINTS, pins_in(guard), guard, "guarded"),
-        (RECEIPT[-1], pins_in(brought), said.installed_at, "proven" if proven else "installed"),
+        (RECEIPT[-1], pins_in(installed), last.installed_at, "proven" if proven else "installed"),
     ):
         if any(pin.startswith("torch==") for pin in pins):
             values = {"pins": " ".join(pins), "how": how}
-            if dated := re.match(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T", written):
-                values["when"] = dated[1]
+            if date := re.match(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T", dated_text):
+                values["when"] = date[1]
             yield Event(kind="guarded-set", values=values, source=source, text=values["pins"])
             return
 

@@ -29,7 +29,7 @@ _LIBRARY = r'(?m)^"?([^,"\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?|torch/version\.
 def installed_packages(system: System, target: Target) -> tuple[Package, ...] | None:
     """What is installed of the watched distributions, in the import order of their folders.
 
-    None where no folder of the target could be listed. The same name may stand there twice.
+    None if no folder of the target could be listed. The same name may stand there twice.
     """
     folders = {folder: unless_refused(system.list, folder) for folder in target.path}
     conda = tuple(conda_packages(system, target.prefix))
@@ -53,28 +53,28 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Pa
             return read_or_none(system, join(folder, info, file))
 
         wheel = info.endswith(".dist-info")
-        told = wheel and not name.startswith("nvidia-")
-        requires = parse_required(text("METADATA") or "") if told else ()
+        metadata = text("METADATA") if wheel and not name.startswith("nvidia-") else None
+        requires = parse_required(metadata or "")
         if match is None or not (requires or is_watched(name)):
             continue
         installer, record = (text("INSTALLER") or "").strip().lower() or None, text("RECORD")
         # conda keeps libraries elsewhere than the RECORD of the wheel that it was built from says.
-        recorded = wheel and installer != "conda" and record is not None
+        checkable = wheel and installer != "conda" and record is not None
         # PEP 610, or editable: an index may have a stranger's project of the same name.
-        elsewhere = "__editable__" in (record or "") or text("direct_url.json") is not None
+        direct = "__editable__" in (record or "") or text("direct_url.json") is not None
         yield Package(
             name=name,
             version=match["version"],
             installer=installer,
             location=folder,
-            intact=is_whole(system, folder, record or "") if recorded else None,
+            intact=is_whole(system, folder, record or "") if checkable else None,
             requires=requires,
-            direct=elsewhere if requires else None,
+            direct=direct if requires else None,
         )
 
 
 def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether the libraries of a RECORD are there, and torch's own `version.py`; where an install
+    """Whether the libraries of a RECORD are there, and torch's own `version.py`; if an install
     was cut, or overwritten, they are not."""
     paths = re.findall(_LIBRARY, record)
     return all(exists(system, join(folder, *path.split("/"))) for path in paths)

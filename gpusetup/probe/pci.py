@@ -6,7 +6,7 @@ import re
 
 from gpusetup.accelerators.makers import maker_on_bus
 from gpusetup.model.machine import PciDevice, Reading, Snapshot
-from gpusetup.readings.side import missing
+from gpusetup.readings.sources import missing
 from gpusetup.system.system import System, read_or_none, unless_refused
 
 FOLDER = "/sys/bus/pci/devices"
@@ -26,13 +26,13 @@ def read_pci(system: System) -> Snapshot:
     names = unless_refused(system.list, FOLDER)
     if names is None:
         return missing("pci_devices", FOLDER, "cannot be listed")
-    found = (name for name in names if (_id(system, name, "class") or "").startswith("0x03"))
-    return _told(FOLDER, tuple(read_device(system, name) for name in found))
+    found = (name for name in names if (_pci_value(system, name, "class") or "").startswith("0x03"))
+    return _pci_snapshot(FOLDER, tuple(read_device(system, name) for name in found))
 
 
 def read_device(system: System, bus_id: str) -> PciDevice:
     vendor, device = (
-        (_id(system, bus_id, name) or "").removeprefix("0x") for name in ("vendor", "device")
+        (_pci_value(system, bus_id, name) or "").removeprefix("0x") for name in ("vendor", "device")
     )
     driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
     return PciDevice(
@@ -43,16 +43,16 @@ def read_device(system: System, bus_id: str) -> PciDevice:
     )
 
 
-def _id(system: System, bus_id: str, name: str) -> str | None:
+def _pci_value(system: System, bus_id: str, name: str) -> str | None:
     return (read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or "").strip() or None
 
 
 def read_wmi(system: System) -> Snapshot:
     """Windows' own list: it also has a GPU whose driver is missing."""
-    said = system.run(WMI_QUERY, WMI_SECONDS)
-    if not said.ok:
-        return missing("pci_devices", WMI, said.problem or f"exit {said.exit}")
-    return _told(WMI, parse_wmi(said.stdout))
+    output = system.run(WMI_QUERY, WMI_SECONDS)
+    if not output.ok:
+        return missing("pci_devices", WMI, output.problem or f"exit {output.exit}")
+    return _pci_snapshot(WMI, parse_wmi(output.stdout))
 
 
 WMI_ROW = r'(?i)"Name":(?:null|"([^"]*)"),"PNPDeviceID":"[^"]*?VEN_(\w{4})(?:&|\\u0026)DEV_(\w{4})'
@@ -71,12 +71,12 @@ def parse_wmi(text: str) -> tuple[PciDevice, ...]:
     )
 
 
-def _told(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
+def _pci_snapshot(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
     lines = []
-    for one in devices:
-        bound = one.driver and f"driver {one.driver}"
-        parts = (one.bus_id, one.vendor, one.device_id, one.name, bound)
+    for device in devices:
+        driver = device.driver and f"driver {device.driver}"
+        parts = (device.bus_id, device.vendor, device.device_id, device.name, driver)
         lines.append(" ".join(filter(None, parts)))
-    told = lines or ["no display controller"]
-    readings = (Reading(subject="pci_devices", source=source, value=line) for line in told)
+    values = lines or ["no display controller"]
+    readings = (Reading(subject="pci_devices", source=source, value=value) for value in values)
     return Snapshot(pci_devices=devices, readings=tuple(readings))

@@ -54,26 +54,28 @@ class Target(Frozen):
     path: tuple[str, ...] = ()
     """The folders it imports from, in their order, without the script's own."""
     problem: str | None = None
-    """Why the interpreter itself could not be asked, where it could not."""
+    """Why the interpreter itself did not answer; None if it did."""
 
 
 def choose_target(system: System, named: str | None = None) -> Target:
     """The target by the contract's order. `named` is `--python`'s value.
 
-    Raises `BadInput` where the named one is none, `Blocked` where there is no target.
+    Raises `BadInput` if the named one is no interpreter, `Blocked` if there is no target.
     """
     environ, facts = system.environ(), system.facts()
     if named:
         path = _absolute(system, named)
-        return _of_python(system, _named(system, named, path), "--python", path)
+        return _target_of_interpreter(
+            system, _interpreter_named(system, named, path), "--python", path
+        )
     places = {name: environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
     places[".venv"] = join(facts["cwd"], ".venv") if facts.get("cwd") else None
     for by, prefix in places.items():
         if prefix and (python := python_in(system, prefix)):
-            return _of_python(system, python, by, prefix)
-    target = _from_facts(system, str(facts.get("executable") or ""), "self", facts)
+            return _target_of_interpreter(system, python, by, prefix)
+    target = _target_from_facts(system, str(facts.get("executable") or ""), "self", facts)
     if not target.python:
-        raise Blocked("There is no target environment.", hint=CHOICES)
+        raise Blocked("There is no Python environment to look at.", hint=CHOICES)
     if target.manager in ("pipx", "uv tool"):
         raise Blocked(
             f"There is no target environment: gpusetup itself runs in a tool environment "
@@ -83,22 +85,22 @@ def choose_target(system: System, named: str | None = None) -> Target:
     return target
 
 
-def _named(system: System, named: str, path: str) -> str:
+def _interpreter_named(system: System, named: str, path: str) -> str:
     """The interpreter that `--python` means: a file, an environment's folder, or a command."""
     if inside := python_in(system, path):
         return inside
     try:
-        there = system.stat(path).mode
+        mode = system.stat(path).mode
     except PermissionError as problem:
         raise Blocked(f"{path} cannot be reached: permission denied") from problem
     except OSError:
-        there = None
-    if there and not there.startswith("d"):
+        mode = None
+    if mode and not mode.startswith("d"):
         return path
     if not re.search(r"[/\\]", named) and (found := system.which(named)):
         return found
-    usual = PLACES[system.family][0]
-    what = "is no Python interpreter or environment" if there else "is not there"
+    usual = INTERPRETERS[system.family][0]
+    what = "is no Python interpreter or environment" if mode else "is not there"
     raise BadInput(
         f"`--python {named}` {what}.",
         hint=f"name an interpreter (`.venv{separator(usual)}{usual}`) or the folder of an "
@@ -113,13 +115,13 @@ def _absolute(system: System, named: str) -> str:
 
 
 def python_in(system: System, prefix: str) -> str | None:
-    """The interpreter of an environment's folder; None where there is none."""
+    """The interpreter of an environment's folder; None if there is none."""
     folder = prefix.replace("/", "\\") if system.family == "windows" else prefix
-    paths = (join(folder, place) for place in PLACES[system.family])
+    paths = (join(folder, place) for place in INTERPRETERS[system.family])
     return next((path for path in paths if exists(system, path)), None)
 
 
-PLACES: dict[Family, tuple[str, ...]] = {
+INTERPRETERS: dict[Family, tuple[str, ...]] = {
     "linux": ("bin/python", "bin/python3"),
     "macos": ("bin/python", "bin/python3"),
     "windows": ("Scripts\\python.exe", "python.exe"),
@@ -127,33 +129,35 @@ PLACES: dict[Family, tuple[str, ...]] = {
 """Where an environment keeps its interpreter."""
 
 
-def _of_python(system: System, python: str, chosen_by: str, folder: str) -> Target:
-    """Ask an interpreter; where it cannot run, read its folder."""
+def _target_of_interpreter(system: System, python: str, chosen_by: str, folder: str) -> Target:
+    """Ask an interpreter; if it cannot run, read its folder."""
     facts = system.facts()
     own = str(facts.get("executable") or "")
     in_environment = own and facts.get("prefix") != facts.get("base_prefix")
     if python == own or (in_environment and parent(python) == parent(own)):
-        return _from_facts(system, python, chosen_by, facts)
+        return _target_from_facts(system, python, chosen_by, facts)
     answer = system.ask("read_python", python=python, timeout=ASK_SECONDS)
     if "problem" in answer:
-        answer = {**from_folder(system, python), "problem": answer["problem"]}
-    target = _from_facts(system, python, chosen_by, answer)
-    _refuse_what_is_no_environment(system, target, is_folder=python != folder)
+        answer = {**facts_from_files(system, python), "problem": answer["problem"]}
+    target = _target_from_facts(system, python, chosen_by, answer)
+    _refuse_broken_environment(system, target, is_folder=python != folder)
     return target
 
 
-def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder: bool) -> None:
-    """`BadInput` where a folder was named, or packages lie beside an interpreter, that installs
-    elsewhere: a `pyvenv.cfg` was lost, and what is asked would be done to its base."""
+def _refuse_broken_environment(system: System, target: Target, *, is_folder: bool) -> None:
+    """`BadInput` if a folder was named, or packages lie beside the interpreter, and it installs
+    elsewhere: the `pyvenv.cfg` was lost, and an install would change the base Python."""
     folder = prefix_of(target.python)
     site = site_packages(system, folder)
     has_packages = bool(site and base_name(folder) and exists(system, site))
     marked = {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder))
     if target.problem or marked or not (is_folder or has_packages):
         return
-    kept = str.lower if system.family == "windows" else str
-    its_own = {kept(one) for one in (target.prefix, target.site_packages or "", *target.path)}
-    if not its_own & {kept(folder), kept(site or folder)}:
+    plain = str.lower if system.family == "windows" else str
+    install_folders = {
+        plain(path) for path in (target.prefix, target.site_packages or "", *target.path)
+    }
+    if not install_folders & {plain(folder), plain(site or folder)}:
         raise BadInput(
             f"{folder} is no environment any more: it has no pyvenv.cfg, so its interpreter would "
             f"install into {target.prefix}",
@@ -161,7 +165,9 @@ def _refuse_what_is_no_environment(system: System, target: Target, *, is_folder:
         )
 
 
-def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str, Any]) -> Target:
+def _target_from_facts(
+    system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
+) -> Target:
     prefix = str(facts.get("prefix") or parent(parent(python)))
     return Target(
         python=python,
@@ -171,11 +177,11 @@ def _from_facts(system: System, python: str, chosen_by: str, facts: Mapping[str,
         version=facts.get("python"),
         externally_managed=bool(facts.get("externally_managed")),
         path=tuple(facts.get("path") or filter(None, [facts.get("site_packages")])),
-        **{name: facts.get(name) for name in SAME},
+        **{name: facts.get(name) for name in SHARED_FIELDS},
     )
 
 
-SAME = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
+SHARED_FIELDS = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
 """Facts of an interpreter that are fields of a target."""
 
 
@@ -186,7 +192,7 @@ def read_python(system: System, target: Target | None) -> Snapshot:
     python = Python(
         executable=target.python,
         site_writable=is_writable(system, target.site_packages),
-        **{name: getattr(target, name) for name in OF_A_SNAPSHOT},
+        **{name: getattr(target, name) for name in PYTHON_FIELDS},
     )
     reading = Reading(
         subject="python", source=target.chosen_by, value=target.version, problem=target.problem
@@ -194,13 +200,20 @@ def read_python(system: System, target: Target | None) -> Snapshot:
     return Snapshot(python=python, readings=(reading,))
 
 
-OF_A_SNAPSHOT = (*SAME[:-1], "version", "prefix", "manager", "chosen_by", "externally_managed")
+PYTHON_FIELDS = (
+    *SHARED_FIELDS[:-1],
+    "version",
+    "prefix",
+    "manager",
+    "chosen_by",
+    "externally_managed",
+)
 
 
 # --- an environment from its files ---------------------------------------------------------------
 
 
-def from_folder(system: System, python: str) -> dict[str, Any]:
+def facts_from_files(system: System, python: str) -> dict[str, Any]:
     """What an environment's files tell of its interpreter, without running it."""
     prefix = prefix_of(python)
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")

@@ -6,14 +6,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package, Reading, Snapshot, Torch
 from gpusetup.probe.packages import installed_packages
 from gpusetup.probe.target import Target
 from gpusetup.readings.packages import backend_of, parse_version_file
 from gpusetup.readings.paths import is_below, join, separator
+from gpusetup.readings.sources import missing
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
-SHADOWS = (
+IMPORTED_BY_TORCH = (
     "torch", "numpy", "triton",
     "calendar", "copy", "csv", "datetime", "dis", "email", "enum", "glob", "http", "inspect",
     "json", "logging", "math", "numbers", "operator", "pickle", "platform", "queue", "random",
@@ -28,51 +30,52 @@ def read_torch(system: System, target: Target | None) -> Snapshot:
     if target is None:
         return Snapshot()
     packages = installed_packages(system, target)
-    torch, readings = _torch(system, target, packages)
-    events = tuple(shadows(system, target))
-    return Snapshot(torch=torch, packages=packages, events=events, readings=readings)
+    found = _torch(system, target, packages)
+    return replace(found, packages=packages, events=tuple(shadowed_modules(system, target)))
 
 
-def _torch(
-    system: System, target: Target, packages: tuple[Package, ...] | None
-) -> tuple[Torch, tuple[Reading, ...]]:
+def _torch(system: System, target: Target, packages: tuple[Package, ...] | None) -> Snapshot:
     if packages is None:
-        problem = target.problem or "the target's folders cannot be listed"
-        return Torch(), (Reading(subject="torch", source="site-packages", problem=problem),)
+        problem = target.problem or "gpusetup cannot list the environment's folders"
+        return missing("torch", "site-packages", problem)
     for folder in target.path:
         source = join(folder, "torch", "version.py")
         text = read_or_none(system, source)
         if text is not None:
             torch = from_version_file(parse_version_file(text), folder, packages)
-            return torch, (Reading(subject="torch", source=source, value=torch.version),)
+            reading = Reading(subject="torch", source=source, value=torch.version)
+            return Snapshot(torch=torch, readings=(reading,))
     # No `torch/version.py` in any folder: not installed, or an install that was cut.
     listed = next((p for p in packages if p.name in ("torch", "pytorch")), None)
-    torch, problem = Torch(installed=False), "not installed"
-    if listed:
-        problem = f"{listed.name} {listed.version} is listed but torch/version.py is not there"
-        torch = Torch(
-            installed=True,
-            version=listed.version,
-            backend=backend_of(listed.version, None, None, known=False),
-            installer=listed.installer,
-            location=listed.location,
-        )
-    return torch, (Reading(subject="torch", source="site-packages", problem=problem),)
+    if listed is None:
+        absent = missing("torch", "site-packages", "not installed")
+        return replace(absent, torch=Torch(installed=False))
+    cut = f"{listed.name} {listed.version} is listed but torch/version.py is not there"
+    torch = Torch(
+        installed=True,
+        version=listed.version,
+        backend=backend_of(listed.version, None, None),
+        installer=listed.installer,
+        location=listed.location,
+    )
+    return replace(missing("torch", "site-packages", cut), torch=torch)
 
 
 def from_version_file(
     fields: Mapping[str, Any], folder: str, packages: tuple[Package, ...]
 ) -> Torch:
     """The torch whose `version.py` says so."""
-    version, *told = (fields.get(name) for name in ("__version__", "cuda", "hip"))
-    backend = backend_of(version, *told, known="cuda" in fields)
+    version, cuda, hip = (fields.get(name) for name in ("__version__", "cuda", "hip"))
+    of_no_gpu = "cpu" if "cuda" in fields else None
     return Torch(
         installed=True,
         version=version,
-        backend="xpu" if fields.get("xpu") else backend,
+        backend="xpu" if fields.get("xpu") else backend_of(version, cuda, hip) or of_no_gpu,
         installer=installer_of(version, folder, packages),
         location=folder,
-        **{name: fields.get(name) for name in ("cuda", "hip", "debug")},
+        cuda=cuda,
+        hip=hip,
+        debug=fields.get("debug"),
     )
 
 
@@ -84,11 +87,11 @@ def installer_of(version: str | None, folder: str, packages: Iterable[Package]) 
     return next((package.installer for package in own + conda), None)
 
 
-def shadows(system: System, target: Target) -> Iterable[Event]:
+def shadowed_modules(system: System, target: Target) -> Iterable[Event]:
     """Files of the working folder that would hide a module that `import torch` needs."""
     cwd = str(system.facts().get("cwd") or "")
     names = list_or_empty(system, cwd) if cwd and cwd not in target.path else ()
-    for module in SHADOWS:
+    for module in IMPORTED_BY_TORCH:
         path = join(cwd, f"{module}.py")
         if f"{module}.py" not in names:
             path = join(cwd, module) + separator(cwd)
@@ -98,7 +101,7 @@ def shadows(system: System, target: Target) -> Iterable[Event]:
         yield Event(kind="module-shadowed", values=values, source="cwd", text=path)
 
 
-FOREIGN = (
+TORCH_LIBRARIES = (
     r"lib(cudart|cublas|cublasLt|cudnn\w*|nvJitLink|cusparse|cusolver|nccl|nvrtc|cufft|curand|"
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
@@ -113,7 +116,7 @@ def library_events(system: System, target: Target | None) -> Iterable[Event]:
         names = list_or_empty(system, folder.rstrip("/") or "/")
         if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
             yield _event("libcuda-stub", folder, "libcuda.so")
-        first = sorted({match[0] for name in names if (match := re.match(FOREIGN, name))})
+        first = sorted({match[0] for name in names if (match := re.match(TORCH_LIBRARIES, name))})
         if first and not (target and is_below(folder, target.prefix) and target.prefix != "/usr"):
             yield _event("foreign-library", folder, " ".join(first))
 

@@ -49,18 +49,21 @@ _SECRET = lazy(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|AUTH|(^|_)(KEY|PWD|USER(
 _CREDENTIALS = lazy(r"(?<=://)[^/\s@]*@")
 
 
-def kept(environ: Mapping[str, str]) -> dict[str, str]:
+def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of the allow-list, without the passwords of addresses.
 
-    >>> kept({"PIP_INDEX_URL": "https://me:word@host/simple", "HOME": "/root", "NCCL_TOKEN": "x"})
+    >>> url = "https://me:word@host/simple"
+    >>> allowed_variables({"PIP_INDEX_URL": url, "HOME": "/root", "NCCL_TOKEN": "x"})
     {'PIP_INDEX_URL': 'https://host/simple'}
     """
     return {
-        name: without_credentials(value) for name, value in sorted(environ.items()) if is_kept(name)
+        name: without_credentials(value)
+        for name, value in sorted(environ.items())
+        if is_allowed(name)
     }
 
 
-def is_kept(name: str) -> bool:
+def is_allowed(name: str) -> bool:
     return (name in NAMES or name.startswith(PREFIXES)) and not _SECRET.search(name)
 
 

@@ -7,12 +7,13 @@ is None.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
+from gpusetup.readings.sources import UNNAMED
 
 T = TypeVar("T")
 
@@ -76,7 +77,7 @@ BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "non
 
 
 def cell(text: str | None) -> str | None:
-    """A cell's text; None where it says that there is no value.
+    """A cell's text; None if it says that there is no value.
 
     >>> cell(" 40960 MiB "), cell("[N/A]"), cell("[Unknown Error]"), cell("ERR!")
     ('40960 MiB', None, None, None)
@@ -121,23 +122,23 @@ def memory(text: str | None) -> int | None:
     return int(float(found.group(1)) * UNITS[(found.group(2) or "MiB").lower()])
 
 
-def word(known: Mapping[str, T]) -> Callable[[str | None], T | None]:
+def word_reader(known: Mapping[str, T]) -> Callable[[str | None], T | None]:
     """A reader of cells that hold one of a few words, a remark or a star behind it left out.
 
-    >>> [word({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
+    >>> [word_reader({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
     [True, False, False, None]
     """
     return lambda text: known.get((text or "").partition(" (")[0].strip(" []*").lower())
 
 
-flag = word(
+flag = word_reader(
     {
         **dict.fromkeys(("enabled", "on", "yes", "active"), True),
         **dict.fromkeys(("disabled", "off", "no", "not active"), False),
     }
 )
 EXCLUSIVE = "Exclusive_Process"
-compute_mode = word(
+compute_mode = word_reader(
     {
         "default": "Default",
         **dict.fromkeys(("exclusive_process", "e. process", "exclusive process"), EXCLUSIVE),
@@ -146,21 +147,16 @@ compute_mode = word(
     }
 )
 """One spelling for the table's and the query's words."""
-driver_model = word({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
+driver_model = word_reader({"wddm": "WDDM", "tcc": "TCC", "wdm": "TCC", "mcdm": "MCDM"})
 
 
 # NVML's bits for what holds the clocks down (nvml.h, nvmlClocksEventReason*).
 THROTTLE_BITS = (
-    (0x001, "gpu_idle"),
-    (0x002, "applications_clocks_setting"),
-    (0x004, "sw_power_cap"),
-    (0x008, "hw_slowdown"),
-    (0x010, "sync_boost"),
-    (0x020, "sw_thermal_slowdown"),
-    (0x040, "hw_thermal_slowdown"),
-    (0x080, "hw_power_brake_slowdown"),
+    (0x001, "gpu_idle"), (0x002, "applications_clocks_setting"), (0x004, "sw_power_cap"),
+    (0x008, "hw_slowdown"), (0x010, "sync_boost"), (0x020, "sw_thermal_slowdown"),
+    (0x040, "hw_thermal_slowdown"), (0x080, "hw_power_brake_slowdown"),
     (0x100, "display_clock_setting"),
-)
+)  # fmt: skip
 
 
 def throttle_mask(text: str | None) -> tuple[str, ...] | None:
@@ -176,7 +172,7 @@ def throttle_mask(text: str | None) -> tuple[str, ...] | None:
 
 
 def dotted(text: str | None) -> str | None:
-    """A version, or None where the cell holds words.
+    """A version, or None if the cell holds words.
 
     >>> dotted("13.3"), dotted("ERR!"), dotted("580.95.05")
     ('13.3', None, '580.95.05')
@@ -186,9 +182,9 @@ def dotted(text: str | None) -> str | None:
 
 
 SMI_VERSION = lazy(r"NVIDIA-SMI\s+(\d[\w.]*)")
-DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version:\s*([\w.!/]+)")
-CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version:\s*([\w.!/]+)")
-FIRST = lazy(
+DRIVER_VERSION = lazy(r"(?:Driver|KMD) Version\s*:\s*([\w.!/]+)")
+CUDA_VERSION = lazy(r"CUDA (?:UMD )?Version\s*:\s*([\w.!/]+)")
+FIRST_LINE = lazy(
     r"^\s*(?P<nvml_index>\d+)\s+(?P<name>\S.*?)\s+"
     r"(?P<driver_model>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*$"
 )
@@ -201,14 +197,13 @@ MEMORY = lazy(r"(?P<memory_used_bytes>\d+\s*MiB)\s*/\s*(?P<memory_total_bytes>\d
 LOAD = lazy(r"(?P<utilization_percent>\d+%|N/A|ERR!)\s+(?P<compute_mode>\S.*\S)")
 
 
-def parse_banner(text: str) -> Smi:
-    """The versions in the first line of the table, if it is there.
+def parse_banner(line: str) -> Smi:
+    """The versions in the first line of the table, or in the head of the long output.
 
     >>> line = "| NVIDIA-SMI 610.43.02   KMD Version: 610.43.02   CUDA UMD Version: 13.3  |"
     >>> parse_banner(line).driver_version, parse_banner(line).cuda_version
     ('610.43.02', '13.3')
     """
-    line = next((line for line in text.splitlines() if SMI_VERSION.search(line)), "")
     found = (pattern.search(line) for pattern in (SMI_VERSION, DRIVER_VERSION, CUDA_VERSION))
     smi, driver, cuda = (hit and hit[1] for hit in found)
     return Smi(
@@ -231,11 +226,11 @@ def parse_table(text: str) -> Smi:
     ('11.0', 'Tesla K20m', 23)
     """
     rows = gpu_rows(text)
-    kept = [row.pop("persistence", None) for row in rows]
+    persistence = [row.pop("persistence", None) for row in rows]
     return replace(
-        parse_banner(text),
+        parse_banner(next(filter(SMI_VERSION.search, text.splitlines()), "")),
         gpus=tuple(Gpu(**row) for row in rows) if rows else None,
-        persistence=all(kept) if kept and None not in kept else None,
+        persistence=all(persistence) if persistence and None not in persistence else None,
     )
 
 
@@ -245,8 +240,8 @@ def cells_of(line: str) -> list[str]:
 
 def row_of(line: str) -> re.Match[str] | None:
     """The first line of a GPU."""
-    first, *more = cells_of(line)
-    return FIRST.match(first) if more else None
+    first, *others = cells_of(line)
+    return FIRST_LINE.match(first) if others else None
 
 
 def gpu_rows(text: str) -> list[dict[str, Any]]:
@@ -259,12 +254,10 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
             break
         elif rows:
             rows[-1].update(next_line(cells_of(line)))
-    for row in rows if "No MIG devices found" in text else ():
-        row["mig_count"] = 0
-    return rows
+    return [row | ({"mig_count": 0} if "No MIG devices found" in text else {}) for row in rows]
 
 
-READS: dict[str, Callable[[str | None], Any]] = {
+CELL_READERS: dict[str, Callable[[str | None], Any]] = {
     **dict.fromkeys(("nvml_index", "temperature_celsius", "utilization_percent"), integer),
     **dict.fromkeys(("name", "pci_bus_id"), cell),
     **dict.fromkeys(("power_watts", "power_limit_watts"), number),
@@ -278,7 +271,7 @@ READS: dict[str, Callable[[str | None], Any]] = {
 def fields_of(*hits: re.Match[str] | None) -> dict[str, Any]:
     """The groups of what was found, each a field and read as that."""
     found = (group for hit in hits if hit for group in hit.groupdict().items())
-    return {name: READS[name](text) for name, text in found}
+    return {name: CELL_READERS[name](text) for name, text in found}
 
 
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
@@ -305,17 +298,12 @@ def next_line(cells: list[str]) -> dict[str, Any]:
 
 
 RECOVERY_ACTIONS = (
-    ("none", "none"),
-    ("drain and reset", "drain_and_reset"),
-    ("drain p2p and reset", "drain_and_reset"),
-    ("drain p2p", "drain_p2p"),
-    ("imex", "recover_imex_domain"),
-    ("bus reset", "bus_reset"),
-    ("system reboot", "system_reboot"),
-    ("reboot", "node_reboot"),
-    ("reset", "gpu_reset"),
-    ("flr", "gpu_reset"),
-)
+    ("none", "none"), ("drain and reset", "drain_and_reset"),
+    ("drain p2p and reset", "drain_and_reset"), ("drain p2p", "drain_p2p"),
+    ("imex", "recover_imex_domain"), ("bus reset", "bus_reset"),
+    ("system reboot", "system_reboot"), ("reboot", "node_reboot"),
+    ("reset", "gpu_reset"), ("flr", "gpu_reset"),
+)  # fmt: skip
 """Words in nvidia-smi's and the kernel's names -> NVML's; the first that is there counts."""
 
 
@@ -332,38 +320,36 @@ def recovery_action(text: str | None) -> str | None:
 GPU_HEAD = lazy(
     r"(?m)^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[^\S\n]*$"
 )
-FIELDS = {
-    "name": (cell, "Product Name"),
-    "uuid": (cell, "GPU UUID"),
-    "memory_total_bytes": (memory, r"FB Memory Usage\n\s+Total"),
-    "memory_used_bytes": (memory, r"FB Memory Usage\n(?:.*\n)??(?:.*\n)??\s+Used"),
-    "temperature_celsius": (integer, "GPU Current Temp"),
-    "power_watts": (number, "(?:(?:Instantaneous|Average) )?Power Draw"),
-    "power_limit_watts": (number, "(?:(?:Current|Enforced) )?Power Limit"),
-    "compute_mode": (compute_mode, "Compute Mode"),
-    "driver_model": (driver_model, r"Driver Model\n\s+Current"),
-    "mig_enabled": (flag, r"MIG Mode\n\s+Current"),
-    "remap_failed": (flag, "Remapping Failure Occurred"),
-    "retired_pending": (flag, "Pending(?: Page Blacklist)?"),
-    "licensed": (word({"licensed": True, "unlicensed": False}), "License Status"),
-    "recovery_action": (recovery_action, "GPU Recovery Action"),
-}  # fmt: skip
-"""Field -> how its text is read, its label below that of its section."""
-REASONS = {
-    "SW Power Cap": "sw_power_cap",
-    "HW Slowdown": "hw_slowdown",
-    "SW Thermal Slowdown": "sw_thermal_slowdown",
-    "HW Thermal Slowdown": "hw_thermal_slowdown",
-    "HW Power Brake Slowdown": "hw_power_brake_slowdown",
-}
-"""What holds the clocks down, by its label, in NVML's order."""
+QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
+    ("name", "Product Name", cell),
+    ("uuid", "GPU UUID", cell),
+    ("memory_total_bytes", "FB Memory Usage/Total", memory),
+    ("memory_used_bytes", "FB Memory Usage/Used", memory),
+    ("temperature_celsius", "GPU Current Temp", integer),
+    ("power_watts", "(?:(?:Instantaneous|Average) )?Power Draw", number),
+    ("power_limit_watts", "(?:(?:Current|Enforced) )?Power Limit", number),
+    ("pcie_width", "Link Width/Current", integer),
+    ("pcie_width_max", "Link Width/Max", integer),
+    ("compute_mode", "Compute Mode", compute_mode),
+    ("driver_model", "Driver Model/Current", driver_model),
+    ("mig_enabled", "MIG Mode/Current", flag),
+    ("mig_count", "MIG Device", word_reader({"none": 0})),
+    ("ecc_uncorrected", "Volatile/(?:[SD]RAM Uncorrectable.*|Double Bit/Total)", integer),
+    ("retired_pages", "Retired Pages/(?:Single|Double) Bit ECC", integer),
+    ("retired_pending", "Retired Pages/Pending.*|Remapped Rows/Pending|.* Repair Pending", flag),
+    ("remap_failed", "Remapping Failure Occurred", flag),
+    ("sram_threshold_exceeded", "SRAM Threshold Exceeded", flag),
+    ("recovery_action", "GPU Recovery Action", recovery_action),
+    ("recovery_action", "(?:GPU )?Reset Status/.*", word_reader({"yes": "gpu_reset"})),
+)
+"""Field, where it stands (its label and, where that is not enough, the headings above), and how its
+text is read. Of several places numbers count together, a yes wins, else the first."""
 
 
 def parse_query(text: str) -> Smi:
     """`nvidia-smi -q`, whole, cut, or a part of it (`-d PERFORMANCE`).
 
     >>> smi = parse_query('''Driver Version                            : 545.29.06
-    ... Attached GPUs                             : 1
     ... GPU 00000000:0B:00.0
     ...     Clocks Event Reasons
     ...         SW Power Cap                      : Active''')
@@ -371,23 +357,44 @@ def parse_query(text: str) -> Smi:
     ('545.29.06', ('sw_power_cap',))
     """
     head, *parts = GPU_HEAD.split(text)
-    return Smi(
-        driver_version=dotted(said(head, "(?:KMD|Driver) Version")),
-        cuda_version=dotted(said(head, "CUDA (?:UMD )?Version")),
-        gpus=tuple(map(gpu_of, parts[::2], parts[1::2])),
-    )
+    gpus = tuple(map(gpu_of, parts[1::2], parts[::2])) or (gpu_of(head),)
+    return replace(parse_banner(head), gpus=gpus if gpus != (Gpu(name=UNNAMED),) else None)
 
 
-def said(page: str, label: str) -> str | None:
-    found = re.search(rf"(?m)^\s*{label}\s*:\s(.*)$", page)
-    return found[1] if found else None
+def placed(page: str) -> Iterator[tuple[str, str]]:
+    """Each value of a page, and its label below the headings that it stands under.
+
+    >>> list(placed("GPU Link Info\\n    Link Width\\n        Max  : 16x\\n    Fan Speed : 30 %"))
+    [('GPU Link Info/Link Width/Max', '16x'), ('GPU Link Info/Fan Speed', '30 %')]
+    >>> list(placed("Remapped Rows\\nPending : No"))
+    [('Remapped Rows/Pending', 'No')]
+    """
+    above: list[tuple[int, str]] = []
+    for line in filter(str.strip, page.split("\n")):
+        label, colon, value = line.partition(": ")
+        # Where the margins were lost, a value belongs to the heading before it.
+        depth = len(line) - len(line.lstrip()) or len(colon)
+        above = [*(one for one in above if one[0] < depth), (depth, label.strip())]
+        if colon:
+            yield "/".join(name for _, name in above), value
 
 
-def gpu_of(bus: str, page: str) -> Gpu:
-    read = {name: reads(said(page, label)) for name, (reads, label) in FIELDS.items()}
-    known: dict[str, Any] = {**read, "pci_bus_id": bus, "name": read["name"] or "unknown"}
-    states = {name: flag(said(page, label)) for label, name in REASONS.items()}
-    told = set(states.values()) != {None}
-    known["throttle_reasons"] = tuple(name for name in states if states[name]) if told else None
-    known["lost"] = says_lost(page) or None
-    return Gpu(**known)
+def read_at(page: Sequence[tuple[str, str]], place: str, reads: Callable[[str], Any]) -> list[Any]:
+    """What stands at a place, as far as it can be read. MIG instances' sections are left out."""
+    where = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{place})", re.I)
+    values = (reads(text) for name, text in page if where.fullmatch(name))
+    return [value for value in values if value is not None]
+
+
+def gpu_of(page: str, bus: str | None = None) -> Gpu:
+    lines = tuple(placed(page))
+    known: dict[str, Any] = {"pci_bus_id": bus, "lost": says_lost(page) or None}
+    for name, place, reads in QUERY_FIELDS:
+        if values := read_at(lines, place, reads):
+            one = next((value for value in values if value is True), values[0])
+            counted = name in ("ecc_uncorrected", "retired_pages")
+            known.setdefault(name, sum(values) if counted else one)
+    states = {one: read_at(lines, one.replace("_", " "), flag) for _, one in THROTTLE_BITS}
+    if any(states.values()):
+        known["throttle_reasons"] = tuple(one for one in states if True in states[one])
+    return Gpu(**{"name": UNNAMED, **known})

@@ -23,15 +23,13 @@ def parse_version_file(text: str) -> dict[str, Any]:
     return {name: ast.literal_eval(value) for name, value in lines}
 
 
-def backend_of(
-    version: str | None, cuda: str | None, hip: str | None, *, known: bool = False
-) -> str | None:
-    """The backend that a version's local label or its CUDA names; `known`: None means CPU.
+def backend_of(version: str | None, cuda: str | None, hip: str | None) -> str | None:
+    """The backend that a version's local label names, else its CUDA or HIP.
 
     >>> backend_of("2.5.1+cu124", "12.4", None), backend_of("2.5.1", "12.4", None)
     ('cu124', 'cu124')
-    >>> backend_of("2.9.0", None, None, known=True), backend_of("2.9.0", None, "6.4.43483")
-    ('cpu', 'rocm6.4')
+    >>> backend_of("2.9.0", None, "6.4.43483"), backend_of("2.9.0", None, None)
+    ('rocm6.4', None)
     """
     label = (version or "").partition("+")[2]
     if label and (found := re.match(rf"({LABEL})\b", label)):
@@ -40,7 +38,7 @@ def backend_of(
         return "cu" + "".join(cuda.split(".")[:2])
     if hip:
         return "rocm" + ".".join(hip.split(".")[:2])
-    return "cpu" if known else None
+    return None
 
 
 INSTALLERS = frozenset(

@@ -1,4 +1,4 @@
-"""Paths as text, in the manner of the machine that is read, which may not be this one.
+"""Paths as text, in the notation of the machine that is read, which may not be this one.
 
 A path with a backslash or a drive letter is Windows'; every other one is POSIX', and so is one
 from the root on, whatever its names hold.
@@ -19,7 +19,7 @@ def separator(path: str) -> str:
 
 
 def join(first: str, *more: str) -> str:
-    """Join in the manner of the first part.
+    """Join in the notation of the first part.
 
     >>> join("C:\\\\env", "Lib", "site-packages")
     'C:\\\\env\\\\Lib\\\\site-packages'

@@ -6,7 +6,7 @@ import re
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu
-from gpusetup.readings.side import UNNAMED
+from gpusetup.readings.sources import UNNAMED
 
 MODULES = {"nvidia": "module_loaded", "nvidia_uvm": "uvm_loaded", "nouveau": "nouveau_loaded"}
 """A kernel module -> the field of the driver that says whether it is loaded."""

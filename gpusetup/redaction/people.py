@@ -1,4 +1,4 @@
-"""Names of people, where a text says that it names one."""
+"""Names of people, if a text says that it names one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rule: a pattern, and what stands there instead; and the words of a record that no rule hides."""
+"""Rules of redaction, a pattern and its replacement; and the words that no rule hides."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpusetup.model.frozen import fields
 Found = re.Match[str]
 Rule = tuple[str, str | Callable[[Found], str]]
 compiled = cache(re.compile)
-"""When it is first tried."""
+"""Each pattern is compiled when it is first tried."""
 
 
-def applied(rules: Iterable[Rule], text: str) -> str:
-    """What is left of a text after the rules, in their order.
+def apply(rules: Iterable[Rule], text: str) -> str:
+    """The text after all rules, in their order.
 
-    >>> applied((("a+", "b"), ("bb", lambda found: found[0].upper())), "caab")
+    >>> apply((("a+", "b"), ("bb", lambda found: found[0].upper())), "caab")
     'cBB'
     """
     for pattern, instead in rules:
@@ -50,7 +50,7 @@ def vocabulary() -> frozenset[str]:
 def names_rule(names: Iterable[str], known: frozenset[str] = COMMON_NAMES) -> tuple[Rule, ...]:
     """The rule that finds the names as whole words, the longest first; none without any.
 
-    >>> applied(names_rule(["root", "al", "alice"]), "alice alices root")
+    >>> apply(names_rule(["root", "al", "alice"]), "alice alices root")
     '<private> alices root'
     """
     telling = {n for n in names if len(n) > 2 and n.lower() not in known and not n.isdigit()}

@@ -1,8 +1,8 @@
-"""What is a secret by its shape or by the word before it, whoever's it is.
+"""Secrets, by their shape or by the word before them.
 
 Rows of patterns: tokens as their issuers print them (looked up in the issuers' documentation and in
 secret scanners' public rules, as of 2026-11), values behind a telling word, and last, any long word
-that looks drawn by lot. The tails are open on purpose: a token of another length is a token.
+that looks random. The tails are open on purpose: a token of another length is a token.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from gpusetup.redaction.rules import Found, Rule, applied, compiled
+from gpusetup.redaction.rules import Found, Rule, apply, compiled
 
 SECRET = "<secret>"
 
@@ -58,44 +58,46 @@ _STRONG = (
 _WEAK = r"(?:sn|pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webhook|dsn)"
 _WORDS = rf"(?:{_STRONG}|{_WEAK})"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-_NOTHING = r"(?!(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])|''|\"\"|\[N/A)"
-"""What stands there where there is none: often the cause that is looked for."""
-_VALUE = rf"{_NOTHING}(?:{_QUOTED}|[^\s\"',;&<>]+)"
+_NO_VALUE = r"(?!(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])|''|\"\"|\[N/A)"
+"""A word in the place of a value that says that there is none: often the cause."""
+_VALUE = rf"{_NO_VALUE}(?:{_QUOTED}|[^\s\"',;&<>]+)"
 _KEY = rf"(?:(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}(?:[._-](?:value|text|data|key|id))?|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
 _LOGS_IN = r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
 _LOGIN = r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+"
 
-_MADE_BY_LOT = r"[0-9A-Z]"
+_DIGIT_OR_CAPITAL = r"[0-9A-Z]"
 """What every issuer's token has; `hf_transfer` and `sk-learn-contrib` are packages."""
 
 _WORD = r"[A-Za-z0-9+/=_.~-]{16,}"
 _PIECE = r"[A-Za-z0-9]{16,}"
 _MANGLED = r"_*Z[A-Z]"
-_NOT_DRAWN = r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
+_NOT_RANDOM = r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
 """A build of conda, an address, a hash: the rule of `<hex>` has looked at it."""
-CHANGES = 6
-"""So often does the class of a letter change in a word that was drawn by lot, at the least."""
+MIN_CHANGES = 6
+"""In a random word the class of the letters changes at least so often."""
 
 
-def _replaced(match: Found) -> str:
+def _hide_random_words(match: Found) -> str:
     """base64 and a path look alike: the parts of a path are judged one by one."""
     if re.match(_MANGLED, match[0]):
         return match[0]
     parts = match[0].split("/")
-    return "/".join(SECRET if any(map(is_drawn, re.findall(_PIECE, one))) else one for one in parts)
+    return "/".join(
+        SECRET if any(map(looks_random, re.findall(_PIECE, part))) else part for part in parts
+    )
 
 
-def is_drawn(piece: str) -> bool:
-    """Whether letters and digits alternate as in no word.
+def looks_random(piece: str) -> bool:
+    """Whether letters and digits alternate as in no real word.
 
-    >>> is_drawn("q7Rt2mXa9LpZ4kVe8s"), is_drawn("NvidiaGeForceRtx4090"), is_drawn("cuda124py311h5aa0d8f")
+    >>> looks_random("q7Rt2mXa9LpZ4kVe8s"), looks_random("NvidiaGeForceRtx4090"), looks_random("cuda124py311h5aa0d8f")
     (True, False, False)
     """
-    if re.fullmatch(_NOT_DRAWN, piece):
+    if re.fullmatch(_NOT_RANDOM, piece):
         return False
     kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in piece]
     changes = [pair for pair in pairwise(kinds) if pair[0] != pair[1]]
-    return len(changes) >= CHANGES and sum("d" in pair for pair in changes) >= 3
+    return len(changes) >= MIN_CHANGES and sum("d" in pair for pair in changes) >= 3
 
 
 SECRETS: tuple[Rule, ...] = (
@@ -108,20 +110,20 @@ SECRETS: tuple[Rule, ...] = (
     (r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}", r"\1 <secret>"),
     (rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}", r"\1\2<secret>"),
     (rf"(?i)(\bmachine\s+)\S+(\s+login\s+)\S+((?:\s+account\s+\S+)?\s+password\s+){_VALUE}", r"\1<host>\2<private>\3<secret>"),
-    (rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NOTHING}[^\s\"',;&<>][^\n\"'<>]*", lambda said: f"{said[1]}{'<private>' if said[2] else ''}{said[3]}{SECRET}"),
+    (rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NO_VALUE}[^\s\"',;&<>][^\n\"'<>]*", lambda prompt: f"{prompt[1]}{'<private>' if prompt[2] else ''}{prompt[3]}{SECRET}"),
     (rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:]|<<\w+)\s*)(?!<|[\"']<secret>){_VALUE}", r"\1<secret>"),
-    (rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NOTHING}[^<\s][^<]*", r"\1<secret>"),
+    (rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NO_VALUE}[^<\s][^<]*", r"\1<secret>"),
     (r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}", r"\1<secret>"),
     (r"(\bsshpass\s+-p\s*)(?!<)\S+", r"\1<secret>"),
     (r"(\becho\s+)(?!<)\S+(\s*\|\s*sudo\s+-S)", r"\1<secret>\2"),
     (r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)", r"\1<secret>"),
     (r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b", SECRET),
     (rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}", r"\1<secret>"),
-    (r"(?<![A-Za-z0-9_-])(?:" + "|".join(ISSUERS) + ")", lambda said: SECRET if compiled(_MADE_BY_LOT).search(said[0]) else said[0]),
+    (r"(?<![A-Za-z0-9_-])(?:" + "|".join(ISSUERS) + ")", lambda token: SECRET if compiled(_DIGIT_OR_CAPITAL).search(token[0]) else token[0]),
     (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
-    (_WORD, _replaced),
+    (_WORD, _hide_random_words),
 )  # fmt: skip
-"""In this order; last, long words that look drawn by lot."""
+"""In this order; last, long words that look random."""
 
 
 _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"
@@ -152,4 +154,4 @@ def hide_secrets(text: str) -> str:
     >>> hide_secrets("undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb")
     'undefined symbol: _ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_jb'
     """
-    return applied(SECRETS, text)
+    return apply(SECRETS, text)

@@ -1,4 +1,4 @@
-"""What variables say: of a value only words of known form stay, each other word has an alias.
+"""Values of variables: only words of known form stay, each other word gets an alias.
 
 Whoever sets a variable may write anything into it: a customer's name in a folder, a network, an
 option. Known are numbers and versions, GPUs, capabilities, networks as systems name them, and the
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 
 from gpusetup.readings.packages import INSTALLERS
-from gpusetup.redaction.places import KNOWN, Alias, is_known
+from gpusetup.redaction.folders import KNOWN_FOLDERS, Alias, is_known
 from gpusetup.redaction.rules import compiled, vocabulary
 
-WORDS = KNOWN | INSTALLERS | frozenset(
+KNOWN_WORDS = KNOWN_FOLDERS | INSTALLERS | frozenset(
     "on off true false yes no auto void none all never always only if-necessary disabled enabled error "  # noqa: SIM905
     "compute utility graphics video display ngx compat32 driver brand tesla quadro geforce titan grid vapps "
     "expandable_segments max_split_size_mb garbage_collection_threshold roundup_power2_divisions backend "
@@ -29,7 +29,7 @@ WORDS = KNOWN | INSTALLERS | frozenset(
     "only-managed only-system cc cxx gcc g++ c++ clang clang++ icc icpx nvcc cl mpicc mpicxx ccache "
     "http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles graph_breaks output_code guards base".split()
 )  # fmt: skip
-_FORM = (
+_KNOWN_FORM = (
     r"(?i).{1,2}|v?\d[\d.]*(?:[a-z]{1,3}\d*)?(?:[.-](?:[0-9a-ftz]{1,40}|nv[\d.]+|post\d+|dev\d*))*"
     r"|(?:sm|compute|gfx|cu|rocm|cp|py|dir|manylinux|musllinux)[_-]?\d[\w.]*|<[\w-]+>"
     r"|[0-9a-f]{7,40}(?:\.nv[\d.]+)?|\$\{?(?:HOME|USER|PATH|LD_LIBRARY_PATH|CONDA_PREFIX|CUDA_HOME)"
@@ -51,23 +51,29 @@ def hide_values(value: str, alias: Alias) -> str:
     >>> hide_values("8.0;9.0+PTX for acme; eth0,^lo,acme1; max_split_size_mb:128", lambda word: "?")
     '8.0;9.0+PTX ? ?; eth0,^lo,?; max_split_size_mb:128'
     """
-    return re.sub(_WORD, lambda found: _shared(found[0], alias), value)
+    return re.sub(_WORD, lambda found: _hide_word(found[0], alias), value)
 
 
-def _shared(word: str, alias: Alias) -> str:
+def _hide_word(word: str, alias: Alias) -> str:
     if re.match(r"[~\\/]", word):
-        return re.sub(_FILE, lambda found: _named(found["stem"], alias) + found["kind"], word)
+        return re.sub(_FILE, lambda found: _hide_stem(found["stem"], alias) + found["kind"], word)
     parts = re.split(r"([\\/]+)", word)
     if len(parts) > 1:
-        return "".join(one if is_known(one) or _is_plain(one) else alias(one) for one in parts)
-    return word if _is_plain(word) else alias(word)
+        return "".join(
+            part if is_known(part) or _is_known_word(part) else alias(part) for part in parts
+        )
+    return word if _is_known_word(word) else alias(word)
 
 
-def _named(stem: str, alias: Alias) -> str:
+def _hide_stem(stem: str, alias: Alias) -> str:
     """What stands for a file's name without its ending."""
     return stem if is_known(stem) or re.fullmatch(_LIBRARY, stem) else alias(stem)
 
 
-def _is_plain(word: str) -> bool:
+def _is_known_word(word: str) -> bool:
     low = word.lower()
-    return low in WORDS or low in vocabulary() or compiled(_FORM).fullmatch(word) is not None
+    return (
+        low in KNOWN_WORDS
+        or low in vocabulary()
+        or compiled(_KNOWN_FORM).fullmatch(word) is not None
+    )

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from typing import TextIO, TypeVar
 
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
-from gpusetup.model.marks import TURNING
+from gpusetup.model.hidden_marks import INVISIBLE
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.screen import Screen, plain, remark
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 from gpusetup.verify import streams
 
 ASCII = {
@@ -52,7 +52,7 @@ def harmless_json(text: str) -> str:
     text = text.replace("##[", "#\\u0023[")
     if text.isascii():  # JSON writes the other controls of ASCII by their numbers itself
         return text.replace("\x7f", "\\u007f")
-    return re.sub(rf"[\x7f-\x9f{TURNING}]", _by_number, text)
+    return re.sub(rf"[\x7f-\x9f{INVISIBLE}]", _by_number, text)
 
 
 def _by_number(found: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
-from gpusetup.model.finding import Evidence, Finding, Fix, Severity, typed
+from gpusetup.model.finding import Evidence, Finding, Fix, Severity, command_lines
 from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.units import GIB
 from gpusetup.render.screen import (
@@ -85,16 +85,16 @@ def unknown_of(answer: DoctorAnswer) -> str:
     """What is said if no cause was found."""
     seen = answering(answer)
     if any(one.id == "report-empty" for one in answer.findings):
-        return "the text is empty: there is nothing to judge"
+        return "the text is empty"
     if seen is not None:
         return f"{seen.title}; why is not shown"
     if answer.snapshot.origin != "report":
-        return "nothing wrong was found, but nothing shows that torch works on the GPU either"
+        return "gpusetup found no error, but nothing shows that torch works on the GPU"
     if answer.next_reading:
         return "not enough information to tell what is wrong"
     return (
-        "the text shows no failure of a GPU or its software; post the whole error: the lines above "
-        "the last one, the command and the versions"
+        "the text shows no failure of a GPU or its software; post the whole error, the command "
+        "and the versions"
     )
 
 
@@ -126,7 +126,7 @@ CHANGES_PACKAGES = (
 def _of_its_target(machine: Snapshot, fix: Fix) -> str:
     """What is said before lines that change packages, if a text does not show of which Python, or
     shows a project of uv's."""
-    python, lines = machine.python, typed(fix)
+    python, lines = machine.python, command_lines(fix)
     if python.manager == "uv project":
         return UNDONE_BY_UV if any(line.startswith("uv pip install") for line in lines) else ""
     known = python.executable or machine.torch.location or machine.container.kind
@@ -275,8 +275,8 @@ def explained(row: KnownFinding) -> Screen:
     """One finding in full."""
     told = {
         "Proven by": row.proven_by,
-        "Not when": row.not_when,
-        "Way out": row.way_out,
+        "Looks alike": row.not_when,
+        "What to do": row.way_out,
         "Explains": ", ".join(row.explains),
     }
     why = (f"  {row.means}", "") if row.means else ()

@@ -10,7 +10,7 @@ from gpusetup.fleet.compare import CompareAnswer
 from gpusetup.fleet.drift import RATES
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.nodes import Drift, NodeFinding, slurm_list
-from gpusetup.fleet.show import COSTS, Common, Exclude, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.show import COST_SPEED, Common, Exclude, FleetAnswer, NodeAnswer, Status
 from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.render.screen import (
@@ -76,7 +76,7 @@ def _node(nodes: Sequence[NodeAnswer], usual: Container[str]) -> Iterator[str]:
     if node.problem:
         yield Row(f"    {node.problem}", hang=4)
     for one in node.findings:
-        shown = one.severity is Severity.WARNING and (one.id not in usual or one.id in COSTS)
+        shown = one.severity is Severity.WARNING and (one.id not in usual or one.id in COST_SPEED)
         if shown or one.severity is Severity.ERROR:
             yield _finding(one)
     yield from map(_drift, node.drift)
@@ -89,7 +89,7 @@ def _finding(finding: NodeFinding, more: str = "") -> Row:
 def _drift(drift: Drift) -> Row:
     others = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
     if drift.field.startswith(RATES):
-        others = f"the middle of {drift.of} devices is {drift.majority}"
+        others = f"the median of {drift.of} devices is {drift.majority}"
     words = words_of(drift.field.removeprefix(RATES))
     return marked(MARKS[drift.severity], words, f"{drift.value}, {others}", indent=4)
 
@@ -133,7 +133,7 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
         lines += [Row(f"    → {finding.then}", hang=6)] if finding.then else []
     told = {}
     for level in answer.levels:
-        sees = f"slower than {level.sees_below or 0:.0%} of it would be named"
+        sees = f"slower than {level.sees_below or 0:.0%} of this counts as slow"
         sees = sees if level.sees_below else "too few to compare"
         told[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {sees}"
     lines += section("Measured", facts(told))
@@ -165,7 +165,7 @@ def compare_screen(answer: CompareAnswer) -> Screen:
 
 def _compared(answer: CompareAnswer) -> Row:
     if not (answer.only_second or answer.differences or answer.only_first):
-        return marked(OK, "ok", "the two are alike in all that is compared")
+        return marked(OK, "ok", "the two are alike")
     said = [f"different: {plural(len(answer.differences), 'fact')}"]
     if answer.only_second:
         said.append(f"{plural(len(answer.only_second), 'finding')} more than before")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.install.credentials import without_logins
-from gpusetup.install.fetching.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
-from gpusetup.install.target.find import User
+from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
-from gpusetup.model.shell import OWN_SYSTEM, shell_line
+from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -18,7 +17,6 @@ from gpusetup.render.screen import (
     Row,
     Screen,
     command,
-    diff_lines,
     facts,
     heading,
     remark,
@@ -35,7 +33,6 @@ def plan_screen(
     told: Mapping[str, str | None],
     rows: Iterable[str] = (),
     *,
-    warnings: Words = (),
     notes: Words = (),
     system: str = OWN_SYSTEM,
 ) -> Screen:
@@ -48,8 +45,7 @@ def plan_screen(
             *facts({**known, **told}),
             *rows,
             *section("Commands", steps),
-            *([""] if warnings or notes else []),
-            *(remark("warning", line) for line in warnings),
+            *([""] if notes else []),
             *(remark("note", line) for line in notes),
         )
     )
@@ -68,12 +64,6 @@ def versions(known: Mapping[str, str]) -> str:
 
 def fallback(choices: Sequence[Choice]) -> str:
     return ", then ".join(one.backend for one in choices)
-
-
-def in_use(users: Iterable[User]) -> list[str]:
-    """Who has torch of the environment loaded."""
-    said = "has its torch loaded, and may fail afterwards"
-    return [f"{one.name} (process {one.pid}) {said}" for one in users]
 
 
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
@@ -137,11 +127,7 @@ def proven(answer: InstallAnswer) -> list[Row]:
 
 
 def project_screen(answer: InstallAnswer) -> Screen:
-    """What was written into a project's file, or would be."""
-    head = {
-        "unchanged": verdict(OK, "Nothing to do", f": {answer.target} says this already"),
-        "planned": Row(f"{answer.target} would become:", hang=2),
-        "installed": verdict(OK, "Wrote", f" {answer.target}: run `uv lock`, then `uv sync`"),
-    }
-    diff = diff_lines(answer.diff) if answer.diff else ()
-    return Screen((head[answer.state], *diff))
+    """What to paste into a project's file, and the command that pins the versions."""
+    then = [command(own_line(*step.argv)) for step in answer.steps]
+    lines = (Row(line, whole=True) for line in answer.lines)
+    return Screen((heading(f"Add to {answer.target}"), *lines, *section("Then", then)))

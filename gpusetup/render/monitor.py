@@ -123,7 +123,7 @@ def live_screen(*, color: bool) -> Iterator[Live]:
     from rich.live import Live
 
     live = Live(
-        "waiting for the first sample",
+        "waiting for the first measurement",
         console=Console(highlight=False, markup=False, emoji=False, no_color=not color),
         screen=True,
         auto_refresh=False,

@@ -97,7 +97,11 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     else:
         yield verdict(OK, "fits", recipe)
     near = f"{plan.near_percent} % of the limit"
-    kind = " or of a kind that is known too little" if plan.near_percent > 3 and plan.fits else ""
+    kind = (
+        " or a kind of job that plan knows little about"
+        if plan.near_percent > 3 and plan.fits
+        else ""
+    )
     sure = {
         "measured": "measured",
         "clear": f"clear: nothing is within {near}",
@@ -151,7 +155,7 @@ MOST_UNKNOWN = 12
 
 def _config(found: ConfigRead) -> Iterator[str]:
     """What was read, assumed and not understood, each key with its line."""
-    whose = f"a config of {found.trainer}" if found.trainer else "a config of no known trainer"
+    whose = f"a config of {found.trainer}" if found.trainer else "a config of an unknown trainer"
     keys = [
         (str(key.line), f"{key.key}: {key.value}" if key.value else key.key, (key.meaning, DIM))
         for key in (*found.read, *found.not_understood[:MOST_UNKNOWN])
@@ -163,7 +167,7 @@ def _config(found: ConfigRead) -> Iterator[str]:
     yield from section(f"Read from {found.file}, {whose}", read[1:])
     assumed = (Row(f"  {line}", hang=4) for line in found.assumed)
     yield from section("Assumed, because the config does not say", assumed)
-    title = "Not understood (does one of them take memory? then say it by an option)"
+    title = "Not understood (if one of them needs memory, give it as an option)"
     yield from section(title, (*open_[1:], *[f"      and {more} more"] * (more > 0)))
 
 
@@ -172,8 +176,8 @@ def _code(code: CodePlan) -> Iterator[str]:
     phases = facts({name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()})
     yield from section(f"Most at once in each phase, GiB (torch {code.torch})", phases)
     batch = code.largest_batch
-    most = "not found, see the note" if batch is None else f"{batch:,}"
-    most = "not even one sample a GPU fits" if batch == 0 else most
+    most = "unknown, see the note" if batch is None else f"{batch:,}"
+    most = "not even one sample fits on a GPU" if batch == 0 else most
     yield from ("", Row(("Largest batch on all GPUs together:", HEADING), f" {most}"))
 
 
@@ -184,7 +188,9 @@ def serve_text(plan: ServePlan) -> Screen:
     """The screen of a serving plan."""
     requests, most = plural(plan.sequences, "request"), plural(plan.largest_sequences, "request")
     size, engine = f"{plan.parameters / 1e9:.3g}B parameters", f"{plan.weights}, {plan.engine}"
-    mark, said = (OK, "fits") if plan.fits else (NO, "does not fit")
+    mark, said = (OK, "fits") if plan.command else (BUT, "the memory is enough")
+    if not plan.fits:
+        mark, said = NO, "does not fit"
     told = {
         "longest": f"{plan.largest_context:,} tokens for {requests}",
         "most": f"{most} of {plan.context:,} tokens",

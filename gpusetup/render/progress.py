@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpusetup.install.fetching.wheels import Wheel, size_text
+from gpusetup.install.wheels import Wheel, size_text
 from gpusetup.render.clock import CLOCK
 
 USUAL_GROWTH = 1.7

@@ -107,8 +107,7 @@ def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
 def _advice(advice: Advice) -> str:
     words = {
         "driver": f"use NVIDIA driver {advice.to}",
-        "python": f"use Python {advice.to}",
-        "gpu": f"run {advice.to} (CUDA_VISIBLE_DEVICES)",
+        "python": f"use a 64-bit Python {advice.to}",
         "torch": f"ask for torch {advice.to}",
         "backend": f"ask for {advice.to}",
     }
@@ -124,10 +123,9 @@ def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
     """The rejections that answer "why not the newest" and "why not another CUDA of it"."""
     asked = [r for r in answer.rejections if not r.reason.startswith(NO_QUESTION)]
     chosen = parsed(answer.torch or "0")
-    newest = max((v for r in asked if (v := parsed(r.torch)) > chosen), default=None)
-    rows = [r for r in asked if parsed(r.torch) in (newest, chosen)]
-    with_cuda = tuple(r for r in rows if cuda_of(r.backend))
-    return with_cuda if with_cuda or answer.torch else tuple(rows)
+    newest = max((chosen, *(parsed(row.torch) for row in asked)))
+    rows = (row for row in asked if parsed(row.torch) in (newest, chosen))
+    return tuple(row for row in rows if cuda_of(row.backend) or not answer.torch)
 
 
 def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:

@@ -24,7 +24,7 @@ from gpusetup.render.screen import (
 )
 from gpusetup.tune import answer as answers
 from gpusetup.tune.answer import TuneAnswer, TuneChange
-from gpusetup.tune.files import SUFFIX
+from gpusetup.tune.config_file import SUFFIX
 from gpusetup.tune.search import Trial
 
 RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
@@ -58,7 +58,7 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         lines += ["", Row("Nothing is written; `--in-place` or `-o FILE` writes it", hang=2)]
     if answer.interrupted:
         done = answer.batch_size is not None or answer.benchmark or answer.changes
-        best = "this is the best so far" if done else "no trial ended, so nothing is known"
+        best = "this is the best so far" if done else "no trial finished, so there is no answer"
         lines += ["", marked(BUT, "interrupted", best)]
     return Screen(lines[1:] if lines[:1] == [""] else lines)
 
@@ -102,7 +102,7 @@ def speed(rate: float | None, spread: float | None) -> str:
 
 def _best(answer: TuneAnswer) -> Row:
     if answer.batch_size is None:
-        return marked(NO, "no size ran within the memory", indent=2)
+        return marked(NO, "no batch size ran within the memory", indent=2)
     limit = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
     after = f"; {answer.stopped}" if answer.stopped else ""
     return Row("  ", (f"Batch size: {answer.batch_size}", GOOD), f"{limit}{after}", hang=4)

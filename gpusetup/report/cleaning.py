@@ -1,4 +1,4 @@
-"""Takes away what the way into a thread adds to a text: quotes, prefixes, colours, entities, wraps.
+"""Removes what forums, mail and logs add to a text: quotes, prefixes, colours, entities, tags.
 
 Nothing of what a program printed is judged here. Each pattern is anchored or has bounded
 repetition, so that a line costs time in proportion to its length.
@@ -10,11 +10,11 @@ import re
 
 from gpusetup.messages import search
 from gpusetup.messages.search import Text
-from gpusetup.model.marks import TURNING
+from gpusetup.model.hidden_marks import INVISIBLE
 from gpusetup.model.patterns import lazy
 from gpusetup.named_file import SAMPLE, encoding_of
 
-LINE_KEPT = 4000
+MAX_LINE = 4000
 """Characters of a line that are read: a longer one is a picture, a minified file, a blob."""
 
 BREAKS = lazy(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -24,7 +24,7 @@ ESCAPES = lazy(
     r"\x1b\[[0-9;?]{0,40}[ -/]?[@-~]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)|\x1b[@-_=>()][0-9A-B]?"
     rf"|\^\[\[[0-9;]{{0,40}}[A-Za-z]|\\(?:x1b|033|u001b)\[[0-9;]{{0,40}}[A-Za-z]|{BARE_COLOUR}"
 )
-CONTROLS = lazy(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{TURNING}]")
+CONTROLS = lazy(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{INVISIBLE}]")
 TAGS = lazy(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
@@ -71,7 +71,7 @@ PREFIX = lazy(
     r")"
 )
 """What is put before a line."""
-PREFIXES_A_LINE = 5
+MAX_PREFIXES = 5
 
 
 def cleaned(text: str) -> list[str]:
@@ -81,10 +81,10 @@ def cleaned(text: str) -> list[str]:
     ['Error <x>', 'boom']
     """
     text = text.translate(ASCII_FORMS)
-    for needle, pattern, plain in STEPS:
+    for needle, pattern, plain in SUBSTITUTIONS:
         if needle in text:
             text = pattern.sub(plain, text)
-    return [_bare(line[:LINE_KEPT]) for line in text.split("\n")]
+    return [_without_prefixes(line[:MAX_LINE]) for line in text.split("\n")]
 
 
 def text_of(raw: str) -> Text:
@@ -96,17 +96,17 @@ def text_of(raw: str) -> Text:
     return search.text_of(cleaned(raw))
 
 
-def _entity(found: re.Match[str]) -> str:
+def _unescaped(found: re.Match[str]) -> str:
     import html
 
     return html.unescape(found[0]).replace("\u00a0", " ")
 
 
-def _emptied(found: re.Match[str]) -> str:
+def _blank_lines(found: re.Match[str]) -> str:
     return "\n" * found[0].count("\n")
 
 
-STEPS = (
+SUBSTITUTIONS = (
     ("", BREAKS, "\n"),
     ("[", ESCAPES, ""),
     ("\x1b", ESCAPES, ""),
@@ -114,21 +114,21 @@ STEPS = (
     ("", CONTROLS, ""),
     ("<", LINE_TAGS, "\n"),
     ("<", TAGS, ""),
-    ("&", ENTITY, _entity),
-    ("&", ENTITY, _entity),  # a text that was escaped twice
+    ("&", ENTITY, _unescaped),
+    ("&", ENTITY, _unescaped),  # a text that was escaped twice
     ("", CONTROLS, ""),
     ("<", TAGS, ""),
     # A build's label with blanks or as an address has it (`2.8.0 + cu129`).
     ("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
     # The start of `collect_env` that lacks a module of its own, above its report.
-    ("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _emptied),
+    ("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _blank_lines),
 )  # fmt: skip
 
 
-def _bare(line: str) -> str:
+def _without_prefixes(line: str) -> str:
     """One line without the prefixes that quoting and logging put before it."""
     line = line.expandtabs(8)
-    for _ in range(PREFIXES_A_LINE):
+    for _ in range(MAX_PREFIXES):
         found = PREFIX.match(line)
         if found is None:
             break

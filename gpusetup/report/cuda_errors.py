@@ -11,7 +11,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
-NUMBERED = lazy(
+ERROR_NUMBER = lazy(
     r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: [a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
     r"|THCudaCheck FAIL .{0,200}?error=|\[(?=\d{1,3}\] Call to cu)|C(?:UDA|uda) failure (?=\d{1,3}(?::| '))|CUDA [Ee]rror (?:code )?[=(]?"
     r"|cuInit\W{0,3}(?:failed|returned|error|err|:)(?: with)?(?: code| error)?\W{1,3}|(?:initiali[sz]ation|(?:library|nvcuda|cudart) init) (?:failure|error)\W{1,3}"
@@ -29,9 +29,9 @@ IN_WORDS = (
     (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
 )  # fmt: skip
 """Errors whose words other programs have as well."""
-LOOK_BACK, LOOK_ON = 500, 120
-READ = 400_000
-MODULE = lazy(
+CHARACTERS_BEFORE, CHARACTERS_AFTER = 500, 120
+CHARACTERS_READ = 400_000
+EXTENSION = lazy(
     r"[/\\](bitsandbytes|sageattention|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
     r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
     re.I,
@@ -47,19 +47,22 @@ def cuda_errors(text: Text) -> Facts:
     for code, (first, last) in seen.items():
         name = NAMES.get(code, "")
         yield event(text, "cuda-error", first, last, {"code": str(code), "name": name})
-        started = AT_START.search(text.flat[max(first - LOOK_BACK, 0) : last + LOOK_ON])
-        if code in STARTING and (code != 2 or started):
-            trust, source = SURE if started else USUAL, text.source(first)
+        at_start = AT_START.search(_around(text.flat, first, last))
+        if code in STARTING and (code != 2 or at_start):
+            trust, source = SURE if at_start else USUAL, text.source(first)
             for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
                 yield Claim(subject, value, source, trust)
         if code == 2:
-            kind = "cuda-init-out-of-memory" if started else "out-of-memory"
+            kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
             yield event(text, kind, first, last, {})
         if code == 209:
-            near = text.flat[max(first - LOOK_BACK, 0) : first + LOOK_ON]
-            found = MODULE.search(near)
+            found = EXTENSION.search(_around(text.flat, first, first))
             module = found and found[found.lastindex or 0].lower()
             yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
+
+
+def _around(text: str, start: int, end: int) -> str:
+    return text[max(start - CHARACTERS_BEFORE, 0) : end + CHARACTERS_AFTER]
 
 
 def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
@@ -83,11 +86,11 @@ def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
 
 def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
     """Only numbers that are CUDA's: an `Error 2` of another program is none."""
-    for found in NUMBERED.finditer(text.flat, 0, READ):
+    for found in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
         number, place = int(found[1]), found.start()
         code = OLD_CODES.get(number, number)
-        near = text.low[max(place - LOOK_BACK, 0) : place + LOOK_ON]
-        if code in NAMES and (
-            "cuda" in near or (number > 99 and code not in BY_PROGRAMS and "cu" in found[0])
-        ):
+        names_cuda = "cuda" in _around(text.low, place, place) or (
+            number > 99 and code not in BY_PROGRAMS and "cu" in found[0]
+        )
+        if code in NAMES and names_cuda:
             yield code, place, found.end()

@@ -25,8 +25,8 @@ NAME = (
     rf"|V100S?|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![\w/]))"
 )
 """An NVIDIA GPU as nvidia-smi, programs and people call it."""
-NAMED = lazy(NAME, re.I)
-LISTED = lazy(
+GPU_NAME = lazy(NAME, re.I)
+NUMBERED_GPU = lazy(
     rf"\b(?:GPU|CUDA|device)\W{{0,4}}(?:cuda:)?(?P<numbers>\d{{1,2}}(?:,\d{{1,2}}){{0,15}})(?:\b[\W_]{{1,6}}|: \d{{3,6}}MB \| |.{{0,20}}name='){NAME}(?: \(arch=(?P<capability>\d\.\d)\))?",
     re.I,
 )
@@ -36,37 +36,39 @@ FAMILIES = {
     "Pascal": (lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I), 6, 1),
 }
 """What a GPU is called if no model is named."""
-READ, MOST = 200_000, 16
+CHARACTERS_READ, MAX_GPUS = 200_000, 16
 
 
 def gpus(text: Text) -> Facts:
     listed = {
         int(number): Gpu(
-            name=one["name"],
+            name=listing["name"],
             cuda_index=int(number),
-            compute_capability=Capability.parse(one["capability"]) if one["capability"] else None,
+            compute_capability=Capability.parse(listing["capability"])
+            if listing["capability"]
+            else None,
         )
-        for one in reversed(list(LISTED.finditer(text.flat, 0, READ)))
-        for number in one["numbers"].split(",")
+        for listing in reversed(list(NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ)))
+        for number in listing["numbers"].split(",")
     }
     if listed:
-        numbered = tuple(gpu for _, gpu in sorted(listed.items()))[:MOST]
+        numbered = tuple(gpu for _, gpu in sorted(listed.items()))[:MAX_GPUS]
         yield Gpus(numbered, "report", HINT)
-    elif gpu := spoken_of(text):
+    elif gpu := only_gpu_named(text):
         yield Gpus((gpu,), "report", GUESS)
 
 
-def spoken_of(text: Text) -> Gpu | None:
+def only_gpu_named(text: Text) -> Gpu | None:
     """The GPU that people name in a sentence, if the whole text speaks of one only."""
     named = {
-        tokens(one["name"]) - SERIES_WORDS: one["name"]
-        for one in NAMED.finditer(text.flat, 0, READ)
+        tokens(match["name"]) - SERIES_WORDS: match["name"]
+        for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ)
     }
     if named:
         name = named.popitem()[1].replace("DGX Spark", "GB10")
         return None if named else Gpu(name=name)
     for family, (pattern, *capability) in FAMILIES.items():
-        if pattern.search(text.flat, 0, READ):
+        if pattern.search(text.flat, 0, CHARACTERS_READ):
             return Gpu(name=f"a {family} GPU", compute_capability=Capability(*capability))
     return None
 
@@ -76,8 +78,8 @@ def spoken_of(text: Text) -> Gpu | None:
 
 NEEDLES = ("which is of cuda capability", "which is of compute capability", "is not compatible", "supports cuda capabilities")  # fmt: skip
 WARNING = lazy(
-    r"(?:Found GPU ?(?P<index>\d{1,3}|%d) (?P<found>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<cc>\d{1,2}\.\d|%d\.%d)\.?"
-    r"|(?P<said>(?:[\w()/+.-]{1,24} ){1,8})with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
+    r"(?:Found GPU ?(?P<index>\d{1,3}|%d) (?P<model>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<capability>\d{1,2}\.\d|%d\.%d)\.?"
+    r"|(?P<words>(?:[\w()/+.-]{1,24} ){1,8})with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
     r"|PyTorch install (?=supports CUDA capabilities))(?=(?P<rest>.{0,800}))"
 )
 KERNELS = lazy(r"^.{0,90}?supports CUDA capabilities((?: (?:sm|compute)_\d{2,3}[af]?){1,20})")
@@ -89,38 +91,48 @@ LIMITS = lazy(
 BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
 
 
-def capabilities(text: Text) -> Facts:
+def capability_warnings(text: Text) -> Facts:
     """Warnings about the compute capability, as events and as GPUs."""
-    found: dict[tuple[str | None, str], Gpu] = {}
-    for start, window in text.near(*NEEDLES):
-        for hit in WARNING.finditer(window):
-            rest, number = hit["rest"].split("Found GPU")[0], hit["cc"] or hit["sm"]
-            place, end = start + hit.start(), start + hit.start("rest")
-            named = KERNELS.search(rest)
-            listed = (f"sm_{one.replace('.', '')}" for one in re.findall(CAPABILITIES, rest))
-            kernels = named[1].split() if named else [*listed]
-            if kernels:
-                value, source = " ".join(kernels), text.source(place)
-                yield Claim("torch.kernels", value, source, SURE)
-            if "%" in (number or ""):
-                yield event(text, "gpu-not-in-wheel", place, end, {"side": "old"})
-            elif number:
-                brand = re.search(BRAND, hit["said"] or "")
-                name = brand[0] if brand else hit["found"] or hit["said"].split()[-1]
-                index = None if hit["index"] is None else int(hit["index"])
-                gpu = Gpu(
-                    name=name.strip(), cuda_index=index, compute_capability=Capability.parse(number)
-                )
-                found[hit["index"], gpu.name] = gpu
-                kind, values = _judged(gpu, kernels, rest, by_name=hit["sm"] is not None)
+    warned: dict[tuple[str | None, str], Gpu] = {}
+    for offset, window in text.near(*NEEDLES):
+        for warning in WARNING.finditer(window):
+            rest = warning["rest"].split("Found GPU")[0]
+            start, end = offset + warning.start(), offset + warning.start("rest")
+            if kernels := _kernels(rest):
+                yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
+            capability = warning["capability"] or warning["sm"] or ""
+            if "%" in capability:
+                yield event(text, "gpu-not-in-wheel", start, end, {"side": "old"})
+            elif capability:
+                gpu = _warned_gpu(warning, capability)
+                warned[warning["index"], gpu.name] = gpu
+                by_name = warning["sm"] is not None
+                kind, values = _warning_event(gpu, kernels, rest, by_name=by_name)
                 if kind:
-                    yield event(text, kind, place, end, values)
-    numbered = {name for index, name in found if index}
-    if kept := tuple(gpu for (at, name), gpu in found.items() if at or name not in numbered):
-        yield Gpus(kept, "torch's warning", HINT)
+                    yield event(text, kind, start, end, values)
+    numbered = {name for index, name in warned if index}
+    gpus = (gpu for (index, name), gpu in warned.items() if index or name not in numbered)
+    if different := tuple(gpus):
+        yield Gpus(different, "torch's warning", HINT)
 
 
-def _judged(
+def _kernels(warning: str) -> list[str]:
+    if named := KERNELS.search(warning):
+        return named[1].split()
+    return [f"sm_{capability.replace('.', '')}" for capability in re.findall(CAPABILITIES, warning)]
+
+
+def _warned_gpu(warning: re.Match[str], capability: str) -> Gpu:
+    brand = re.search(BRAND, warning["words"] or "")
+    name = brand[0] if brand else warning["model"] or warning["words"].split()[-1]
+    return Gpu(
+        name=name.strip(),
+        cuda_index=None if warning["index"] is None else int(warning["index"]),
+        compute_capability=Capability.parse(capability),
+    )
+
+
+def _warning_event(
     gpu: Gpu, kernels: list[str], rest: str, *, by_name: bool
 ) -> tuple[str, dict[str, str]]:
     """What a warning shows of the GPU that it names: that it is older or newer than the kernels, or
@@ -128,12 +140,12 @@ def _judged(
     own = gpu.compute_capability or Capability(0, 0)
     values = {"gpu": gpu.name, "capability": str(own)}
     limits = LIMITS.search(rest)
-    known = [Capability.parse(one) for one in limits.groups() if one] if limits else []
+    known = [Capability.parse(text) for text in limits.groups() if text] if limits else []
     if len(known) == 2 and known[0] <= own and own.major <= known[1].major:
         return "capability-warning", values
     known = known or [*map(Capability.parse, kernels)]
     if not (known or by_name or "too old" in rest):
         return "", {}
     old = own < max(known) if known else own <= Capability(7, 5)
-    listed = {"kernels": " ".join(one.sm for one in known)} if known else {}
+    listed = {"kernels": " ".join(capability.sm for capability in known)} if known else {}
     return "gpu-not-in-wheel", {**values, "side": "old" if old else "new", **listed}

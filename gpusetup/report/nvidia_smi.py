@@ -12,7 +12,6 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.readings.nvidia_smi import (
     ERRORS,
-    GPU_HEAD,
     NO_DEVICES,
     SMI_VERSION,
     Smi,
@@ -21,18 +20,21 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
-from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts, Gpus
+from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
-LINES_OF_ONE = 6000
-PARTS_OF_A_LOG = ("clocks event reasons", "clocks throttle reas")
+MAX_LINES = 6000
+QUERY_PARTS = (
+    "clocks event reasons", "clocks throttle reas", "pcie generation",
+    "ecc errors", "retired pages", "remapped rows", "gpu 0000",
+)  # fmt: skip
 
 
 def nvidia_smi(text: Text) -> Facts:
     """The facts of all its outputs, and the NVML error that the text speaks of."""
     for source, smi in outputs(text):
-        yield from _facts(smi, source)
+        yield from output_facts(smi, source)
     if any(part in text.low for part in (*ERRORS, NO_DEVICES)):
-        yield from error(text)
+        yield from nvml_error(text)
 
 
 def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
@@ -42,23 +44,19 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
     if not tables and any("|" in line and row_of(line) for line in lines):
         tables = [0]
     logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
-    if not logs and (
-        any(part in text.low for part in PARTS_OF_A_LOG) or any(map(GPU_HEAD.match, lines))
-    ):
+    if not logs and any(part in text.low for part in QUERY_PARTS):
         logs = [0]
-    for name, starts, parse in (
-        ("nvidia-smi", tables, parse_table),
-        ("nvidia-smi -q", logs, parse_query),
-    ):
+    forms = (("nvidia-smi", tables, parse_table), ("nvidia-smi -q", logs, parse_query))
+    for name, starts, parse in forms:
         for start, end in pairwise((*starts, len(lines))):
-            part = lines[start : min(end, start + LINES_OF_ONE)]
+            part = lines[start:end][:MAX_LINES]
             yield (
                 f"{name}, line {start + 1}",
-                parse("\n".join(line.lstrip(" *>`") for line in part)),
+                parse("\n".join(line.lstrip("*>`") for line in part)),
             )
 
 
-def _facts(smi: Smi, source: str) -> Facts:
+def output_facts(smi: Smi, source: str) -> Facts:
     for subject, value, trust in (
         ("driver.version", smi.driver_version, SURE),
         ("driver.cuda", smi.cuda_version, SURE),
@@ -69,7 +67,8 @@ def _facts(smi: Smi, source: str) -> Facts:
     if smi.gpus:
         # A table without its banner that was pasted twice has each GPU twice.
         slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
-        yield Gpus(tuple(slots.values()), source, SURE)
+        # A part of a log that names no place tells of a GPU that another list has.
+        yield Gpus(tuple(slots.values()), source, GUESS - 1 if "0" in slots else SURE)
     driver = smi.driver_version or ""
     if smi.smi_version not in (None, driver) and driver.count(".") == 1:
         # A program of Linux on Windows' driver, whose versions have two numbers.
@@ -81,7 +80,7 @@ def _facts(smi: Smi, source: str) -> Facts:
         yield Claim("os.family", "windows", source)
 
 
-def error(text: Text) -> Facts:
+def nvml_error(text: Text) -> Facts:
     """The first NVML error."""
     for number, line in enumerate(text.lines, 1):
         code = 0 if NO_DEVICES in line.lower() else parse_error(line)

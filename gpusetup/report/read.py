@@ -1,8 +1,7 @@
-"""Somebody's text, of whatever kind, becomes a snapshot. Pure; never raises on any input."""
+"""Reads a text of any kind as a snapshot, reader by reader. Pure; never raises on any input."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpusetup.causes.table import ROWS
@@ -11,23 +10,23 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.report import (
     cuda_errors,
+    environment,
     failures,
+    field_patterns,
     gpus,
+    hardware,
     installers,
-    machine_tools,
     nvidia_smi,
-    sayings,
-    surroundings,
+    paths,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
-from gpusetup.report.merge import merged
+from gpusetup.report.merge import merge
 
 NOT_HERE = lazy(
-    r"\b(?:I|we)(?: have|'ve)? (?:read|heard)\b.{0,60}?\b(?:forum|reddit|post|thread|article|blog|somewhere)"
+    r"(?i)\b(?:I|we)(?: have|'ve)? (?:read|heard)\b.{0,60}?\b(?:forum|reddit|post|thread|article|blog|somewhere)"
     r"|\b(?:forum|reddit|post|thread|article|blog)\b[^.]{0,40}?\b(?:says?|said|claims?|suggests?)\b"
     r"|n(?:o|')?t (?:see|find|get|have) (?:it|that|this|any|one|such)\b.{0,30}?\b(?:dmesg|logs?|journal\w*)\b",
-    re.I,
 )
 """A message that somebody quotes and has not."""
 
@@ -37,21 +36,21 @@ def messages(text: Text) -> Iterator[Event]:
 
 
 READERS: tuple[Reader, ...] = (
-    machine_tools.collect_env,
+    hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    sayings.sayings,
+    field_patterns.field_claims,
     gpus.gpus,
-    machine_tools.machine_tools,
+    hardware.pci_devices_and_nodes,
     installers.packages,
-    installers.wanted,
-    surroundings.paths,
-    surroundings.surroundings,
-    gpus.capabilities,
+    installers.request_claims,
+    paths.paths,
+    environment.environment,
+    gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
     failures.failures,
     failures.complaints,
-    failures.failing,
+    failures.failing_program,
 )
 """One reader a format; each takes the whole text and gives what it finds."""
 
@@ -62,7 +61,7 @@ def read_report(text: str) -> Snapshot:
     >>> read_report("RuntimeError: Found no NVIDIA driver on your system.").events[0].kind
     'no-nvidia-driver'
     """
-    return merged(facts(text_of(text)))
+    return merge(facts(text_of(text)))
 
 
 def facts(text: Text) -> Facts:

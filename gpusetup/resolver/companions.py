@@ -7,7 +7,6 @@ torch that it takes (`Requires-Dist: torch==2.5.1`); the probe reads those witho
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -144,19 +143,22 @@ def _broken(package: Package, moved: Mapping[str, str], machine: Snapshot) -> st
     return None
 
 
-SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "macos": ("darwin", "")}
+SYSTEMS = {
+    "linux": ("linux", "Linux"),
+    "windows": ("win32", "Windows"),
+    "macos": ("darwin", "Darwin"),
+}
 
 
 def environment_of(machine: Snapshot) -> dict[str, str]:
     """The markers' variables on that machine, as far as they are known; no extra is chosen."""
-    platform, system = SYSTEMS.get(machine.os.family or "", (sys.platform, ""))
-    version = machine.python.version or ".".join(map(str, sys.version_info[:3]))
+    platform, system = SYSTEMS.get(machine.os.family or "", ("", ""))
+    version = machine.python.version or ""
     known = {
-        "extra": "",
         "python_version": ".".join(version.split(".")[:2]),
         "python_full_version": version,
         "sys_platform": platform,
-        "platform_system": system or "Darwin",
+        "platform_system": system,
         "platform_machine": machine.os.machine or "",
     }
-    return {name: value for name, value in known.items() if value or name == "extra"}
+    return {"extra": "", **{name: value for name, value in known.items() if value}}

@@ -83,7 +83,7 @@ def is_for_this_board(build: TorchBuild, host: Situation) -> str | None:
     if host.gpus and host.driver_cuda:
         return None
     has = jetpack.name if jetpack else "a release that is not known"
-    return f"is a server's wheel, and {host.board} has {has}"
+    return f"is a wheel for servers, but {host.board} has {has}"
 
 
 def driver_knows_every_gpu(build: TorchBuild, host: Situation) -> str | None:
@@ -99,20 +99,13 @@ def driver_knows_every_gpu(build: TorchBuild, host: Situation) -> str | None:
 
 
 def covers_every_gpu(build: TorchBuild, host: Situation) -> str | None:
-    missed = {
-        f"{gpu.name} ({known})": known.major
+    missed = [
+        f"{gpu.name} ({known})"
         for gpu in (host.gpus if build.cuda else ())
         if (known := gpu.compute_capability) and not served_by(build, known, host.driver_cuda)
-    }
-    if not missed:
-        return None
-    dropped = (
-        f" ({row.because})"
-        for row in host.catalog.dropped
-        if row.major in missed.values() and parsed(build.torch) >= parsed(row.from_torch)
-    )
+    ]
     has = " ".join((*build.kernels, *build.ptx))
-    return f"has no kernel for {', '.join(missed)}: it carries {has}{next(dropped, '')}"
+    return f"has no kernel for {', '.join(missed)}: it carries {has}" if missed else None
 
 
 def has_a_gpu(build: TorchBuild, host: Situation) -> str | None:
@@ -144,7 +137,7 @@ CONSTRAINTS: tuple[Constraint, ...] = (
 
 def fits(build: TorchBuild, host: Situation) -> bool:
     """Whether a build fits."""
-    return not any(constraint(build, host) for constraint in (*ASKED, *CONSTRAINTS))
+    return why_not(build, host) is None
 
 
 def why_not(build: TorchBuild, host: Situation) -> str | None:

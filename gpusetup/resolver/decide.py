@@ -99,7 +99,7 @@ def _decided(host: Situation) -> Resolution:
             for build in others
             if build.torch == newest and build.cuda
         ),
-        rejections=(*rejections, *_elsewhere(host)),
+        rejections=tuple(rejections),
         conda=pick(by_conda) if host.channels == WHEELS else None,
         advice=_best_change(host, chosen),
         catalog_as_of=host.catalog.as_of,
@@ -113,25 +113,6 @@ def _passed_over(build: TorchBuild, newest: str | None, host: Situation) -> str 
     if is_beyond(build, host):
         return f"needs NVIDIA driver {build.driver_floor}, and the driver here is unknown"
     return f"fits, but torch {newest} is newer"
-
-
-def _elsewhere(host: Situation) -> Iterator[Rejection]:
-    """Why what was asked for has no row here: another platform's, ROCm's, or never published."""
-    catalog, asked = host.catalog, host.backend
-    newest, others = catalog.releases[-1].torch, catalog.other_backends
-    for build in () if in_scope(host) else catalog.builds:
-        if build.torch == newest and build.channel == "pytorch":
-            here = f"{build.os} {build.machine}, this is {host.family} {host.machine}"
-            yield Rejection(torch=newest, backend=build.backend, reason=f"is built for {here}")
-    reason = "is not for NVIDIA GPUs, and other GPUs are not fitted"
-    if not others.get(asked):
-        reason = f"has no torch from 1.13 on that the catalog of {catalog.as_of} knows"
-    if asked not in ("auto", *catalog.backends):
-        reason = "never existed"
-    elif asked not in others:
-        return
-    for torch in others.get(asked) or ("any",):
-        yield Rejection(torch=torch, backend=asked, reason=reason)
 
 
 # --- the single change that would help most ------------------------------------------------------
@@ -152,7 +133,7 @@ def _best_change(host: Situation, chosen: TorchBuild | None) -> Advice | None:
     return max(found, key=lambda row: row[0])[1] if found else None
 
 
-Kind = Literal["driver", "python", "gpu", "torch", "backend"]
+Kind = Literal["driver", "python", "torch", "backend"]
 
 
 def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
@@ -170,22 +151,12 @@ def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
         if newer and not catalog.ends_before(host.gpus, driver):
             cuda = catalog.driver_cuda(driver)
             yield "driver", driver, {**known, "driver": driver, "driver_cuda": cuda}
-    if host.python_bits == 32:
-        yield "python", f"{host.python} (64-bit)", {"python_bits": 64}
     pythons = {one for build in builds for one in build.pythons if not one.endswith("t")}
-    minor = _minor(host.python or "")
-    for python in sorted(pythons, key=lambda one: abs(_minor(one) - minor)) if minor else ():
-        yield "python", python, {"python": python}
-    names = dict.fromkeys(gpu.name for gpu in host.gpus)
-    for name in names if len(names) > 1 else ():
-        kept = tuple(gpu for gpu in host.gpus if gpu.name != name)
-        yield "gpu", f"without {name}", {"gpus": kept}
+    minor = parsed((host.python or "").rstrip("t")).minor
+    for python in sorted(pythons, key=lambda one: abs(parsed(one).minor - minor)) if minor else ():
+        yield "python", python, {"python": python, "python_bits": 64}
     yield "torch", "", {"torch": None}
     yield "backend", "", {"backend": host.backend if host.backend == "cpu" else "auto"}
-
-
-def _minor(python: str) -> int:
-    return int(python.rstrip("t").partition(".")[2] or 0)
 
 
 def nothing_fits(resolution: Resolution) -> Unsatisfiable:
@@ -202,6 +173,9 @@ def nothing_fits(resolution: Resolution) -> Unsatisfiable:
 # --- the document, and what is asked -------------------------------------------------------------
 
 
+OF_A_BUILD = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
+
+
 def to_answer(
     resolution: Resolution,
     snapshot: Snapshot,
@@ -212,8 +186,7 @@ def to_answer(
     `packages` are torch and what comes along with it; of what is not torch's family conda is not
     told, because pip installed it.
     """
-    from gpusetup.installers import INSTALLERS
-    from gpusetup.installers.options import InstallerOptions
+    from gpusetup.installers import INSTALLERS, InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
 
     build, commands = resolution.build, {}
@@ -229,9 +202,8 @@ def to_answer(
             commands[name] = tuple(step.argv for step in steps(resolution, options))
         except Unsatisfiable:
             commands[name] = ()
-    of_build = ("torch", "torchvision", "torchaudio", "backend", "driver_floor")
     same = ("index_url", "served", "fallbacks", "rejections", "advice", "notes", "catalog_as_of")
-    told: dict[str, Any] = {name: getattr(build, name, None) for name in of_build}
+    told: dict[str, Any] = {name: getattr(build, name, None) for name in OF_A_BUILD}
     told |= {name: getattr(resolution, name) for name in same}
     return ResolveAnswer(commands=commands, python=python_tag(snapshot), **told)
 
@@ -245,17 +217,9 @@ def check_request(request: Request, catalog: Catalog) -> None:
             f"`--torch {request.torch}` asks for {labelled} and `--backend` for {request.backend}",
             hint="give one of them",
         )
-    for backend in filter(None, (labelled, request.backend)):
-        if backend != "auto" and backend not in catalog.backends:
-            raise UsageError(
-                f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-                hint=_nearest_backends(backend, catalog),
-            )
-
-
-def _nearest_backends(backend: str, catalog: Catalog) -> str:
-    import difflib
-
-    known = [label for label in catalog.backends if catalog.other_backends.get(label) != ()]
-    near = difflib.get_close_matches(backend, known, 5, 0.5) or ["cpu", "cu126", "cu130"]
-    return f"`auto` takes what fits; the nearest: {', '.join(near)}"
+    backend = labelled or request.backend
+    if backend not in ("auto", *catalog.backends):
+        raise UsageError(
+            f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
+            hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`",
+        )

@@ -73,8 +73,6 @@ def _check(given: Description, family: str | None) -> None:
     ):
         if value is not None and not re.fullmatch(pattern, value):
             raise UsageError(f"{value!r} is no {what}", hint=f"such as {example}")
-    if given.glibc and family not in (None, "linux"):
-        raise UsageError(f"`--glibc` and {family} exclude each other", hint="leave one of them out")
     if family == "macos" and (given.driver or given.gpus):
         raise UsageError(
             "macOS has no NVIDIA driver: `--driver` and `--gpu` do not go with it",
@@ -86,16 +84,14 @@ def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
     """This environment as it will be on another host: its GPUs and driver are the named ones."""
-    hidden, replaced = NVIDIA.masks, ("gpus", "driver", "cuda_api", "pci_devices", "devices")
-    environment = {k: v for k, v in snapshot.environment.items() if k not in hidden}
-    still = (one for one in snapshot.readings if one.subject.partition(".")[0] not in replaced)
+    environment = {k: v for k, v in snapshot.environment.items() if k not in NVIDIA.masks}
     bare = replace(
         _without_driver(snapshot),
         gpus=None,
         pci_devices=None,
         devices=None,
         environment=environment,
-        readings=tuple(still),
+        readings=(),
         events=tuple(event for event in snapshot.events if event.kind != "child-failed"),
     )
     there = described(bare, Description(driver=driver, gpus=tuple(names)), catalog)

@@ -45,20 +45,6 @@ def backend_held(machine: Snapshot, catalog: Catalog) -> str:
     return default_backend(catalog, version, *place) or UNREAD
 
 
-def concluded(machine: Snapshot, catalog: Catalog) -> str | None:
-    """In words, if nothing that was read says for which GPUs the installed torch is."""
-    torch, backend = machine.torch, backend_held(machine, catalog)
-    is_there = torch.version and torch.installed is not False
-    if not is_there or _backend_of(torch) or machine.os.family == "macos":
-        return None
-    if backend == UNREAD:
-        return f"for which GPUs torch {torch.version} was built could not be read"
-    return (
-        f"which CUDA torch {torch.version} was built with could not be read: it counts as "
-        f"{backend}, as the default index has it for this platform"
-    )
-
-
 def held_build(machine: Snapshot, host: Situation) -> TorchBuild | None:
     """The installed torch as a build: the catalog's row, else what was read of it; None: none.
 

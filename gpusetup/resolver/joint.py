@@ -20,7 +20,7 @@ from gpusetup.catalog.companion_table import (
     without,
 )
 from gpusetup.catalog.companions import usual_major
-from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Driver, Snapshot
 from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
@@ -68,8 +68,6 @@ class Joint(Frozen):
     build: TorchBuild
     packages: tuple[JointPackage, ...]
     held_back: tuple[HeldBack, ...] = ()
-    refused: tuple[HeldBack, ...] = ()
-    """What would be an old release: a "no"."""
     notes: tuple[str, ...] = ()
 
 
@@ -149,19 +147,14 @@ def none_beside(asked: Asked, build: TorchBuild) -> str | None:
 
 def _rows(asked: Asked, project: Project) -> tuple[Pair, ...]:
     """The rows that are meant: that of a release that is asked for by its version, else those of a
-    span of releases: one release that was built otherwise says nothing of the others."""
+    span of releases: one release that was built otherwise says nothing of the others. If only the
+    table is asked, all."""
     words = (Requirement(word) for word in asked.words if name_of(word) == project.name)
     exact = (found[1] for word in words if (found := EXACT.fullmatch(str(word.specifier))))
     own = tuple(row for version in exact if (row := row_of(project, version)))
     spans = tuple(row for row in project.rows if not EXACT.fullmatch(row.versions))
-    return own or spans or project.rows
-
-
-def row_beside(asked: Asked, project: Project, build: TorchBuild) -> Pair | None:
-    """The newest row of a project that goes with a build; None if none does."""
-    rows = _rows(asked, project)
-    spans = [row for row in rows if row.torch] or rows
-    return next((row for row in spans if why_not(asked, project, row, build) is None), None)
+    meant = own or (not asked.alone and spans) or project.rows
+    return (asked.alone and tuple(row for row in meant if row.torch)) or meant
 
 
 def why_not(asked: Asked, project: Project, row: Pair, build: TorchBuild) -> str | None:
@@ -202,8 +195,8 @@ def not_here(asked: Asked, project: Project, build: TorchBuild) -> str | None:
         return f"{project.name} has no build for {place} (only {', '.join(there)})"
     if project.gpu and build.cuda is None and build.os != "macos":
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
-    floor = project.least_capability()
-    for gpu in asked.host.gpus if floor else ():
+    floor = project.capability
+    for gpu in asked.host.gpus:
         known = gpu.compute_capability
         if known and floor and known < floor:
             needs = f"{project.name} needs a GPU of compute capability {floor}"
@@ -239,33 +232,27 @@ def builds_for(asked: Asked, prefer: TorchBuild | None = None) -> tuple[TorchBui
 
 
 def by_table(asked: Asked) -> Joint:
-    """The newest torch that our table takes with every package; Blocked if it has none."""
+    """The newest torch that our table takes with every package."""
     asked, table = replace(asked, alone=True), companion_table()
-    for build in builds_for(asked):
-        rows = [_not_asked(asked, word, build) for word in asked.words]
-        if all(rows):
-            said = f"offline: from the table of companions of {table.as_of} alone"
-            unknown = [name for name in asked.names if table.project(name) is None]
-            more = (f"offline nothing is known of {' and '.join(unknown)}",) if unknown else ()
-            version, index = labelled("torch", build.torch, build), index_url(build.backend)
-            torch = JointPackage(name="torch", version=version, index_url=index)
-            return Joint(build=build, packages=(torch, *filter(None, rows)), notes=(said, *more))
-    raise Blocked(
-        "Offline, and the table of companions has no torch for " + " and ".join(asked.words),
-        hint="run it without `--offline`",
-    )
+    build = builds_for(asked)[0]
+    said = f"offline: from the table of companions of {table.as_of} alone"
+    unknown = [name for name in asked.names if table.project(name) is None]
+    more = (f"offline nothing is known of {' and '.join(unknown)}",) if unknown else ()
+    version, index = labelled("torch", build.torch, build), index_url(build.backend)
+    torch = JointPackage(name="torch", version=version, index_url=index)
+    others = (_not_asked(asked, word, build) for word in asked.words)
+    return Joint(build=build, packages=(torch, *others), notes=(said, *more))
 
 
-def _not_asked(asked: Asked, word: str, build: TorchBuild) -> JointPackage | None:
+def _not_asked(asked: Asked, word: str, build: TorchBuild) -> JointPackage:
     """A package of which nobody was asked, within what was asked for and what the table takes
-    beside a torch; None if it takes none."""
+    beside a torch."""
     name = name_of(word)
     project, limits = companion_table().project(name), Requirement(word).specifier
-    row = row_beside(asked, project, build) if project else None
-    if project and row is None:
-        return None
-    if row and (row.torch or row.cuda):
-        limits &= SpecifierSet(row.versions)
+    for row in _rows(asked, project) if project else ():
+        if project and not why_not(asked, project, row, build):
+            limits &= SpecifierSet(row.versions if row.torch or row.cuda else "")
+            break
     return JointPackage(
         name=name,
         version=None,

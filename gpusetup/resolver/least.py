@@ -178,13 +178,10 @@ def why(decision: Decision, host: Situation, *, asked: str | None = None) -> str
         )
     if held is None or decision.how == "upgrade":
         return "the newest that fits"
-    kept, no_build = SERVES, f"no build of {public(held.torch)} fits: the"
-    if held.backend == UNREAD:
-        kept = "nothing speaks against this torch: it stays"
-    elif is_seen_only(maker_of(held.backend)):
-        kept = f"{SERVES}; the catalog knows no newer build for {held.backend}"
+    no_build = f"no build of {public(held.torch)} fits: the"
+    unread = "nothing speaks against this torch: it stays"
     return {
-        "kept": kept,
+        "kept": unread if held.backend == UNREAD else SERVES,
         "again": "files are missing: the same build again",
         "same-version": "the same version, from the index that fits this machine",
         "nearest-newer": f"{no_build} nearest newer version that does",

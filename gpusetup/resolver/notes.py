@@ -9,6 +9,7 @@ from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheel
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Resolution, TorchBuild
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.constraints import in_scope
 from gpusetup.resolver.held import vendors_of
 from gpusetup.resolver.situation import Situation
 
@@ -45,6 +46,11 @@ def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]
             f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
             "`gpusetup resolve --installer conda`"
         )
+    if not in_scope(host):
+        yield f"no torch is built for {host.family} on {host.machine}"
+    if host.backend in host.catalog.other_backends:
+        of = f"the catalog of {host.catalog.as_of}"
+        yield f"{of} knows no build for NVIDIA GPUs of the backend {host.backend}"
     releases = [row.torch for row in host.catalog.releases]
     if not any(map(host.takes, releases)):
         known = f"that of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
@@ -54,10 +60,10 @@ def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]
     with_torch = dict.fromkeys(row.backend for row in wheels if host.takes(row.torch))
     with_backend = sorted((r.torch for r in wheels if r.backend == host.backend), key=parsed)
     if host.torch and host.backend not in with_torch and with_backend:
-        span = " to ".join(dict.fromkeys((with_backend[0], with_backend[-1])))
         yield (
             f"torch {host.torch} was never built for {host.backend}: its builds are for "
-            f"{', '.join(with_torch)}; builds for {host.backend} are of torch {span}"
+            f"{', '.join(with_torch)}; builds for {host.backend} are of torch "
+            f"{with_backend[0]} to {with_backend[-1]}"
         )
 
 
@@ -79,9 +85,6 @@ def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iter
             f"the compute capability of {name} is unknown to the catalog of {host.catalog.as_of}: "
             "gpusetup cannot tell whether the build has kernels for it"
         )
-    if build.status == "inferred":
-        why = build.note or "concluded from neighbouring releases"
-        yield f"what is known of torch {build.torch} {build.backend} is inferred: {why}"
 
 
 def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:

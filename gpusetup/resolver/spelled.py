@@ -25,21 +25,14 @@ def backend_label(text: str) -> str:
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
     """The version of an NVIDIA driver; UsageError for another text, with what it may be.
 
-    Windows' own number of a driver carries NVIDIA's in its last five digits; of a branch alone
-    (`580`) its first driver with a CUDA is taken.
+    Of a branch alone (`580`) its first driver with a CUDA is taken.
     """
-    plain = text.strip().lower()
-    if found := re.fullmatch(r"\d{2}\.\d{1,2}\.\d*(\d)\.(\d{2})(\d{2})", plain):
-        return f"{found[1]}{found[2]}.{found[3]}"
-    if cuda := re.fullmatch(r"(?:cuda)?[\s_-]*(\d{1,2}\.\d)(?:\.\d+)?", plain):
-        driver = catalog.toolkit_driver(cuda[1], family or "linux")
-        said = f"; the first driver with CUDA {cuda[1]} is `{driver}`" if driver else ""
-        raise UsageError(
-            f"{text!r} is a version of CUDA, not of an NVIDIA driver",
-            hint=f"`nvidia-smi` prints the driver's own as `Driver Version`{said}",
-        )
+    plain = text.strip()
     if not re.fullmatch(r"\d{3}(\.\d+){0,3}", plain):
-        raise UsageError(f"{text!r} is no NVIDIA driver version", hint="such as `580.95.05`")
+        raise UsageError(
+            f"{text!r} is no version of an NVIDIA driver",
+            hint="such as `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
+        )
     rows = (row.on(family or "linux") for row in catalog.toolkits)
     first = [row for row in rows if row and row.partition(".")[0] == plain]
     return min(first, key=parsed, default=plain)

@@ -23,7 +23,7 @@ GIVE_UP_SECONDS = 1.0
 """How long a killed child may take to die before it is given up."""
 
 
-MOST_BYTES = 64 << 20
+MAX_OUTPUT_BYTES = 64 << 20
 """What is kept of a child's words; one that goes on is killed."""
 
 OWN_GROUP: dict[str, Any] = (
@@ -31,14 +31,14 @@ OWN_GROUP: dict[str, Any] = (
     if os.name == "posix"
     else {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
 )
-"""How a child is started that a Ctrl-C in our terminal must not reach."""
+"""Options for a child that a Ctrl-C in our terminal must not reach."""
 
 RUNNING: set[Child] = set()
 """The children that somebody waits for, in whatever thread."""
 
 
 class Output(Frozen):
-    """What a child said. `exit` is None where it did not end in time or could not start."""
+    """What a child said. `exit` is None if it did not end in time or could not start."""
 
     argv: tuple[str, ...]
     exit: int | None
@@ -71,7 +71,7 @@ def run(
     """
     began = time.monotonic()
     words = tuple(argv)
-    with _file() as out, _file() as err:
+    with _output_file() as out, _output_file() as err:
         try:
             child = subprocess.Popen(
                 words,
@@ -79,7 +79,7 @@ def run(
                 stdout=out,
                 stderr=err,
                 env=None if environment is None else dict(environment),
-                cwd=_there(cwd),
+                cwd=_working_folder(cwd),
                 **OWN_GROUP,
             )
         except FileNotFoundError:
@@ -88,11 +88,11 @@ def run(
             return Output(argv=words, exit=None, problem=problem.strerror or str(problem))
         RUNNING.add(child)
         try:
-            asked = None if stdin is None else stdin.encode()
-            trouble = _trouble(child, asked, timeout, (out, err))
+            pending_input = None if stdin is None else stdin.encode()
+            trouble = _wait(child, pending_input, timeout, (out, err))
         except BaseException:
             try:
-                _interrupt(child, gently_seconds)
+                _interrupt_and_wait(child, gently_seconds)
             finally:
                 kill_group(child)
             raise
@@ -100,48 +100,50 @@ def run(
             RUNNING.discard(child)
         out.seek(0)
         err.seek(0)
-        said = [file.read(MOST_BYTES).decode("utf-8", "replace") for file in (out, err)]
+        texts = [file.read(MAX_OUTPUT_BYTES).decode("utf-8", "replace") for file in (out, err)]
     return Output(
         argv=words,
         exit=None if trouble else child.returncode,
-        stdout=said[0],
-        stderr=said[1],
+        stdout=texts[0],
+        stderr=texts[1],
         problem=trouble,
         seconds=time.monotonic() - began,
     )
 
 
-GLANCE_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """How soon it is noticed that a child floods us."""
 
 
-def _file() -> IO[bytes]:
-    """What a child writes into, which no child of its own can keep us waiting for: in memory where
-    the system can, since a disk may be full."""
+def _output_file() -> IO[bytes]:
+    """The file for a child's output. A pipe would keep us waiting for the child's own children; in
+    memory if the system can, because a disk may be full."""
     with contextlib.suppress(AttributeError, OSError):
-        return os.fdopen(os.memfd_create("said"), "w+b")  # type: ignore[attr-defined,unused-ignore]
+        return os.fdopen(os.memfd_create("output"), "w+b")  # type: ignore[attr-defined,unused-ignore]
     import tempfile
 
     return tempfile.TemporaryFile()
 
 
-def _trouble(
-    child: Child, asked: bytes | None, timeout: float, files: Sequence[IO[bytes]]
+def _wait(
+    child: Child, pending_input: bytes | None, timeout: float, files: Sequence[IO[bytes]]
 ) -> str | None:
     """Wait for a child, and say what is wrong if it does not end in time or floods us."""
     until = time.monotonic() + timeout
     while True:
         left = max(0.0, until - time.monotonic())
         try:
-            child.communicate(asked, timeout=min(left, GLANCE_SECONDS))
+            child.communicate(pending_input, timeout=min(left, POLL_SECONDS))
             return None
         except subprocess.TimeoutExpired:
-            asked = None
-            much = any(os.fstat(file.fileno()).st_size > MOST_BYTES for file in files)
-            if much or left <= GLANCE_SECONDS:
+            pending_input = None
+            floods = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT_BYTES for file in files)
+            if floods or left <= POLL_SECONDS:
                 kill_group(child)
                 _give_up(child)
-                return f"said more than {MOST_BYTES >> 20} MiB" if much else no_answer_in(timeout)
+                if floods:
+                    return f"said more than {MAX_OUTPUT_BYTES >> 20} MiB"
+                return no_answer_in(timeout)
 
 
 def _give_up(child: Child) -> None:
@@ -152,8 +154,8 @@ def _give_up(child: Child) -> None:
         child.returncode = -signal.SIGTERM  # no warning when it is collected
 
 
-def _there(cwd: str | None) -> str | None:
-    """The folder of a child: ours, or the root where ours has been deleted (uv starts in none)."""
+def _working_folder(cwd: str | None) -> str | None:
+    """The folder of a child: ours, or the root if ours was deleted (uv does not start in one)."""
     if cwd is None and os.name == "posix":
         try:
             Path.cwd()
@@ -163,7 +165,7 @@ def _there(cwd: str | None) -> str | None:
 
 
 def no_answer_in(seconds: float) -> str:
-    """What is said of a child that ran into its limit.
+    """The problem of a child that ran into its limit.
 
     >>> no_answer_in(29.97)
     'no answer in 30 s'
@@ -213,7 +215,7 @@ def interrupt(child: Child) -> None:
             child.kill()
 
 
-def _interrupt(child: Child, seconds: float) -> None:
+def _interrupt_and_wait(child: Child, seconds: float) -> None:
     """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
     if not seconds:
         return
@@ -222,11 +224,11 @@ def _interrupt(child: Child, seconds: float) -> None:
         child.communicate(timeout=seconds)
 
 
-class Lines:
+class StreamingChild:
     """A child that goes on telling lines, until it ends or is ended; it is never waited for.
 
     What it says on standard error comes among the lines, or goes into the file `errors`. Raises
-    OSError where it cannot start.
+    OSError if it cannot start.
     """
 
     def __init__(
@@ -246,30 +248,30 @@ class Lines:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if errors is None else errors,
             env=None if environment is None else dict(environment),
-            cwd=_there(cwd),
+            cwd=_working_folder(cwd),
             **OWN_GROUP,
         )
         RUNNING.add(self._child)
-        self._told: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
         assert self._child.stdout is not None
         for line in self._child.stdout:
-            self._told.put(line.decode("utf-8", "replace").rstrip("\r\n"))
-        self._told.put(None)
+            self._lines.put(line.decode("utf-8", "replace").rstrip("\r\n"))
+        self._lines.put(None)
 
     def next(self, timeout: float) -> str:
-        """The next line. Raises TimeoutError where none came, EOFError where none will come."""
+        """The next line. Raises TimeoutError if none came, EOFError if none will come."""
         import queue
 
         try:
-            line = self._told.get(timeout=max(0.0, timeout))
+            line = self._lines.get(timeout=max(0.0, timeout))
         except queue.Empty:
             raise TimeoutError(no_answer_in(timeout)) from None
         if line is None:
-            self._told.put(None)
+            self._lines.put(None)
             raise EOFError(self.how_it_ended())
         return line
 
@@ -285,7 +287,7 @@ class Lines:
         return "closed its output" if code is None else how_it_ended(code)
 
     def exit(self) -> int | None:
-        """Its exit code; None where it has only closed its output."""
+        """Its exit code; None if it has only closed its output."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._child.wait(GIVE_UP_SECONDS)
         return None
@@ -308,12 +310,12 @@ def foreground(argv: Sequence[str], *, stdout: int | None = None) -> Child:
     """Start somebody's command with our terminal, in our process group; the caller waits for it.
     It is the only child that can ask there: nothing of ours may be drawn meanwhile.
 
-    `stdout` None is ours, PIPE one that the caller reads. Raises OSError where it cannot start.
+    `stdout` None is ours, PIPE one that the caller reads. Raises OSError if it cannot start.
     """
     return subprocess.Popen(tuple(argv), stdout=stdout)
 
 
-def beside(argv: Sequence[str]) -> Child:
+def start_background(argv: Sequence[str]) -> Child:
     """Start a child of our own beside us, in a session of its own, so that a Ctrl-C that is meant
     for us does not reach it; what it says on either stream is kept. Raises OSError."""
     return subprocess.Popen(

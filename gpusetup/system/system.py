@@ -22,9 +22,9 @@ from gpusetup.system.processes import Output, how_it_ended, run
 
 T = TypeVar("T")
 Family = Literal["linux", "windows", "macos"]
-INSIDE = Path(__file__).resolve().parent.parent / "child_scripts"
-HOLD_BACK = str(INSIDE / "hold_back.py")
-ASK_THE_DRIVER = ("read_nvml", "read_cuda")
+CHILD_SCRIPTS = Path(__file__).resolve().parent.parent / "child_scripts"
+HOLD_BACK = str(CHILD_SCRIPTS / "hold_back.py")
+DRIVER_SCRIPTS = ("read_nvml", "read_cuda")
 """Scripts that load the driver's libraries, which could change the machine."""
 READ_LIMIT_BYTES = 4 << 20
 
@@ -95,14 +95,14 @@ class System:
         `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
         """
         isolated = () if python else ("-I", "-S") if script != "read_nvml" else ("-I",)
-        before = (HOLD_BACK,) if script in ASK_THE_DRIVER else ()
-        file = str(INSIDE / f"{script}.py")
+        before = (HOLD_BACK,) if script in DRIVER_SCRIPTS else ()
+        file = str(CHILD_SCRIPTS / f"{script}.py")
         argv = (python or sys.executable, *isolated, *before, file)
         return answer_of(run(argv, timeout=timeout, environment=self._environment))
 
 
 def unless_refused(question: Callable[[str], T], path: str) -> T | None:
-    """What a question about a path is answered; None where the path cannot be reached."""
+    """What a question about a path is answered; None if the path cannot be reached."""
     try:
         return question(path)
     except OSError:
@@ -115,22 +115,22 @@ def exists(system: System, path: str) -> bool:
 
 
 def read_or_none(system: System, path: str) -> str | None:
-    """A file's text, or None where it cannot be read."""
+    """A file's text, or None if it cannot be read."""
     return unless_refused(system.read, path)
 
 
 def list_or_empty(system: System, path: str) -> tuple[str, ...]:
-    """A folder's names, sorted; () where it cannot be listed."""
+    """A folder's names, sorted; () if it cannot be listed."""
     return unless_refused(system.list, path) or ()
 
 
 def is_writable(system: System, path: str | None) -> bool | None:
-    """Whether we may write there; None where it is not there."""
+    """Whether we may write there; None if it is not there."""
     found = unless_refused(system.stat, path) if path else None
     return found.writable if found else None
 
 
-def answer_of(said: Output) -> dict[str, Any]:
+def answer_of(output: Output) -> dict[str, Any]:
     """The last line that a child script printed, or why it has none, and how far it came.
 
     The lines before it say each `step` before it is tried, and each `part` of the answer.
@@ -141,27 +141,27 @@ def answer_of(said: Output) -> dict[str, Any]:
     import json
 
     lines: list[dict[str, Any]] = []
-    for line in said.stdout.splitlines():  # a library may print between them
+    for line in output.stdout.splitlines():  # a library may print between them
         with suppress(ValueError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
     if lines and not lines[-1].keys() & {"step", "part"}:
         return lines[-1]
-    died = "ended without an answer"
-    if said.exit:
-        last = said.stderr.strip().rpartition("\n")[2][:200]
-        died = how_it_ended(said.exit) + (f": {last}" if said.exit > 0 else "")
-    more = {
+    ended = "ended without an answer"
+    if output.exit:
+        last = output.stderr.strip().rpartition("\n")[2][:200]
+        ended = how_it_ended(output.exit) + (f": {last}" if output.exit > 0 else "")
+    progress = {
+        "problem": output.problem or ended,
         "step": next((line for line in reversed(lines) if "step" in line), None),
         "parts": [line["part"] for line in lines if isinstance(line.get("part"), dict)],
     }
-    known = {key: value for key, value in more.items() if value}
-    return {"problem": said.problem or died, **known}
+    return {key: value for key, value in progress.items() if value}
 
 
 def _facts() -> dict[str, Any]:
-    """Of this interpreter, as a target's are (`child_scripts/read_python.py`), and of its system;
-    None where the system does not say."""
+    """Facts of this interpreter (as `child_scripts/read_python.py` gives) and of its system;
+    None if the system does not say."""
     import platform
 
     from gpusetup.child_scripts import read_python
@@ -171,18 +171,18 @@ def _facts() -> dict[str, Any]:
         "release": platform.release(),
         "os_version": platform.version(),
         "mac_version": platform.mac_ver()[0] if sys.platform == "darwin" else "",
-        "libc": _told(lambda: os.confstr("CS_GNU_LIBC_VERSION")) or "",
+        "libc": _or_none(lambda: os.confstr("CS_GNU_LIBC_VERSION")) or "",
         "cores": os.cpu_count(),
-        "usable_cores": _told(lambda: len(os.sched_getaffinity(0))) or os.cpu_count(),
-        "limits": {"memlock": _told(_memlock)},
-        "memory_total": _told(_memory_total),
-        "cwd": _told(os.getcwd),
+        "usable_cores": _or_none(lambda: len(os.sched_getaffinity(0))) or os.cpu_count(),
+        "limits": {"memlock": _or_none(_memlock)},
+        "memory_total": _or_none(_memory_total),
+        "cwd": _or_none(os.getcwd),
         "home": os.path.expanduser("~"),
         "now": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 
-def _told(question: Callable[[], T]) -> T | None:
+def _or_none(question: Callable[[], T]) -> T | None:
     try:
         return question()
     except (AttributeError, ImportError, ValueError, OSError):
@@ -190,7 +190,7 @@ def _told(question: Callable[[], T]) -> T | None:
 
 
 def _memlock() -> int | None:
-    """What a process may pin, in bytes; None where there is no limit."""
+    """What a process may pin, in bytes; None if there is no limit."""
     import resource
 
     soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
@@ -198,7 +198,7 @@ def _memlock() -> int | None:
 
 
 def _memory_total() -> int | None:
-    """The physical memory in bytes, where no /proc/meminfo tells it."""
+    """The physical memory in bytes, if no /proc/meminfo tells it."""
     if sys.platform == "linux":
         return None
     import psutil

@@ -27,6 +27,6 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as problem:
             if problem.name != "torch":
                 raise
-            told = f"{name} needs torch, and this Python has none: `gpusetup install` installs it"
-            raise ImportError(told, name="torch") from None
+            why = f"{name} needs torch, and this Python has none: `gpusetup install` installs it"
+            raise ImportError(why, name="torch") from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,35 +19,35 @@ from typing import Any, Literal
 from gpusetup.errors import BadInput, Blocked, ToolFailed
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.host import free_memory
-from gpusetup.system.processes import Lines, no_answer_in
+from gpusetup.system.processes import StreamingChild, no_answer_in
 from gpusetup.system.system import System
 from gpusetup.tune.oom import is_killed_for_memory, is_out_of_memory
-from gpusetup.tune.search import Goal, Trial, hopeless, next_batch, next_for_speed
+from gpusetup.tune.search import Goal, Trial, code_fails, next_batch, next_for_speed
 
 SCRIPT = Path(__file__).resolve().parent.parent / "child_scripts" / "bench.py"
-CHILD = {"PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1", "MALLOC_ARENA_MAX": "2"}
+CHILD_ENVIRONMENT = {"PYTHONIOENCODING": "utf-8", "GPUSETUP_PROBE": "1", "MALLOC_ARENA_MAX": "2"}
 """Variable -> its value in the child. Every further arena of glibc takes memory, in some runs and
 in others not."""
-SECONDS = 20.0
-"""How long the timed steps of one trial go on at most."""
+TIMED_SECONDS = 20.0
+"""How long one trial times steps at most."""
 STARTING_SECONDS = 280.0
-"""What a trial may take besides: importing torch, building the model."""
+"""What a trial may take in addition: importing torch, building the model."""
 COMPILING_SECONDS = 900.0
-"""What torch.compile may take besides."""
+"""What torch.compile may take in addition."""
 LEAST_STEPS = 4
 """One to warm up, one that is read, two that are timed."""
-MARGIN = 0.02
-"""This part of the memory is left free, for fragments and for other programs."""
-LEAST_MARGIN_BYTES = 300 << 20
-"""At least so much of a GPU: kernels that are loaded later and NCCL take 0.1 to 0.5 GB outside of
-the allocator, and 2 % of a card of 4 GB are 80 MB."""
-ERRORS_SHOWN = 64 << 10
-"""How much of what a trial said last on standard error is read."""
+FREE_SHARE = 0.02
+"""The share of the memory that is left free, for fragments and for other programs."""
+LEAST_FREE_BYTES = 300 << 20
+"""The least that is left free of a GPU: kernels that are loaded later and NCCL take 0.1 to 0.5 GB
+outside of the allocator, and 2 % of a card of 4 GB are 80 MB."""
+STDERR_BYTES = 64 << 10
+"""Bytes that are read from the end of a trial's standard error."""
 
 Say = Callable[[str], None]
 
 
-class Job(Frozen):
+class BenchJob(Frozen):
     """What is trained, and how; one trial adds its batch size."""
 
     code: str | None = None
@@ -60,10 +60,10 @@ class Job(Frozen):
     memory_limit_bytes: int | None = None
     steps: int = 12
     timed: bool = True
-    """Whether the speed is wanted: more steps, whose memory is not read."""
-    seconds: float = SECONDS
+    """Whether more steps are timed, whose memory is not read."""
+    seconds: float = TIMED_SECONDS
     left: float | None = None
-    """After so many seconds the trial is ended."""
+    """Seconds after which the trial is ended."""
     python: str | None = None
 
 
@@ -87,17 +87,17 @@ class Device(Frozen):
         >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
         3700
         """
-        free = max(int(self.limit_bytes * MARGIN), LEAST_MARGIN_BYTES if self.is_gpu else 0)
-        return max(1, self.limit_bytes - free)
+        margin = max(int(self.limit_bytes * FREE_SHARE), LEAST_FREE_BYTES if self.is_gpu else 0)
+        return max(1, self.limit_bytes - margin)
 
 
 class Bench:
     """The child that runs trials, started again where it hung, died or says that it is spent."""
 
-    def __init__(self, job: Job, folder: str = ".") -> None:
+    def __init__(self, job: BenchJob, folder: str = ".") -> None:
         self.job = job
         self._argv, self._folder = (job.python or sys.executable, str(SCRIPT)), folder
-        self._lines: Lines | None = None
+        self._lines: StreamingChild | None = None
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
 
     def __enter__(self) -> Bench:
@@ -125,113 +125,119 @@ class Bench:
         self._errors.truncate(0)
         try:
             if self._lines is None:
-                around = {**os.environ, **CHILD}
-                self._lines = Lines(
-                    self._argv, environment=around, cwd=self._folder, errors=self._errors
+                environment = {**os.environ, **CHILD_ENVIRONMENT}
+                self._lines = StreamingChild(
+                    self._argv, environment=environment, cwd=self._folder, errors=self._errors
                 )
             self._lines.tell(json.dumps({**to_plain(job), "mode": mode, "batch": batch}))
-            found: dict[str, Any] = json.loads(self._lines.next(limit))
-            if found.pop("spent", False):
+            answer: dict[str, Any] = json.loads(self._lines.next(limit))
+            if answer.pop("spent", False):
                 self._end()
         except EOFError:
-            found = {"status": "died", "exit": self._lines and self._lines.exit()}
+            answer = {"status": "died", "exit": self._lines and self._lines.exit()}
             self._end()
         except OSError as problem:
             self._end()
-            late = isinstance(problem, TimeoutError)
-            found = {"status": "error", "detail": no_answer_in(limit) if late else str(problem)}
-        if found["status"] == "died":
+            is_late = isinstance(problem, TimeoutError)
+            answer = {"status": "error", "detail": no_answer_in(limit) if is_late else str(problem)}
+        if answer["status"] == "died":
             self._errors.seek(0)
-            found["errors"] = self._errors.read()[-ERRORS_SHOWN:].decode("utf-8", "replace")
-        return found
+            answer["errors"] = self._errors.read()[-STDERR_BYTES:].decode("utf-8", "replace")
+        return answer
 
     def device(self) -> Device:
         """Where the trials will run. `Blocked` without torch, `ToolFailed` if it breaks."""
-        said = self.ask("devices")
-        if said["status"] != "ok":
-            detail = str(said.get("detail") or said.get("errors", "")[-300:].strip())
+        answer = self.ask("devices")
+        if answer["status"] != "ok":
+            detail = str(answer.get("detail") or answer.get("errors", "")[-300:].strip())
             if "No module named 'torch'" in detail:
                 hint = "`gpusetup install`, or name another `--python`"
                 raise Blocked(f"{self._argv[0]} has no torch", hint=hint)
             raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
-        sizes = (self.job.memory_limit_bytes, free_memory(System()))
-        limit = said["limit_bytes"] or min(filter(None, sizes), default=None)
-        if not limit or not said["counts"]:
-            raise Blocked("This system does not tell how much memory a process uses")
-        named = {name: said[name] for name in ("device", "name", "half")}
-        return Device(limit_bytes=limit, **named)
+        limits = (self.job.memory_limit_bytes, free_memory(System()))
+        limit = answer["limit_bytes"] or min(filter(None, limits), default=None)
+        if not limit or not answer["counts"]:
+            raise Blocked("This system does not show how much memory a process uses")
+        fields = {name: answer[name] for name in ("device", "name", "half")}
+        return Device(limit_bytes=limit, **fields)
 
     def trial(self, batch: int, **changes: Any) -> Trial:
         """Run one size."""
-        return judged(batch, self.ask("steps", batch, **changes))
+        return trial_of(batch, self.ask("steps", batch, **changes))
 
     def find(
-        self, goal: Goal, done: list[Trial], say: Say, *, speed: bool = False, **how: Any
+        self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
     ) -> None:
         """Try sizes until the answer stands, the largest or for `speed` the knee, or time is over.
 
-        Every trial is put into `done` as soon as it ran, so that a Ctrl-C loses nothing.
+        Every trial is put into `trials` as soon as it ran, so that a Ctrl-C loses nothing.
         """
         chooser = next_for_speed if speed else next_batch
-        how = {**how, "timed": speed}
-        while not hopeless(done) and (batch := chooser(done, goal)) is not None:
-            told = f"batch {batch}"
+        settings = {**settings, "timed": speed}
+        while not code_fails(trials) and (batch := chooser(trials, goal)) is not None:
+            line = f"batch {batch}"
             if goal.ends is not None:
                 left = goal.ends - time.monotonic()
-                fastest = max((one.samples_per_second or 0.0 for one in done), default=0.0)
+                fastest = max((one.samples_per_second or 0.0 for one in trials), default=0.0)
                 if fastest and left * fastest < LEAST_STEPS * batch:
                     break  # its fewest steps would end after the time
-                how |= {"left": left, "seconds": min(self.job.seconds, left / 2)}
-                told += f", {left:.0f} s left"
-            say(told)
-            done.append(self.trial(batch, **how))
+                settings |= {"left": left, "seconds": min(self.job.seconds, left / 2)}
+                line += f", {left:.0f} s left"
+            say(line)
+            trials.append(self.trial(batch, **settings))
 
 
-def judged(batch: int, said: Mapping[str, Any]) -> Trial:
+def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
     """What a child's answer means."""
-    if said["status"] == "ok":
-        return Trial(**{**said, "batch": batch})
-    if said["status"] == "died":
-        errors = said["errors"]
-        short = is_killed_for_memory(said["exit"]) or is_out_of_memory(errors)
-        detail = f"ended with exit {said['exit']}: {errors.strip()[-300:]}"
+    if answer["status"] == "ok":
+        return Trial(**{**answer, "batch": batch})
+    if answer["status"] == "died":
+        errors = answer["errors"]
+        ran_out = is_killed_for_memory(answer["exit"]) or is_out_of_memory(errors)
+        detail = f"ended with exit {answer['exit']}: {errors.strip()[-300:]}"
     else:
-        detail = said["detail"]
-        short = is_out_of_memory(detail)
-    return Trial(batch=batch, status="oom" if short else "error", detail=detail)
+        detail = answer["detail"]
+        ran_out = is_out_of_memory(detail)
+    return Trial(batch=batch, status="oom" if ran_out else "error", detail=detail)
 
 
-def refuse_errors(job: Job, trials: Sequence[Trial]) -> None:
-    """Where the code itself broke: `BadInput` with what it said."""
+def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
+    """`BadInput` with the code's own error, if no size ran and one failed by itself."""
     broken = next((one for one in trials if one.status == "error"), None)
     if broken is not None and not any(one.status == "ok" for one in trials):
         name = job.code or "the model"
         detail, _, hint = (broken.detail or "").partition("\nhint: ")
-        usual = "it must run one training step by itself, in time; the batch size is not the reason"
-        said = f"{name} with batch {broken.batch} failed: {detail}"
-        raise BadInput(said, hint=hint or usual)
+        usual_hint = (
+            "one training step must run by itself within the time limit; the batch size is not "
+            "the reason"
+        )
+        message = f"{name} with batch {broken.batch} failed: {detail}"
+        raise BadInput(message, hint=hint or usual_hint)
 
 
 # --- a model of the user's process --------------------------------------------------------------
 
 
 @contextmanager
-def saved(job: Mapping[str, Any]) -> Iterator[str]:
+def saved_job(job: Mapping[str, Any]) -> Iterator[str]:
     """A model, its batch, loss and optimizer in a file that a child can load; else `BadInput`."""
     import pickle
 
     import torch
 
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    main_file = getattr(sys.modules.get("__main__"), "__file__", None)
     with tempfile.TemporaryDirectory(prefix="gpusetup-") as folder:
         path = str(Path(folder) / "job.pt")
         try:
             torch.save(dict(job), path)
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             raise BadInput(
-                f"The model cannot be given to a child process: {problem}",
+                f"gpusetup cannot pass the model to a child process: {problem}",
                 hint="define it at the top of a module, or use `gpusetup tune --batch-size --code`",
             ) from problem
-        about = {"sys_path": sys.path, **({"init_main_from_path": main} if main else {})}
-        Path(f"{path}.json").write_text(json.dumps(about), encoding="utf-8")
+        import_paths = {
+            "sys_path": sys.path,
+            **({"init_main_from_path": main_file} if main_file else {}),
+        }
+        Path(f"{path}.json").write_text(json.dumps(import_paths), encoding="utf-8")
         yield path

@@ -11,71 +11,73 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from gpusetup.configs.settings import truth, whole
+from gpusetup.configs.settings import switch_value, whole_number
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.tune.answer import Row, TuneAnswer
 from gpusetup.tune.batch import divisors
-from gpusetup.tune.bench import Bench, Job, Say, refuse_errors
-from gpusetup.tune.case import Option, meant
+from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
+from gpusetup.tune.case import Measured, known_settings
 from gpusetup.tune.search import FIRST, Goal, Trial, fastest, largest_that_ran, stopped
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
 
-Showing = Callable[[int], AbstractContextManager[Say]]
-"""Given how many children are expected, a context that shows what is measured."""
-EXPECTED = {False: 5, True: 15}
+ShowProgress = Callable[[int], AbstractContextManager[Say]]
+"""Number of trials expected -> a context whose value is told what is measured."""
+EXPECTED_TRIALS = {False: 5, True: 15}
 """How many trials a measuring runs, roughly: of a search, and (True) of the table."""
-START = 8
+DEFAULT_BATCH = 8
 """The size that is benchmarked where no config names one."""
 
 
-class Asked(Frozen):
+class MeasureRequest(Frozen):
     """What is to be measured."""
 
     benchmark: bool
-    job: Job
-    speed: bool = False
+    job: BenchJob
+    finds_fastest: bool = False
     """Whether the fastest size is looked for, in place of the largest."""
-    most: int | None = None
+    largest: int | None = None
     """No size above this one is tried."""
 
 
-class Start(Frozen):
-    """Where measuring starts, as the config has it."""
+class Baseline(Frozen):
+    """What is measured first: training as the config has it."""
 
-    setup: Row = Row(batch=START)
+    row: Row = Row(batch=DEFAULT_BATCH)
     effective: int | None = None
     """The batch that a step of the optimizer sees; None if no config says."""
 
 
-UNTOLD = Start()
+DEFAULT_BASELINE = Baseline()
 
 
-def start_of(config: Config) -> Start:
-    """The base of the table, as the config has it."""
-    found: dict[str, Any] = {}
+def baseline_of(config: Config) -> Baseline:
+    """The first row of the table, as the config has it."""
+    fields: dict[str, Any] = {}
     steps = 1
-    for setting, key in meant(config):
-        number, switch = whole(setting), truth(setting)
+    for setting, key in known_settings(config):
+        number, switch = whole_number(setting), switch_value(setting)
         if number and number > 0:
-            found |= {"batch": number} if key.role == "batch" else {}
+            fields |= {"batch": number} if key.role == "batch" else {}
             steps = number if key.role == "accumulation" else steps
         if key.role == "compile" and switch is not None:
-            found["compile"] = switch
+            fields["compile"] = switch
         elif switch and key.role in ("amp", "bf16", "fp16"):
-            found["amp"] = "fp16" if key.role == "fp16" else "bf16"
-    setup = replace(UNTOLD.setup, **found)
-    return Start(setup=setup, effective=setup.batch * steps)
+            fields["amp"] = "fp16" if key.role == "fp16" else "bf16"
+    row = replace(DEFAULT_BASELINE.row, **fields)
+    return Baseline(row=row, effective=row.batch * steps)
 
 
-def measure(asked: Asked, showing: Showing, start: Start = UNTOLD) -> tuple[TuneAnswer, Option]:
+def measure(
+    request: MeasureRequest, showing: ShowProgress, baseline: Baseline = DEFAULT_BASELINE
+) -> tuple[TuneAnswer, Measured]:
     """Everything that is asked to be measured, and what of it goes into the config."""
-    with Bench(asked.job) as bench:
-        session = Session(asked, bench, start)
-        with showing(EXPECTED[asked.benchmark]) as session.say:
+    with Bench(request.job) as bench:
+        session = Session(request, bench, baseline)
+        with showing(EXPECTED_TRIALS[request.benchmark]) as session.say:
             try:
-                session.benchmark() if asked.benchmark else session.batch_size()
+                session.benchmark() if request.benchmark else session.batch_size()
             except KeyboardInterrupt:
                 session.interrupted = True
     return session.answer()
@@ -84,8 +86,8 @@ def measure(asked: Asked, showing: Showing, start: Start = UNTOLD) -> tuple[Tune
 class Session:
     """One measuring: it keeps what it has, so that a Ctrl-C loses nothing."""
 
-    def __init__(self, asked: Asked, bench: Bench, start: Start) -> None:
-        self.asked, self.bench, self.start = asked, bench, start
+    def __init__(self, request: MeasureRequest, bench: Bench, baseline: Baseline) -> None:
+        self.request, self.bench, self.baseline = request, bench, baseline
         self.say: Say = lambda line: None
         self.device = bench.device()
         self.limit_bytes = self.device.room()
@@ -94,57 +96,58 @@ class Session:
         self.interrupted = False
 
     def goal(self, start: int = FIRST) -> Goal:
-        sizes = [size for size in (self.asked.most, self.start.effective) if size]
+        sizes = [size for size in (self.request.largest, self.baseline.effective) if size]
         return Goal(limit_bytes=self.limit_bytes, start=start, largest=min(sizes, default=None))
 
     def batch_size(self) -> None:
-        first = self.start.setup.batch if self.start.effective is not None else FIRST
-        self.bench.find(self.goal(first), self.trials, self.say, speed=self.asked.speed)
+        first = self.baseline.row.batch if self.baseline.effective is not None else FIRST
+        self.bench.find(self.goal(first), self.trials, self.say, speed=self.request.finds_fastest)
 
     # --- the table ---
 
     def benchmark(self) -> None:
-        first = self.start.setup
-        self.rows.append(self.measured(replace(first, amp=self.bench.job.amp or first.amp)))
+        first = self.baseline.row
+        self.rows.append(self.run_row(replace(first, amp=self.bench.job.amp or first.amp)))
         if self.rows[0].status != "ok":
             return
-        for name, step, none in STEPS:
+        for name, step, no_change in STEPS:
             before = self.best()
-            row = Row(name=name, detail=none, **(how(before) | step(self, before)))
-            new = how(row) != how(before)
-            self.rows.append(self.added(row, before) if new else row)
+            row = Row(name=name, detail=no_change, **(setup_of(before) | step(self, before)))
+            new = setup_of(row) != setup_of(before)
+            self.rows.append(self.add_step(row, before) if new else row)
         if self.best().name != "base":
-            self.rows.append(self.together(replace(self.best(), name="all", kept=False)))
+            self.rows.append(self.run_all(replace(self.best(), name="all", kept=False)))
 
     def best(self) -> Row:
         """The last row that stayed: every step that did is in it."""
         return next(row for row in reversed(self.rows) if row.kept or row.name == "base")
 
-    def measured(self, row: Row) -> Row:
+    def run_row(self, row: Row) -> Row:
         """The row's setting, run."""
         from gpusetup.model.codec import to_plain
 
         self.say(in_words(row))
-        trial = self.bench.trial(**how(row))
+        trial = self.bench.trial(**setup_of(row))
         base = self.rows[0].samples_per_second if self.rows else trial.samples_per_second
         speed_up = (trial.samples_per_second or 0.0) / base if base else None
-        return Row(**(to_plain(trial) | how(row)), name=row.name, speed_up=speed_up)
+        return Row(**(to_plain(trial) | setup_of(row)), name=row.name, speed_up=speed_up)
 
-    def added(self, wanted: Row, before: Row) -> Row:
+    def add_step(self, planned: Row, before: Row) -> Row:
         """A step, kept if it gains; mixed precision only if its loss is a number."""
-        row = self.measured(wanted)
+        row = self.run_row(planned)
         if row.name == "+AMP" and row.status == "ok" and before.loss is not None is row.loss:
-            return replace(row, detail=f"the loss is no number in {row.amp}")
+            return replace(row, detail=f"the loss becomes NaN in {row.amp}")
         return replace(row, kept=gains(row, before))
 
-    def together(self, wanted: Row) -> Row:
+    def run_all(self, planned: Row) -> Row:
         """The last row; unless it is faster than the first one in both of its runs, nothing is
         kept."""
-        row, first = self.measured(wanted), self.rows[0]
-        if gains(row, first) and gains(row, self.measured(first)):
+        row, first = self.run_row(planned), self.rows[0]
+        if gains(row, first) and gains(row, self.run_row(first)):
             return row
         self.rows[:] = [
-            replace(one, kept=False, detail=TAKEN_BACK) if one.kept else one for one in self.rows
+            replace(one, kept=False, detail=NOT_FASTER_AGAIN) if one.kept else one
+            for one in self.rows
         ]
         return replace(row, detail=row.detail or UNSTEADY)
 
@@ -156,51 +159,51 @@ class Session:
 
     def with_batch(self, before: Row) -> Setup:
         """The fastest size that keeps the effective batch."""
-        goal, effective = self.goal(before.batch), self.start.effective
-        given = {"amp": before.amp, "compile": before.compile}
-        self.bench.find(goal, self.trials, self.say, speed=True, **given)
-        found = fastest(self.trials, goal) or before.batch
-        return {"batch": next(divisors(effective, found)) if effective else found}
+        goal, effective = self.goal(before.batch), self.baseline.effective
+        setup = {"amp": before.amp, "compile": before.compile}
+        self.bench.find(goal, self.trials, self.say, speed=True, **setup)
+        fastest_batch = fastest(self.trials, goal) or before.batch
+        return {"batch": next(divisors(effective, fastest_batch)) if effective else fastest_batch}
 
     # --- what was found ---
 
-    def answer(self) -> tuple[TuneAnswer, Option]:
+    def answer(self) -> tuple[TuneAnswer, Measured]:
         """What was measured, and what goes into the config: only what gained on this code."""
         rows, goal, stop = self.rows, self.goal(), None
-        refuse_errors(self.bench.job, rows[:1] if self.asked.benchmark else self.trials)
-        if self.asked.benchmark:
+        raise_if_code_fails(self.bench.job, rows[:1] if self.request.benchmark else self.trials)
+        if self.request.benchmark:
             size = self.best().batch if rows else None
         else:
-            size = (fastest if self.asked.speed else largest_that_ran)(self.trials, goal)
+            size = (fastest if self.request.finds_fastest else largest_that_ran)(self.trials, goal)
             stop = stopped(self.trials, goal)
-        slow = rows and rows[0].status == "ok" and not any(row.kept for row in rows)
-        found = TuneAnswer(
+        nothing_gained = rows and rows[0].status == "ok" and not any(row.kept for row in rows)
+        answer = TuneAnswer(
             trials=tuple(self.trials),
             batch_size=size,
             limit_bytes=self.limit_bytes,
             stopped=stop,
             benchmark=tuple(rows),
-            cause=NO_GAIN if slow and not self.interrupted else None,
+            cause=NO_GAIN if nothing_gained and not self.interrupted else None,
             device=self.device.name,
             interrupted=self.interrupted,
         )
         gained = {row.name.strip("+").lower(): row.kept for row in rows}
-        return found, Option(measured=size, gained=gained, interrupted=self.interrupted)
+        return answer, Measured(batch_size=size, is_faster=gained, interrupted=self.interrupted)
 
 
 Setup = dict[str, Any]
-"""How a row trains."""
-ALREADY = "it is on already"
+"""Batch, AMP and compile of a row."""
+ALREADY_ON = "it is on already"
 STEPS: tuple[tuple[Any, Callable[[Session, Row], Setup], str], ...] = (
-    ("+AMP", Session.with_amp, ALREADY),
-    ("+batch", Session.with_batch, "no other size is better, with the effective batch kept"),
-    ("+compile", Session.with_compile, ALREADY),
+    ("+AMP", Session.with_amp, ALREADY_ON),
+    ("+batch", Session.with_batch, "no other size with the same effective batch is better"),
+    ("+compile", Session.with_compile, ALREADY_ON),
 )
-"""What each changes, and what is said if that is nothing."""
-TAKEN_BACK = "not faster when all was run again"
-UNSTEADY = "slower than when it was added: other work disturbs this machine"
-NO_GAIN = "Nothing made it faster: `gpusetup monitor -- COMMAND` shows what it waits for"
-GAIN = 1.03
+"""The table's rows: name, how each changes the setup, and its detail if it changes nothing."""
+NOT_FASTER_AGAIN = "not faster in the second run of all changes together"
+UNSTEADY = "slower than in its first run: other programs disturb the measurement"
+NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
+LEAST_GAIN = 1.03
 """A step that gains less than 3 % is not worth its trouble."""
 
 
@@ -216,11 +219,14 @@ def gains(row: Row, before: Row) -> bool:
     if row.spread_percent is None or before.spread_percent is None:
         return False
     speed = row.samples_per_second or 0.0
-    most = (before.samples_per_second or 0.0) * (1 + before.spread_percent / 200)
-    return speed * (1 - row.spread_percent / 200) > most and speed >= GAIN * most
+    fastest_before = (before.samples_per_second or 0.0) * (1 + before.spread_percent / 200)
+    return (
+        speed * (1 - row.spread_percent / 200) > fastest_before
+        and speed >= LEAST_GAIN * fastest_before
+    )
 
 
-def how(row: Row) -> Setup:
+def setup_of(row: Row) -> Setup:
     return {"batch": row.batch, "amp": row.amp, "compile": row.compile}
 
 

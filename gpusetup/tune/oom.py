@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-SAID = re.compile(
+OUT_OF_MEMORY = re.compile(
     r"out[ _]?of[ _]?memory|memoryerror\b|memoryallocation|alloc_?failed|bad_alloc"
     r"|invalid buffer size:|(?:can't|cannot) allocate memory|allocator: not enough memory"
     r"|unable to allocate .* for an array"  # numpy
@@ -28,11 +28,11 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
     (True, True)
     """
     if isinstance(problem, str):
-        return bool(SAID.search(problem))
-    told = (
+        return bool(OUT_OF_MEMORY.search(problem))
+    texts = (
         f"{' '.join(kind.__name__ for kind in type(one).__mro__)}: {one}" for one in causes(problem)
     )
-    return any(map(is_out_of_memory, told))
+    return any(map(is_out_of_memory, texts))
 
 
 def is_killed_for_memory(exit_code: int | None) -> bool:

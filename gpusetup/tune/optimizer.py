@@ -9,18 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpusetup.configs.config import changed, read_config
+from gpusetup.configs.config import edited, read_config
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.bench import Bench, Job, refuse_errors, saved
+from gpusetup.tune.bench import Bench, BenchJob, raise_if_code_fails, saved_job
 from gpusetup.tune.case import Proposal, facts_of
 from gpusetup.tune.rules import propose
 from gpusetup.tune.search import Goal, Trial, fastest, largest_that_ran, next_for_speed, stopped
 
 TOTAL_SECONDS = 120.0
 """How long a search takes at most."""
-BUSY = 85.0
+BUSY_PERCENT = 85.0
 """Percent of the time; below it the GPU waits for something."""
 
 
@@ -37,19 +37,19 @@ class BatchSizeOptimizer:
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
         if os.environ.get("GPUSETUP_PROBE"):
             raise BadInput(
-                "This script was started by its own search for the batch size",
-                hint='put what it runs under `if __name__ == "__main__":`',
+                "This script was started again by its own search for the batch size",
+                hint='put the script\'s main code under `if __name__ == "__main__":`',
             )
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise UsageError(
                 "Several ranks run this script, and each would find another batch size",
-                hint="find it once before `torchrun`, and give the size to all ranks",
+                hint="find the size once before `torchrun`, and give it to all ranks",
             )
         self.model = model
         self.config = dict(config or {})
 
     def find_optimal_batch_size(
-        self, sample_data: Any, target_gpu_util: float = BUSY
+        self, sample_data: Any, target_gpu_util: float = BUSY_PERCENT
     ) -> tuple[int, dict[str, Any]]:
         """The smallest size that keeps the GPU `target_gpu_util` percent busy, where NVML tells,
         else the smallest one at the knee of samples a second; and the statistics.
@@ -60,63 +60,71 @@ class BatchSizeOptimizer:
         """
         from gpusetup.model.codec import to_plain
 
-        wish, began = self.config, time.monotonic()
-        total = float(wish.get("total_seconds") or TOTAL_SECONDS)
-        say, optimizer, loss = wish.get("say") or told, wish.get("optimizer"), wish.get("loss")
+        config, began = self.config, time.monotonic()
+        total_seconds = float(config.get("total_seconds") or TOTAL_SECONDS)
+        say = config.get("say") or print_progress
+        optimizer, loss = config.get("optimizer"), config.get("loss")
         if loss is None and hasattr(sample_data, "shape"):
-            loss = mean_of
-        named = optimizer if isinstance(optimizer, str) else None
-        made = {"model": self.model, "batch": sample_data, "loss": loss,
-                "optimizer": None if named else optimizer}  # fmt: skip
-        known = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
-        with saved(made) as path:
-            job = Job(
+            loss = mean_loss
+        optimizer_name = optimizer if isinstance(optimizer, str) else None
+        job_parts = {
+            "model": self.model,
+            "batch": sample_data,
+            "loss": loss,
+            "optimizer": None if optimizer_name else optimizer,
+        }
+        option_names = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
+        with saved_job(job_parts) as path:
+            job = BenchJob(
                 pickle=path,
-                optimizer=(named or "adamw").lower(),
-                device=str(wish.get("device") or "auto"),
-                **{name: wish[name] for name in known if wish.get(name)},
+                optimizer=(optimizer_name or "adamw").lower(),
+                device=str(config.get("device") or "auto"),
+                **{name: config[name] for name in option_names if config.get(name)},
             )
             with Bench(job) as bench:
                 device = bench.device()
-                limit, quarter = device.limit_bytes, ""
+                limit, limit_note = device.limit_bytes, ""
                 if not device.is_gpu and not job.memory_limit_bytes:
                     # 1 GiB at least, of which torch alone takes a part
-                    limit, quarter = max(limit // 4, min(GIB, limit)), ", a quarter of what is free"
+                    limit = max(limit // 4, min(GIB, limit))
+                    limit_note = ", a quarter of the free memory"
                 say(
-                    f"Batch sizes on {device.name}: for {total:g} s at most (`total_seconds`),"
-                    f" within {limit / GIB:.1f} GiB{quarter} (`memory_limit_bytes`)"
+                    f"Batch sizes on {device.name}: for {total_seconds:g} s at most"
+                    f" (`total_seconds`), within {limit / GIB:.1f} GiB{limit_note}"
+                    " (`memory_limit_bytes`)"
                 )
                 goal = Goal(
                     limit_bytes=replace(device, limit_bytes=limit).room(),
-                    largest=wish.get("max_batch_size"),
-                    ends=began + total,
+                    largest=config.get("max_batch_size"),
+                    ends=began + total_seconds,
                 )
                 trials: list[Trial] = []
                 bench.find(goal, trials, say, speed=True)
         size = fastest(trials, goal, busy=target_gpu_util)
-        refuse_errors(job, trials)
+        raise_if_code_fails(job, trials)
         if size is None:
             raise Unsatisfiable(
-                f"Not even the smallest batch runs within {limit / GIB:.1f} GiB and {total:g} s",
+                f"Not even the smallest batch runs within {limit / GIB:.1f} GiB and"
+                f" {total_seconds:g} s",
                 hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
             )
-        over = next_for_speed(trials, goal) is not None
-        tried = [to_plain(one) for one in trials]
+        is_out_of_time = next_for_speed(trials, goal) is not None
+        trial_rows = [to_plain(one) for one in trials]
         return size, {
-            **next(one for one in tried if one["batch"] == size and one["status"] == "ok"),
+            **next(one for one in trial_rows if one["batch"] == size and one["status"] == "ok"),
             "largest_batch_size": largest_that_ran(trials, goal),
             "limit_bytes": goal.limit_bytes,
-            "stopped": "its time was over" if over else stopped(trials, goal),
-            "trials": tried,
+            "stopped": "its time was over" if is_out_of_time else stopped(trials, goal),
+            "trials": trial_rows,
         }
 
 
-def told(line: str) -> None:
+def print_progress(line: str) -> None:
     """A line on standard error."""
     print(f"gpusetup: {line}", file=sys.stderr, flush=True)
 
 
-def mean_of(output: Any, _: Any) -> Any:
+def mean_loss(output: Any, _: Any) -> Any:
     """A loss for one bare tensor of inputs: the model's own, else the mean of what it gives."""
     from gpusetup.child_scripts.trace_step import own_loss
 
@@ -142,19 +150,19 @@ def auto_optimize_config(
     `words` the rest. `source` and `target` may be the same file. Raises `BadInput` for what is no
     config.
     """
-    from gpusetup.tune.files import read_bytes, write_tuned
+    from gpusetup.tune.config_file import read_bytes, write_tuned
 
-    raw, name = read_bytes(str(source)), Path(source).name
-    config = read_config(raw, name)
+    source_bytes, name = read_bytes(str(source)), Path(source).name
+    config = read_config(source_bytes, name)
     proposal = propose(config, facts_of(_machine(machine)))
-    tuned = changed(config, proposal.edits)
-    write_tuned(str(source), str(target), raw, tuned.raw)
+    tuned = edited(config, proposal.edits)
+    write_tuned(str(source), str(target), source_bytes, tuned.raw)
     return proposal
 
 
 def _machine(name: str | None) -> Any:
     if name is not None:
-        from gpusetup.probe.saved import machine_named
+        from gpusetup.probe.snapshot_files import machine_named
 
         return machine_named(name)
     from gpusetup.probe.machine import read_machine

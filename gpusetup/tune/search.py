@@ -74,7 +74,7 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
     return max((trial.batch for trial in trials if fits(trial, goal)), default=None)
 
 
-def hopeless(trials: Sequence[Trial]) -> bool:
+def code_fails(trials: Sequence[Trial]) -> bool:
     """Whether the code itself fails: an error where nothing ran yet, other than by its time limit.
 
     An error above a size that ran bounds the search, as running out of memory does.
@@ -92,8 +92,8 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     'batch 9 failed: x: y'
     """
     best = largest_that_ran(trials, goal) or 0
-    above = [one for one in trials if one.batch > best and not fits(one, goal)]
-    one = min(above, key=lambda trial: trial.batch, default=None)
+    larger = [one for one in trials if one.batch > best and not fits(one, goal)]
+    one = min(larger, key=lambda trial: trial.batch, default=None)
     if one is None:
         return None
     failed = f"failed: {' '.join((one.detail or '').split())[:160]}"
@@ -118,33 +118,35 @@ def room_above(ran: Sequence[Trial], limit: int) -> Room:
     last = ran[-1]
     noise = max(NOISE_FLOOR, *(1.25 * (one.noise or 0) for one in ran))
     # 2.5 standard deviations of the mean of readings that spread evenly over +-noise
-    off = min(NOISE, noise * 2.5 / math.sqrt(3 * min(one.readings for one in ran)))
+    error = min(NOISE, noise * 2.5 / math.sqrt(3 * min(one.readings for one in ran)))
     rooms = []
     for phase in set.intersection(*(set(one.phases) for one in ran)) or {""}:
         points = [(one.batch, one.phases.get(phase, one.peak_bytes or 0)) for one in ran]
         if len(ran) == 1:  # no line: what stands without a batch is its other end
             points.insert(0, (0, last.static_bytes or 0))
-        *others, end = points
-        others = [one for one in others if one[0] > end[0]] or others
-        lines = [_through(one, end, off, limit) for one in others]
+        *smaller, last_point = points
+        smaller = [one for one in smaller if one[0] > last_point[0]] or smaller
+        lines = [_through(one, last_point, error, limit) for one in smaller]
         rooms.append(min(lines, key=lambda line: line[2] - line[0]))
     low, middle, high = map(min, zip(*rooms, strict=True))
     return low, middle, high if len(ran) > 1 else math.inf
 
 
-def _through(first: tuple[int, int], last: tuple[int, int], off: float, limit: int) -> Room:
+def _through(first: tuple[int, int], last: tuple[int, int], error: float, limit: int) -> Room:
     """
     >>> _through((0, 100), (10, 200), 0.0, 1000)
     (90.0, 90.0, 90.0)
     """
 
-    def reach(sign: int) -> float:
-        left = limit - last[1] * (1 + sign * off)
-        slope = last[1] - first[1] + sign * off * (last[1] + first[1])
-        most = left * (last[0] - first[0]) / slope if slope else math.inf
-        return last[0] + (most if slope / (last[0] - first[0]) > 0 else math.inf if left > 0 else 0)
+    def crossing(sign: int) -> float:
+        room = limit - last[1] * (1 + sign * error)
+        slope = last[1] - first[1] + sign * error * (last[1] + first[1])
+        distance = room * (last[0] - first[0]) / slope if slope else math.inf
+        return last[0] + (
+            distance if slope / (last[0] - first[0]) > 0 else math.inf if room > 0 else 0
+        )
 
-    low, middle, high = (reach(sign) for sign in (1, 0, -1))
+    low, middle, high = (crossing(sign) for sign in (1, 0, -1))
     return min(low, high), middle, max(low, high)
 
 
@@ -160,11 +162,12 @@ SETTLED = 0.035
 """After a failure the answer may lie this far below that size, or below where the lines end: a
 second failure costs more than it can bring."""
 TOLERANCE = 0.025
-"""Else it may lie this far below the largest size that is possible."""
+"""Without a failure the answer may lie this far below the largest size that is possible."""
 NEAR = 0.12
-"""Not further above a size that ran, the smallest one that settles the search is tried."""
+"""The smallest size that settles the search is tried if it is at most this share above one that
+ran."""
 BEND = 0.15
-"""So many samples a line may be off if the answer is a handful."""
+"""Samples that a line may be off if the answer is a handful."""
 FURTHEST = 128
 """No size is tried that is more than this many times one that ran."""
 UNBOUNDED = 1 << 40
@@ -172,35 +175,37 @@ UNBOUNDED = 1 << 40
 
 def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     """The size to try next; None when the answer stands or the trials are used up."""
-    good = sorted((one for one in trials if fits(one, goal)), key=lambda one: one.batch)
-    over = [one for one in trials if one.status == "ok" and not fits(one, goal)]
-    bad = min((one.batch for one in trials if not fits(one, goal)), default=None)
-    most = min(goal.largest or UNBOUNDED, (bad or UNBOUNDED) - 1)
-    if len(trials) >= goal.trials or most < 1:
+    fitting = sorted((one for one in trials if fits(one, goal)), key=lambda one: one.batch)
+    above_limit = [one for one in trials if one.status == "ok" and not fits(one, goal)]
+    smallest_failed = min((one.batch for one in trials if not fits(one, goal)), default=None)
+    ceiling = min(goal.largest or UNBOUNDED, (smallest_failed or UNBOUNDED) - 1)
+    if len(trials) >= goal.trials or ceiling < 1:
         return None
-    if not good:
-        return min(goal.start, most) if bad is None else max(1, bad // 8)
-    best, failed = good[-1].batch, bad is not None and not over
-    low, middle, high = room_above([*over, *good], goal.limit_bytes)
-    bend = BEND if bad is None and high * SETTLED < 1 else 0
-    top = math.floor(min(high + bend, most))
-    settles = math.ceil((1 - TOLERANCE) * top)
-    enough = math.ceil((1 - SETTLED) * min(most, high))
-    if best >= min(top, settles) or (failed and best >= enough):
+    if not fitting:
+        return min(goal.start, ceiling) if smallest_failed is None else max(1, smallest_failed // 8)
+    largest_run, crashed = fitting[-1].batch, smallest_failed is not None and not above_limit
+    low, middle, high = room_above([*above_limit, *fitting], goal.limit_bytes)
+    bend = BEND if smallest_failed is None and high * SETTLED < 1 else 0
+    largest_possible = math.floor(min(high + bend, ceiling))
+    within_tolerance = math.ceil((1 - TOLERANCE) * largest_possible)
+    acceptable = math.ceil((1 - SETTLED) * min(ceiling, high))
+    if largest_run >= min(largest_possible, within_tolerance) or (
+        crashed and largest_run >= acceptable
+    ):
         return None
-    if failed and enough <= min((1 + NEAR) * best, middle):
-        wanted: float = enough
-    elif failed:
-        wanted = best + (min(low, most + 1) - best) * AFTER_FAILURE
-    elif low >= most:  # memory is no limit: `largest` is
-        wanted = min(top, best * FURTHEST)
-    elif math.isinf(high) or best < FAR * middle:
+    if crashed and acceptable <= min((1 + NEAR) * largest_run, middle):
+        target: float = acceptable
+    elif crashed:
+        target = largest_run + (min(low, ceiling + 1) - largest_run) * AFTER_FAILURE
+    elif low >= ceiling:  # memory is no limit: `largest` is
+        target = min(largest_possible, largest_run * FURTHEST)
+    elif math.isinf(high) or largest_run < FAR * middle:
         # below even the steepest line that the readings allow; one trial's line starts too low
         reach = math.sqrt(low * middle) if math.isinf(high) else low
-        wanted = best + (min(reach, best * FURTHEST) - best) * AIM
+        target = largest_run + (min(reach, largest_run * FURTHEST) - largest_run) * AIM
     else:  # the size that settles it if it runs, unless it would likely not run
-        wanted = min(middle, settles)
-    return min(max(math.floor(wanted), best + 1), top)
+        target = min(middle, within_tolerance)
+    return min(max(math.floor(target), largest_run + 1), largest_possible)
 
 
 # --- the fastest --------------------------------------------------------------------------------
@@ -218,15 +223,15 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
 
     Memory bounds the way up: no size is tried that the search for the largest would not try.
     """
-    good = [one.batch for one in trials if fits(one, goal)]
-    highest, knee = max(good, default=0), fastest(trials, goal) or 0
+    fitting = [one.batch for one in trials if fits(one, goal)]
+    highest, knee = max(fitting, default=0), fastest(trials, goal) or 0
     larger = next_batch(trials, goal)
-    if larger is not None and sum(one > knee for one in good) < BEYOND:
+    if larger is not None and sum(one > knee for one in fitting) < BEYOND:
         times = CLIMB if highest == knee else 2
-        return min(larger, times * highest) if good else larger
+        return min(larger, times * highest) if fitting else larger
     half = (knee or highest) // 2
-    tried = half in {one.batch for one in trials} or len(trials) >= goal.trials
-    return None if half < 1 or tried or any(half <= one < knee for one in good) else half
+    is_tried = half in {one.batch for one in trials} or len(trials) >= goal.trials
+    return None if half < 1 or is_tried or any(half <= one < knee for one in fitting) else half
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:

@@ -24,9 +24,9 @@ from .values import CRASHED, SKIPPED, Asked, Check, Outcome, Row, kind
 HERE = os.path.dirname(os.path.abspath(__file__))
 Environment = Tuple[Tuple[str, str], ...]
 LAST_WORDS = {
-    "SIGKILL": "often the kernel when memory runs out: `dmesg` says so",
-    "SIGILL": "an instruction that this CPU lacks: this torch is built for a newer one",
-    "SIGBUS": "often a full /dev/shm or a file that was cut while in use",
+    "SIGKILL": "often the system ended it because memory ran out: `dmesg` says so",
+    "SIGILL": "this CPU lacks an instruction: torch was built for a newer CPU",
+    "SIGBUS": "often /dev/shm is full, or a file was cut off while in use",
 }
 """How a process ended -> what that usually means."""
 GENTLY_SECONDS = 5.0
@@ -138,10 +138,10 @@ class Child:
     def _lost(self, task: Task, status: str, detail: str) -> Row:
         """The answer of a check whose process ended, or ends now, before it gave one."""
         self.end()
-        hint = "run it again with more time, while other programs compute less"
+        hint = "run the check again with more time, when other programs use less CPU"
         if status == CRASHED:
             mend = "an update of the driver or " * (kind(task.subject) == "cuda")
-            hint = f"`-v` shows the stack (a hang leaves it above); {mend}another build may help"
+            hint = f"`-v` shows the stack (after a hang it is above); {mend}another build may help"
             detail += f" at {self.said['at']}" if self.said else ""
         hint = next((text for name, text in LAST_WORDS.items() if name in detail), hint)
         return {"outcome": Outcome(status, detail, hint=hint)._asdict()}

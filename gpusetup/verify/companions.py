@@ -117,12 +117,12 @@ def tried(_: str) -> Outcome:
 CAUSES: Tuple[Tuple[str, str], ...] = (
     (
         r"undefined symbol|Symbol not found|procedure could not be found|different CUDA version",
-        "it was built for another torch: `gpusetup resolve {0}` names the pair that fits",
+        "it was built for another torch: `gpusetup resolve {0}` names versions that fit each other",
     ),
     (r"FFmpeg|libav(util|codec)", "FFmpeg is missing: `apt install ffmpeg`, or conda's `ffmpeg`"),
     (
         r"lib(cudart|cublas|cudnn|nvrtc|npp)\w*\.so|cu(dart|blas|dnn)64",
-        "it was built for another CUDA: `gpusetup resolve {0}` names the pair that fits",
+        "it was built for another CUDA: `gpusetup resolve {0}` names versions that fit each other",
     ),
     (r"libcuda\.so|nvcuda\.dll", "there is no NVIDIA driver here: `gpusetup doctor`"),
     (r"GLIBC\w*_[\d.]+' not found", "this system's C library is older than its wheel needs"),

@@ -59,35 +59,41 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         " about a minute and a half; census: standard with every form of every operator,"
         " an hour; stress: --seconds under load, watched",
     )
-    add("--seconds", type=seconds, metavar="N", help="how long stress lasts (60 where not given)")
+    add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
     add("--seed", type=seed, metavar="N", help="compute with other random numbers than usual")
     many = {"action": "append", "nargs": "+", "default": [], "metavar": "CHECK"}
-    only = "run these and what they need; CHECK/QUESTION repeats one question of `operators`"
+    only = (
+        "run only these checks and those that they need; CHECK/CASE repeats one case of `operators`"
+    )
     add("--only", **many, help=only)
-    add("--skip", **many, help="leave these out")
+    add("--skip", **many, help="leave out these checks")
     many["metavar"] = "PACKAGE"
     add(
         "--with",
         dest="beside",
         **many,
-        help="also import these: flash-attn, torchvision, ...; all: all that are installed",
+        help="also import these packages: flash-attn, torchvision, ...; all: every known one that "
+        "is installed",
     )
-    add("--timeout", type=seconds, metavar="N", help="end after N seconds, with what is known")
+    add(
+        "--timeout", type=seconds, metavar="N", help="stop after N seconds, with the results so far"
+    )
     add(
         "--device",
         type=str.lower,
         default="auto",
         metavar="auto|cpu|cuda|cuda:N|none",
-        help="auto (every GPU, and there must be one), cpu, one GPU, or none: an image build",
+        help="auto (every GPU; there must be one), cpu, one GPU (cuda:0), or none (for an image "
+        "build)",
     )
     many["metavar"] = "EXPR"
     add(
         "--expect",
         **many,
-        help="must hold too: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5'"
-        " 'capability>=8.0' 'arch>=8.6' (a kernel in the build)",
+        help="require: 'gpus>=2' 'torch==2.5.*' 'cuda==12.4' 'memory_gib>=3.5' 'capability>=8.0' "
+        "'arch>=8.6' (a kernel in the build)",
     )
-    add("--strict", action="store_true", help="a skipped check counts as no")
+    add("--strict", action="store_true", help="a skipped check counts as failed")
     add("--junit", metavar="FILE", help="also write a JUnit XML report")
 
 
@@ -103,9 +109,11 @@ def read_options(words: Sequence[str]) -> Options:
     add_options(parser)
     parser.add_argument("--json", action="store_true", help="print exactly one JSON document")
     parser.add_argument("--output", metavar="FILE", help="write the answer there, not to stdout")
-    parser.add_argument("--no-color", action="store_true", help="accepted; there is no colour")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="also the seconds, and where errors arose"
+        "--no-color", action="store_true", help="accepted, without effect: the output has no colour"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="also show the seconds, and where errors arose"
     )
     return checked(parser.parse_args(list(words)))
 
@@ -114,8 +122,10 @@ def checked(found: Options) -> Options:
     """The options with what is `asked` of every check, and the expressions read; WrongQuestion
     where values are malformed or contradict each other."""
     if not _DEVICE.match(found.device):
-        several = "for several leave it out: every visible GPU is proven; " * ("," in found.device)
-        hint = f"{several}one of auto, cpu, cuda, cuda:0, ..., none"
+        several = "to test several GPUs, leave it out: verify tests every visible GPU; " * (
+            "," in found.device
+        )
+        hint = f"{several}use one of auto, cpu, cuda, cuda:0, ..., none"
         raise WrongQuestion(f"--device {found.device!r} is no device", hint)
     expect = tuple(parse(text) for text in flat(found.expect))
     if found.seconds is not None and found.level != "stress":

@@ -92,7 +92,9 @@ def proven(options: Options) -> int:
         if link:
             raise
         code = 128 + ended.number
-        said = f"ended by {signal.Signals(ended.number).name}; what came after was not tried"
+        said = (
+            f"ended by {signal.Signals(ended.number).name}; verify did not run the remaining checks"
+        )
         run.results.append(Result("run", HOST, Outcome(CRASHED, said)))
     finally:
         run.child.end()

@@ -30,7 +30,9 @@ BESIDE_THE_POINT = ("Failed to initialize NumPy", "TensorFloat32 tensor cores")
 advises TF32."""
 MEMORY_SHARE, LEAST_MEMORY = 0.8, 3 * 2**30
 """Of what the machine has left, and so many bytes at least: what a CPU's check may take."""
-SCRATCH = "set TMPDIR to a folder that can be written; torch's compiler is imported from there"
+SCRATCH = (
+    "set TMPDIR to a folder that you can write to; Python imports torch's compiled code from there"
+)
 
 
 def main() -> int:
@@ -170,5 +172,5 @@ def raised(problem: Exception) -> Outcome:
     """The outcome of a check that ended in an exception."""
     hint = "`gpusetup doctor` names the cause; `-v` shows where it arose"
     if "out of memory" in str(problem):
-        hint = "the GPU's memory is taken: `nvidia-smi` shows by whom"
+        hint = "other programs use the GPU's memory: `nvidia-smi` shows which"
     return Outcome(FAILED, first_line(problem), hint=hint, spent=sticky(problem))

@@ -89,7 +89,7 @@ import sys, time, torch
 sys.path.insert(0, sys.argv[2])
 import trace_step
 device, batch = sys.argv[1], int(sys.argv[3])
-job = trace_step.made(trace_step.function_named(sys.argv[4]), batch)
+job = trace_step.job_for(trace_step.function_named(sys.argv[4]), batch)
 model = job.model.to(device).train()
 data = tuple(one.to(device) for one in job.batch)
 optimizer = torch.optim.AdamW(model.parameters())

@@ -128,7 +128,7 @@ def fits(work: Work, name: str, batch: int) -> bool:
 
     sys.path[:0] = [] if CHILDREN in sys.path else [CHILDREN]
     steps = __import__("trace_step")
-    job = steps.made(steps.function_named(training(name)), batch)
+    job = steps.job_for(steps.function_named(training(name)), batch)
     if work.on_card:
         gc.collect()  # what the previous size left
         torch.cuda.empty_cache()

@@ -17,7 +17,7 @@ from closing.shells import Refused, by_powershell
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.codec import from_plain, to_plain
-from gpusetup.model.finding import Finding, Fix, typed
+from gpusetup.model.finding import Finding, Fix, command_lines
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Snapshot
 
@@ -115,7 +115,7 @@ def lines_of(count: int, seed: int) -> tuple[set[str], set[str]]:
     for _ in range(count):
         machine = hostile(draw)
         into = power if machine.os.family == "windows" else bash
-        into.update(line for _, fix in fixes(machine) for line in typed(fix))
+        into.update(line for _, fix in fixes(machine) for line in command_lines(fix))
     return bash, power
 
 
@@ -127,7 +127,7 @@ def words_of_powershell(line: str) -> list[tuple[str, ...]]:
         assert all(p[0] == "'" or re.fullmatch(r"\+|\$env:\w+|\(|\)", p) for p in pieces), line
         return [(name,)]
     try:
-        return [typed.words for typed in by_powershell(line)]
+        return [command_lines.words for command_lines in by_powershell(line)]
     except Refused as problem:
         raise AssertionError(f"{line}: {problem}") from problem
 

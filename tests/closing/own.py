@@ -17,7 +17,7 @@ from closing.shells import Refused, Typed
 from closing.surroundings import must_have_room, new_environment
 from closing.world import World
 from gpusetup.cli import main
-from gpusetup.probe.saved import dump_snapshot
+from gpusetup.probe.snapshot_files import dump_snapshot
 
 TypedIn = Callable[[World, Typed], World]
 

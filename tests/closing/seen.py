@@ -15,7 +15,7 @@ from gpusetup.model.machine import CudaApi, DeviceNode, Driver, Gpu, Package, To
 KERNEL_SAID = (
     "xid", "gpu-fell-off-bus", "gsp-timeout", "hardware-fault", "sxid",
     "ecc-error", "gpu-init-failed", "no-devices-found", "gpu-not-supported-by-driver",
-    "secure-boot-rejected", "driver-not-loaded", "nouveau-in-the-way",
+    "secure-boot-rejected", "driver-not-loaded", "nouveau-in-the-way", "nouveau-in-use",
     "module-not-found", "nvml-mismatch", "child-failed",
     "driver-does-not-answer", "no-nvidia-driver", "driver-build-failed", "uvm-missing",
     "cuda-version-err", "cuda-error", "hybrid-gpu-off",

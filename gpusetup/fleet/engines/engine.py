@@ -12,58 +12,61 @@ from shutil import which
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.nodes import natural, slurm_list
-from gpusetup.fleet.work import Work, script
+from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
 
-AT_ONCE = 32
-GAP_SECONDS = 0.1
+MOST_CHILDREN = 32
+START_GAP_SECONDS = 0.1
 """A scheduler sees no more beginnings than one in so many seconds, and never two in step."""
 
 
-class Wish(Frozen):
-    """What is asked of which nodes."""
+class FleetRequest(Frozen):
+    """The work of a run, and the nodes that are to do it."""
 
-    work: Work
-    named: tuple[str, ...] = ()
-    """Empty: all that are idle."""
+    work: NodeWork
+    nodes: tuple[str, ...] = ()
+    """Names of nodes; empty: all that are idle."""
 
 
 class Engine:
     """A way to ask nodes. Each engine is a class of its own file."""
 
     title = ""
-    more_seconds = 0.0
-    """So much longer than its own limit a node is waited for: to begin, and to end."""
+    extra_seconds = 0.0
+    """How much longer than its own limit a node is waited for: to begin, and to end."""
 
-    def __init__(self, wish: Wish, states: Mapping[str, str], where: str) -> None:
+    def __init__(self, request: FleetRequest, states: Mapping[str, str], where: str) -> None:
         """`states`: every node -> why it gets no work, empty if it is idle.
 
         Raises UsageError for a named node that is not there, Blocked if none is idle.
         """
-        self.work, self.run_name = wish.work, f"gpusetup-{secrets.token_hex(4)}"
-        absent = [name for name in wish.named if name not in states]
-        if absent:
-            there = slurm_list(sorted(states, key=natural)[:50])
-            raise UsageError(f"{where} has no node {slurm_list(absent)}", hint=f"it has {there}")
-        meant = {n: why for n, why in states.items() if not wish.named or n in wish.named}
-        self.nodes = tuple(sorted((n for n, why in meant.items() if not why), key=natural))
-        self.left_alone = {name: why for name, why in meant.items() if why}
+        self.work, self.run_name = request.work, f"gpusetup-{secrets.token_hex(4)}"
+        unknown = [name for name in request.nodes if name not in states]
+        if unknown:
+            known_nodes = slurm_list(sorted(states, key=natural)[:50])
+            raise UsageError(
+                f"{where} has no node {slurm_list(unknown)}", hint=f"it has {known_nodes}"
+            )
+        chosen = {n: why for n, why in states.items() if not request.nodes or n in request.nodes}
+        self.nodes = tuple(sorted((n for n, why in chosen.items() if not why), key=natural))
+        self.skipped = {name: why for name, why in chosen.items() if why}
         """Nodes that get no work, with the reason."""
         if not self.nodes:
-            first = "; ".join(f"{name}: {why}" for name, why in [*self.left_alone.items()][:3])
+            reasons = "; ".join(f"{name}: {why}" for name, why in [*self.skipped.items()][:3])
             raise Blocked(
-                f"No node is idle: {first or f'{where} has none'}",
-                hint="`fleet run` waits for no job; `gpusetup fleet check` disturbs none",
+                f"No node is idle: {reasons or f'{where} has none'}",
+                hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no "
+                "running job",
             )
 
     def plan(self) -> str:
-        """What would be done: for the first node, and on which."""
+        """What would be done for the first node, and on which nodes."""
         return (
-            f"{self.planned(self.nodes[0])}\n# and the same on each of {slurm_list(self.nodes)}\n"
+            f"{self.plan_for(self.nodes[0])}\n# and the same on each of {slurm_list(self.nodes)}\n"
         )
 
-    def planned(self, node: str) -> str:
+    def plan_for(self, node: str) -> str:
         """What would be done for one node."""
         return f"{node}: {script(self.work)}"
 
@@ -72,32 +75,32 @@ class Engine:
         the node does."""
         raise NotImplementedError
 
-    def taken(self, said: Output) -> str:
+    def why_busy(self, output: Output) -> str:
         """Why a node could not be asked: others were faster. Empty if it was asked."""
-        del said
+        del output
         return ""
 
     def end(self) -> None:
         """Stop whatever is left of this run."""
 
 
-def conducted(engine: Engine) -> Generator[tuple[str, Output], None, None]:
-    """Each node with what it said, in the order in which they end.
+def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
+    """Ask all nodes; yield each with its output, in the order in which they end.
 
     However this ends, so do the children that were started for it, and the engine.
     """
-    pool = ThreadPoolExecutor(max_workers=AT_ONCE)
-    turn = threading.Lock()
+    pool = ThreadPoolExecutor(max_workers=MOST_CHILDREN)
+    start_lock = threading.Lock()
 
-    def asked(node: str) -> Output:
-        with turn:
-            time.sleep(GAP_SECONDS * random.uniform(0.5, 1.5))
+    def ask_in_turn(node: str) -> Output:
+        with start_lock:
+            time.sleep(START_GAP_SECONDS * random.uniform(0.5, 1.5))
         return engine.ask(node)
 
     try:
-        running = {pool.submit(asked, node): node for node in engine.nodes}
-        for future in as_completed(running):
-            yield running[future], future.result()
+        futures = {pool.submit(ask_in_turn, node): node for node in engine.nodes}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         end_children()
@@ -106,7 +109,7 @@ def conducted(engine: Engine) -> Generator[tuple[str, Output], None, None]:
         engine.end()
 
 
-def needed(program: str) -> None:
+def require_program(program: str) -> None:
     """Raise Blocked if this machine lacks a program."""
     if which(program) is None:
         raise Blocked(

@@ -8,18 +8,18 @@ from __future__ import annotations
 from shlex import join
 
 from gpusetup.errors import UsageError
-from gpusetup.fleet.engines.engine import Engine, Wish, needed
+from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
 from gpusetup.fleet.nodes import SAFE, expanded
-from gpusetup.fleet.work import shell
+from gpusetup.fleet.work import ssh_command
 from gpusetup.named_file import read_text
 from gpusetup.system.processes import Output, run
 
 MOST_BYTES = 8 << 20
-"""Of a file of hosts."""
+"""The largest file of hosts."""
 SSH = ("ssh", "-n", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "--")
 """Asks nobody for a password."""
-END_SECONDS = 30.0
-"""So much longer than its limit a host is waited for: to connect and to part."""
+CONNECT_SECONDS = 30.0
+"""How much longer than its own limit a host is waited for: to connect and to part."""
 
 
 class Hosts(Engine):
@@ -27,17 +27,17 @@ class Hosts(Engine):
 
     title = "hosts"
 
-    def __init__(self, wish: Wish, file: str) -> None:
+    def __init__(self, request: FleetRequest, file: str) -> None:
         hosts = hosts_in(read_text(file, MOST_BYTES), file)
-        needed("ssh")
-        super().__init__(wish, dict.fromkeys(hosts, ""), file)
-        self.command, self.more_seconds = shell(self.work), END_SECONDS
+        require_program("ssh")
+        super().__init__(request, dict.fromkeys(hosts, ""), file)
+        self.command, self.extra_seconds = ssh_command(self.work), CONNECT_SECONDS
 
-    def planned(self, node: str) -> str:
+    def plan_for(self, node: str) -> str:
         return join((*SSH, node, self.command))
 
     def ask(self, node: str) -> Output:
-        return run((*SSH, node, self.command), timeout=self.work.limit + END_SECONDS)
+        return run((*SSH, node, self.command), timeout=self.work.limit + CONNECT_SECONDS)
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:
@@ -52,6 +52,6 @@ def hosts_in(text: str, what: str) -> tuple[str, ...]:
     found = [name for words in lines if words for name in expanded(words[0])]
     if not found or not all(map(SAFE.fullmatch, found)):
         raise UsageError(
-            f"{what} names no host, or one that no host can be called", hint="write one host a line"
+            f"{what} names no host, or has an impossible host name", hint="write one host a line"
         )
     return tuple(dict.fromkeys(found))

@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 
 from gpusetup.errors import Blocked, ToolFailed
-from gpusetup.fleet.engines.engine import Engine, Wish, needed
+from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
 from gpusetup.fleet.nodes import SAFE
 from gpusetup.fleet.work import script
 from gpusetup.model.frozen import Frozen, replace
@@ -21,28 +21,27 @@ from gpusetup.system.processes import Output, run
 
 RUN_LABEL = "gpusetup.io/run"
 START_SECONDS = 300
-"""So long may a pod take to begin: the image has to come first."""
+"""How long a pod may take to begin: the image has to come first."""
 ASK_SECONDS = 60.0
-"""So long may kubectl take for a short question."""
-OF_GPU = "nvidia\\.com/gpu"
+"""How long kubectl may take for a short question."""
+GPU_RESOURCE = "nvidia\\.com/gpu"
 NODE_COLUMNS = (
-    f"N:.metadata.name,G:.status.allocatable.{OF_GPU},"
+    f"N:.metadata.name,G:.status.allocatable.{GPU_RESOURCE},"
     'R:.status.conditions[?(@.type=="Ready")].status,U:.spec.unschedulable'
 )
-POD_COLUMNS = f"N:.spec.nodeName,G:.spec.containers[*].resources.limits.{OF_GPU}"
+POD_COLUMNS = f"N:.spec.nodeName,G:.spec.containers[*].resources.limits.{GPU_RESOURCE}"
 POD_STATE = (
     '{.items[0].status.conditions[?(@.type=="PodScheduled")].message}|'
     "{.items[0].status.containerStatuses[*].state.*.reason}"
 )
-LIVING = "status.phase!=Succeeded,status.phase!=Failed"
-TAKEN = "no room: "
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+BUSY = "no room: "
 
 
 class Setting(Frozen):
     """What the objects of one run share."""
 
     image: str
-    namespace: str = "default"
     runtime_class: str | None = None
     """`nvidia` if the container runtime's usual class has no GPU."""
 
@@ -50,23 +49,21 @@ class Setting(Frozen):
 class Kubernetes(Engine):
     """A Job on each node, by four calls of kubectl."""
 
-    more_seconds = START_SECONDS
+    extra_seconds = START_SECONDS
 
-    def __init__(self, wish: Wish, setting: Setting) -> None:
-        needed("kubectl")
+    def __init__(self, request: FleetRequest, setting: Setting) -> None:
+        require_program("kubectl")
         self.setting = setting
         self.gpus, states = nodes_of_cluster()
-        if not wish.named:
+        if not request.nodes:
             states = {name: why for name, why in states.items() if self.gpus[name]}
-        super().__init__(wish, states, "this cluster")
-        self.title = (
-            f"Kubernetes gets a Job ({self.run_name}, namespace {setting.namespace}) for each of"
-        )
+        super().__init__(request, states, "this cluster")
+        self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
-        return "---\n".join(map(self.planned, self.nodes))
+        return "---\n".join(map(self.plan_for, self.nodes))
 
-    def planned(self, node: str) -> str:
+    def plan_for(self, node: str) -> str:
         """A Job that has all GPUs of the node and prints the records."""
         return manifest(
             self.setting,
@@ -80,60 +77,60 @@ class Kubernetes(Engine):
 
     def ask(self, node: str) -> Output:
         name, began = f"job/{job_name(self.run_name, node)}", time.monotonic()
-        wanted = self.planned(node)
-        made = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=wanted)
-        if not made.ok:
-            return made
+        job = self.plan_for(node)
+        created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=job)
+        if not created.ok:
+            return created
         limit = self.work.limit + START_SECONDS
         wait = ("wait", "--for=condition=complete", f"--timeout={limit:.0f}s", name)
         ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
-        said = self._kubectl("logs", name, "--tail=-1")
-        problem = None if ended.ok else self._why(node)
+        output = self._kubectl("logs", name, "--tail=-1")
+        problem = None if ended.ok else self._pod_problem(node)
         self._kubectl("delete", name, "--wait=false", "--ignore-not-found")
-        return replace(said, problem=problem, seconds=time.monotonic() - began)
+        return replace(output, problem=problem, seconds=time.monotonic() - began)
 
-    def taken(self, said: Output) -> str:
-        return said.problem if said.problem and said.problem.startswith(TAKEN) else ""
+    def why_busy(self, output: Output) -> str:
+        return output.problem if output.problem and output.problem.startswith(BUSY) else ""
 
     def end(self) -> None:
         label = f"--selector={RUN_LABEL}={self.run_name}"
         self._kubectl("delete", "jobs", label, "--wait=false", "--ignore-not-found")
 
-    def _why(self, node: str) -> str:
+    def _pod_problem(self, node: str) -> str:
         """What Kubernetes says of a pod that did not come to its end."""
         label = f"--selector=job-name={job_name(self.run_name, node)}"
-        said = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}").stdout
-        room, _, reason = said.partition("|")
-        return f"{TAKEN}{room}" if room else reason.strip() or "its pod did not end in time"
+        output = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}").stdout
+        room, _, reason = output.partition("|")
+        return f"{BUSY}{room}" if room else reason.strip() or "its pod did not finish in time"
 
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
     ) -> Output:
-        asked = ("kubectl", f"--namespace={self.setting.namespace}", *words)
-        return run(asked, timeout=seconds, stdin=stdin)
+        return run(("kubectl", *words), timeout=seconds, stdin=stdin)
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
     """Every node's GPUs, and why it is not idle, empty if it is. Raises Blocked if the API does not
     answer."""
-    said = _columns("nodes", NODE_COLUMNS)
-    if not said.ok:
+    output = _columns("nodes", NODE_COLUMNS)
+    if not output.ok:
         raise Blocked(
-            f"Kubernetes does not say which nodes it has: {said.problem or said.stderr.strip()}",
+            "Kubernetes does not say which nodes it has: "
+            f"{output.problem or output.stderr.strip()}",
             hint="`kubectl get nodes` must answer here",
         )
     used: dict[str, int] = {}
-    pods = _columns("pods", POD_COLUMNS, "--all-namespaces", f"--field-selector={LIVING}")
+    pods = _columns("pods", POD_COLUMNS, "--all-namespaces", f"--field-selector={LIVE_PODS}")
     for line in pods.stdout.splitlines() if pods.ok else ():
         node, _, limits = line.strip().partition(" ")
         used[node] = used.get(node, 0) + sum(map(int, re.findall(r"\d+", limits)))
     gpus, states = dict[str, int](), dict[str, str]()
-    for line in said.stdout.splitlines():
+    for line in output.stdout.splitlines():
         found = re.fullmatch(r"(\S+) +(\d+|<none>) +(\S+) +(\S+) *", line)
         if not found or not SAFE.fullmatch(found[1]):
             raise ToolFailed(
-                f"`kubectl get nodes` gave no list of nodes: {line[:80]!r}",
-                hint="is that kubectl, or a script of its name? `type kubectl` shows it",
+                f"`kubectl get nodes` printed no list of nodes: {line[:80]!r}",
+                hint="perhaps `kubectl` is another program of that name: `type kubectl` shows it",
             )
         name, ready, cordoned = found[1], found[3] == "True", found[4] == "true"
         gpus[name] = int(found[2]) if found[2].isdigit() else 0
@@ -150,7 +147,7 @@ def _columns(kind: str, columns: str, *more: str) -> Output:
 def manifest(setting: Setting, **values: object) -> str:
     """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
     template = Template((Path(__file__).parent / "job.yaml").read_text(encoding="utf-8"))
-    values |= {name: getattr(setting, name) for name in ("image", "namespace", "runtime_class")}
+    values |= {name: getattr(setting, name) for name in ("image", "runtime_class")}
     return template.substitute({name: json.dumps(value) for name, value in values.items()})
 
 
@@ -160,5 +157,5 @@ def job_name(run_name: str, node: str) -> str:
     >>> job_name("gpusetup-1a", "gpu-1.example.com")
     'gpusetup-1a-gpu-1-example-com-ed45a0'
     """
-    told = re.sub(r"[^a-z0-9]", "-", node.lower())[:30].strip("-")
-    return f"{run_name}-{told}-{hashlib.sha256(node.encode()).hexdigest()[:6]}"
+    label = re.sub(r"[^a-z0-9]", "-", node.lower())[:30].strip("-")
+    return f"{run_name}-{label}-{hashlib.sha256(node.encode()).hexdigest()[:6]}"

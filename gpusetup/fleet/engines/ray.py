@@ -13,18 +13,18 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from gpusetup.errors import Blocked
-from gpusetup.fleet.engines.engine import Engine, Wish
+from gpusetup.fleet.engines.engine import Engine, FleetRequest
 from gpusetup.fleet.nodes import SAFE
-from gpusetup.fleet.work import Work, script
+from gpusetup.fleet.work import NodeWork, script
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import Output, no_answer_in, run
 
 START_SECONDS = 60.0
-"""So long may an idle node take to start a worker; one whose GPUs are in use takes longer."""
+"""How long an idle node may take to start a worker; one whose GPUs are in use takes longer."""
 BEHIND_SECONDS = 15.0
-"""So much later than the work's own limit its answer may come."""
-TAKEN = "no worker started: its GPUs are in use, or the node is stuck"
-OF_THE_ACTOR = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
+"""How much later than the work's own limit its answer may come."""
+BUSY = "no worker started: its GPUs are in use, or the node is stuck"
+ACTOR_VARIABLES = ("CUDA_VISIBLE_DEVICES", "PYTHONBREAKPOINT")
 """Variables that Ray sets in a worker and that say nothing of the node."""
 
 
@@ -54,15 +54,15 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
 class OnNode:
     """What runs in a worker of Ray on a node."""
 
-    def here(self) -> str:
+    def python(self) -> str:
         return sys.executable
 
-    def done(self, work: Work) -> tuple[int | None, str, str, str | None, float]:
+    def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
         """The node's work; an `Output` as plain values, whatever version of ours the caller has."""
         work = replace(work, python=work.python or sys.executable)
-        environment = {name: v for name, v in os.environ.items() if name not in OF_THE_ACTOR}
-        said = run(("sh", "-c", script(work)), timeout=work.limit, environment=environment)
-        return said.exit, said.stdout, said.stderr, said.problem, said.seconds
+        environment = {name: v for name, v in os.environ.items() if name not in ACTOR_VARIABLES}
+        output = run(("sh", "-c", script(work)), timeout=work.limit, environment=environment)
+        return output.exit, output.stdout, output.stderr, output.problem, output.seconds
 
 
 class Ray(Engine):
@@ -70,44 +70,44 @@ class Ray(Engine):
 
     title = "Ray gets an actor on each of"
 
-    def __init__(self, wish: Wish, address: str) -> None:
+    def __init__(self, request: FleetRequest, address: str) -> None:
         # Ray prints what it hears of nodes on stdout, where the answer belongs.
         with redirect_stdout(sys.stderr):
             self.ray = _connected(address)
         self.found = ray_nodes(self.ray.nodes())
-        idle = "" if wish.named or not any(n.gpus for n in self.found.values()) else NO_GPU
+        idle = "" if request.nodes or not any(n.gpus for n in self.found.values()) else NO_GPU
         states = {name: "" if node.gpus else idle for name, node in self.found.items()}
         self.running: dict[str, Any] = {}
         try:
-            super().__init__(wish, states, "this Ray")
+            super().__init__(request, states, "this Ray")
         except BaseException:
             self.ray.shutdown()
             raise
         self.start_seconds = min(START_SECONDS, self.work.limit)
-        self.more_seconds = self.start_seconds + BEHIND_SECONDS
+        self.extra_seconds = self.start_seconds + BEHIND_SECONDS
 
     def ask(self, node: str) -> Output:
         """Whatever Ray raises of a node is said as its problem."""
-        began, said = time.monotonic(), Output(argv=("ray", node), exit=None)
+        began, output = time.monotonic(), Output(argv=("ray", node), exit=None)
         try:
             actor = self.running[node] = self._actor(self.found[node])
-            if not self.ray.wait([actor.here.remote()], timeout=self.start_seconds)[0]:
-                return replace(said, problem=TAKEN)
-            answer = actor.done.remote(self.work)
+            if not self.ray.wait([actor.python.remote()], timeout=self.start_seconds)[0]:
+                return replace(output, problem=BUSY)
+            answer = actor.run_work.remote(self.work)
             code, out, err, problem, seconds = self.ray.get(
                 answer, timeout=self.work.limit + BEHIND_SECONDS
             )
             return replace(
-                said, exit=code, stdout=out, stderr=err, problem=problem, seconds=seconds
+                output, exit=code, stdout=out, stderr=err, problem=problem, seconds=seconds
             )
         except self.ray.exceptions.GetTimeoutError:
             problem = no_answer_in(time.monotonic() - began)
         except Exception as wrong:
-            problem = _in_short(wrong)
+            problem = _last_line(wrong)
         finally:
             if node in self.running:
                 self.ray.kill(self.running.pop(node))
-        return replace(said, problem=problem, seconds=time.monotonic() - began)
+        return replace(output, problem=problem, seconds=time.monotonic() - began)
 
     def _actor(self, node: RayNode) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -116,8 +116,8 @@ class Ray(Engine):
         made = self.ray.remote(OnNode)
         return made.options(num_gpus=node.gpus, num_cpus=0, scheduling_strategy=affinity).remote()
 
-    def taken(self, said: Output) -> str:
-        return TAKEN if said.problem == TAKEN else ""
+    def why_busy(self, output: Output) -> str:
+        return BUSY if output.problem == BUSY else ""
 
     def end(self) -> None:
         with redirect_stdout(sys.stderr):
@@ -139,13 +139,13 @@ def _connected(address: str) -> Any:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as problem:
         raise Blocked(
-            f"Ray at {address} does not answer: {_in_short(problem)}",
+            f"Ray at {address} does not answer: {_last_line(problem)}",
             hint="`ray status` shows whether a cluster runs; `auto` is the one of this machine",
         ) from problem
     return ray
 
 
-def _in_short(problem: BaseException) -> str:
+def _last_line(problem: BaseException) -> str:
     """The last line that says something of a problem with the traces of other processes in it."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     return (lines[-1] if lines else type(problem).__name__)[:300]

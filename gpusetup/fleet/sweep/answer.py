@@ -9,8 +9,8 @@ from typing import Literal
 
 from gpusetup.fleet.nodes import slurm_list
 from gpusetup.fleet.show import Exclude, excluded
-from gpusetup.fleet.sweep.course import Sweep
-from gpusetup.fleet.sweep.judge import Fault, Named, Stage, Unit
+from gpusetup.fleet.sweep.rounds import Sweep
+from gpusetup.fleet.sweep.scores import Fault, NamedFault, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 GB = 1e9
@@ -19,13 +19,13 @@ MOST_NAMED = 4
 OF_NODES = ("absent", "hung", "broken-link", "slow-link")
 """Faults of a rank, so of its node: that one is left out of jobs."""
 FACTS: Mapping[Fault, tuple[str, str]] = {
-    "absent": ("{who}: did not take part", "is its process running, and its torch?"),
+    "absent": ("{who}: did not take part", "check that its process runs and that its torch starts"),
     "hung": (
-        "{who}: no answer, asked twice",
+        "{who}: no answer, although asked twice",
         "on that node: `gpusetup fleet check`, and the kernel's log for an Xid",
     ),
     "broken-link": (
-        "{who}: no exchange with any partner",
+        "{who}: could not exchange data with any partner",
         "its port, cable and interface: `gpusetup fleet check`, `ibstat`, `ip link`",
     ),
     "slow-link": (
@@ -34,15 +34,15 @@ FACTS: Mapping[Fault, tuple[str, str]] = {
     ),
     "broken-path": (
         "no exchange between {who}",
-        "the switches and routes between them",
+        "check the switches and routes between them",
     ),
     "slow-path": (
         "{rate} between {who}; the median is {middle} ({share})",
-        "the switches and cables between them",
+        "check the switches and cables between them",
     ),
     "unmeasured": (
-        "no exchange of any pair ended",
-        "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME",
+        "no pair of ranks could exchange data",
+        "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts",
     ),
 }
 """Fault -> what is said of it, and what to do then."""
@@ -92,8 +92,11 @@ def answer(
     sweep: Sweep, absent: Mapping[int, str], hosts: Mapping[int, str], seconds: float
 ) -> SweepAnswer:
     """Judge a sweep. `absent`: ranks that did not come, and why; `hosts`: where every rank is."""
-    every = (*(Named(fault="absent", ranks=(rank,)) for rank in sorted(absent)), *sweep.named())
-    groups: dict[object, list[Named]] = defaultdict(list)
+    every = (
+        *(NamedFault(fault="absent", ranks=(rank,)) for rank in sorted(absent)),
+        *sweep.faults(),
+    )
+    groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, one in enumerate(every):  # the same fault of several ranks of a node is said once
         host = hosts.get(one.ranks[0]) if one.fault in OF_NODES else None
         groups[one.fault, one.stage, host or number].append(one)
@@ -111,7 +114,7 @@ def answer(
                 sees_below=one.limit / one.middle if one.middle else 0.0,
             )
             for one in compared
-            if one.of
+            if one.by_rank
         ),
         ranks=tuple(sweep.units),
         nodes=len({unit.host for unit in sweep.units}),
@@ -123,17 +126,20 @@ def answer(
 
 
 def _finding(
-    group: Sequence[Named], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
+    group: Sequence[NamedFault], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
 ) -> Finding:
     first, ranks = group[0], tuple(rank for one in group for rank in one.ranks)
     rates = [one.rate for one in group if one.rate is not None]
     rate, middle = (median(rates) if rates else 0.0), first.middle or 0.0
     words, then = FACTS[first.fault]
-    told = {"who": who(hosts, ranks), "rate": f"{rate / GB:.3g} GB/s"}
-    told |= {"middle": f"{middle / GB:.3g} GB/s", "share": f"{rate / middle if middle else 0:.0%}"}
+    values = {"who": who(hosts, ranks), "rate": f"{rate / GB:.3g} GB/s"}
+    values |= {
+        "middle": f"{middle / GB:.3g} GB/s",
+        "share": f"{rate / middle if middle else 0:.0%}",
+    }
     return Finding(
         fault=first.fault,
-        title=words.format(**told),
+        title=words.format(**values),
         nodes=tuple(dict.fromkeys(hosts[rank] for rank in ranks if hosts.get(rank))),
         ranks=ranks,
         stage=first.stage,

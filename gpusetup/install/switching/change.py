@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked
-from gpusetup.install.complaints import complaint
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
-from gpusetup.install.settings import asking_environment
 from gpusetup.install.switching.files import flush, remove
 from gpusetup.install.switching.journal import (
     JOURNAL,
@@ -44,12 +42,12 @@ from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
-from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, versions
-from gpusetup.install.target.owned import files_of_all
+from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import asking_environment, in_image_build
 from gpusetup.model.frozen import replace
-from gpusetup.system.refused import READ_ONLY, blocked_by_files, refused
+from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
-from gpusetup.system.system import System
 
 VENV_ENTRIES = (
     *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
@@ -69,14 +67,14 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
         job.store = store
         _require_unchanged(target, plan, seen)
         phase: Phase = "making" if venv else "staging"
-        journal = Journal(phase=phase, venv=venv is not None, keep=job.keep)
+        journal = Journal(phase=phase, venv=venv is not None, keep=not in_image_build())
         change = begun(store, journal)
         with change.or_back(job):
             if venv:
-                made = run_step(job, plan.steps[0], asking_environment(job.environ, Path.home()))
+                made = run_step(job, plan.steps[0], asking_environment())
                 if not made.ok:
                     raise complaint(f"{venv} cannot be made", made)
-                layout = replace(layout_of(System(), target.python), prefix=venv)
+                layout = replace(layout_of(target.python), prefix=venv)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
@@ -280,7 +278,7 @@ class Change:
             self.restore(job)
             if isinstance(problem, OSError):
                 hint = "the previous state was restored" if changed else "nothing was changed"
-                raise refused(problem, "", hint) from problem
+                raise blocked_by(problem, "", hint) from problem
             raise
 
 
@@ -339,8 +337,8 @@ def undo_known(store: Path, layout: Layout) -> Change:
     if undo is None:
         raise Blocked(
             f"{layout.prefix} keeps nothing to undo",
-            hint="one installation is kept, until the next; none in an image build. "
-            "conda itself goes back to a revision: `conda list --revisions`",
+            hint="gpusetup can undo only the last installation, and none in an image build. conda "
+            "goes back by itself: `conda list --revisions`",
         )
     hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
     installed, change = versions(distributions(layout)), Change(store, undo)

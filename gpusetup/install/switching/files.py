@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import time
@@ -80,6 +81,14 @@ def remove(path: Path) -> None:
             time.sleep(BUSY_SECONDS)
         if not path.exists():
             return
+
+
+def sha256_of(path: str | Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def files_below(top: str) -> Iterator[str]:

@@ -27,7 +27,7 @@ from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import no_link, write_safely
 from gpusetup.model.frozen import Frozen
-from gpusetup.system.refused import blocked_by_files
+from gpusetup.system.refusals import blocked_by_files
 
 STORE = ".gpusetup"
 """The folder in the target's prefix."""

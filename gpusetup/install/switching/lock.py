@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.errors import Blocked
 from gpusetup.install.switching.journal import ours, require_lock
-from gpusetup.system.refused import READ_ONLY, blocked_by_files
+from gpusetup.system.refusals import READ_ONLY, blocked_by_files
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -25,9 +25,7 @@ LAUNCHER = Path(__file__).resolve().parents[2] / "child_scripts" / "end_with_par
 
 
 @contextmanager
-def locked(
-    store: Path, say: Callable[[str], None] = lambda _text: None, seconds: float | None = None
-) -> Iterator[None]:
+def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of an environment, whose store is made for it and goes where it stays empty.
 
     A second process waits, says so, and leaves with `Blocked`. Who gets the lock waits until an
@@ -41,7 +39,7 @@ def locked(
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         store.mkdir(parents=True, exist_ok=True)
         who = f"Another gpusetup is changing {prefix}"
-        lock = _acquired(store / "lock", say, who, seconds or LOCK_SECONDS)
+        lock = _acquired(store / "lock", say, who, LOCK_SECONDS)
     try:
         if (store / "installer").exists():  # the uv or conda of a gpusetup that was killed
             who = f"The installer of an earlier run still writes to {prefix}"

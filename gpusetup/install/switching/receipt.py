@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup import __version__
-from gpusetup.install.credentials import redacted
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.documents import DoneStep
@@ -25,20 +24,17 @@ def write_receipt(
         {
             "name": one.name,
             "version": one.version,
-            "url": redacted(one.url),
+            "url": one.url,
             "sha256": one.sha256,
         }
         for one in plan.wheels
     ]
-    steps = [
-        {"argv": [*map(redacted, one.argv)], "seconds": one.seconds, "exit": one.exit}
-        for one in done
-    ]
+    steps = [{"argv": [*one.argv], "seconds": one.seconds, "exit": one.exit} for one in done]
     receipt = {
         "schema": "gpusetup.receipt/1",
         "gpusetup": __version__,
         "installed_at": now(),
-        "python": redacted(plan.python),
+        "python": plan.python,
         "backend": plan.choice.backend,
         "installer": "uv",
         "before": {**plan.before},

@@ -8,34 +8,31 @@ disk or by whoever edits a file of an environment that shares it.
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import ToolFailed, Unreached
-from gpusetup.install.complaints import complaint
-from gpusetup.install.fetching.lock import lock_text
-from gpusetup.install.fetching.wheels import Wheel
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
-from gpusetup.install.settings import FETCHING, asking_environment
-from gpusetup.install.switching.files import remove
+from gpusetup.install.pylock import lock_text
+from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
-from gpusetup.install.target.layout import LIBRARIES, Layout
-from gpusetup.install.target.owned import record_rows
-from gpusetup.model.finding import Step
+from gpusetup.install.target.layout import LIBRARIES, Layout, record_rows
+from gpusetup.install.uv_errors import complaint
+from gpusetup.install.uv_settings import FETCHING, asking_environment, uv_program
+from gpusetup.install.wheels import Wheel
+from gpusetup.model.resolution import Step
 
-CHUNK = 1 << 20
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
 Rows = list[list[str]]
 
 
-def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step:
+def switch_step(python: str, prefix: str, *, hashed: bool) -> Step:
     """The command that fetches and unpacks the wheels: each by its address and its hash, into a
     folder of the environment `prefix` from which they are renamed to their places once they are
     compared. `hashed`: the index names a hash of every one."""
@@ -46,17 +43,17 @@ def switch_step(program: str, python: str, prefix: str, *, hashed: bool) -> Step
     where = ("--python", python, "--prefix", root, "-r", lock)
     temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
     return Step(
-        argv=(program, "pip", "install", *options, *where),
+        argv=(uv_program(), "pip", "install", *options, *where),
         title="download the wheels and unpack them next to the environment",
         environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
         timeout_seconds=6 * 3600.0,
     )
 
 
-def venv_step(program: str, folder: str, base: str) -> Step:
+def venv_step(folder: str, base: str) -> Step:
     """The command that makes an environment; the store with the journal is in it already."""
     options = ("--quiet", "--no-project", "--allow-existing", "--python", base)
-    argv = (program, "venv", *options, folder)
+    argv = (uv_program(), "venv", *options, folder)
     return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
 
 
@@ -66,9 +63,9 @@ def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except Differs:
-        environment = asking_environment(job.environ, Path.home())
+        environment = asking_environment()
         names = tuple(wheel.name for wheel in plan.wheels)
-        run_step(job, Step(argv=(job.uv, "cache", "clean", *names), title=""), environment)
+        run_step(job, Step(argv=(uv_program(), "cache", "clean", *names), title=""), environment)
         return _unpack(job, plan, layout)
 
 
@@ -78,7 +75,7 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    environment = {**asking_environment(job.environ, Path.home(), layout.prefix), **FETCHING}
+    environment = {**asking_environment(layout.prefix), **FETCHING}
     if plan.choice.index_url.startswith("http"):  # so that uv knows its login
         indexes = filter(None, (plan.choice.index_url, environment.get("UV_INDEX")))
         environment["UV_INDEX"] = " ".join(indexes)
@@ -102,7 +99,10 @@ def differs(said: str) -> Differs:
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
     """Every unpacked file, and where it will be. `Differs` where one is not what a list says."""
-    found = frozenset(_files_below(root))
+    found = frozenset(files_below(str(root)))
+    for path in found:
+        if os.path.islink(path) or not os.path.isfile(path):
+            raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
     lists = {path: record_rows(path) for path in found if _is_list(path)}
     _require_wheels(root, lists, wheels)
     promised: dict[str, set[str]] = {}
@@ -111,26 +111,15 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
             digest = row[1] if len(row) > 1 else ""
             promised.setdefault(_listed(path, row), set()).add(digest)
     if missing := sorted(promised.keys() - found):
-        raise differs(f"{_short(missing[0], root)} was not unpacked")
+        raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
     if strange := sorted(found - promised.keys() - {str(root / UV_LOCK)}):
-        raise differs(f"uv wrote what no wheel lists: {_short(strange[0], root)}")
+        raise differs(f"uv wrote what no wheel lists: {os.path.relpath(strange[0], root)}")
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         for path, digest in zip(promised, pool.map(_digest, promised), strict=True):
             if not promised[path] & {"", digest}:
-                raise differs(
-                    f"The unpacked files differ from the wheel's list: {_short(path, root)}"
-                )
+                name = os.path.relpath(path, root)
+                raise differs(f"The unpacked files differ from the wheel's list: {name}")
     return {path: _target(path, root, layout) for path in promised}
-
-
-def _files_below(root: Path) -> Iterator[str]:
-    """Every file; a link or anything else that is no file is refused."""
-    for folder, names, files in os.walk(root):
-        for name in (*names, *files):
-            path = os.path.join(folder, name)
-            if os.path.islink(path) or not (os.path.isdir(path) or os.path.isfile(path)):
-                raise differs(f"uv wrote what is no file: {_short(path, root)}")
-        yield from (os.path.join(folder, name) for name in files)
 
 
 def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Wheel]) -> None:
@@ -156,11 +145,8 @@ def _listed(record: str, row: Sequence[str]) -> str:
 
 def _digest(path: str) -> str:
     """As a RECORD writes it."""
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    return f"sha256={base64.urlsafe_b64encode(digest.digest()).rstrip(b'=').decode()}"
+    digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
+    return f"sha256={digest.decode().rstrip('=')}"
 
 
 def _target(path: str, root: Path, layout: Layout) -> str:
@@ -175,7 +161,3 @@ def _target(path: str, root: Path, layout: Layout) -> str:
     if parts[0] in ("bin", "Scripts"):
         return os.path.join(layout.scripts, *parts[1:])
     return os.path.join(layout.data, *parts)
-
-
-def _short(path: str, root: Path) -> str:
-    return os.path.relpath(path, root)

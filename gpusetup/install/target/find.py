@@ -1,4 +1,4 @@
-"""The target of an installation: an environment, there or to be made, and who uses it."""
+"""The target of an installation: an environment, there or to be made."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.install.switching.journal import STORE, require_inside
-from gpusetup.install.target.layout import Layout, distributions, real_below, versions
-from gpusetup.install.target.owned import files_of_all
+from gpusetup.install.target.layout import Layout, distributions, files_of_all, real_below, versions
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import own_line
@@ -56,9 +55,9 @@ def venv_to_make(folder: str) -> bool:
     return True
 
 
-def layout_of(system: System, python: str) -> Layout:
+def layout_of(python: str) -> Layout:
     """Where an interpreter installs to, by asking it."""
-    answer = system.ask("read_python", python=python, timeout=30)
+    answer = System().ask("read_python", python=python, timeout=30)
     if "problem" in answer:
         raise Blocked(
             f"{python} does not run: {answer['problem']}",
@@ -93,11 +92,11 @@ def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
     require_inside(Path(layout.prefix, STORE), files)
 
 
-def read_target(system: System, python: str | None, venv: str | None) -> Target:
+def read_target(python: str | None, venv: str | None) -> Target:
     """The environment of an interpreter, or one that is to be made from it in the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
-    layout = layout_of(system, python)
+    layout = layout_of(python)
     if venv is None and layout.implementation != "cpython":
         raise Blocked(
             f"{python} is {layout.implementation}; torch has wheels for CPython only",
@@ -118,39 +117,3 @@ def check_importable(layout: Layout, family: Iterable[str]) -> None:
                 hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
                 f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
             )
-
-
-# --- who uses it --------------------------------------------------------------------------------
-
-
-class User(Frozen):
-    """A process, and what it is called: `python train.py`."""
-
-    pid: int
-    name: str
-
-
-def users_of(libraries: Iterable[str], proc: Path = Path("/proc")) -> tuple[User, ...]:
-    """The processes that have mapped files of torch from these folders, ours left out.
-
-    Linux only; elsewhere (), and Windows refuses to rename what is loaded. Processes of others
-    that we may not look at are not seen.
-    """
-    marks = [os.fsencode(f"{os.path.realpath(one)}{os.sep}torch{os.sep}") for one in libraries]
-    found = []
-    for folder in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        maps = b"" if int(folder.name) == os.getpid() else _read(folder / "maps")
-        if any(mark in maps for mark in marks):
-            # A program and its script; arguments may hold what nobody should see.
-            words = os.fsdecode(_read(folder / "cmdline")).split("\0")[:2]
-            named = (Path(word).name for word in words if word and not word.startswith("-"))
-            found.append(User(pid=int(folder.name), name=" ".join(named) or "?"))
-    return tuple(found)
-
-
-def _read(path: Path) -> bytes:
-    """Empty for what is gone, and for what we may not look at."""
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -25,16 +25,24 @@ import torch.distributed as dist
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.tune.oom import is_out_of_memory
-from gpusetup.tune.recover.parts import NORMS, Case, Counted, batch_size, cuts, off_by
-from gpusetup.tune.recover.undo import Undo, named
+from gpusetup.tune.recover.parts import (
+    BATCH_NORM,
+    BatchStep,
+    PartLosses,
+    batch_size,
+    cuts,
+    gradient_difference,
+)
+from gpusetup.tune.recover.undo import Undo, listed
 
 LOG = logging.getLogger("gpusetup.tune")
-RECOMPUTE = "recompute activations (torch.utils.checkpoint), or give it a smaller model or input"
-MOST_CHECKED = 8
+RECOMPUTE_HINT = "recompute activations (torch.utils.checkpoint), or use a smaller model or input"
+LARGEST_CHECK = 8
+"""Samples whose gradient is compared with that of their halves, at most."""
 
 
 class Recovered(Frozen):
-    """What became of one batch."""
+    """How one batch was trained."""
 
     loss: torch.Tensor
     """The whole batch's, detached."""
@@ -56,11 +64,11 @@ class CannotRecover(GpuSetupError):
     exit_code = 1
 
 
-class Known:
-    """What earlier batches of a model taught."""
+class ModelHistory:
+    """What earlier batches of a model showed."""
 
     def __init__(self) -> None:
-        self.checked = False
+        self.holds_all_parameters = False
         """Whether the model holds all that its loss trains."""
         self.micro: int | None = None
         """The largest micro-batch that fitted after memory ran out."""
@@ -69,7 +77,7 @@ class Known:
 
 
 Backward = Callable[[torch.Tensor], None]
-KNOWN: weakref.WeakKeyDictionary[torch.nn.Module, Known] = weakref.WeakKeyDictionary()
+HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
 
 
 def recover_from_oom(
@@ -99,7 +107,7 @@ def recover_from_oom(
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
         raise UsageError(
-            "Several ranks train: one that splits its batch would leave the others waiting",
+            "Several ranks train: while one rank splits its batch, the others would wait for it",
             hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
         )
     undo = Undo(model)
@@ -107,52 +115,54 @@ def recover_from_oom(
         if not (count := batch_size(batch)):
             raise UsageError("The batch is empty", hint="leave it out")
         sums = reduction == "sum"
-        case = Case(step=step, batch=batch, count=count, sums=sums, weight=weight)
-        done = _Attempts(case, model, undo, backward).until_it_fits(allow, say)
+        case = BatchStep(step=step, batch=batch, count=count, sums=sums, weight=weight)
+        recovered = _Attempts(case, model, undo, backward).until_it_fits(allow, say)
     except BaseException:
-        undo.everything()
+        undo.restore()
         raise
-    undo.nothing()
-    return done
+    undo.commit()
+    return recovered
 
 
 class _Attempts:
     """One batch, tried in smaller and smaller parts."""
 
-    def __init__(self, case: Case, model: torch.nn.Module, undo: Undo, backward: Backward) -> None:
+    def __init__(
+        self, case: BatchStep, model: torch.nn.Module, undo: Undo, backward: Backward
+    ) -> None:
         self.case, self.model, self.undo, self.backward = case, model, undo, backward
-        self.count, self.known = case.count, KNOWN.setdefault(model, Known())
-        self.told: list[Counted] = []
-        self.drawn = False
+        self.count, self.history = case.count, HISTORIES.setdefault(model, ModelHistory())
+        self.part_losses: list[PartLosses] = []
+        self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
         undo = self.undo
-        micro, attempts = min(self.count, self.known.micro or self.count), 0
+        micro, attempts = min(self.count, self.history.micro or self.count), 0
         if micro < self.count:
             _refuse(what_differs(self.model, allow), None)
         while True:
             attempts += 1
             loss, problem = self.attempt(micro)
-            self.drawn |= undo.state.drawn()
-            if self.drawn and "random" not in allow and (micro < self.count or problem):
-                _refuse(["the step draws random numbers (dropout?)"], problem)
+            self.draws_random |= undo.state.random_was_drawn()
+            if self.draws_random and "random" not in allow and (micro < self.count or problem):
+                _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
-            undo.attempt()
+            undo.reset()
             _refuse(what_differs(self.model, allow), problem)
             if micro == 1:
-                said = f"Not even 1 of {self.count} samples fit"
-                raise CannotRecover(said, hint=RECOMPUTE) from problem
+                message = f"Not even 1 of {self.count} samples fit"
+                raise CannotRecover(message, hint=RECOMPUTE_HINT) from problem
             problem = None  # nothing of the failed attempt is held while the next one runs
             micro = -(-micro // 2)
-        differs = self.differs() if micro < self.count else []
+        differs = self.differences() if micro < self.count else []
         if attempts > 1:
-            self.known.micro = micro
-            same = f"but {'; '.join(differs)}" if differs else "with the same gradient"
+            self.history.micro = micro
+            gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
             say(
                 f"out of memory with {self.count} samples: went on in micro-batches of {micro},"
-                f" {same}. Next: set the batch size to {micro} and accumulate gradients over the"
-                " rest"
+                f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
+                " the rest"
             )
         return Recovered(
             loss=loss,
@@ -164,7 +174,7 @@ class _Attempts:
 
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """The loss, or the out-of-memory error without the frames that hold the tensors."""
-        self.told = []
+        self.part_losses = []
         try:
             return (self.whole() if micro >= self.count else self.in_parts(micro)), None
         except Exception as problem:
@@ -173,7 +183,7 @@ class _Attempts:
                     raise
                 raise CannotRecover(
                     f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
-                    hint="it must take any number of samples",
+                    hint="`step` must accept any number of samples",
                 ) from problem
             one: BaseException | None = problem
             while one is not None:
@@ -183,9 +193,9 @@ class _Attempts:
 
     def whole(self) -> torch.Tensor:
         loss = self.case.loss(self.case.batch)
-        if not self.known.checked:
-            self.undo.check(loss)
-            self.known.checked = True
+        if not self.history.holds_all_parameters:
+            self.undo.check_leaves(loss)
+            self.history.holds_all_parameters = True
         self.undo.backward(self.backward, loss)
         return loss.detach()
 
@@ -193,62 +203,70 @@ class _Attempts:
         """Forward and backward of every part; the whole batch's loss."""
         total, expected, losses = 0.0, 0.0, []
         for start, stop in cuts(self.count, micro):
-            loss, weight = self.case.part(start, stop, self.told)
+            loss, weight = self.case.part(start, stop, self.part_losses)
             if weight == 0:
                 continue  # nothing in it counts, and its mean is no number
             # As much as the whole batch counts, if each part did as the first one, by its samples.
             expected = expected or weight * (1.0 if self.case.sums else self.count / (stop - start))
             total += weight
-            self.undo.check(loss)
+            self.undo.check_leaves(loss)
             counted = loss * (weight / expected)
             self.undo.backward(self.backward, counted)
             losses.append(counted.detach())
         if not losses:
-            raise CannotRecover("Nothing in the batch counts", hint="leave the batch out")
+            raise CannotRecover(
+                "The batch has nothing that counts for the loss", hint="leave the batch out"
+            )
         factor = 1.0 if self.case.sums else expected / total
         if abs(factor - 1) > 1e-12:
             self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
-    def differs(self) -> list[str]:
+    def differences(self) -> list[str]:
         """Everything in which the parts do not train as the whole does, in words."""
-        uneven = self.case.uneven(self.told)
+        uneven = self.case.uneven_losses(self.part_losses)
         differs = [*what_differs(self.model), *uneven]
         hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
         if hooked:
-            differs.append(f"a hook works on the gradient of each part ({named(hooked)})")
-        if self.drawn:
-            differs.append("random numbers are drawn for each part (dropout?)")
-        if changed := self.undo.state.changed():
-            differs.append(f"buffers are updated once for each part ({named(changed)})")
-        if not uneven and (found := self.checked()):
+            differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
+        if self.draws_random:
+            differs.append("the step draws random numbers for each part (perhaps dropout)")
+        if changed_buffers := self.undo.state.changed_buffers():
+            differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
+        if not uneven and (found := self.compare_halves()):
             differs.append(found)
         return differs
 
-    def checked(self) -> str | None:
-        """Whether loss and gradient of some samples are those of their halves: tried at the first
+    def compare_halves(self) -> str | None:
+        """How the gradient of some samples differs from that of their halves: tried at the first
         batch that is split, the second, the fourth and so on, each time on other samples."""
         code = getattr(self.case.step, "__code__", None)
-        calls, found = self.known.checks.get(code, (0, None))
-        calls, micro = calls + 1, max(2, min(self.told[0].samples, MOST_CHECKED))
-        if calls & (calls - 1) == 0 and found is None and micro <= self.count:
+        calls, difference = self.history.checks.get(code, (0, None))
+        calls, micro = calls + 1, max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
+        if calls & (calls - 1) == 0 and difference is None and micro <= self.count:
             start = calls.bit_length() * micro % (self.count - micro + 1)
-            with self.undo.as_now():
-                found = off_by(self.case, start, micro, self.model)
-        self.known.checks[code] = calls, found
-        return found
+            with self.undo.preserved_state():
+                difference = gradient_difference(self.case, start, micro, self.model)
+        self.history.checks[code] = calls, difference
+        return difference
 
 
 def _refuse(reasons: list[str], problem: BaseException | None) -> None:
     if reasons:
         raise CannotRecover(
             f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="a smaller batch size, or `allow=` what may differ",
+            hint="use a smaller batch size, or name in `allow=` what may differ",
         ) from problem
 
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
     """Why the parts of a batch would not train as the whole does, in words; [] if they would."""
-    norms = [name for name, one in model.named_modules() if isinstance(one, NORMS) and one.training]
+    norms = [
+        name for name, one in model.named_modules() if isinstance(one, BATCH_NORM) and one.training
+    ]
     refused = norms and "batchnorm" not in allow
-    return [f"BatchNorm takes its statistics over a part ({named(norms)})"] if refused else []
+    return (
+        [f"BatchNorm computes its statistics over one part only ({listed(norms)})"]
+        if refused
+        else []
+    )

@@ -42,10 +42,10 @@ def batch_size(batch: Any) -> int:
     sizes = _sizes(batch)
     if len(sizes) == 1:
         return sizes.pop()
-    told = f"parts of several sizes, {sorted(sizes)}" if sizes else "no tensor with a dimension"
+    problem = f"parts of several sizes, {sorted(sizes)}" if sizes else "no tensor with a dimension"
     raise UsageError(
-        f"The batch cannot be split: it has {told}",
-        hint="give a list of samples, and make the batch of them in `step`",
+        f"The batch cannot be split: it has {problem}",
+        hint="pass a list of samples, and let `step` make a batch from them",
     )
 
 
@@ -72,10 +72,10 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
     if len(getattr(batch, "shape", ())) or (isinstance(batch, list) and _holds_samples(batch)):
         return column(batch)
     if isinstance(batch, Mapping):
-        same: Any = copy.copy(batch)  # a tokenizer's batch stays one
+        copied: Any = copy.copy(batch)  # a tokenizer's batch stays one
         for key, one in batch.items():
-            same[key] = _over(one, column)
-        return same
+            copied[key] = _over(one, column)
+        return copied
     if isinstance(batch, list | tuple):
         parts = [_over(one, column) for one in batch]
         return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
@@ -88,7 +88,7 @@ def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
 
 
 def _sizes(batch: Any) -> set[int]:
-    """What the parts of a batch say: nothing, its size, or several that contradict."""
+    """The lengths of the columns of a batch: one if it can be cut."""
     sizes = set[int]()
 
     def seen(column: Any) -> Any:
@@ -114,71 +114,71 @@ def _holds_samples(batch: list[Any]) -> bool:
 
 # --- what a loss is a mean over -----------------------------------------------------------------
 
-LABELS = (functional.cross_entropy, functional.nll_loss)
-MEANS = (
+LABEL_LOSSES = (functional.cross_entropy, functional.nll_loss)
+ELEMENT_LOSSES = (
     functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
     functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits,
 )  # fmt: skip
-"""Of their elements."""
+"""Losses whose mean is over the elements."""
 
 
-class Counted(Frozen):
+class PartLosses(Frozen):
     """One part of a batch: its samples, and what each loss of its step divided by."""
 
     samples: int
     divisors: tuple[float, ...]
-    rough: bool
+    in_16_bits: bool
     """Whether autocast computed something in 16 bits."""
 
     @property
     def weight(self) -> float | None:
-        """What the part's loss is a mean over, where its losses agree; None if none told."""
+        """What the part's loss is a mean over; None if its losses disagree or none is known."""
         return self.divisors[0] if len(set(self.divisors)) == 1 else None
 
 
-class Watching(TorchFunctionMode):  # type: ignore[misc]
-    """Sees the loss functions while it is entered."""
+class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
+    """Notes what each loss function divides by, while it is entered."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[torch.Tensor | float] = []
-        self.rough = False
+        self.divisors: list[torch.Tensor | float] = []
+        self.in_16_bits = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if torch.compiler.is_compiling():
             return result
         if isinstance(result, torch.Tensor):
-            self.rough |= result.dtype in (torch.float16, torch.bfloat16)
-        if func in LABELS + MEANS and getattr(result, "requires_grad", False):
+            self.in_16_bits |= result.dtype in (torch.float16, torch.bfloat16)
+        if func in LABEL_LOSSES + ELEMENT_LOSSES and getattr(result, "requires_grad", False):
             divisor = _divisor(func, args, kwargs or {})
-            self.seen += [] if divisor is None else [divisor]
+            self.divisors += [] if divisor is None else [divisor]
         return result
 
 
 def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
     """What a loss function divides its sum by; None if it takes no mean."""
-    bound = inspect.signature(func).bind(*args, **kwargs)
-    bound.apply_defaults()
-    said = bound.arguments
-    scores, target = said["input"], said["target"]
-    if said["reduction"] != "mean":
+    call = inspect.signature(func).bind(*args, **kwargs)
+    call.apply_defaults()
+    arguments = call.arguments
+    scores, target = arguments["input"], arguments["target"]
+    if arguments["reduction"] != "mean":
         return None
-    if func in MEANS:
+    if func in ELEMENT_LOSSES:
         return float(torch.broadcast_shapes(scores.shape, target.shape).numel())
     if target.is_floating_point():  # probabilities: the samples
         return float(target.numel() / scores.shape[1 if scores.dim() > 1 else 0])
-    kept = target != said["ignore_index"]
-    if said["weight"] is None:
-        return kept.sum()
-    return said["weight"].detach()[target[kept]].sum()
+    counted = target != arguments["ignore_index"]
+    if arguments["weight"] is None:
+        return counted.sum()
+    return arguments["weight"].detach()[target[counted]].sum()
 
 
 # --- a batch, asked in parts --------------------------------------------------------------------
 
 
-class Case(Frozen):
-    """What is asked of each part."""
+class BatchStep(Frozen):
+    """One batch, and the step whose loss is taken of its parts."""
 
     step: Callable[[Any], torch.Tensor]
     batch: Any
@@ -191,75 +191,90 @@ class Case(Frozen):
         if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
             raise UsageError(
                 "`step` must return the loss, a tensor with one number",
-                hint="take its mean over the samples, and leave the backward to us",
+                hint="return the mean over the samples, and do not call backward yourself",
             )
         return loss
 
-    def part(self, start: int, stop: int, told: list[Counted]) -> tuple[torch.Tensor, float]:
-        """A part's loss, and how much it counts; `told` hears what it was a mean over."""
+    def part(self, start: int, stop: int, parts: list[PartLosses]) -> tuple[torch.Tensor, float]:
+        """A part's loss, and how much it counts; what it is a mean over is added to `parts`."""
         part = part_of(self.batch, start, stop, self.count)
-        with Watching() as seen:
+        with LossWatcher() as watcher:
             loss = self.loss(part)
-        divisors = tuple(float(one) for one in seen.seen)
-        told.append(Counted(samples=stop - start, divisors=divisors, rough=seen.rough))
+        divisors = tuple(float(one) for one in watcher.divisors)
+        parts.append(
+            PartLosses(samples=stop - start, divisors=divisors, in_16_bits=watcher.in_16_bits)
+        )
         if self.sums:
             return loss, 1.0
         if self.weight is not None:
             return loss, float(self.weight(part))
-        known = told[-1].weight
-        return loss, float(stop - start) if known is None else known
+        weight = parts[-1].weight
+        return loss, float(stop - start) if weight is None else weight
 
-    def uneven(self, parts: Sequence[Counted]) -> list[str]:
-        """What the losses of the parts said that no weight of the parts can make up for."""
-        told = any(one.divisors for one in parts) and any(one.weight is None for one in parts)
+    def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
+        """Why no weight of the parts gives the whole batch's loss; [] if one does."""
+        some_disagree = any(one.divisors for one in parts) and any(
+            one.weight is None for one in parts
+        )
         ratios = {tuple(round(n / one.samples, 9) for n in one.divisors) for one in parts}
-        if self.sums or self.weight is not None or not told or len(ratios) == 1:
+        if self.sums or self.weight is not None or not some_disagree or len(ratios) == 1:
             return []
-        return ["several losses count differently: a mean over parts (give `weight=`)"]
+        return [
+            "several losses count different things, so the parts are only averaged (give `weight=`)"
+        ]
 
 
 # --- whether the parts are exact ----------------------------------------------------------------
 
-CLOSE = {False: 1e-4, True: 5e-2}
+TOLERANCE = {False: 1e-4, True: 5e-2}
 """The share of the gradient, whose terms may cancel, that rounding explains: of float32, and (True)
 where products are computed in 16 bits."""
-NORMS = torch.nn.modules.batchnorm._BatchNorm
-DRAWN = (torch.nn.modules.dropout._DropoutNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
+BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm
+RANDOM_MODULES = (
+    torch.nn.modules.dropout._DropoutNd,
+    torch.nn.RNNBase,
+    torch.nn.MultiheadAttention,
+)
 
 
-def off_by(case: Case, start: int, micro: int, model: torch.nn.Module) -> str | None:
-    """In words by how much the gradient of `micro` samples from `start` on is not that of their
-    two halves; None if it is."""
-    told, middle = list[Counted](), start + micro // 2
-    given = [one for one in model.parameters() if one.requires_grad]
+def gradient_difference(
+    case: BatchStep, start: int, micro: int, model: torch.nn.Module
+) -> str | None:
+    """How far the gradient of `micro` samples from `start` on is from that of their two halves, in
+    words; None if rounding explains it."""
+    parts, middle = list[PartLosses](), start + micro // 2
+    trained = [one for one in model.parameters() if one.requires_grad]
     try:
-        with _steady(model):
-            before = torch.get_rng_state()
-            whole, _ = case.part(start, start + micro, told)
-            if not torch.equal(before, torch.get_rng_state()):
+        with _deterministic(model):
+            random_state = torch.get_rng_state()
+            whole, _ = case.part(start, start + micro, parts)
+            if not torch.equal(random_state, torch.get_rng_state()):
                 return None  # random numbers are said on their own; nothing can be compared
-            left = torch.autograd.grad(whole, given, materialize_grads=True)
-            scale = _norm(left)
-            halves = [case.part(start, middle, told), case.part(middle, start + micro, told)]
-            share = 1.0 if case.sums else sum(weight for _, weight in halves)
-            for loss, weight in halves if share else ():
+            difference = torch.autograd.grad(whole, trained, materialize_grads=True)
+            scale = _norm(difference)
+            halves = [case.part(start, middle, parts), case.part(middle, start + micro, parts)]
+            total_weight = 1.0 if case.sums else sum(weight for _, weight in halves)
+            for loss, weight in halves if total_weight else ():
                 if weight:
-                    counted = loss * (weight / share)
-                    part = torch.autograd.grad(counted, given, materialize_grads=True)
-                    for one, two in zip(left, part, strict=True):
+                    counted = loss * (weight / total_weight)
+                    part = torch.autograd.grad(counted, trained, materialize_grads=True)
+                    for one, two in zip(difference, part, strict=True):
                         one.sub_(two)
                     scale += _norm(part)
     except GpuSetupError:
         raise
     except Exception as problem:  # also a checkpoint of the old kind
         why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
-        return f"whether the loss may be split was not checked ({why})"
-    off = 2 * _norm(left) / scale if scale else 0.0
-    rough = any(one.rough for one in told) or whole.dtype in (torch.float16, torch.bfloat16)
-    if off <= CLOSE[rough]:
+        return f"gpusetup did not check whether the loss may be split ({why})"
+    error = 2 * _norm(difference) / scale if scale else 0.0
+    is_16_bit = any(one.in_16_bits for one in parts) or whole.dtype in (
+        torch.float16,
+        torch.bfloat16,
+    )
+    if error <= TOLERANCE[is_16_bit]:
         return None
     return (
-        f"the gradient of {micro} samples is {100 * off:.2g} % off that of their halves (a mean"
+        f"the gradient of {micro} samples is {100 * error:.2g} % off that of their halves (a mean"
         " over parts, which `weight=` makes exact; a loss over pairs or the whole batch, which must"
         " not be split; or a backward that is not linear)"
     )
@@ -270,19 +285,21 @@ def _norm(tensors: Sequence[torch.Tensor]) -> float:
 
 
 @contextmanager
-def _steady(model: torch.nn.Module) -> Iterator[None]:
-    """Without dropout and TF32, and with BatchNorm's own statistics, which are said elsewhere."""
-    moved = [m for m in model.modules() if isinstance(m, (*DRAWN, NORMS)) and m.training]
-    exact = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    allowed = [one.allow_tf32 for one in exact]
-    for module in moved:
+def _deterministic(model: torch.nn.Module) -> Iterator[None]:
+    """Without dropout and TF32, and with BatchNorm's running statistics."""
+    modules = [
+        m for m in model.modules() if isinstance(m, (*RANDOM_MODULES, BATCH_NORM)) and m.training
+    ]
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    allowed_tf32 = [one.allow_tf32 for one in backends]
+    for module in modules:
         module.training = False
-    for one in exact:
+    for one in backends:
         one.allow_tf32 = False
     try:
         yield
     finally:
-        for one, before in zip(exact, allowed, strict=True):
+        for one, before in zip(backends, allowed_tf32, strict=True):
             one.allow_tf32 = before
-        for module in moved:
+        for module in modules:
             module.training = True

@@ -126,7 +126,7 @@ def _counted(label: str, drawn: Any, law: Law) -> Iterator[Part]:
         shares = torch.tensor([*law, max(0.0, 1 - sum(law))], dtype=torch.float64)
         shares[shares < 1e-9] = 0.0
         good &= shares[cells] > 0
-    yield holds(f"{label}, ends", bool(good.all()), "a number that must not come")
+    yield holds(f"{label}, ends", bool(good.all()), "a number outside of the allowed range")
     counts = torch.bincount(cells, minlength=len(shares)).double()
     # the root of a count is spread alike whatever its size (Anscombe); rounding moves some across
     root = (shares * len(values) + 0.375).sqrt()

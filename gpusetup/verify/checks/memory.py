@@ -21,8 +21,8 @@ SHARE, UNIFIED = 0.8, 0.25
 OTHERS, BESIDE = 0.1, 0.1
 """Where so much of a GPU is taken by others, so much of what is free is tested: what they ask for
 in these seconds must be there."""
-TAKEN = "the memory is taken: `nvidia-smi` shows by whom"
-BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have it replaced"
+TAKEN = "other programs use the memory: `nvidia-smi` shows which"
+BROKEN = "the memory is faulty: look for ECC and Xid lines in `dmesg`, then have the card replaced"
 
 
 def memory(device: str) -> Outcome:
@@ -30,7 +30,7 @@ def memory(device: str) -> Outcome:
     wanted, why = amount(device)
     held = blocks(device, wanted)
     if not held:
-        return Outcome(FAILED, "not one block of memory could be had", hint=TAKEN)
+        return Outcome(FAILED, "torch could not allocate any memory", hint=TAKEN)
     tested = f"{sum(block.numel() for block in held) * 8 / GIB:.2f} GiB"
     fault = next(faults(held), "")
     held.clear()

@@ -81,8 +81,9 @@ float32 = partial(_of_format, "float32")
 float16 = partial(_of_format, "float16")
 bfloat16 = partial(_of_format, "bfloat16")
 WRONG = (
-    "`env` shows variables that outrank the program (NVIDIA_TF32_OVERRIDE, DNNL_*); without one the"
-    " device computes wrong numbers: run it again, then look for Xid and ECC in `dmesg`"
+    "`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*). If there is "
+    "none, the device computes wrong numbers: run the check again, then look for Xid and ECC in "
+    "`dmesg`"
 )
 
 
@@ -154,7 +155,9 @@ def float8(device: str) -> Outcome:
     capability = capability_of(torch, device)
     if capability is None or capability < FLOAT8_FROM:
         return judged(
-            parts, "compared with the float8 definition only: products need compute capability 8.9"
+            parts,
+            "only reading, writing and rounding were tested: float8 products need compute "
+            "capability 8.9",
         )
     try:
         parts += multiplied(device, "float8_e4m3fn", ((64, 64, 64), (48, 512, 32)), _scaled)

@@ -117,7 +117,7 @@ def _fused(device: str) -> Iterator[Part]:
         size = wanted.abs() + wanted.square().mean().sqrt()
         yield agree("fused", found, wanted, FUSED * size)
     graphs = int(counters["stats"]["unique_graphs"])
-    yield holds("compiled", graphs > before, "nothing was compiled: it ran as it is")
+    yield holds("compiled", graphs > before, "torch compiled nothing: the model ran uncompiled")
 
 
 ITEMS, BATCH, WORKERS = 1003, 32, 2
@@ -165,7 +165,7 @@ def dataloader(device: str) -> Outcome:
     parts = [
         same("rows in order", rows[0], whole),
         same("mixed, each once", moved.cpu()[rows[1][:, 0].argsort()], whole),
-        holds("mixed", not torch.equal(rows[1], rows[2]), "the order is not mixed"),
+        holds("mixed", not torch.equal(rows[1], rows[2]), "the items come unshuffled"),
         holds("numbers of workers", len(torch.unique(each, dim=0)) == len(each), "repeat"),
         same("a seed again, order", rows[3], rows[1]),
         same("a seed again, numbers", drawn[3], drawn[1]),

@@ -72,7 +72,7 @@ def ration(name: str, device: str) -> Outcome:
     import torch
 
     if release(torch) < SINCE:
-        return Outcome(SKIPPED, "the database of this torch has samples that it gives wrong itself")
+        return Outcome(SKIPPED, "some samples of this torch's database are wrong themselves")
     try:
         known = known_to(torch, name)
     except loading.NoDatabase as problem:

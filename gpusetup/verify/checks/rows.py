@@ -8,7 +8,9 @@ from typing import Any, Tuple
 from ..values import Check
 
 BOTH, GPU = ("cuda", "cpu"), ("cuda",)
-AGAIN = "run it again; if it fails again, look for Xid and ECC in `dmesg` and change the build"
+AGAIN = (
+    "run the check again; if it fails again, look for Xid and ECC in `dmesg`, and try another build"
+)
 CARD = "look for Xid and ECC in `dmesg`, reseat or replace the card"
 DOCTOR = "`gpusetup doctor` names the cause"
 SLOW = "look at power limit, temperature and other jobs: `gpusetup monitor`"
@@ -25,7 +27,7 @@ QUICK: Tuple[Check, ...] = (
         "import",
         "device.importing:torch_imports",
         on=("host:auto", "host:cuda", "host:cpu", "host:none"),
-        proves="`import torch` works, and what imports is PyTorch",
+        proves="`import torch` works, and imports PyTorch",
         means="nothing that uses torch can start in this environment",
         then=DOCTOR,
     ),
@@ -43,7 +45,7 @@ QUICK: Tuple[Check, ...] = (
         "device.libraries:libraries_load",
         on=("host:none",),
         needs=("import",),
-        proves="every CUDA library of this torch loads, with no GPU at hand",
+        proves="every CUDA library of this torch loads, also without a GPU",
         means="the image would fail on a GPU host at the first use of that library",
         then="reinstall torch: `gpusetup install`",
     ),
@@ -52,7 +54,7 @@ QUICK: Tuple[Check, ...] = (
         "device.devices:properties",
         on=BOTH,
         needs=("import", "gpu"),
-        proves="the device tells what it is, and gives back what was written to it",
+        proves="the device reports its properties, and returns the data that was written to it",
         means="the device cannot be used at all",
         then=DOCTOR,
     ),
@@ -61,7 +63,7 @@ QUICK: Tuple[Check, ...] = (
         "device.devices:arch_in_build",
         on=GPU,
         needs=("properties",),
-        proves="the build carries a kernel, or PTX, for this GPU, and one runs",
+        proves="the build has a kernel, or PTX, for this GPU, and a kernel runs",
         means="every operation on this GPU would fail",
         then="`gpusetup resolve` names the build that supports this GPU",
     ),
@@ -96,42 +98,43 @@ STANDARD: Tuple[Check, ...] = (
         "float32-modes",
         "products:float32_modes",
         "each setting of float32 products (TF32 or bfloat16 on and off) does what it says",
-        "switching TF32 on or off does not do here what the program asks",
-        then="`env` shows variables that outrank the program (NVIDIA_TF32_OVERRIDE, DNNL_*)",
+        "switching TF32 on or off would not have the effect that the program expects",
+        then="`env` shows variables that override the program (NVIDIA_TF32_OVERRIDE, DNNL_*)",
     ),
     of("float16", "products:float16", "float16 products of whole numbers are exact", NUMBERS),
     of("bfloat16", "products:bfloat16", "bfloat16 products of whole numbers are exact", NUMBERS),
     of(
         "float8",
         "products:float8",
-        "both 8-bit floating-point formats read, write and round as defined; products",
+        "both 8-bit floating-point formats read, write, round and multiply as defined",
         "models quantized to 8-bit floating point would be wrong",
     ),
     of(
         "grad-scaler",
         "training:grad_scaler",
-        "an overflow, also of one number in a gradient, is noticed and the step left out",
+        "the GradScaler notices an overflow, even of one number in a gradient, and skips the step",
         "float16 training would end in NaN",
         then="train in bfloat16 until another build is installed",
     ),
     of(
         "memory",
         "memory:memory",
-        "patterns, inversions, copies over most of the free memory are read back as written",
+        "most of the free memory returns what was written to it: patterns, inverted patterns and "
+        "copies",
         "weights and data would change while they lie in memory",
         then=CARD,
     ),
     of(
         "out-of-memory",
         "memory:out_of_memory",
-        "asking for too much raises an error, and the device goes on computing",
-        "a batch that is too large would end the program instead of being made smaller",
+        "asking for too much memory raises an error, and the device goes on computing",
+        "a batch that is too large would end the program instead of raising an error",
         then="update the driver; on Windows switch off the system memory fallback",
     ),
     of(
         "copy-in",
         "transfers:copy_in",
-        "64 MiB from host to device arrive bit for bit; their bandwidth",
+        "64 MiB from host to device arrive unchanged; shows the bandwidth",
         MOVED,
         on=GPU,
         then=CARD,
@@ -139,7 +142,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "copy-out",
         "transfers:copy_out",
-        "64 MiB from device to host arrive bit for bit; their bandwidth",
+        "64 MiB from device to host arrive unchanged; shows the bandwidth",
         MOVED,
         on=GPU,
         then=CARD,
@@ -147,14 +150,14 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "copy-within",
         "transfers:copy_within",
-        "64 MiB within the device arrive bit for bit; their bandwidth",
+        "64 MiB within the device arrive unchanged; shows the bandwidth",
         MOVED,
         then=CARD,
     ),
     of(
         "pinned",
         "transfers:pinned",
-        "copies from and to page-locked memory that do not wait arrive whole",
+        "asynchronous copies from and to page-locked memory arrive complete",
         "data loaders with pin_memory would hand over wrong batches",
         on=GPU,
         then="use `pin_memory=False` until the driver is updated",
@@ -162,7 +165,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "streams",
         "transfers:streams",
-        "work on two streams keeps to the order that events ask for",
+        "work on two CUDA streams keeps the order that CUDA events set",
         "programs that overlap copies and compute would read unfinished results",
         on=GPU,
         then="set `CUDA_LAUNCH_BLOCKING=1` until the driver is updated",
@@ -170,10 +173,10 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "graph",
         "transfers:graph",
-        "a CUDA graph computes from its inputs again at each replay",
+        "a CUDA graph computes from its current inputs at each replay",
         "inference servers and `torch.compile(mode='reduce-overhead')` would be wrong",
         on=GPU,
-        then="do without CUDA graphs until the driver is updated",
+        then="use no CUDA graphs until the driver is updated",
     ),
     of(
         "speed",
@@ -185,7 +188,7 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "speed-half",
         "speed:speed_half",
-        "float16 products per second, by the tensor cores where there are some",
+        "float16 products per second, with tensor cores if the GPU has them",
         SLOWLY,
         on=GPU,
         then=SLOW,
@@ -193,15 +196,15 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "compile",
         "programs:compiled",
-        "`torch.compile` builds a kernel that computes the same, with its gradients",
+        "`torch.compile` builds a kernel that computes the same results and gradients",
         "compiled models would be wrong, or not start",
-        then="`TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
+        then="set `TORCH_COMPILE_DISABLE=1` until another build of torch or Triton is installed",
         scratch=True,
     ),
     of(
         "dataloader",
         "programs:dataloader",
-        "a DataLoader with workers hands over every item once and whole",
+        "a DataLoader with workers returns every item once and complete",
         "training would stop, hang or miss data in its loader",
         then="`num_workers=0` works without worker processes",
         scratch=True,
@@ -209,14 +212,14 @@ STANDARD: Tuple[Check, ...] = (
     of(
         "save-load",
         "programs:save_and_load",
-        "what is saved, parts of tensors too, is loaded bit for bit, in eight formats",
-        "checkpoints would not hold what was trained",
+        "saved tensors, and parts of tensors, load unchanged, in eight number formats",
+        "saved checkpoints would be wrong",
         scratch=True,
     ),
     of(
         "determinism",
         "training:determinism",
-        "the same seed twice gives the same bits, where torch promises it",
+        "the same seed gives the same bits twice, if torch promises it",
         "runs cannot be reproduced here",
         scratch=True,
         environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
@@ -226,13 +229,13 @@ PROGRAMS: Tuple[Check, ...] = (
     of(
         "chance",
         "chance:chance",
-        "random numbers of every kind and dropout follow law and seed, repeat no part",
+        "random numbers and dropout follow their distribution and seed, and repeat no part",
         "initial weights, dropout and sampling would be skewed, or repeat themselves",
     ),
     of(
         "language-model",
         "training:language_model",
-        "a small language model trains as it does in float64",
+        "a small language model trains as it does in float64 on the CPU",
         TRAINED,
         scratch=True,
     ),
@@ -270,9 +273,10 @@ DISTRIBUTED: Tuple[Check, ...] = (
         on=("host:auto", "host:cuda"),
         needs=("gpu",),
         least_gpus=2,
-        proves="what one GPU copies to another arrives, for every pair, directly or by the host",
+        proves="for every pair of GPUs, a copy from one to the other arrives, directly or through "
+        "the host",
         means="model or data parallel training would work on other numbers than were sent",
-        then="`nvidia-smi topo -p2p r`; NCCL_P2P_DISABLE=1 goes around a bad link",
+        then="`nvidia-smi topo -p2p r` shows the links; NCCL_P2P_DISABLE=1 avoids a bad link",
     ),
 )
 """Rows of one process with several GPUs."""
@@ -285,23 +289,30 @@ RANKS: Tuple[Check, ...] = (
         seconds=MEETING_SECONDS,
     ),
     among_ranks("all_reduce", "sums and other reductions over ranks are exact", "meet"),
-    among_ranks("reduce", "a reduction arrives at the rank that it is for", "meet"),
+    among_ranks("reduce", "the result of a reduction arrives at the right rank", "meet"),
     among_ranks("broadcast", "one rank's values reach every rank", "meet"),
     among_ranks("all_gather", "every rank's part arrives in order", "meet"),
     among_ranks("gather", "every rank's part arrives at one, in order", "meet"),
-    among_ranks("scatter", "one rank's parts reach the ranks they are for", "meet"),
+    among_ranks("scatter", "the parts of one rank reach the right ranks", "meet"),
     among_ranks("reduce_scatter", "each rank gets its part of the sum", "meet"),
-    among_ranks("all_to_all", "parts reach the rank they are for", "meet"),
-    among_ranks("send_recv", "what a rank sends to another one arrives there", "meet"),
-    among_ranks("barrier", "no rank leaves a barrier before all have come", "meet"),
+    among_ranks("all_to_all", "every rank's parts reach the right ranks", "meet"),
+    among_ranks("send_recv", "data that a rank sends to another one arrives there", "meet"),
+    among_ranks("barrier", "no rank leaves a barrier before all ranks have reached it", "meet"),
     among_ranks(
         "ddp_step",
-        "DDP, with small buckets, accumulated and in sub-groups, agrees with one process",
+        "DDP gives the same result as one process, with small buckets, accumulation and sub-groups",
         "meet",
         module="training",
     ),
-    among_ranks("fsdp_step", "FSDP2 agrees with one process", "meet", module="training"),
-    among_ranks("tp_step", "tensor parallel agrees with one process", "meet", module="training"),
+    among_ranks(
+        "fsdp_step", "FSDP2 gives the same result as one process", "meet", module="training"
+    ),
+    among_ranks(
+        "tp_step",
+        "tensor parallelism gives the same result as one process",
+        "meet",
+        module="training",
+    ),
 )
 """Rows that run in addition, at any level, where torchrun or srun started several ranks."""
 
@@ -312,7 +323,7 @@ STRESS: Tuple[Check, ...] = (
         on=("cuda", "cpu"),
         needs=("properties", "arch"),
         lasts=True,
-        proves="under sustained load every result is the same bit for bit, at a steady rate",
+        proves="under sustained load every result has the same bits, at a steady speed",
         means="long training runs on this device would slow down or go wrong",
         then="watch it: `gpusetup monitor 60`",
     ),
@@ -328,7 +339,8 @@ def in_turns(name: str, proves: str, means: str) -> Check:
         environment=(("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),),
         proves=proves,
         means=means,
-        then="the hint of the failed question repeats it; then look for Xid and ECC in `dmesg`",
+        then="repeat the failed case with the command in its hint; then look for Xid and ECC in "
+        "`dmesg`",
         samples_seconds=7200.0,
     )
 
@@ -336,14 +348,14 @@ def in_turns(name: str, proves: str, means: str) -> Check:
 RATION: Tuple[Check, ...] = (
     in_turns(
         "operators",
-        "torch's operators, in lengths, numbers, layouts, formats, options and ways to call that"
-        " come round by turns, agree with float64, forward and backward",
+        "torch's operators agree with float64, forward and backward, with many lengths, numbers, "
+        "layouts, formats and options",
         "models would compute wrong numbers",
     ),
     in_turns(
         "optimizers",
-        "each form of each of torch's optimizers leaves the parameters that the"
-        " plain one leaves in float64",
+        "each form of each of torch's optimizers gives the same parameters as its plain form in "
+        "float64",
         "training would take wrong steps",
     ),
 )

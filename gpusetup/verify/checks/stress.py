@@ -150,7 +150,7 @@ def faults(done: Load, limit: Least) -> Iterator[str]:
     if kept < (limit.kept or 0.0):
         yield f"the rate fell to {kept:.0%} of the rate at the start"
     if rate < limit.tflops:
-        yield f"{rate:.1f} TFLOPS, {limit.tflops:.1f} are the least of this model"
+        yield f"{rate:.1f} TFLOPS, {limit.tflops:.1f} is the minimum for this model"
 
 
 def _rates(rates: Tuple[Tuple[float, float], ...]) -> Tuple[float, float]:

@@ -191,7 +191,10 @@ def determinism(device: str) -> Outcome:
     parts += [same(f"{name}, checkpointed", saving[name], first[name]) for name in first]
     differ = not torch.equal(other["dropped"], first["dropped"])
     parts.append(holds("another seed", differ, "gives the same dropout"))
-    hint = "results here cannot be reproduced: run it again, then suspect the memory of the device"
+    hint = (
+        "results are not reproducible here: run the check again; if it fails again, the device's "
+        "memory may be faulty"
+    )
     return judged(parts, "the same run, every bit", hint)
 
 

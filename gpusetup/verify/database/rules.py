@@ -47,7 +47,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        "its memory holds what it held before",
+        "its result has undefined content",
         ("empty*", "new_empty*", "resize_", "resize_as_", "nn.functional.max_unpool*_undefined"),
     ),
     Rule("eigenvalues come in any order", ("linalg.eig", "linalg.eigvals")),
@@ -57,19 +57,19 @@ LEFT_OUT: Tuple[Rule, ...] = (
         ("view_as_dtype", "hash_tensor"),
     ),
     Rule("computes in formats of eight bits", ("torch._scaled_mm*",)),
-    Rule("rounds bounds that are no whole numbers to whole ones first", ("arange",), WHOLE),
+    Rule("first rounds fractional bounds to whole numbers", ("arange",), WHOLE),
     Rule(
-        "terms of the series are no numbers in half precision (2.13.0: NaN for norms from 6 on)",
+        "gives NaN in half precision (torch 2.13.0: for norms of 6 and more)",
         ("matrix_exp",),
         HALVES,
     ),
     Rule(
-        "rounds the place in the image to the format: another pixel",
+        "rounds the position in the image, so it reads another pixel",
         ("nn.functional.grid_sample", "grid_sampler_*"),
         HALVES,
     ),
     Rule(
-        "differences of bytes wrap around before they are widened",
+        "differences of bytes overflow",
         (
             *("nn.functional.margin_ranking_loss", "nn.functional.triplet_margin*"),
             *("nn.functional.pairwise_distance", "trapz", "trapezoid", "cumulative_trapezoid"),
@@ -77,28 +77,31 @@ LEFT_OUT: Tuple[Rule, ...] = (
         ),
         BYTES,
     ),
-    Rule("its gradient is no number where a line is nought (2.13.0)", ("renorm",), ("complex64",)),
+    Rule("its gradient is NaN if a row is zero (torch 2.13.0)", ("renorm",), ("complex64",)),
     Rule(
-        "fills masked places with the least byte",
+        "fills masked elements with the smallest byte",
         ("masked.argmax", "masked.argmin", "masked.logsumexp"),
         BYTES,
     ),
     Rule("its bins end at rounded places", ("histc",), HALVES),
-    Rule("takes the strides that its caller gives alone", ("torch.ops.aten._scaled_dot_product*",)),
+    Rule("accepts only certain strides", ("torch.ops.aten._scaled_dot_product*",)),
     Rule("reads memory outside its argument", ("as_strided.partial_views",)),
     Rule("its samples take seconds to make", ("linalg.pinv.singular",)),
-    Rule("takes a search, sparse gradients, or matrices alone", ("LBFGS", "SparseAdam", "Muon")),
+    Rule("accepts only line search, sparse gradients or matrices", ("LBFGS", "SparseAdam", "Muon")),
 )
 NO_GRADIENT: Tuple[Rule, ...] = (
     Rule(
-        "by exponentials of differences of logarithms, which lose far more than a roundoff",
+        "uses exponentials of differences of logarithms, which lose much precision",
         ("logcumsumexp",),
     ),
-    Rule("by exponentials of differences of logarithms", ("logsumexp",), ("complex64",)),
-    Rule("no number for some bases and powers", ("__rpow__", "pow", "float_power", "_foreach_pow")),
-    Rule("by reflections, one after the other", ("linalg.householder_product", "ormqr")),
+    Rule("uses exponentials of differences of logarithms", ("logsumexp",), ("complex64",)),
+    Rule("gives NaN for some bases and powers", ("__rpow__", "pow", "float_power", "_foreach_pow")),
     Rule(
-        "the difference of like numbers where one score is far above the others",
+        "applies reflections one after the other, which adds up errors",
+        ("linalg.householder_product", "ormqr"),
+    ),
+    Rule(
+        "subtracts nearly equal numbers if one score is far above the others",
         ("nn.functional.multi_head_attention_forward",),
     ),
 )

@@ -16,8 +16,8 @@ HIDES_ALL = ("", "-1", "NoDevFiles")
 """Values of CUDA_VISIBLE_DEVICES that hide every GPU."""
 GIB = 2**30
 ANOTHER_BUILD = (
-    "`gpusetup doctor` tells whether there is an NVIDIA GPU, and `gpusetup install` puts"
-    " the build that fits; `--device cpu` proves this one"
+    "`gpusetup doctor` says whether there is an NVIDIA GPU; `gpusetup install` installs the build "
+    "that fits; `--device cpu` tests this build on the CPU"
 )
 
 
@@ -25,7 +25,7 @@ def gpus_detected(_: str) -> Outcome:
     """torch sees a CUDA device."""
     import torch
 
-    count, why, hint = 0, "the CUDA driver answers, and names no device", ASK_DOCTOR
+    count, why, hint = 0, "the CUDA driver answers, but lists no device", ASK_DOCTOR
     if not cuda_build(torch):
         why, hint = f"torch {torch.__version__} is a CPU build", ANOTHER_BUILD
     else:

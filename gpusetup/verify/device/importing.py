@@ -13,7 +13,7 @@ REINSTALL = "reinstall it: `gpusetup install`"
 CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
     (
         ("wrong ELF class", "invalid ELF header", "not a valid Win32", "incompatible architecture"),
-        "its libraries are for another machine architecture or cut; " + REINSTALL,
+        "its libraries are incomplete or for another machine architecture; " + REINSTALL,
     ),
     (
         ("cannot open shared object file", "DLL load failed", "[WinError", "Library not loaded"),
@@ -38,7 +38,7 @@ def torch_imports(_: str) -> Outcome:
     except (ImportError, ValueError):
         found = None
     if found is None:
-        hint = "`gpusetup install` puts the build that fits into this environment"
+        hint = "`gpusetup install` installs the build that fits into this environment"
         return Outcome(FAILED, f"torch is not installed for {sys.executable}", hint=hint)
     origin = found.origin or next(iter(found.submodule_search_locations or ()), "torch")
     folder, name = os.path.split(origin)

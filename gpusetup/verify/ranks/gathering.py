@@ -228,7 +228,7 @@ def _connected(rank: Rank) -> Tuple[socket.socket, Any]:
     raise Blocked(
         f"rank {rank.rank} on {rank.host} cannot reach rank 0 at "
         f"{rank.address}:{rank.port + 1}: {said}",
-        "is rank 0 running, and does the network let that port through?",
+        "check that rank 0 runs and that the network allows this port",
     )
 
 

@@ -29,7 +29,7 @@ REFUSALS = (
     *("only supports", "Unsupported", "No module named", "cannot import name"),
 )
 """What torch raises, and says, of a call that it does not offer, before anything is sent."""
-NETWORK = "name the interface that joins the hosts: NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME"
+NETWORK = "set NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME to the network interface between the hosts"
 HINTS: Tuple[Tuple[str, str], ...] = (
     (
         "shared memory",
@@ -37,7 +37,7 @@ HINTS: Tuple[Tuple[str, str], ...] = (
     ),
     ("Duplicate GPU", "give each rank its own GPU: LOCAL_RANK chooses it"),
     ("driver version is insufficient", "`gpusetup doctor` names the driver that this NCCL needs"),
-    ("out of memory", "the GPU's memory is taken: `nvidia-smi` shows by whom"),
+    ("out of memory", "other programs use the GPU's memory: `nvidia-smi` shows which"),
     ("Too many open files", "raise the limit: `ulimit -n 65536`"),
 )
 """Words of a backend's error -> the next step."""
@@ -113,12 +113,12 @@ def together(name: str, work: Callable[[Group], Outcome]) -> Outcome:
     """Do a check with the others, while the ranks are in step; it fails on all where on one."""
     group = State.group
     if group is None or State.ended:
-        since = f"the ranks are not in step since {State.ended}"
+        since = f"the ranks are out of step since {State.ended}"
         return Outcome(SKIPPED, since if group else "this rank's process ended in an earlier check")
     late = missing(group, f"{name}/come", COLLECTIVE_SECONDS)
     if late:
         State.ended = name
-        told = f"{named(late)} did not come to {name} within {COLLECTIVE_SECONDS:g} s"
+        told = f"{named(late)} did not reach {name} within {COLLECTIVE_SECONDS:g} s"
         return Outcome(FAILED, told)
     lost = ""
     try:

@@ -28,7 +28,7 @@ from .group import (
 MEET_SECONDS = 240.0
 """How long the ranks wait for one another at first: a cold network file system takes minutes to
 load torch, and hundreds of ranks start one after the other."""
-NO_NCCL = "`--device cpu` proves the ranks over gloo"
+NO_NCCL = "`--device cpu` tests the ranks with gloo"
 LATER = (
     "torch.distributed.fsdp",
     "torch.distributed.tensor.parallel",
@@ -41,7 +41,7 @@ LATER = (
 def meet(device: str) -> Outcome:
     """All ranks form a group, and no two of them use the same GPU."""
     if not dist.is_available():
-        return Outcome(SKIPPED, "this torch is built without torch.distributed")
+        return Outcome(SKIPPED, "this torch was built without torch.distributed")
     on_gpu = device.startswith("cuda")
     if on_gpu and not dist.is_nccl_available():
         built = (
@@ -73,7 +73,7 @@ def _met(device: str) -> Outcome:
     group = Group(store, rank, world, device, "nccl" if device.startswith("cuda") else "gloo")
     late = missing(group, "here", MEET_SECONDS)
     if late:
-        said = f"the ranks do not meet: {named(late)} did not come within {MEET_SECONDS:g} s"
+        said = f"the ranks do not meet: {named(late)} did not connect within {MEET_SECONDS:g} s"
         return Outcome(FAILED, said, hint=NETWORK)
     store.set_timeout(timedelta(seconds=COLLECTIVE_SECONDS + 10))
     dist.init_process_group(
@@ -91,7 +91,7 @@ def _first_words(group: Group) -> Outcome:
     """All were asked the same, no other rank has this GPU, and a first message arrives."""
     theirs = shared(group, "asked", repr((asked().seed, asked().level, asked().only)))
     if len(set(theirs)) > 1:
-        said = "the ranks were asked different questions"
+        said = "the ranks were started with different options"
         return Outcome(FAILED, said, hint="give every rank the same options")
     detail = f"{group.world} ranks by {group.backend}"
     if group.backend == "nccl":

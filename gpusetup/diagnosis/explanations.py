@@ -1,0 +1,79 @@
+"""The explanation of each finding: what it means, what proves it, what looks alike.
+
+`gpusetup doctor --explain ID` prints one of these rows; the reference page is made of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.diagnosis.precedence import consequences
+from gpusetup.errors import UsageError
+from gpusetup.model.finding import Severity
+
+if TYPE_CHECKING:
+    from gpusetup.model.documents import KnownFinding
+
+
+VERDICTS = (
+    Cause(
+        id="ok",
+        severity=Severity.NOTE,
+        title="nothing to fix for CUDA",
+        means="Driver, GPU and torch work together; the failure has another cause.",
+        proven_by=(
+            "There is a GPU, a driver that answers, and a torch with kernels for the GPU. Or "
+            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi"
+        ),
+        not_when="If doctor finds an error, the answer is that error. A warning alone changes "
+        "nothing",
+        text="Nothing to do",
+    ),
+    Cause(
+        id="unknown",
+        severity=Severity.NOTE,
+        title="not enough information to tell what is wrong",
+        means="gpusetup found no error, and nothing shows that GPU, driver and torch work.",
+        proven_by="gpusetup found neither an error nor a working GPU, driver and torch",
+        text="Run `gpusetup doctor` on the machine itself, or post the output of `gpusetup "
+        "snapshot`",
+    ),
+)
+"""The answers if no finding is the root."""
+
+
+def records() -> tuple[Cause, ...]:
+    """Every record, in the order of precedence, then by id; the verdicts last."""
+    from gpusetup.causes.table import CAUSES
+    from gpusetup.diagnosis.rules import RULE_BROKEN
+
+    known = sorted((*CAUSES, RULE_BROKEN), key=lambda record: record.order)
+    return (*known, *VERDICTS)
+
+
+def record(id: str) -> Cause:
+    """The record of an id; UsageError with the nearest ids when there is none."""
+    ids = [row.id for row in records()]
+    if id in ids:
+        return RECORDS[id]
+    import difflib
+
+    near = difflib.get_close_matches(id, ids, 3, 0.4)
+    hint = f"the nearest: {', '.join(near)}" if near else None
+    raise UsageError(f"There is no finding {id!r}", hint=hint)
+
+
+def known_finding(row: Cause) -> KnownFinding:
+    """A row as the public document has it."""
+    from gpusetup.model.documents import KnownFinding
+
+    return KnownFinding(
+        id=row.id,
+        title=row.name,
+        means=row.means,
+        proven_by=row.proven_by or "A program's message says so",
+        not_when=row.not_when,
+        way_out=row.text.removesuffix(". "),
+        explains=consequences(row),
+    )

@@ -1,0 +1,186 @@
+"""Which other causes a text leaves open, and the reading that would decide between them.
+
+Both stand in the cause's record (`alike`); what cannot be on this machine, in the records of the
+others (`impossible`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.causes.alike import (
+    BESIDE_TORCH,
+    COLLECT_ENV,
+    HOST_MEMORY,
+    KERNEL_LOG,
+    LIBCUDA_IN_IT,
+    LIST_GPUS,
+    NODES,
+    ON_THE_BUS,
+    ON_THE_HOST,
+    SETTLES,
+    TORCHS_KERNELS,
+)
+from gpusetup.causes.lenders import lender_of
+from gpusetup.causes.record import RECORDS
+from gpusetup.diagnosis.program import program_of
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    has_nvidia,
+    in_container,
+    is_report,
+    on,
+)
+from gpusetup.evidence.places import in_an_image_build, is_beside_torch
+from gpusetup.fixes import paste
+from gpusetup.fixes.extension_packages import distribution_of
+from gpusetup.model.finding import Finding, Fix
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import in_a_cell, settings_in_powershell
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.finding import Finding
+
+
+def open_causes(
+    context: RuleContext, main: Finding | None, unexplained: list[Finding], cause: str
+) -> tuple[tuple[str, ...], str | None]:
+    """The causes that are left: the unexplained errors, then what the message leaves open; and the
+    reading that decides. A symptom is no cause."""
+    if main is None:
+        return (), None
+    reading, alike = _open_question(context, main)
+    causes = [error.id for error in unexplained]
+    for id in alike:
+        record = RECORDS.get(id)
+        if not record or not any(question(context) for question in record.impossible):
+            causes.append(id)
+    others = (id for id in dict.fromkeys(causes) if id not in (cause, main.id))
+    return tuple(id for id in others if id not in RECORDS or not RECORDS[id].symptom), reading
+
+
+def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, tuple[str, ...]]:
+    """The first reading of a finding's record that a text does not answer, and the causes that it
+    tells apart; none for a machine."""
+    machine, record = context.snapshot, RECORDS[finding.id]
+    if not is_report(context):
+        return None, ()
+    shown = {
+        "gpus": machine.gpus,
+        "driver": machine.driver.version,
+        "torch": machine.torch.version or machine.torch.cuda,
+        "kernels": machine.torch.kernels,
+        "bus": machine.pci_devices,
+        "build": in_an_image_build(context),
+        "program": any("said" not in e.values for e in events(context, *record.kinds)),
+    }
+    others = () if record.symptom else ("program",)
+    for reading, causes in record.alike.items():
+        if not any(shown[name] for name in SETTLES.get(reading, others)):
+            return reading, causes
+    return None, ()
+
+
+def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
+    """The likely cause of what a text shows, with the symptom's evidence; None if none is."""
+    rows = RECORDS[symptom.id].likelier
+    row = next((row for row in rows if row.shown(context)), None)
+    if row is None:
+        return None
+    fix, looks = symptom.fix, symptom.fix.looks if symptom.fix else ()
+    if row.way or row.text:
+        fix = replace(row.way(context) if row.way else Fix(text=row.text), looks=looks)
+    title = f"{symptom.title}: {row.because}"
+    finding = RECORDS[row.cause].found(title, detail=symptom.detail, evidence=symptom.evidence)
+    return replace(finding, fix=fix)
+
+
+ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
+ON_A_MAC = "system_profiler SPDisplaysDataType"
+INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
+ON_WINDOWS = {
+    "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
+    ON_THE_BUS: ON_A_PC,
+    NODES: LIST_GPUS,
+    KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
+    HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
+    "gcc --version": "where.exe cl gcc clang",
+    LIBCUDA_IN_IT: "nvidia-smi  # in the container",
+}
+"""What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
+ON_MACS: dict[str, str] = {
+    ON_THE_BUS: ON_A_MAC,
+    "nvidia-smi": ON_A_MAC,
+    COLLECT_ENV: 'python -c "import torch; print(torch.backends.mps.is_available())"',
+}
+IN_WSL: dict[str, str] = {
+    ON_THE_BUS: LIST_GPUS,
+    NODES: "ls -l /dev/dxg",
+    KERNEL_LOG: "sudo dmesg | grep -i dxg",
+}
+"""WSL has no NVIDIA device on its bus and no NVIDIA module: `/dev/dxg` is Windows' driver
+(Microsoft, "DirectX is coming to the Windows Subsystem for Linux")."""
+IN_A_NOTEBOOK = dict.fromkeys(
+    (ON_THE_BUS, NODES, KERNEL_LOG, HOST_MEMORY, ON_THE_HOST), "nvidia-smi"
+)
+"""A lent machine: its bus and its kernel's log are its lender's."""
+IN_A_CONTAINER: dict[str, str] = {
+    command: f"{command}  # on the host" for command in (ON_THE_BUS, KERNEL_LOG, HOST_MEMORY)
+}
+"""What a container's image lacks, or may not read."""
+
+
+def reading_command(context: RuleContext, reading: str | None, *, undecided: bool) -> str | None:
+    """The command that decides, as this system and this program have it; `undecided`: the cause is
+    unknown, or was inferred from a symptom."""
+    if reading is None and undecided and is_report(context):
+        reading = reading_of_unknown(context)
+    if reading is None:
+        return None
+    if reading == TORCHS_KERNELS and is_beside_torch(context):
+        reading = BESIDE_TORCH
+    if on(context, "windows"):
+        return settings_in_powershell(ON_WINDOWS.get(reading, reading))
+    if lender_of(context):
+        return in_a_cell(IN_A_NOTEBOOK.get(reading, reading))
+    names = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
+    return (IN_A_CONTAINER if in_container(context) else names).get(reading, reading)
+
+
+def reading_of_unknown(context: RuleContext) -> str | None:
+    """The command whose answer shows most of the stage that failed; None if only the program's
+    whole error does."""
+    program, failing = program_of(context), context.snapshot.failing
+    if failing.stage == "build":
+        # Once more with all that it prints; what lies in this folder, of an unnamed distribution.
+        modules = (failing.program or "", *(program.packages if program else ()))
+        name = next(filter(None, map(distribution_of, modules)), None)
+        if name or program or not failing.program:
+            options = () if program and not program.on_torch else ("--no-build-isolation",)
+            return paste.pip(context, "install", "-v", *options, name or ".")
+        return INSTALLER_OUTPUT
+    if program and program.reading:
+        return program.reading
+    torch = context.torch.version
+    if torch or driver_answers(context):
+        all_shown = torch and context.snapshot.python.version and driver_answers(context)
+        return None if all_shown else COLLECT_ENV
+    machine = context.snapshot
+    return "nvidia-smi" if failing.program or machine.events or machine.gpus else None
+
+
+def with_reading_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:
+    """The finding without looks of its own if the answer names a reading: only one command is run
+    first. If that shows whether there is a GPU, it comes before what is installed for one."""
+    fix = finding.fix
+    if fix is None or reading is None:
+        return finding
+    fix = replace(fix, looks=())
+    if reading == ON_THE_BUS and fix.needs_root and not has_nvidia(context):
+        way = paste.other("if it shows an NVIDIA GPU", *fix.commands) if fix.commands else ()
+        text = f"Check first whether this machine has an NVIDIA GPU. If it has: {fix.text}"
+        others = (*way, *fix.alternatives)
+        fix = replace(fix, text=text, commands=(ON_THE_BUS,), alternatives=others)
+    return replace(finding, fix=fix)

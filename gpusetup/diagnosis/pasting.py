@@ -1,0 +1,165 @@
+"""The last change of a fix before it is shown: what can be pasted here, and how long it holds.
+
+A block is shown whole or not at all: without the one command whose value is no plausible one, the
+others would do something else.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.catalog.jetpack import board_of
+from gpusetup.causes.lenders import lender_of
+from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import (
+    Line,
+    in_a_cell,
+    is_speakable,
+    sets_a_variable,
+    with_words,
+)
+from gpusetup.model.versions import cuda_of, parsed
+from gpusetup.resolver.situation import driver_family, first_drivers
+
+
+def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with a fix that its reader can paste."""
+    fix = finding.fix
+    if fix is None:
+        return finding
+    windows = on(context, "windows")
+
+    def unless_harmful(block: Alternative) -> Alternative | None:
+        for line in block.commands:
+            if not is_speakable(line) or (windows and _is_posix_only(line)):
+                return None
+        return block
+
+    shown = map_blocks(fix, unless_harmful)
+    text = f"{shown.text}{_least_driver(context, shown)}{_how_long_it_holds(context, shown)}"
+    # What a container's engine says is read on its host, and mended there.
+    if lender_of(context):
+        shown = map_blocks(shown, _in_cells)
+    elif in_container(context) and not finding.id.startswith("container-"):
+        shown = _with_host_commands_apart(shown)
+    return replace(finding, fix=replace(shown, text=text))
+
+
+def _in_cells(block: Alternative) -> Alternative:
+    """A notebook's cell has nobody who answers the question of `gpusetup install`."""
+    return replace(
+        block,
+        commands=tuple(
+            in_a_cell(
+                with_words(line, ("--yes",), "linux")
+                if line.startswith("gpusetup install")
+                else line
+            )
+            for line in block.commands
+        ),
+    )
+
+
+INSTALLED = r"(?:torch \S+ from |--backend[ =]|\bwhl/|\+)(cu\d{2,3})\b"
+"""Where a sentence or a command names the index that a torch comes from."""
+
+
+def _least_driver(context: RuleContext, fix: Fix) -> str:
+    """The driver that each torch of a fix needs, unless its text says so."""
+    machine, lines = context.snapshot, command_lines(fix)
+    if board_of(machine):
+        return ""
+    titles = (other.title for other in fix.alternatives)
+    backends = re.findall(INSTALLED, "\n".join((fix.text, *titles, *lines)))
+    build = paste.chosen_build(context)
+    if build is not None and any(map(paste.INSTALL_LINE.search, lines)):
+        backends.append(build.backend)
+    family = driver_family(machine)
+    first_of_gpus = [first for _, first in first_drivers(machine, context.catalog)]
+    needs: dict[str, None] = {}
+    for backend in backends:
+        if floor := context.catalog.driver_floor(cuda_of(backend) or "", family):
+            least = max((floor, *first_of_gpus), key=parsed)
+            if least not in fix.text:
+                needs[f"{backend} needs NVIDIA driver {least} or newer"] = None
+    here = machine.driver.version
+    known = f"found: {here}" if here else "`nvidia-smi` shows yours"
+    return f". {', '.join(needs)} ({known})" if needs else ""
+
+
+ON_THE_HOST = "on the host, not in this container"
+ACTS_ON_THE_HOST = (
+    r"(?:sudo )?(?:reboot|shutdown|modprobe|nvidia-modprobe|systemctl|dkms|akmods|mokutil|dracut"
+    r"|update-initramfs|mkinitcpio|chmod|dmesg|nvidia-bug-report\.sh)\b"
+    r"|(?:sudo )?nvidia-smi .*(?:--gpu-reset|-mig\b|\bmig\b|-c DEFAULT|-p[lm]\b)"
+    r"|.*\| sudo tee /etc/(?:modprobe\.d|security)/"
+)
+"""How a line begins that acts on the kernel, the driver or the services: a container has none."""
+
+
+def _with_host_commands_apart(fix: Fix) -> Fix:
+    """The fix in a container: commands that act on the host say so, and are alternatives only."""
+
+    def titled(block: Alternative) -> Alternative:
+        if "on the host" in block.title or not any(map(_acts_on_the_host, block.commands)):
+            return block
+        return replace(block, title=f"on the host: {block.title}")
+
+    shown = map_blocks(fix, titled)
+    if not any(map(_acts_on_the_host, fix.commands)):
+        return shown
+    way = Alternative(title=ON_THE_HOST, commands=fix.commands)
+    return replace(shown, commands=(), alternatives=(way, *shown.alternatives))
+
+
+def _acts_on_the_host(line: Line) -> bool:
+    """
+    >>> from gpusetup.model.shell import lines
+    >>> list(map(_acts_on_the_host, lines("sudo reboot", "nvidia-smi -L", "sudo dmesg | grep X")))
+    [True, False, True]
+    """
+    return bool(re.match(ACTS_ON_THE_HOST, line))
+
+
+POSIX_ONLY = (
+    r"(?:sudo|export|unset|rm|ls|df|free|ulimit|ldconfig|echo|ip|ss|curl|cd|source|modinfo) "
+    r"|.*\| (?:grep|sudo|sed) |.*\"\$\("
+)
+"""How a line begins, or goes on, that no PowerShell takes."""
+
+
+def _is_posix_only(line: Line) -> bool:
+    """
+    >>> from gpusetup.model.shell import lines
+    >>> list(map(_is_posix_only, lines("sudo reboot", "nvidia-smi -q | grep MIG", "wsl -l")))
+    [True, True, False]
+    """
+    return bool(re.match(POSIX_ONLY, line))
+
+
+FOR_ONE_RUN = (
+    r"\b(?:CUDA_LAUNCH_BLOCKING|NCCL_DEBUG|TORCH_NCCL_TRACE_BUFFER_SIZE|TORCH_CUDA_ARCH_LIST"
+    r"|MASTER_PORT|CC|TMPDIR|NVCC_PREPEND_FLAGS|CONDA_OVERRIDE_CUDA)\b"
+)
+"""Variables that nobody keeps."""
+IN_WINDOWS = "under System, Environment Variables"
+PROFILES = {
+    "windows": IN_WINDOWS,
+    "macos": "in ~/.zshrc (or where the variable is set)",
+    "linux": "in ~/.bashrc (or where the variable is set)",
+    None: f"in ~/.bashrc; in Windows, which lacks `export` and `unset`, {IN_WINDOWS}",
+}
+
+
+def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
+    """How long a changed variable holds, and what makes it last."""
+    lasting = (line for line in fix.commands if not re.search(FOR_ONE_RUN, line))
+    if fix.needs_reboot or not any(map(sets_a_variable, lasting)):
+        return ""
+    if lender_of(context):
+        return ". The variable lasts until the session ends; set it before torch is imported"
+    where = PROFILES.get(context.os.family, PROFILES["linux"])
+    return f". (This shell only. To keep it, set it {where} and open a new shell.)"

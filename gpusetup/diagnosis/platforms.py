@@ -1,0 +1,154 @@
+"""A fix for the platform that it is for: Windows, macOS, WSL, a notebook, a cluster's job.
+
+No command and no sentence of an answer names what the system does not have.
+
+The rules write for Linux with its own driver. A line or a clause that names a part of Linux is
+taken out on Windows and macOS; one that names a kernel module or a device node, in WSL, whose
+driver is Windows'.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.causes.layers import OF_THE_DRIVER, Layer
+from gpusetup.causes.lenders import Lender, has_a_scheduler, lender_of
+from gpusetup.causes.record import RECORDS
+from gpusetup.evidence.context import events, is_report
+from gpusetup.evidence.places import IN_KUBERNETES
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
+from gpusetup.model.frozen import replace
+from gpusetup.model.shell import lines
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+
+
+LINUX_ONLY = (
+    r"\b(?:sudo|ldconfig|ulimit|rmmod|systemctl|dmesg|lspci|LD_PRELOAD|(?:nvidia-)?modprobe)\b"
+    r"|(?:apt|apt-get|dnf|pacman) install|(?<!\w)/(?:dev|etc|proc)/|libcuda\.so|^chmod "
+)
+"""What neither Windows nor macOS has, in a line or a sentence."""
+KERNEL_MODULES = (
+    r"modprobe|\brmmod\b|\b(?<!no-)dkms\b|akmod|mokutil|MOK\b|\b[Rr]eboot|/dev/nvidia|nouveau|NVreg_"
+    r"|kernel modules?|linux-headers|kernel-devel|nvrm|(?:NVIDIA|nvidia)-(?:gridd|fabricmanager"
+    r"|persistenced|suspend|powerd|bug-report)|install .*(?:nvidia-(?:driver|utils|compute|dkms"
+    r"|open)|libnvidia|cuda-drivers)|--gpu-reset|envycontrol|system76-power|bbswitch|prime-select"
+    r"|(?<!wsl )(?<!wsl\.exe )-mig\b|dmesg \| grep -iE? '?(?:xid|aer)|restart a? ?Linux"
+)
+"""What WSL has none of: the GPU's driver, its modules and its services are Windows'."""
+LIBRARY_PATHS = {"windows": "PATH", "macos": "DYLD_LIBRARY_PATH"}
+"""The variable that names folders of libraries, if it is not LD_LIBRARY_PATH."""
+IN_ITS_LINUX = "In the Linux system of this message (WSL, a container, another machine): "
+RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
+
+
+def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with what can be done under the system that it is about."""
+    os, fix = context.os, finding.fix
+    texts = (fix.text, *command_lines(fix)) if fix and os.wsl else ()
+    if fix and any(re.search(KERNEL_MODULES, text) for text in texts):
+        return replace(finding, fix=_in_wsl(context, finding, fix))
+    if os.wsl or os.family not in LIBRARY_PATHS:
+        return finding
+    variable = LIBRARY_PATHS[os.family]
+    title, detail, text = (
+        re.sub(r"\bLD_LIBRARY_PATH", variable, sentence)
+        for sentence in (finding.title, finding.detail, fix.text if fix else "")
+    )
+    if fix:
+        text = clauses_without(text, LINUX_ONLY) or f"{IN_ITS_LINUX}{text}"
+        fix = replace(lines_without(fix, rf"{LINUX_ONLY}|\bLD_LIBRARY_PATH"), text=text)
+    return replace(finding, title=title, detail=detail, fix=fix)
+
+
+def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
+    """Without kernel modules; if the way out was one of the driver's, by Windows' driver."""
+    from gpusetup.causes.windows import driver_of_windows
+
+    layer = (RECORDS[finding.id].place or (None,))[0]
+    text, shown = clauses_without(fix.text, KERNEL_MODULES), lines_without(fix, KERNEL_MODULES)
+    if layer not in OF_THE_DRIVER and text and (shown.commands or not fix.commands):
+        return replace(shown, text=text)
+    before = RESTART_WINDOWS if layer is Layer.HARDWARE else ""
+    return driver_of_windows(context, fix.min_driver, before)
+
+
+def lines_without(fix: Fix, foreign: str) -> Fix:
+    """The fix without each block in which a line names what is foreign."""
+
+    def unless_foreign(block: Alternative) -> Alternative | None:
+        texts = (block.title, *block.commands)
+        return None if any(re.search(foreign, text) for text in texts) else block
+
+    return map_blocks(fix, unless_foreign)
+
+
+BETWEEN_CLAUSES = r"(; |\. )(?![^()]*\))"
+
+
+def clauses_without(text: str, foreign: str) -> str:
+    """A text without the remarks and the clauses that name what is foreign.
+
+    >>> clauses_without("Start it again (`sudo x`); see /etc/x. Else install y (or z)", LINUX_ONLY)
+    'Start it again. Else install y (or z)'
+    >>> clauses_without("See /etc/x; then install y", LINUX_ONLY)
+    'Then install y'
+    """
+    bare = re.sub(r" \([^()]*\)", lambda m: "" if re.search(foreign, m[0]) else m[0], text)
+    marks = ["", *re.split(BETWEEN_CLAUSES, bare)]
+    pairs = zip(marks[::2], marks[1::2], strict=True)
+    whole = "".join(mark + clause for mark, clause in pairs if not re.search(foreign, clause))
+    first = re.sub(r"^(?:; |\. )", "", whole)
+    return first if first == whole else first[:1].upper() + first[1:]
+
+
+INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")
+ON_A_CLUSTER = Fix(
+    text="Ask the scheduler for a GPU (Slurm: `#SBATCH --gres=gpu:1`), and run the command in such "
+    "a job: a login node has no GPU. If the job lists no GPU either, report its node to the "
+    "cluster's administrators",
+    commands=lines("srun --gres=gpu:1 nvidia-smi -L"),
+)
+
+
+BY_OTHERS = "Ask the cluster's administrators to do this: "
+
+
+def fit_to_lent_machine(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with what can be done in the notebook, or in the job, that a text is of."""
+    fix = finding.fix
+    if fix is None or finding.severity is not Severity.ERROR or not is_report(context):
+        return finding
+    if lender := lender_of(context):
+        return replace(finding, fix=_way_at_lender(context, lender, finding, fix))
+    scheduled = has_a_scheduler(context)
+    if RECORDS[finding.id].lacks == "gpu" and scheduled:
+        return replace(finding, fix=ON_A_CLUSTER)
+    shared = scheduled or events(context, "shared-node") or IN_KUBERNETES(context)
+    if not (fix.needs_root and shared) or fix.text.startswith(BY_OTHERS):
+        return finding
+    text = f"{BY_OTHERS}{fix.text}"
+    return replace(
+        finding, fix=lines_without(replace(fix, text=text), "reboot|modprobe|--gpu-reset")
+    )
+
+
+def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: Fix) -> Fix:
+    record = RECORDS[finding.id]
+    if record.lacks == "gpu":
+        return Fix(text=lender.gives_a_gpu)
+    why = f"The driver belongs to {lender.name}, so you cannot update it there"
+    old = record.lacks == "driver"
+    if old and context.driver.version and context.resolution.build:
+        fix = paste.install_torch(context, f"{why}. ")
+    elif old or (record.place and record.place[0] in OF_THE_DRIVER):
+        return Fix(
+            text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and "
+            "install no driver packages there"
+        )
+    if any(word in line for line in fix.commands for word in INSTALL_COMMANDS):
+        return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
+    return fix

@@ -1,0 +1,130 @@
+"""The program that a report is about: the stage at which it failed, its own way out.
+
+torch's commands cure torch. A program that does not stand on torch (`Program.on_torch`) has its own
+way to the GPU; driver, container and hardware are mended alike for all.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.causes.layers import STAGES, Layer
+from gpusetup.causes.record import RECORDS
+from gpusetup.evidence.context import events, in_container, is_report, on, package
+from gpusetup.model.finding import Finding, Fix, command_lines
+from gpusetup.model.frozen import replace
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.messages.programs import Program
+    from gpusetup.model.finding import Stage
+    from gpusetup.model.shell import Lines
+
+
+def program_of(context: RuleContext) -> Program | None:
+    """The program of a text; its table is loaded only if a text names one."""
+    name = context.snapshot.failing.program
+    if name is None:
+        return None
+    from gpusetup.messages.programs import BY_NAME
+
+    return BY_NAME.get(name)
+
+
+def stage_of(context: RuleContext, root: Finding | None) -> Stage | None:
+    """At what the program failed: as its own message shows, else where its cause shows itself."""
+    failing = context.snapshot.failing
+    if failing.stage or root is None or not is_report(context):
+        return failing.stage
+    record = RECORDS[root.id]
+    return record.stage or (STAGES.get(record.place[0], "start") if record.place else None)
+
+
+PINNING_ENGINES = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "lmdeploy": "LMDeploy",
+    "text-generation-inference": "text-generation-inference",
+}
+"""Packages each release of which requires one torch exactly: another one breaks their kernels."""
+IMAGE_ONLY = ("text-generation-inference",)
+"""Those of them that come as an image only."""
+
+
+def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with the failed program's own way out, if torch's does not help it."""
+    program, fix = program_of(context), finding.fix
+    if fix is None or not is_report(context):
+        return finding
+    failed = context.snapshot.failing.program
+    pinned = (p for p, name in PINNING_ENGINES.items() if name == failed or package(context, p))
+    if engine := next(pinned, None):
+        return replace(finding, fix=_with_pinned_torch(context, engine, fix))
+    if program is None or program.on_torch:
+        return finding
+    place = RECORDS[finding.id].place
+    if place and place[0] is Layer.NO_GPU:
+        return replace(finding, fix=Fix(text=WITHOUT_CUDA.format(program.name)))
+    if re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
+        return replace(finding, fix=_way_of_program(context, program, finding, fix))
+    return finding
+
+
+WITHOUT_CUDA = (
+    "Use the build of {0} for this GPU, if there is one, or its build for the CPU. Or use a "
+    "machine with an NVIDIA GPU"
+)
+TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
+"""What a command for torch has in it."""
+
+
+def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
+    """torch moves with such a program only: by a release of it, or by its image."""
+    from gpusetup.fixes import paste
+
+    def installs(lines: Lines) -> bool:
+        return any(re.search("gpusetup install|torch==", line) for line in lines)
+
+    others = tuple(way for way in fix.alternatives if not installs(way.commands))
+    if not installs(fix.commands):
+        return replace(fix, alternatives=others)
+    text = (
+        f"{engine} requires one exact torch. Install the release that fits GPU and driver, "
+        "together with its torch (in a container: an image of that release). Do not change torch "
+        "alone"
+    )
+    bare = not (in_container(context) or on(context, "windows") or engine in IMAGE_ONLY)
+    own = (paste.gpusetup(context, engine),) if bare else ()
+    return Fix(text=text, commands=own, alternatives=others)
+
+
+def _way_of_program(context: RuleContext, program: Program, finding: Finding, fix: Fix) -> Fix:
+    record = RECORDS[finding.id]
+    way = program.way or f"Install a build of {program.name} itself for this GPU and driver"
+    if record.lacks != "driver":
+        return Fix(text=record.beside_torch or way)
+    from gpusetup.fixes import drivers
+
+    newer = drivers.driver_fix(context, "Update the driver", fix.min_driver)
+    return replace(newer, text=f"{newer.text}; or keep it. {way}")
+
+
+def failure_without_cause(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
+    """In a report without an error finding: the finding of what a program failed at."""
+    if not is_report(context):
+        return None
+    failed = (
+        finding
+        for finding in findings
+        if RECORDS[finding.id].failure and _names_failure(context, finding)
+    )
+    return min(failed, key=lambda finding: RECORDS[finding.id].failure, default=None)
+
+
+def _names_failure(context: RuleContext, finding: Finding) -> bool:
+    """Whether the text says what failed, and it was not the drawing of a picture."""
+    if any("Graphics Exception: " in evidence.text for evidence in finding.evidence):
+        return False
+    own = any(event.values.get("own") for event in events(context, finding.id))
+    return own or finding.id != "program-failed"

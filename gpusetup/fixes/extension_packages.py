@@ -1,0 +1,88 @@
+"""Which distribution a compiled module belongs to, and how it is rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpusetup.catalog.facts import extension, extension_modules
+from gpusetup.catalog.jetpack import undeclared
+from gpusetup.evidence.command_values import is_a_version
+from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.fixes import paste
+from gpusetup.model.shell import Lines, filled
+
+NAMED_AS_MODULES = frozenset((
+    "auto-gptq", "autoawq", "bitsandbytes", "causal-conv1d", "deepspeed", "diffusers",
+    "exllamav2", "flash-attn", "gptqmodel", "gsplat", "llama-cpp-python", "lmdeploy",
+    "mamba-ssm", "mmcv", "mmcv-full", "natten", "onnxruntime-gpu", "pyg-lib",
+    "sgl-kernel", "sglang", "spconv", "tensorrt-llm", "torch-cluster", "torch-geometric",
+    "torch-scatter", "torch-sparse", "torch-spline-conv", "torchao", "torchaudio", "torchcodec",
+    "torchvision", "transformer-engine", "triton", "vllm", "xformers",
+))  # fmt: skip
+"""Distributions of the package index whose modules have their name. A name that is not known to be
+one is not installed: a folder's or a program's name may belong to somebody else there. As of
+2026-11-22."""
+
+
+def distribution_of(module: str) -> str | None:
+    """The distribution that a compiled module belongs to; None if it is not known.
+
+    >>> [distribution_of(name) for name in ("flash_attn_2_cuda", "torch_scatter", "ggml-cuda")]
+    ['flash-attn', 'torch-scatter', None]
+    """
+    top = module.partition(".")[0]
+    if known := extension_modules().get(top):
+        return known
+    name = top.replace("_", "-").lower()
+    return name if name in NAMED_AS_MODULES else None
+
+
+def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
+    """The commands that build a compiled module for this torch; none for an unknown package."""
+    words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
+    source = distribution_of(module or "_")
+    if source == "xformers" or (source and extension(source).pins_torch):
+        # Each of its wheels requires one torch.
+        return (paste.gpusetup(context, source),)
+    torch = context.torch.version or ""
+    if source and extension(source).page_of_wheels and "+" in torch and is_a_version(torch):
+        page = f"https://data.pyg.org/whl/torch-{torch}.html"
+        return (paste.pip(context, "install", *words[1:], source, "-f", page),)
+    sources = ("--no-binary", source or "") if "+" not in (source or "") else ()
+    return (paste.pip(context, "install", *sources, *words, source),) if source else ()
+
+
+def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
+    """A way: the module of the event with most values is rebuilt."""
+
+    def way(context: RuleContext) -> Lines:
+        event = max(events(context, kind), key=lambda one: len(one.values))
+        return rebuild_commands(context, event.values.get("module"))
+
+    return way
+
+
+def folders_first(context: RuleContext, folder: str) -> Lines:
+    """LD_LIBRARY_PATH with folders of site-packages in front."""
+    code = (
+        "import glob, sysconfig; "
+        f"print(':'.join(glob.glob(sysconfig.get_path('purelib') + '/{folder}')))"
+    )
+    found = filled(FIRST, python=paste.python(context), code=code)
+    return () if on(context, "windows") else (found,)
+
+
+FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+
+
+def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
+    """What installs a library that a Jetson's torch links and does not declare, and leads the
+    loader to it."""
+    row, major = undeclared(library), cuda.partition(".")[0]
+    if row is None:
+        return ()
+    install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
+    site_packages, folder = context.snapshot.python.site_packages, row.below(major)
+    if not site_packages:
+        return install, *folders_first(context, folder)
+    return install, paste.prepending(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")

@@ -1,0 +1,155 @@
+"""Which GPUs a finding is about: how they are named in a sentence, and in a command."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from gpusetup.catalog.facts import pci_name
+from gpusetup.evidence.command_values import is_an_identifier
+from gpusetup.evidence.context import (
+    RuleContext,
+    gpus,
+    nvidia_on_pci,
+    value_evidence,
+)
+from gpusetup.model.finding import Evidence
+from gpusetup.model.machine import Event, Gpu, PciDevice
+from gpusetup.readings.sources import bus_key
+
+MAX_NAMED = 8
+"""How many GPUs a sentence lists."""
+
+
+def gpu_label(gpu: Gpu) -> str:
+    """A GPU by what its source says of it: its number, else its bus address.
+
+    >>> [gpu_label(Gpu(name="T4", nvml_index=n, pci_bus_id="0000:41:00.0")) for n in (1, None)]
+    ['GPU 1', 'GPU 0000:41:00.0']
+    """
+    return f"GPU {smi_index(gpu) or gpu.name}"
+
+
+def gpu_in_full(gpu: Gpu) -> str:
+    """A GPU by number, address and name, as far as they are known.
+
+    >>> gpu_in_full(Gpu(name="NVIDIA L4", nvml_index=1, pci_bus_id="00000000:0F:00.0"))
+    'GPU 1 (00000000:0F:00.0, NVIDIA L4)'
+    >>> gpu_in_full(Gpu(name="unknown", nvml_index=1))
+    'GPU 1'
+    """
+    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
+    details = ", ".join(part for part in known if part)
+    number = "GPU" if index is None else f"GPU {index}"
+    return f"{number} ({details})" if details else number
+
+
+def smi_index(gpu: Gpu) -> str | None:
+    """What `nvidia-smi -i` takes for one GPU."""
+    return gpu.pci_bus_id if gpu.nvml_index is None else str(gpu.nvml_index)
+
+
+def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
+    """The GPUs in a sentence: by name if there is one GPU, else with number and slot too."""
+    if not concerned or len(gpus(context)) < 2:
+        return gpu_names(context)
+    more = f" and {len(concerned) - MAX_NAMED} more" if len(concerned) > MAX_NAMED else ""
+    return ", ".join(map(gpu_in_full, concerned[:MAX_NAMED])) + more
+
+
+def value_evidence_of(
+    context: RuleContext, concerned: Sequence[Gpu], *fields: str
+) -> tuple[Evidence, ...]:
+    """These values of GPUs as evidence, as far as a source told them."""
+    return tuple(
+        value_evidence(context, "gpus", f"{gpu_label(gpu)}: {', '.join(texts)}")
+        for gpu in concerned[:MAX_NAMED]
+        if (texts := [text for name in fields if (text := _value_text(name, getattr(gpu, name)))])
+    )
+
+
+def _value_text(name: str, value: object) -> str:
+    if value is None or value is False or value == ():
+        return ""
+    words = name.replace("_", " ")
+    listed = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+    return words if value is True else f"{words} {listed}"
+
+
+def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
+    """What `nvidia-smi -i` takes for each of them, if it can be named."""
+    named = dict.fromkeys(smi_index(gpu) for gpu in concerned)
+    return tuple(index for index in named if index and is_an_identifier(index))
+
+
+def smi_list(concerned: Iterable[Gpu]) -> str:
+    """The same for all of them together (its manual page); "" if none can be named."""
+    return ",".join(smi_indices(concerned))
+
+
+def has_or_have(concerned: Sequence[Gpu]) -> str:
+    return "have" if len(concerned) > 1 else "has"
+
+
+def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
+    """The GPUs that events name by their slots; one that no source lists has its slot only."""
+    slots = [event.values.get("bus_id", "") for event in events]
+    known = {slot_key(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
+    each_once = dict.fromkeys(slot_key(slot) for slot in slots if ":" in slot)
+    return tuple(known.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in each_once)
+
+
+def slot_key(bus_id: str | None) -> str:
+    """One writing for a slot: the kernel leaves the function out, nvidia-smi has a longer domain.
+
+    >>> slot_key("00000000:3B:00.0"), slot_key("0000:3b:00")
+    ('0000:3b:00.0', '0000:3b:00.0')
+    """
+    whole = bus_id or ""
+    return bus_key(whole if "." in whole else f"{whole}.0") or ""
+
+
+BRAND_WORDS = {
+    "nvidia",
+    "geforce",
+    "graphics",
+    "device",
+    "quadro",
+    "tesla",
+    "rtx",
+    "gtx",
+    "unknown",
+}
+"""Words that name no model: nvidia-smi's narrow tables cut names."""
+
+
+def gpu_names(context: RuleContext) -> str:
+    """What the NVIDIA GPUs of this machine are called."""
+    listed = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
+    on_bus = [name_on_bus(device) for device in nvidia_on_pci(context)]
+    return counted_names(listed or on_bus) or context.os.jetson or "the NVIDIA GPU"
+
+
+def _is_telling(name: str) -> bool:
+    """Whether a name says which model it is; nvidia-smi's narrow tables cut names."""
+    return bool(set(re.findall(r"\w+", name.lower())) - BRAND_WORDS)
+
+
+def name_on_bus(device: PciDevice) -> str:
+    """What a GPU is called that only the PCI bus speaks of."""
+    number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
+    return device.name or pci_name(device.device_id) or f"the NVIDIA GPU{number}"
+
+
+def counted_names(names: Sequence[str]) -> str:
+    """Names in a sentence, each once; how many there are of each where they differ.
+
+    >>> counted_names(("T4", "T4")), counted_names(("A100", "T4", "T4")), counted_names(())
+    ('T4', 'A100, 2 x T4', '')
+    """
+    kinds = Counter(names)
+    if len(kinds) < 2:
+        return "".join(kinds)
+    return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in kinds.items())

@@ -1,0 +1,83 @@
+"""What a distribution calls a package, and what installs it.
+
+Facts are rows; a system that is not in them gets words in place of commands.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.evidence.context import RuleContext
+from gpusetup.model.shell import Lines, filled
+
+INSTALL = {
+    "ubuntu": "sudo apt install -y {name}",
+    "debian": "sudo apt install -y {name}",
+    "fedora": "sudo dnf install -y {name}",
+    "rhel": "sudo dnf install -y {name}",
+    "arch": "sudo pacman -S --noconfirm {name}",
+    "suse": "sudo zypper install -y {name}",
+    "alpine": "sudo apk add {name}",
+}
+
+COMPILER = {"arch": "gcc", "alpine": "build-base", "ubuntu": "build-essential"}
+"""Who packages a C compiler under another name than `gcc`."""
+
+
+FAMILIES_BY_NAME = (
+    (r"pop|(?:l|k|x)?ubuntu|linux ?mint|zorin|elementary|neon", "ubuntu"),
+    (r"debian|kali", "debian"),
+    (r"fedora|nobara", "fedora"),
+    (r"red hat|rhel|centos|rocky|alma ?linux|oracle linux|ol$|amzn", "rhel"),
+    (r"arch$|arch linux|manjaro|endeavouros|cachyos", "arch"),
+    (r"opensuse|suse linux|sles", "suse"),
+    (r"nixos", "nixos"),
+    (r"alpine", "alpine"),
+)
+"""How os-release's ID begins, or a system's name in a text, which need not hold that ID -> whose
+package commands it takes."""
+
+IMAGE_SYSTEMS = "silverblue|kinoite|sericea|coreos"
+"""Words in the names of systems that are images: no package is installed into them."""
+
+FAMILIES_BY_KERNEL = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "arch"))
+"""What the name of a distribution's kernel holds."""
+
+
+def linux_family(context: RuleContext) -> str | None:
+    """The family of distributions whose commands this machine takes: by its ID, else by the name of
+    the system, else by its kernel's."""
+    os = context.os
+    if (not os.id and os.family not in (None, "linux")) or re.search(
+        IMAGE_SYSTEMS, os.name or "", re.I
+    ):
+        return None
+    name, kernel = (os.id or os.name or "").lower(), "" if os.id else os.kernel or ""
+    by_name = (family for form, family in FAMILIES_BY_NAME if re.match(form, name))
+    by_kernel = (family for form, family in FAMILIES_BY_KERNEL if re.search(form, kernel))
+    return next(by_name, None) or next(by_kernel, None)
+
+
+FIRST_SUPPORTED = {"ubuntu": (22, 4), "debian": (12, 0)}
+"""The first releases whose repositories have today's drivers."""
+
+
+def is_unsupported_release(context: RuleContext) -> bool:
+    """Whether a text names a release whose repositories have no driver of today."""
+    first = FIRST_SUPPORTED.get(linux_family(context) or "")
+    named = None if context.os.id else re.search(r"(\d+)(?:\.(\d+))?", context.os.name or "")
+    return bool(first and named and (int(named[1]), int(named[2] or 0)) < first)
+
+
+def system_package(context: RuleContext, name: str) -> Lines:
+    """The command that installs a system package; () if the package tool is not known."""
+    return package_of(linux_family(context) or "", name)
+
+
+def package_of(family: str, name: str) -> Lines:
+    pattern = INSTALL.get(family)
+    return (filled(pattern, name=name),) if pattern else ()
+
+
+def compiler(context: RuleContext) -> Lines:
+    return system_package(context, COMPILER.get(linux_family(context) or "", "gcc"))

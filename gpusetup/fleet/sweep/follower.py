@@ -1,0 +1,84 @@
+"""A rank's side of a sweep: its worker (`child_scripts/exchange.py`), and the leader's questions.
+
+The worker exchanges; it may hang in a driver. This process only hands lines on, so that it can say
+that the worker died, and end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from gpusetup.system.processes import StreamingChild
+from gpusetup.verify.ranks.gathering import Spoke
+
+SCRIPT = Path(__file__).resolve().parents[2] / "child_scripts" / "exchange.py"
+ENDLESS_SECONDS = 1e7
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
+"""What a library printed may wait in a buffer: it would come after the worker's last words."""
+LIBRARY_NOISE = re.compile(
+    r"\s|$|(?:\[rank\d+\]: ?)?(?:\[[WI]\d*[] ]|[WI]\d{4} )|(?:.*\W)?(?i:\w*warn(?:ing)?)\b"
+)
+"""A library's warning, or a line of its source: not why a worker died."""
+Message = dict[str, Any]
+
+
+class Follower:
+    """The worker of one rank; what it says is told, and how it died."""
+
+    def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
+        self.tell = tell
+        self.lines = StreamingChild(worker, environment={**os.environ, **UNBUFFERED})
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        last = ""
+        try:
+            while True:
+                line = self.lines.next(ENDLESS_SECONDS)
+                if message := message_in(line):
+                    self.tell(message)
+                elif LIBRARY_NOISE.match(last) or not LIBRARY_NOISE.match(line):
+                    last = line
+        except EOFError as end:
+            self.tell({"said": "died", "problem": f"{end}: {last[:300]}".rstrip(": ")})
+
+    def ask(self, question: Message) -> None:
+        self.lines.tell(json.dumps(question))
+
+    def end(self) -> None:
+        self.lines.end()
+
+
+def message_in(line: str) -> Message:
+    """A worker's message; what a library printed is none.
+
+    >>> lines = ('{"said": "here", "round": 1}', "[W] a warning", '{"said": 3}')
+    >>> [*map(message_in, lines)]
+    [{'said': 'here', 'round': 1}, {}, {}]
+    """
+    with contextlib.suppress(ValueError):
+        message = json.loads(line) if line.startswith("{") else None
+        if isinstance(message, dict) and isinstance(message.get("said"), str):
+            return message
+    return {}
+
+
+def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
+    """Do what the leader asks until it says the end, which is returned; empty if it is gone."""
+    follower = Follower(worker, lambda message: spoke.say({"told": message}))
+    try:
+        while (message := spoke.hear()) and "exit" not in message:
+            if "ask" in message:
+                follower.ask(message["ask"])
+        return message
+    finally:
+        follower.end()
+        spoke.told.close()
+        spoke.link.close()

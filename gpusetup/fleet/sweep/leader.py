@@ -1,0 +1,178 @@
+"""Rank 0's side of a sweep: asks each round of the ranks, waits no longer than its limit.
+
+The ranks' own processes talk with this one over TCP (`verify/ranks/gathering.py`); their workers
+meet in pairs through a store. No round waits for a rank that does not answer: it is left out of
+those that follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gpusetup.errors import Blocked
+from gpusetup.fleet.sweep.follower import Follower, Message, message_in
+from gpusetup.fleet.sweep.rounds import Sweep
+from gpusetup.fleet.sweep.scores import Result, Round, Unit
+from gpusetup.system.processes import StreamingChild
+from gpusetup.verify.ranks.gathering import Heard, Hub, send
+from gpusetup.verify.ranks.launch import Rank
+
+SLACK_SECONDS = 2.0
+"""In addition to a round's limit, for answers that are on their way."""
+MEET_SECONDS = 240.0
+"""Until all ranks have come with a torch that computes."""
+GPU_BYTES, CPU_BYTES = 1 << 27, 1 << 22
+"""Bytes that a pair exchanges."""
+REPEATS, FASTER_QUARTER = 8, 4
+
+
+class Gathering(Hub):
+    """The other ranks; what they say waits in one queue."""
+
+    def __init__(self, rank: Rank, inbox: queue.SimpleQueue[tuple[int, Message]]) -> None:
+        self.inbox = inbox
+        super().__init__(rank)
+
+    def _hear(self, known: Heard, message: Message) -> None:
+        super()._hear(known, message)
+        number = next(rank for rank, each in self.heard.items() if each is known)
+        worker_message = message.get("told")
+        if isinstance(worker_message, dict) and isinstance(worker_message.get("said"), str):
+            self.inbox.put((number, worker_message))
+
+
+class Leader:
+    """All ranks of a sweep, as rank 0 sees them."""
+
+    def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
+        """`store`: the command of the store where pairs meet."""
+        self.rank, self.store = rank, StreamingChild(store)
+        self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
+        self.others = Gathering(rank, self.inbox)
+        self.known: dict[int, Unit] = {}
+        """Ranks whose torch computes, and that have reached the store."""
+        self.absent: dict[int, str] = {}
+        self.own = Follower(worker, lambda message: self.inbox.put((0, message)))
+        self.store_address = {"address": rank.address, "port": store_port(self.store, MEET_SECONDS)}
+
+    def meet(self) -> None:
+        """Wait until every rank is ready, or its time is over; who is not, is absent."""
+        pending = {*range(self.rank.world)}
+        for number, message in self._heard(MEET_SECONDS):
+            if message["said"] == "ready":
+                self._send(number, {"do": "join", **self.store_address})
+            elif message["said"] == "joined":
+                self.known[number] = Unit(
+                    rank=number,
+                    host=self.host(number)[:255],
+                    local=int(message.get("local", 0)),
+                    device=str(message.get("device"))[:200],
+                )
+            else:
+                self.absent[number] = str(message.get("problem", ""))[:300]
+            pending -= {*self.known, *self.absent}
+            if not pending:
+                break
+        gpus = [number for number, unit in self.known.items() if unit.device != "cpu"]
+        without_gpu = self.known.keys() - gpus if gpus else ()
+        self.absent |= dict.fromkeys(pending, f"it was not ready within {MEET_SECONDS:g} s")
+        self.absent |= dict.fromkeys(without_gpu, "its torch sees no GPU, but other ranks see one")
+
+    def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
+        """(Rank, message) of all that come within so many seconds."""
+        end = time.monotonic() + seconds
+        with contextlib.suppress(queue.Empty):
+            while True:
+                yield self.inbox.get(timeout=max(0.0, end - time.monotonic()))
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        return tuple(self.known[number] for number in sorted(self.known.keys() - self.absent))
+
+    def host(self, number: int) -> str:
+        """Where a rank is; empty if it never said so."""
+        return (self.others.heard[number].host or "") if number else self.rank.host
+
+    def sweep(self, limit: float) -> Sweep:
+        """Measure until nothing is left to ask. `limit`: seconds of one round."""
+        sweep = Sweep(self.units)
+        for round in sweep.rounds():
+            sweep.results.append(self.measure(round, limit))
+        return sweep
+
+    def measure(self, round: Round, limit: float) -> Result:
+        """Ask a round, and gather what comes within its limit."""
+        size = CPU_BYTES if all(unit.device == "cpu" for unit in self.units) else GPU_BYTES
+        for pair in round.pairs:
+            question = {
+                "do": "exchange", "round": round.number, "bytes": size, "repeats": REPEATS,
+                "limit": limit, "group": f"{time.monotonic_ns()}/{pair[0]}", **self.store_address,
+            }  # fmt: skip
+            for place, rank in enumerate(pair):
+                self._send(rank, {**question, "place": place})
+        answers, pending, problems = dict[int, Message](), {*round.asked}, list[str]()
+        for number, message in self._heard(limit + SLACK_SECONDS):
+            problems += [str(message["problem"])[:300]] if "problem" in message else []
+            if message.get("round") == round.number:
+                answers[number] = message
+                pending.discard(number)
+            if not pending:
+                break
+        return Result(
+            round=round,
+            rates={
+                pair: bus_rate([answers[rank].get("seconds") for rank in pair], size)
+                for pair in round.pairs
+                if pending.isdisjoint(pair)
+            },
+            silent=tuple(pending),
+            problem="".join(problems[:1]),
+        )
+
+    def _send(self, rank: int, question: Message) -> None:
+        if rank == 0:
+            self.own.ask(question)
+        else:
+            send(self.others.heard[rank].link, {"ask": question})
+
+    def end(self, code: int) -> None:
+        """Tell all ranks how it ended."""
+        self.own.end()
+        self.store.end()
+        self.others.settle(code)
+
+
+def store_port(store: StreamingChild, seconds: float) -> int:
+    """The port at which the store listens. Raises Blocked if it does not come up."""
+    end, problem_text = time.monotonic() + seconds, ""
+    try:
+        while True:
+            line = store.next(end - time.monotonic())
+            message = message_in(line)
+            if message.get("said") == "store":
+                return int(message["port"])
+            problem_text = str(message.get("problem", "")) or line or problem_text
+    except (TimeoutError, EOFError) as problem:
+        raise Blocked(
+            "The sweep could not start its store, through which the ranks talk: "
+            f"{problem_text[:300] or problem}",
+            hint="`gpusetup verify` says whether this torch works; `--python` names another",
+        ) from problem
+
+
+def bus_rate(times: Sequence[Any], moved: int) -> float:
+    """Bandwidth of a pair's all_reduce in bytes/s; 0 if it did not end.
+
+    Of each repeat the rank that came last counts, of all repeats the faster quarter.
+
+    >>> bus_rate([[2.0, 1.0, 1.0, 9.0], [2.0, 3.0, 1.0, 8.0]], 100)
+    100.0
+    """
+    if not all(isinstance(each, list) and each for each in times):
+        return 0.0
+    repeats: list[float] = sorted(map(min, *times))
+    return moved / repeats[(len(repeats) - 1) // FASTER_QUARTER]

@@ -1,1 +1,0 @@
-"""What is asked of servers, what comes from them, and where it is kept."""

@@ -1,0 +1,84 @@
+"""Wheels as plain values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from gpusetup.model.frozen import Frozen, replace
+
+TORCH_INDEX = "torch index"
+DEFAULT_INDEX = "default index"
+
+
+class Wheel(Frozen):
+    """One file to fetch."""
+
+    name: str
+    """The project's name."""
+    version: str
+    filename: str
+    url: str
+    sha256: str | None = None
+    """What the index says; None where it says nothing."""
+    size_bytes: int | None = None
+    source: str = DEFAULT_INDEX
+
+
+def file_name(url: str) -> str:
+    """The last part of a URL, decoded.
+
+    >>> file_name("https://x/whl/cpu/torch-2.13.0%2Bcpu-cp311-cp311-win_amd64.whl#sha256=ab")
+    'torch-2.13.0+cpu-cp311-cp311-win_amd64.whl'
+    """
+    return unquote(urlsplit(url).path).rpartition("/")[2]
+
+
+SUMS = "SHA256SUMS"
+"""What `--download` fetched, in the form that `sha256sum -c` reads."""
+
+
+def noted(folder: Path) -> dict[str, str]:
+    """File name -> sha256, of the wheels of a folder that are still there."""
+    if not (folder / SUMS).is_file():
+        return {}
+    text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
+    rows = re.findall(r"(?m)^([0-9a-f]{64})  ([^/\\\s]+)$", text)
+    return {name: digest for digest, name in rows if (folder / name).is_file()}
+
+
+def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
+    """Wheels that lie in a folder, with the hashes that were noted when it was filled."""
+    sums = noted(Path(folder))
+    for one in wheels:
+        size = Path(folder, one.filename).stat().st_size
+        known = sums.get(one.filename, one.sha256)
+        yield replace(one, sha256=known, size_bytes=size, source=folder)
+
+
+def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
+    """What is to be said of wheels whose index names no hash.
+
+    >>> unhashed([Wheel(name="x", version="1", filename="", url="https://i/x")])
+    ('No sha256 at the index for x: the file is only as trusted as the connection',)
+    """
+    names = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
+    if not names:
+        return ()
+    said = f"No sha256 at the index for {', '.join(names)}"
+    return (f"{said}: the file is only as trusted as the connection",)
+
+
+def size_text(count: int | float) -> str:
+    """A size as people read it.
+
+    >>> size_text(191_794_682), size_text(812)
+    ('182.9 MiB', '812 B')
+    """
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1000:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"

@@ -1,0 +1,194 @@
+"""Installers as step tables: a resolution becomes the commands of uv, pip or conda. Pure.
+
+uv and pip take torch and its companions from torch's index, the rest from the user's own. conda has
+the channel `pytorch` up to torch 2.5.1, conda-forge's `pytorch-gpu` after it: plain `pytorch` there
+silently solves to a CPU build where no GPU is seen, so the metapackage and `cuda-version` say what
+is meant.
+"""
+
+from __future__ import annotations
+
+from gpusetup.catalog.builds import INDEX_ROOT, index_url
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import FAMILY, Resolution, Step, TorchBuild
+
+
+class InstallerOptions(Frozen):
+    python: str | None = None
+    """The target interpreter; None leaves it to the installer's own rule."""
+    packages: tuple[str, ...] = FAMILY
+    """What is to be installed, companions without a release for this torch left out."""
+    index_root: str = INDEX_ROOT
+    again: bool = False
+    """The family is there at this version already, but not whole."""
+    conda_prefix: str | None = None
+    """The conda environment; None means the active one."""
+
+
+def started(python: str | None) -> tuple[str, ...]:
+    """How an interpreter is started; a portable package's without its user's own packages.
+
+    >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
+    (('python',), ('-s',))
+    """
+    own = ("-s",) if "python_embed" in (python or "") else ()
+    return (python or "python", *own)
+
+
+def chosen_build(resolution: Resolution) -> TorchBuild:
+    """The wheel of a resolution that has one; Unsatisfiable for none, and for a conda build."""
+    if resolution.build is None:
+        raise Unsatisfiable("No torch build fits this machine")
+    if resolution.build.channel != "pytorch":
+        raise Unsatisfiable(
+            f"torch {resolution.build.torch} was resolved for conda, not for wheels"
+        )
+    return resolution.build
+
+
+def carries_label(build: TorchBuild, package: str) -> bool:
+    """Whether a wheel's version surely ends in `+<backend>`.
+
+    aarch64 companions did not for years and do now: without the label the requirement matches
+    both, and the step says to reinstall, so that a CPU build does not count as satisfied.
+    """
+    return build.labelled and (package == "torch" or build.machine == "x86_64")
+
+
+def pins(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """The exact requirements of the family: `torch==2.5.1+cu124`."""
+    labels = {name: f"+{build.backend}" for name in FAMILY if carries_label(build, name)}
+    family = build.family(packages)
+    return tuple(f"{name}=={version}{labels.get(name, '')}" for name, version in family.items())
+
+
+def to_reinstall(build: TorchBuild, options: InstallerOptions) -> tuple[str, ...]:
+    """The family members that an installer would take for installed, and must not."""
+    names = build.family(options.packages)
+    return tuple(name for name in names if options.again or not carries_label(build, name))
+
+
+def others(packages: tuple[str, ...]) -> tuple[str, ...]:
+    """What was asked for besides the family."""
+    return tuple(package for package in packages if package not in FAMILY)
+
+
+# --- uv and pip -----------------------------------------------------------------------------------
+
+
+def uv(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
+    """The two steps of uv."""
+    build = chosen_build(resolution)
+    target = ("--python", options.python) if options.python else ()
+    url = index_url(build.backend, options.index_root)
+    again = (f"--reinstall-package={name}" for name in to_reinstall(build, options))
+    install = ("uv", "pip", "install", *target)
+    return _steps(install, (*for_uv(url), *again), resolution, options)
+
+
+def pip(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
+    """The two steps of pip, by the target's own `python -m pip`."""
+    build = chosen_build(resolution)
+    again = ("--force-reinstall",) if to_reinstall(build, options) else ()
+    torch = (*again, *for_pip(index_url(build.backend, options.index_root)))
+    return _steps((*started(options.python), "-m", "pip", "install"), torch, resolution, options)
+
+
+def for_uv(index: str) -> tuple[str, ...]:
+    """The words for torch's own index and no other. It stands before those of the user's
+    configuration: uv stops at the first that has a project, and its `--index-url` yields to
+    UV_DEFAULT_INDEX."""
+    return ("--index", index, "--default-index", index)
+
+
+def for_pip(index: str) -> tuple[str, ...]:
+    return ("--index-url", index)
+
+
+def _steps(
+    install: tuple[str, ...],
+    torch: tuple[str, ...],
+    resolution: Resolution,
+    options: InstallerOptions,
+) -> tuple[Step, ...]:
+    exact = pins(chosen_build(resolution), options.packages)
+    family = Step(
+        title=f"{', '.join(exact)} from torch's own index",
+        argv=(*install, "--no-deps", *torch, *exact),
+    )
+    rest = Step(
+        title="everything else from your default index",
+        argv=(*install, *exact, *others(options.packages)),
+    )
+    return (family, rest) if exact else (rest,)
+
+
+# --- conda ----------------------------------------------------------------------------------------
+
+CHANNELS = {
+    "conda-pytorch": ("pytorch", "nvidia", "conda-forge"),
+    "conda-forge": ("conda-forge",),
+}
+"""The channels of each kind of build; the third of the first brings what torch needs."""
+
+MKL = "mkl<2024.1"
+"""The channel pytorch's Linux builds need a symbol that MKL 2024.1 took away
+(https://github.com/pytorch/pytorch/issues/123097)."""
+
+
+def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
+    """The one step of conda; Unsatisfiable where its channels have no build that fits."""
+    where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+    if not {*FAMILY} & {*options.packages}:
+        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
+        return (Step(title="from your channels, with the torch that stays", argv=argv),)
+    build = conda_build(resolution)
+    channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))
+    wanted = (*specs(build, options.packages), *others(options.packages))
+    return (
+        Step(
+            title=f"torch {build.torch} ({build.backend}) from {build.channel}",
+            argv=("conda", "install", "--yes", *where, "--override-channels", *channels, *wanted),
+        ),
+    )
+
+
+def conda_build(resolution: Resolution) -> TorchBuild:
+    """What conda has for the resolution: its own build, or the one resolved beside the wheel."""
+    build = resolution.build
+    if build is not None and build.channel != "pytorch":
+        return build
+    if resolution.conda is None:
+        raise Unsatisfiable("conda's channels have no torch build that fits this machine")
+    return resolution.conda
+
+
+def specs(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+    """The match specs of the family.
+
+    Companions are pinned on the channel `pytorch`; on conda-forge the solver takes those that
+    were built for this torch.
+    """
+    if build.channel == "conda-pytorch":
+        return _pytorch_channel(build, packages)
+    name = "pytorch-gpu" if build.cuda else "pytorch-cpu"
+    companions = tuple(
+        p for p in ("torchvision", "torchaudio") if p in packages and getattr(build, p)
+    )
+    cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
+    return (f"{name}={build.torch}", *companions, *cuda)
+
+
+def _pytorch_channel(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+    versions = {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
+    companions = tuple(
+        f"pytorch::{name}=={v}" for name, v in versions.items() if name in packages and v
+    )
+    flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
+    mkl = (MKL,) if build.os == "linux" else ()
+    return (f"pytorch::pytorch=={build.torch}", *companions, flavour, *mkl)
+
+
+INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}
+"""Installer -> the steps it would take; pure, so that what is shown is what is run."""

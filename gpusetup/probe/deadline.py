@@ -1,0 +1,88 @@
+"""How long we wait for the driver: calls in the background, and the deadline that they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Thread, Timer
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+Notify = Callable[[str], None]
+LIMIT_SECONDS = 30.0
+"""A big node without persistence mode may need it."""
+NOTICE_SECONDS = 3.0
+NOTICE = "waiting for {sources}: up to {limit:g} s"
+
+
+class BackgroundCall(Generic[T]):
+    """A call that runs in a thread of its own; `result()` waits and returns or raises."""
+
+    def __init__(self, call: Callable[..., T], *arguments: Any) -> None:
+        self._answer: list[T] = []
+        self._problem: list[BaseException] = []
+        self._thread = Thread(target=self._run, args=(call, *arguments), daemon=True)
+        self._thread.start()
+
+    def _run(self, call: Callable[..., T], *arguments: Any) -> None:
+        try:
+            self._answer.append(call(*arguments))
+        except BaseException as problem:  # carried to the thread that waits
+            self._problem.append(problem)
+
+    def ended_within(self, seconds: float) -> bool:
+        """Whether it has ended, after at most so many seconds more."""
+        self._thread.join(max(0.0, seconds))
+        return not self._thread.is_alive()
+
+    def result(self) -> T:
+        self._thread.join()
+        for problem in self._problem:
+            raise problem
+        return self._answer[0]
+
+
+class Deadline:
+    """A deadline that several questions share. `notify` hears once whom we wait for."""
+
+    def __init__(self, limit: float = LIMIT_SECONDS, notify: Notify | None = None) -> None:
+        self.limit = limit
+        self._until = time.monotonic() + limit
+        self._notify = notify
+        self._pending: list[str] = []
+
+    def left(self) -> float:
+        """The seconds that are left; 0 if it is over."""
+        return max(0.0, self._until - time.monotonic())
+
+    @contextmanager
+    def waiting_for(self, source: str) -> Iterator[None]:
+        """Say so if what is asked within takes more than some seconds."""
+        self._pending.append(source)
+        timer = Timer(NOTICE_SECONDS, self._notify_once)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._pending.remove(source)
+
+    def _notify_once(self) -> None:
+        notify, self._notify = self._notify, None
+        if notify is not None:
+            notify(NOTICE.format(sources=" and ".join(self._pending), limit=self.limit))
+
+
+def step_in_words(step: Mapping[str, Any] | None) -> str | None:
+    """The call at which a child stopped, in words.
+
+    >>> step_in_words({"step": "nvmlDeviceGetMemoryInfo", "gpu": 1})
+    'in nvmlDeviceGetMemoryInfo of GPU 1'
+    """
+    if not step:
+        return None
+    bus = f" ({step['bus']})" if step.get("bus") else ""
+    gpu = f" of GPU {step['gpu']}{bus}" if step.get("gpu") is not None else ""
+    return f"in {step['step']}{gpu}"

@@ -1,0 +1,131 @@
+"""The answers of sources about a machine, and how several of them are merged.
+
+Every source answers with the part of a `Snapshot` that it knows. Merging takes each field from the
+first source that has it; the readings of all sources are kept, so a disagreement stays visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+from gpusetup.model.frozen import defaults, replace
+from gpusetup.model.machine import Gpu, Reading, Snapshot
+
+T = TypeVar("T")
+Snapshots = Sequence[Snapshot]
+"""The answers of several sources."""
+UNNAMED = "unknown"
+"""The name of a GPU that a source knows of without its name."""
+
+
+def missing(subject: str, source: str, problem: str) -> Snapshot:
+    """A source that has no answer, and why."""
+    return Snapshot(readings=(Reading(subject=subject, source=source, problem=problem),))
+
+
+def first_known(values: Iterable[T]) -> T:
+    """Frozen values of one class: each field from the first that has it.
+
+    >>> from gpusetup.model.machine import Driver
+    >>> first_known([Driver(version="580.95.05"), Driver(version="570.86", cuda="13.0")]).cuda
+    '13.0'
+    """
+    known = list(values)
+    if len(known) == 1:
+        return known[0]
+    answers = {name: _first(known, name, default) for name, default in defaults(known[0])}
+    known_answers = {name: value for name, value in answers.items() if value is not None}
+    return replace(known[0], **known_answers)
+
+
+def merged_snapshots(parts: Snapshots) -> Snapshot:
+    """One snapshot of several parts, with the events and the readings of all."""
+    return replace(
+        first_known(parts),
+        events=tuple(event for part in parts for event in part.events),
+        readings=tuple(reading for part in parts for reading in part.readings),
+    )
+
+
+def _first(known: Sequence[Any], name: str, default: object) -> Any:
+    for answer in known:
+        value = getattr(answer, name)
+        if value not in (None, UNNAMED, default, {}):
+            return value
+    return None
+
+
+def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
+    """One reading for each field that a source knows.
+
+    >>> from gpusetup.model.machine import Driver
+    >>> readings_of("driver", "/proc", Driver(version="580.95.05"))[0].subject
+    'driver.version'
+    """
+    return tuple(
+        Reading(subject=f"{subject}.{name}", source=source, value=str(known))
+        for name in value.__struct_fields__
+        if (known := getattr(value, name)) is not None
+    )
+
+
+def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
+    """How many GPUs a source sees, and one line for each."""
+    count = Reading(subject="gpus", source=source, value=str(len(gpus)))
+    return (count, *(Reading(subject="gpus", source=source, value=gpu_line(gpu)) for gpu in gpus))
+
+
+def gpu_line(gpu: Gpu) -> str:
+    """A GPU in one line of evidence.
+
+    >>> gpu_line(Gpu(name="NVIDIA L40S", nvml_index=0, pci_bus_id="00000000:17:00.0", lost=True))
+    '0: NVIDIA L40S, 00000000:17:00.0, lost'
+    """
+    index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
+    parts = (
+        gpu.name,
+        gpu.compute_capability,
+        gpu.pci_bus_id,
+        gpu.uuid,
+        "lost" if gpu.lost else None,
+    )
+    line = ", ".join(str(part) for part in parts if part is not None)
+    return line if index is None else f"{index}: {line}"
+
+
+def bus_key(bus_id: str | None) -> str | None:
+    """A PCI address in one spelling: lower case, the domain in four digits.
+
+    >>> bus_key("00000000:3B:00.0"), bus_key("0000:3b:00.0"), bus_key("3B:00.0")
+    ('0000:3b:00.0', '0000:3b:00.0', '0000:3b:00.0')
+    """
+    if not bus_id or ":" not in bus_id:
+        return None
+    domain, bus, device = ("0", *bus_id.strip().lower().split(":"))[-3:]
+    return f"{domain.lstrip('0').rjust(4, '0')}:{bus}:{device}"
+
+
+def same_gpu(one: Gpu, other: Gpu) -> bool:
+    """By UUID if both have one, else by PCI address, else by NVML's index."""
+    pairs = zip(_identifiers(one), _identifiers(other), strict=True)
+    return next((own == others for own, others in pairs if None not in (own, others)), False)
+
+
+def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
+    """A MIG instance has a UUID of its own: its GPU's address tells which GPU it is."""
+    uuid = None if (gpu.uuid or "MIG-").startswith("MIG-") else (gpu.uuid or "").lower()
+    return uuid, bus_key(gpu.pci_bus_id), gpu.nvml_index
+
+
+def merged_gpus(base: Sequence[Gpu], others: Iterable[Gpu]) -> tuple[Gpu, ...]:
+    """GPUs with what other sources know of the same ones; last, those that only others have."""
+    found = list(base)
+    for other in others:
+        if other not in base:
+            places = [place for place, gpu in enumerate(found) if same_gpu(gpu, other)]
+            for place in places:
+                found[place] = first_known((found[place], other))
+            if not places:
+                found.append(other)
+    return tuple(found)

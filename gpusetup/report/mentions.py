@@ -1,0 +1,59 @@
+"""Machines that a sentence names beside the one that failed.
+
+"My laptop is a MacBook, I run this on Colab", "it works on the Jetson, on the desktop it fails": the
+name of a machine proves nothing if another one failed.
+"""
+
+from __future__ import annotations
+
+from gpusetup.model.patterns import lazy
+
+BEFORE, BEHIND = 90, 70
+"""Characters around a name that may say what runs there."""
+WORKS_OR_RUNS = r"(?<!not )(?<!n't )(?<!to )(?<!never )(?<!I )(?<!we )(?:works?|worked|working|runs?|ran|fine|well|succeeds?|succeeded|no (?:problem|issue)s?)"
+REACHED_FROM_THERE = lazy(
+    rf"(?i)(?:\b{WORKS_OR_RUNS}(?: \w+){{0,3}} (?:on|for|with|in|under|inside)(?: \w+(?:'s)?){{0,2}}"
+    r"|\b(?:from|via|through|unlike|besides)(?: (?:my|an?|the|our))?(?: \w+)?|(?<!I am )(?<!I'm )(?<!are )\busing(?: (?:my|an?|the|our))?(?: \w+)?"
+    r"|\b(?:ssh|connect\w*|develop\w*|log(?:ged|ging)? in|remote\w*|prototyp\w+)\b[^.\n]{0,40}"
+    r"|\b(?:support|available(?! for execution)|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
+)
+"""What stands before the name of a machine from which another is reached, or that has no fault."""
+WORKS_THERE = lazy(
+    rf"(?i)[^.,;\n]{{0,24}}?,? (?:(?:it|this|that|everything|all|which|the same(?: \w+)?|and) )?(?:\w+ly |just |all )?"
+    rf"(?:{WORKS_OR_RUNS}\b(?! out of)|is (?:ok(?:ay)?|(?:too |very |so )?slow)\b)(?! (?:on|only|but|in) (?:the )?(?:cpu|mps))"
+)
+ALL_WORKS_THERE = lazy(
+    rf"(?i)(?: too| as well| also)?(?:,? and| there)?,? (?:there )?(?:it|this|that|everything|all|the same \w+)(?: all| just)? {WORKS_OR_RUNS}\b(?! out of)"
+)
+"""What stands behind a WSL in which all works: that one program there runs says less."""
+OTHER_MACHINE = lazy(
+    r"(?i)\bon (?:the|an?|my|our|that|this|its|his|her)(?: [\w'-]+){0,3} (?:servers?|vm|cluster|workstation|node|instance|desktop(?! app)|pc|pod|remote|linux (?:box|machine|host))\b"
+    r"|\bon (?:the|a|our) (?:dgx|hpc|gpu)\b|\bssh(?:-?ing|ed)? (?:in)?to\b|\bssh from\b|\bremote (?:linux |gpu )?(?:server|machine|host|desktop|box)\b"
+    r"|\b(?:colab|kaggle|runpod|vast\.ai|lambda labs|paperspace|ec2|sagemaker)\b|\b[gp]\d(?:dn|de|d|e|en)?\.\d*x?large\b"
+    r"|\bto (?:the|an?|my|our)(?: [\w'-]+){0,2} (?:server|workstation|cluster|vm|instance)\b"
+    r"|\bthis is (?:an?|my|our|the) (?:[\w'-]+ ){0,2}(?:server|workstation|desktop(?! app)|pc|vm)\b"
+)
+"""Another machine, on which the failure may be told to be."""
+CHARACTERS_READ = 20_000
+WORKS_BEFORE = lazy(rf"(?i)\b{WORKS_OR_RUNS}(?: \w+){{0,2}}(?: (?:on|in|with|for))? ?$")
+
+
+def is_only_mentioned(subject: str, flat: str, first: int, last: int) -> bool:
+    """Whether the machine that is named from `first` to `last` is not shown to be the one that failed.
+
+    >>> text = "On a Mac it works fine, here it fails"
+    >>> is_only_mentioned("os.family", text, 0, 8)
+    True
+    >>> is_only_mentioned("os.family", "On a Mac it fails", 0, 8)
+    False
+    """
+    behind = flat[last : last + BEHIND]
+    if subject == "os.wsl":
+        return ALL_WORKS_THERE.match(behind) is not None
+    if REACHED_FROM_THERE.search(flat, max(first - BEFORE, 0), first) or WORKS_THERE.match(behind):
+        return True
+    return any(
+        not WORKS_BEFORE.search(flat, max(other.start() - BEFORE, 0), other.start())
+        and not WORKS_THERE.match(flat[other.end() : other.end() + BEHIND])
+        for other in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ)
+    )

@@ -1,0 +1,55 @@
+"""The config file itself: read, and written in one step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from gpusetup import named_file
+from gpusetup.errors import BadInput
+from gpusetup.system.refusals import blocked_by, blocked_by_files
+
+SUFFIX = ".gpusetup-previous"
+"""Ends the name of the file that keeps the previous config of a change in place."""
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's bytes; `BadInput` if there is none, `Blocked` if it may not be read."""
+    try:
+        return named_file.read(path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
+        raise BadInput(f"{path}: {problem.strerror}") from problem
+    except OSError as problem:
+        raise blocked_by(problem, f"Cannot read {path}") from problem
+
+
+def write_bytes(path: str, raw: bytes) -> None:
+    """Replace the file in one step, with its permissions; a link keeps pointing where it did."""
+    target = Path(path).resolve()
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    with blocked_by_files(f"Cannot write {path}"):
+        try:
+            part.touch()
+            if target.exists():
+                shutil.copymode(target, part)
+            part.write_bytes(raw)
+            part.replace(target)
+        finally:
+            with suppress(OSError):
+                part.unlink()
+
+
+def write_tuned(source: str, target: str | None, before: bytes, after: bytes) -> str | None:
+    """Write a tuned config to another file, or over itself (`target` None too) with what stood
+    there kept beside it; the file that was written."""
+    if target and not (named_file.is_there(target) and Path(target).samefile(source)):
+        write_bytes(target, after)
+        return target
+    if before == after:
+        return None
+    with blocked_by_files(f"Cannot keep the previous {source}"):
+        shutil.copy(source, source + SUFFIX)
+    write_bytes(source, after)
+    return source
