@@ -58,6 +58,7 @@ NAMED = (
     Said("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out-of-memory"),
 )
 UNSHOWN = (
+    "It is slow. A post says that it may be NVRM: Xid 79, GPU has fallen off the bus",
     "RuntimeError: Error compiling objects for extension",
     "error: command '/usr/bin/nvcc' failed with exit code 1",
     "RuntimeError: PassManager::run failed",

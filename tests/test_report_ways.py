@@ -241,6 +241,33 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "belong", "path"),
         ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
          "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
+        (f"OS: Fedora Linux 42\nakmod-nvidia 3:580.95-1 -> 3:595.58.03-1\n{NO_MODULE}\n"
+         "03:00.0 VGA compatible controller: NVIDIA Corporation GP104GL [Quadro P4000]",
+         "akmod-nvidia-580xx", "update"),
+        (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
+         "/lib/modules/6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64\n", "reboot"),
+        (f"torch 2.8.0+cu128, TITAN Xp\n{NO_KERNEL}", "--backend cu126", "ARCH_LIST"),
+        (f"CUDA_VISIBLE_DEVICES=NoDevFiles\n{UNAVAILABLE}\nGPU 0: NVIDIA L4 (UUID: GPU-a)",
+         "--gres=gpu:1", "unset"),
+        ("C:\\> python -c \"import platform; print(platform.machine())\"\nARM64\nC:\\> pip install "
+         "torch\nERROR: Could not find a version that satisfies the requirement torch (from "
+         "versions: none)", "whl/cpu", "cu1"),
+        ("DataLoader worker (pid 8) is killed by signal: Segmentation fault.", "faulthandler", "free"),
+        ("NCCL WARN Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 22605",
+         "the same torch on every node", "export"),
+        ("TypeError: Trying to convert Float8_e4m3fn to the MPS backend but it does not have "
+         "support for that dtype.", "float16", "FALLBACK"),
+        ("kubectl logs a\nDataLoader worker (pid 9) is killed by signal: Bus error.", "emptyDir", "--shm"),
+        ("CUDA out of memory. Tried to allocate 298.02 GiB. GPU 0 has a total capacity of 23.64 GiB "
+         "of which 20.11 GiB is free.", "larger than the whole GPU", "export"),
+        ("|   0  NVIDIA A30    On |   00000000:07:00.0 Off |  On |\n| N/A   33C    P0   28W / 165W | "
+         "0MiB / 24576MiB |  N/A  Default |\n|     |      | Enabled |\n| MIG devices: |\n"
+         "|  No MIG devices found |\ntorch.cuda.is_available() False", "-cgi 0 -C", "-mig 0"),
+        ("Debian 12, GTX 1650\nbash: nvidia-smi: command not found", "nvidia-driver", "lspci"),
+        (f"in the LXC container\n{NO_MODULE}", "`gpu gpu`", "modprobe"),
+        (f"WSL2, Windows driver 572.16, RTX 3070\n{NO_MODULE}", "wsl.exe --update", "modprobe"),
+        ("apptainer run a.sif\nthe node: A40, driver 550.90.07\ntorch 2.7.0+cu126\n"
+         "torch.cuda.is_available() False", "--nv", "torch.cuda.init"),
     ],
 )  # fmt: skip
 def test_words_of_a_text_decide_the_shell_the_python_and_the_build(

@@ -130,6 +130,15 @@ class Catalog(Frozen):
         oldest = min(row.oldest for row in self.older_kernels)
         return {bool((c := g.compute_capability) and c < oldest) for g in gpus} == {True}
 
+    def too_new(self, driver: str | None, gpus: Iterable[Gpu]) -> list[str]:
+        """Of each GPU whose last branch is older than a driver: what to install instead."""
+        return [
+            f"driver {driver} does not drive {gpu.name}: install branch "
+            f"{self.last_branch(gpu.compute_capability)} (its last)"
+            for gpu in gpus
+            if self.ends_before((gpu,), driver)
+        ]
+
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
         """The least driver that knows a GPU: a branch (`570`), for some products a version."""
         known = (
@@ -209,7 +218,8 @@ def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
 
 def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
     """The installed torch with the backend that its label names, and with the kernels of its build:
-    if the platform is unknown, all that it has on any. conda's builds have others than the wheels.
+    if the system is unknown, those for Linux, as the resolver takes it. conda's builds have others
+    than the wheels.
     """
     torch, on = snapshot.torch, snapshot.os
     public, _, label = (torch.version or "").partition("+")
@@ -221,7 +231,7 @@ def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
         row
         for row in catalog.builds
         if (row.torch, row.backend) == (public, torch.backend)
-        and on.family in (None, row.os)
+        and row.os == (on.family or "linux")
         and on.machine in (None, row.machine)
     ]
     wheels = [row for row in rows if row.channel == "pytorch"]

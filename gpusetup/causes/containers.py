@@ -76,8 +76,9 @@ CAUSES = (
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="CUDA ignores everything after the first invalid entry; an empty value hides all "
         "GPUs. Slurm and Ray set an empty value for a job or task without a GPU.",
-        text="Unset CUDA_VISIBLE_DEVICES (a shell profile, a service or a job script sets it). Or "
-        "set it to the GPUs' numbers, from 0 on, or to their UUIDs",
+        text="Remove what sets CUDA_VISIBLE_DEVICES: a shell profile, a service, or the program "
+        "itself (os.environ: change that line). Or set it to the GPUs' numbers, from 0 on, or to "
+        "their UUIDs. If a scheduler sets it, ask that for a GPU",
         proven_by="The variable leaves no GPU visible",
         # Source: CUDA C++ Programming Guide, environment variables.
         explains=(

@@ -9,8 +9,6 @@ from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import Row, says
 from gpusetup.model.finding import Severity
 
-XID_GUIDE = 'NVIDIA, "Xid Errors"'
-
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 
@@ -200,7 +198,7 @@ CAUSES = (
             says("uncorrectable nvlink", what="nvlink"),
             says("cuda_error_nvlink_uncorrectable", what="nvlink"),
             "gpu requires reset",
-            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="smi"),
+            says(r"\|\s?ERR!\s+\S{1,6}\s+\S{1,8}\s+ERR!", what="nvidia-smi cannot read it (ERR!)"),
             says(rf"{GPU}: FAULTY", what="test"),
             says(
                 r"proc'd: \d{1,12}.{0,60}?errors: (?P<errors>[1-9]\d*) {1,3}\(WARNING!\)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.places import IN_A_CONTAINER, IN_DOCKER, IN_PODMAN, no
+from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import MAYBE
 from gpusetup.messages.row import says
@@ -47,14 +47,12 @@ CAUSES = (
         "shm-too-small",
         title="A small /dev/shm: DataLoader workers and NCCL need more",
         means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
-        text="Give the container more shared memory (`--shm-size=8g`; shown here with a plain "
-        "image), or use num_workers=0",
+        text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
         proven_by="/dev/shm has 1 GiB or less in a container",
         explains=(
             "dataloader-worker-killed",
             "nccl-shm-error",
         ),
-        commands=("docker run --rm --shm-size=8g --gpus all ubuntu df -h",),
         cases=(
             Message(
                 where=(no(IN_A_CONTAINER),),
@@ -66,12 +64,10 @@ CAUSES = (
                 look=("df -h /dev/shm",),
             ),
             Message(
-                where=(IN_PODMAN,),
-                commands=(
-                    "podman run --rm --shm-size=8g --device nvidia.com/gpu=all ubuntu df -h",
-                ),
+                where=(IN_KUBERNETES,),
+                text="Mount an `emptyDir` with `medium: Memory` at /dev/shm of the pod (it counts "
+                "as the pod's memory), or use num_workers=0",
             ),
-            Message(where=(no(IN_DOCKER), IN_A_CONTAINER)),
         ),
         alike={"df -h": ("pip-cache-disk-full",)},
         says=(
@@ -191,6 +187,16 @@ CAUSES = (
         "largest process. Every worker holds a copy of the dataset's data.",
         text="Use fewer workers (num_workers=0 shows the real error), a smaller "
         "prefetch_factor, or give the job more memory",
+        cases=(
+            Message(
+                having={"signal": "segmentation|abort|floating"},
+                title="A DataLoader worker crashed: {signal}",
+                means="A compiled library that loads the data (an image or video decoder, "
+                "OpenCV, a tokenizer) stopped its process.",
+                text="Run it with num_workers=0 and `python -X faulthandler`. The last line that "
+                "it prints names the library: update that one",
+            ),
+        ),
         proven_by="torch reports that a worker was killed by the signal Killed",
         not_when="If the signal is Bus error, the cause is shm-too-small",
         # Source: torch/utils/data/_utils/signal_handling.py.
@@ -208,7 +214,9 @@ CAUSES = (
         """,
                 "dataloader worker",
             ),
+            r"Unexpected (?P<signal>segmentation fault|floating-point exception) encountered in worker",
         ),
+        examples=("ERROR: Unexpected segmentation fault encountered in worker.",),
     ),
     Cause(
         "host-out-of-memory",

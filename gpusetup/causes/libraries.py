@@ -97,6 +97,14 @@ CAUSES = (
         cases=(
             Message(where=(_does_no_harm,), commands=_without_others, only=Severity.WARNING),
             Message(
+                having={"ranks": ""},
+                title="The ranks loaded different versions of NCCL: {ranks}",
+                means="Each wheel of torch brings its own NCCL; all ranks must have the same.",
+                text="Install the same torch on every node (`python -m torch.utils.collect_env` "
+                "shows NCCL). If it is the same already, LD_LIBRARY_PATH or LD_PRELOAD loads "
+                "another NCCL on one of them",
+            ),
+            Message(
                 having={"by_program": ""},
                 title="The first {library} on the path is too old for JAX or TensorFlow",
                 text="Upgrade the library (`pip install --upgrade 'jax[cuda12]'`), and remove "
@@ -157,7 +165,10 @@ CAUSES = (
                 library="libcudnn",
                 unless=r"Could not locate|Unable to load any of",
             ),
-            says(r"NCCL version mismatch|mismatched NCCL version", library="libnccl"),
+            says(
+                r"NCCL version mismatch|mismatched NCCL version(?: detected ?: (?P<ranks>rank \d+ version \d+ rank \d+ version \d+))?",
+                library="libnccl",
+            ),
             says(
                 r"Loaded runtime CuDNN library: (?P<loaded>[\d.]+\d) but source was compiled with: (?P<compiled>[\d.]+\d)",
                 by_program="XLA",

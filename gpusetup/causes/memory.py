@@ -72,6 +72,13 @@ CAUSES = (
                 look=("free -h", "sudo tegrastats"),
             ),
             Message(
+                having={"alone": ""},
+                text="This one tensor is larger than the whole GPU. Look at its shape: attention "
+                "that is written out grows with the square of the input's length. Use "
+                "`scaled_dot_product_attention`, or a shorter input; memory that others hold is "
+                "not the reason",
+            ),
+            Message(
                 having={"others": ""},
                 title="Other programs hold {others} of the GPU's {total}",
                 text="End the program that holds the memory (often an earlier run that did not "

@@ -42,6 +42,7 @@ CALLED = (
 NEVER = (
     r"(?:does ?n['o]?t|is not|isn't|cannot|can'?t|could not|couldn't|won't|no longer|stopped|not)"
 )
+TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"
 FINDS = r"(?:us(?:es?|ing)|utili[sz]e|detect|see|find|recogni[sz]e)(?:ing)?"
 
 NAMED = r"(?:(?P<program>[A-Z]\w{2,20})(?: version \S{1,12})? (?:was |is |version ))?"
@@ -135,11 +136,11 @@ CAUSES = (
         says=(
             says(
                 rf"{NAMED}(?:compiled|built) without (?:GPU|CUDA) support(?! of)",
-                unless=r"torch|Error: Not",
+                unless=TORCH_ITSELF,
             ),
             says(
                 rf"{NAMED}not compiled with (?:GPU|CUDA)(?: offload)? support(?! of)",
-                unless=r"torch|Error: Not",
+                unless=TORCH_ITSELF,
             ),
             says(
                 r"\b(?:GPU|CUDA|cuDNN)\b[^.\n]{0,40}? (?:is|was) (?:either |not ){1,2}(?:supported|enabled|integrated) (?:by|in) (?:your|this) (?:\w+ ){0,2}build",
@@ -201,12 +202,6 @@ CAUSES = (
                 title="{program} failed by itself: {said}",
                 text="Two packages do not fit: install releases of the program and of the package "
                 "in the message that belong together",
-            ),
-            Message(
-                having={"own": "", "exception": "Error|Exception"},
-                title="{program} failed by itself: {said}",
-                text="Fix what the message names: look at the last line of your code in the "
-                "traceback",
             ),
             Message(
                 having={"own": ""},

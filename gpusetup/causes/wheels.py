@@ -60,7 +60,11 @@ def no_platform_way(context: RuleContext) -> str:
     if on(context, "macos"):
         return "torch 2.2.2 is the last one for Intel Macs (Python 3.12 or older, numpy<2)"
     if on(context, "windows"):
-        return "Use a 64-bit x86 Python, which runs in emulation, or conda-forge"
+        return (
+            "Windows on ARM has no CUDA: install torch from the CPU's index "
+            "(https://download.pytorch.org/whl/cpu, which has win_arm64 wheels for some Pythons), "
+            "or use a 64-bit x86 Python (it runs in emulation)"
+        )
     return (
         "Install a 64-bit system (x86_64 or aarch64). Or use the distribution's or conda-forge's "
         "package, or build from source"

@@ -22,7 +22,7 @@ from gpusetup.model.shell import (
     with_words,
 )
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.resolver.situation import first_drivers
+from gpusetup.resolver.situation import driver_family, first_drivers
 
 
 def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
@@ -77,7 +77,7 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     build = paste.chosen_build(context)
     if build is not None and any(map(paste.INSTALL_LINE.search, lines)):
         backends.append(build.backend)
-    family = "windows" if machine.os.wsl else machine.os.family or "linux"
+    family = driver_family(machine)
     first_of_gpus = [first for _, first in first_drivers(machine, context.catalog)]
     needs: dict[str, None] = {}
     for backend in backends:

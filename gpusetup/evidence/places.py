@@ -68,14 +68,17 @@ def wsl_lists_no_gpu(context: RuleContext) -> bool:
 def windows_shows_no_torch(context: RuleContext) -> bool:
     """A driver that answers on Windows, where pip's own torch has no CUDA."""
     torch = context.torch
-    return ON_WINDOWS(context) and not (torch.version or torch.cuda) and driver_answers(context)
+    shown = torch.cuda or "+" in (torch.version or "")
+    return ON_WINDOWS(context) and not shown and driver_answers(context)
 
 
 def in_a_container_without_gpu(context: RuleContext) -> bool:
     """In a container, and nothing shows that it was given a GPU."""
-    listed = any(gpu.nvml_index is not None or gpu.uuid for gpu in gpus(context))
-    given = context.snapshot.container.nvidia_requested or listed or driver_answers(context)
-    return in_container(context) and not given
+    container = context.snapshot.container
+    # apptainer gives a GPU by --nv alone; docker may by its default runtime.
+    none = container.nvidia_requested is False and container.kind == "singularity"
+    given = container.nvidia_requested or driver_answers(context)
+    return in_container(context) and (none or not given)
 
 
 def started_without_a_gpu(context: RuleContext) -> bool:
@@ -105,20 +108,22 @@ def is_beside_torch(context: RuleContext) -> bool:
     return program is not None and not program.on_torch
 
 
-NO_GPU_VALUES = ("", "nodevfiles")
-"""What Slurm sets CUDA_VISIBLE_DEVICES to in a job without a GPU (its gres plugin)."""
 NO_GPU_MESSAGE = "no cuda gpus are available"
 
 
 def job_without_gpu(context: RuleContext) -> Events:
     """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
     job = events(context, "slurm-job")
+    # Slurm's own word: a GPU that the text lists is then of the whole node.
+    for event in job:
+        if "gave" in event.values:
+            return (event,)
     if not job or any(e.values.get("gpus") for e in job) or gpus(context):
         return ()
     blind = events(context, "no-devices-found", "cuda-unavailable")
     messages = [
         e for e in blind if e.kind == "no-devices-found" or NO_GPU_MESSAGE in (e.text or "").lower()
     ]
-    value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
-    none_given = value is not None and value.strip().lower() in NO_GPU_VALUES
-    return (*job[:1], *messages) if messages or none_given else ()
+    # Slurm's plugin empties it in a job without a GPU.
+    emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
+    return (*job[:1], *messages) if messages or emptied else ()

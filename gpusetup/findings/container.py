@@ -16,6 +16,7 @@ from gpusetup.evidence.context import (
     in_container,
     is_cuda_build,
     is_report,
+    listed_gpus,
     nvidia_on_pci,
     whole_number,
 )
@@ -34,7 +35,8 @@ def wsl_driver(context: RuleContext) -> Findings:
     no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
     silent = machine.driver.library_found is False or machine.driver.nvml_code
     blind = silent or no_bridge or _text_without_driver(context)
-    unreached = machine.os.wsl and blind and not driver_answers(context)
+    # No order: a text's driver may be Windows' own, which nothing in WSL reached.
+    unreached = machine.os.wsl and blind and not listed_gpus(context)
     if (said or unreached) and not context.other_host:
         here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
         yield finding(context, "wsl-driver", (*said, *events(context, *NO_DRIVER_IN_WSL), here))
@@ -91,7 +93,9 @@ def _given_none(context: RuleContext) -> bool:
     """A container without a driver, whose host has a GPU or that was meant to have one."""
     machine = context.snapshot
     given = driver_answers(context) or machine.container.nvidia_requested
-    blind = events(context, *BLIND)
+    # An engine brings nvidia-smi with the devices; into LXC it is installed by hand.
+    by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
+    blind = events(context, *BLIND, *by_hand)
     # The toolkit asked the host's driver: that is what is missing.
     at_the_host = any(event.values.get("place") == "host" for event in blind)
     if not in_container(context) or given or at_the_host:

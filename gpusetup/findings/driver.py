@@ -34,6 +34,7 @@ from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event, Events, Torch
 from gpusetup.model.versions import parsed
+from gpusetup.resolver.situation import driver_family, first_drivers, gpus_to_serve
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
@@ -86,13 +87,17 @@ def driver_too_old(context: RuleContext) -> Findings:
         yield finding(context, "cuda-init-failed", said, message=CALLED_TOO_OLD)
     told = next((floor for _, floor in unmet if floor), None)
     cuda = cuda_needed(torch) or _above(said)
-    floor = told or (context.catalog.driver_floor(cuda, _family(context)) if cuda else None)
+    floor = told or (
+        context.catalog.driver_floor(cuda, driver_family(context.snapshot)) if cuda else None
+    )
     # A Jetson's driver is numbered apart: its JetPack decides; in WSL and with cuda-compat the
     # driver says itself that it serves this CUDA.
     says_so = not told and cuda and driver.cuda and not _is_older(driver.cuda, cuda)
     serves = torch.cuda_available or board_of(context.snapshot) or says_so
     short = not serves and _is_older(driver.version, floor)
-    gpu, first = _newest_of(context)
+    # Of the GPUs that no driver listed the one that needs the newest.
+    firsts = first_drivers(context.snapshot, context.catalog)
+    gpu, first = max(firsts, key=lambda row: parsed(row[1]), default=("", "0"))
     if _is_older(driver.version, first):
         floor = max(first, floor if short and floor else first, key=parsed)
         yield _too_old(context, gpu, floor, ())
@@ -122,17 +127,12 @@ def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) ->
     return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
 
 
-def _family(context: RuleContext) -> str:
-    """Whose driver numbers count: WSL uses the driver of Windows."""
-    return "windows" if context.os.wsl else context.os.family or "linux"
-
-
 def _asked_by(context: RuleContext, event: Event) -> str | None:
     """The driver that a message asks for; the one of torch's CUDA where a CUDA is refused.
 
     Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
     """
-    values, catalog, family = event.values, context.catalog, _family(context)
+    values, catalog, family = event.values, context.catalog, driver_family(context.snapshot)
     if "cuda" in values and not (values.get("needs_driver") or values.get("needed")):
         cuda = values["cuda"]
         return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
@@ -140,14 +140,6 @@ def _asked_by(context: RuleContext, event: Event) -> str | None:
     of_torch = cuda and (event.kind == "cuda-error" or values.get("refused"))
     told = values.get("needs_driver") or values.get("needed")
     return told or (catalog.driver_floor(cuda, family) if of_torch else None)
-
-
-def _newest_of(context: RuleContext) -> tuple[str, str]:
-    """Of the GPUs that no driver listed the one that needs the newest, and that driver."""
-    from gpusetup.resolver.situation import first_drivers
-
-    found = first_drivers(context.snapshot, context.catalog)
-    return max(found, key=lambda row: parsed(row[1]), default=("", "0"))
 
 
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
@@ -219,6 +211,8 @@ def gpu_init_failed(context: RuleContext) -> Findings:
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     """The loaded driver does not support the GPU: legacy, too new, or of the wrong flavour."""
     said, driver = events(context, "gpu-not-supported-by-driver"), context.driver
+    catalog = context.catalog
+    ends = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))
     opened, want = driver.open_module, drivers.driver_request(context)
     wrong = (want.needs_open and opened is False) or (opened and not want.takes_open)
     # No order: that no GPU is listed is proven live only; a text may leave the list out.
@@ -226,7 +220,8 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
     if not said and wrong and live:
         loaded = "open" if opened else "closed"
         said = (shown(context, "driver.open_module", f"{loaded} kernel modules", driver=loaded),)
-    if said and not listed_gpus(context):
+    if (ends and not context.torch.cuda_available) or (said and not listed_gpus(context)):
+        said += tuple(shown(context, "driver.version", text) for text in ends)
         yield finding(
             context, "gpu-not-supported-by-driver", said, gpus=gpu_naming.gpu_names(context)
         )

@@ -46,6 +46,8 @@ def _measured(message: Event) -> Event:
         whole_number(message.values.get(f"{name}_bytes"))
         for name in ("asked", "total", "free", "held")
     )
+    if asked and total and asked > total:
+        return replace(message, values={**message.values, "alone": gib(asked)})
     if asked is None or total is None or free is None or held is None:
         return message
     values = {"asked": gib(asked), "total": gib(total)}
@@ -86,10 +88,12 @@ ENDS_A_RANK = ("out-of-memory", "host-out-of-memory", "dataloader-worker-killed"
 
 
 UNREACHED = Message(
-    title="NCCL cannot reach the rank at {peer}: {how}",
+    title="The rank at {peer} cannot be reached: {how}",
     plain="NCCL cannot reach another rank (process) through the network interface that it chose",
-    text="Set NCCL_SOCKET_IFNAME to the interface of the network between the machines (NCCL may "
-    "have chosen a bridge or lo). Open the ports between them, and check that the other rank runs",
+    means="A firewall, a wrong address or another network lies between the two machines.",
+    text="Check that the rendezvous names an address of the other machine. Open the ports between "
+    "them, and check that the other rank runs. Set NCCL_SOCKET_IFNAME to the interface of the "
+    "network between the machines (NCCL may have chosen a bridge or lo)",
     commands=("export NCCL_DEBUG=INFO",),
     look=("ip -brief addr",),
 )
@@ -105,7 +109,8 @@ def of_programs(context: RuleContext) -> Findings:
 
 
 OF_A_PROGRAM = Message(
-    title="{library} cannot be loaded: {program} runs on the CPU", way=programs_own
+    title="{library} cannot be loaded: {program} runs on the CPU",
+    way=lambda context, _: programs_own(context, ""),
 )
 
 

@@ -221,6 +221,8 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     unbuilt = events(context, "module-not-found")
     # Few texts show whether the module is built: loading it says what is wrong.
     first = (build,) if unbuilt or not is_report(context) else ()
+    # Nothing is built without the headers of the kernel that runs.
+    headers = _headers(context.os.kernel or "") if unbuilt else ()
     signed = context.os.secure_boot and not unbuilt
     key = (*mok_command(context), REBOOT) if signed else ("sudo modprobe nvidia", "nvidia-smi")
     otherwise = (
@@ -229,7 +231,7 @@ def load_fix(context: RuleContext, _: str) -> Fix:
     return Fix(
         text=f"Load the module{otherwise}; `nvidia-smi` then lists the GPU. If Secure Boot is on, "
         f"{ENROLL}",
-        commands=lines(*first, *key),
+        commands=(*headers, *lines(*first, *key)),
         needs_root=True,
         needs_reboot=bool(signed),
     )

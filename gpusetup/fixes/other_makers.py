@@ -130,6 +130,10 @@ ON_MPS = (
         "program use float16 or float32",
     ),
     (
+        "(?i)float8|fp8",
+        '"mps" has no float8: use the weights in float16 or bfloat16, or a GGUF of them',
+    ),
+    (
         "float64|MPS framework doesn't support",
         '"mps" has no float64: make these tensors float32, or keep them on "cpu"',
     ),

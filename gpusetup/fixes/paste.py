@@ -269,7 +269,7 @@ def _no_build_fix(context: RuleContext) -> Fix:
     if advice.change == "driver":
         from gpusetup.fixes import drivers
 
-        return drivers.driver_fix(context, f"{text}. Update it to {advice.to} or newer", advice.to)
+        return drivers.driver_fix(context, f"{text}. Install that driver", advice.to)
     if advice.change != "python":
         return Fix(text=text)
     return with_python(context, advice.to, f"{text}. Create an environment with that Python")

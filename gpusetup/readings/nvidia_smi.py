@@ -254,7 +254,7 @@ def gpu_rows(text: str) -> list[dict[str, Any]]:
             break
         elif rows:
             rows[-1].update(next_line(cells_of(line)))
-    return rows
+    return [row | ({"mig_count": 0} if "No MIG devices found" in text else {}) for row in rows]
 
 
 CELL_READERS: dict[str, Callable[[str | None], Any]] = {

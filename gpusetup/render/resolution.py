@@ -106,7 +106,8 @@ def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
 
 def _advice(advice: Advice) -> str:
     words = {
-        "driver": f"update the NVIDIA driver to {advice.to} or newer",
+        # A floor is a release; a branch, as 580, is the last that drives the GPU.
+        "driver": f"use NVIDIA driver {advice.to}{' or newer' if '.' in advice.to else ''}",
         "python": f"use a 64-bit Python {advice.to}",
         "torch": f"ask for torch {advice.to}",
         "backend": f"ask for {advice.to}",

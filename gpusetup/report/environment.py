@@ -63,6 +63,7 @@ KINDS = (
     ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
     ("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
     ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
+    ("lxc", ("lxc",), lazy(r"\bLXC container\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
     ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
     ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
 )  # fmt: skip
@@ -72,7 +73,7 @@ GIVES_GPUS = lazy(
 )
 """How a container is given GPUs."""
 STARTS_CONTAINER = lazy(
-    rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|{COMPOSED}"
+    rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|(?:singularity|apptainer) (?:exec|run|shell) [^\s`]|{COMPOSED}"
 )
 """A container that a person starts, by a command or by a compose file."""
 
@@ -85,8 +86,6 @@ def containers(text: Text) -> Facts:
             source = text.source(found.start())
             yield Claim("container.kind", kind, source, trust)
     given = GIVES_GPUS.search(flat)
-    if shown := given or (
-        STARTS_CONTAINER.search(flat) if " run" in low or "services:" in low else None
-    ):
+    if shown := given or STARTS_CONTAINER.search(flat):
         source = text.source(shown.start())
         yield Claim("container.nvidia_requested", given is not None, source, GUESS)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gpusetup.causes.table import ROWS
 from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.patterns import lazy
 from gpusetup.report import (
     cuda_errors,
     environment,
@@ -22,9 +23,16 @@ from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.merge import merge
 
+NOT_HERE = lazy(
+    r"(?i)\b(?:I|we)(?: have|'ve)? (?:read|heard)\b.{0,60}?\b(?:forum|reddit|post|thread|article|blog|somewhere)"
+    r"|\b(?:forum|reddit|post|thread|article|blog)\b[^.]{0,40}?\b(?:says?|said|claims?|suggests?)\b"
+    r"|n(?:o|')?t (?:see|find|get|have) (?:it|that|this|any|one|such)\b.{0,30}?\b(?:dmesg|logs?|journal\w*)\b",
+)
+"""A message that somebody quotes and has not."""
+
 
 def messages(text: Text) -> Iterator[Event]:
-    yield from events_of(text, ROWS)
+    yield from (one for one in events_of(text, ROWS) if not NOT_HERE.search(one.text or ""))
 
 
 READERS: tuple[Reader, ...] = (

@@ -87,7 +87,10 @@ def is_for_this_board(build: TorchBuild, host: Situation) -> str | None:
 
 
 def driver_knows_every_gpu(build: TorchBuild, host: Situation) -> str | None:
-    """A driver that came before a GPU does not start it, whatever the build."""
+    """A driver that came before a GPU, or after its last branch, does not start it, whatever the
+    build."""
+    for reason in host.catalog.too_new(host.driver, host.gpus) if build.cuda else ():
+        return reason
     here = {gpu.name for gpu in host.gpus}
     for name, first in host.first_drivers if build.cuda and host.driver else ():
         if name in here and parsed(host.driver or "0") < parsed(first):

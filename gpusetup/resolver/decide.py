@@ -142,10 +142,14 @@ def _changes(host: Situation) -> Iterator[tuple[Kind, str, dict[str, Any]]]:
     known: dict[str, Any] = {"driver": None, "trusts_cuda": False, "assumed_driver": None}
     firsts = [first for _, first in host.first_drivers]
     floors = {build.driver_floor for build in builds if build.driver_floor and not host.board}
-    for driver in sorted({max((*firsts, floor), key=parsed) for floor in floors}, key=parsed):
-        newer = parsed(driver) > parsed(host.driver or "0")
-        if newer and not host.catalog.ends_before(host.gpus, driver):
-            cuda = host.catalog.driver_cuda(driver)
+    catalog = host.catalog
+    too_new = catalog.ends_before(host.gpus, host.driver)
+    ends = {str(catalog.last_branch(gpu.compute_capability)) for gpu in host.gpus if too_new}
+    reached = {max((*firsts, floor), key=parsed) for floor in floors}
+    for driver in sorted({*ends, *reached}, key=parsed):
+        newer = driver in ends or parsed(driver) > parsed(host.driver or "0")
+        if newer and not catalog.ends_before(host.gpus, driver):
+            cuda = catalog.driver_cuda(driver)
             yield "driver", driver, {**known, "driver": driver, "driver_cuda": cuda}
     pythons = {one for build in builds for one in build.pythons if not one.endswith("t")}
     minor = parsed((host.python or "").rstrip("t")).minor

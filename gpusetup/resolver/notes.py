@@ -53,8 +53,8 @@ def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]
         yield f"{of} knows no build for NVIDIA GPUs of the backend {host.backend}"
     releases = [row.torch for row in host.catalog.releases]
     if not any(map(host.takes, releases)):
-        known = f"the catalog of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
-        yield f"no torch is {host.torch}: {known}"
+        known = f"that of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
+        yield f"the catalog has no torch {host.torch}: {known}"
         return
     wheels = [row for row in host.catalog.builds if row.channel == "pytorch"]
     with_torch = dict.fromkeys(row.backend for row in wheels if host.takes(row.torch))
@@ -102,9 +102,7 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
                 f"{gpu.name} (compute capability {known}) is newer than the catalog of "
                 f"{catalog.as_of}: try a newer gpusetup, or a nightly build of torch"
             )
-        if catalog.ends_before((gpu,), driver):
-            last = catalog.last_branch(known)
-            yield f"driver {driver} no longer knows {gpu.name}: {last} is its last branch"
+    yield from catalog.too_new(driver, host.gpus)
     places = {"the system": machine.os.family, "the architecture": machine.os.machine}
     if guessed := [name for name, value in places.items() if value is None]:
         yield (f"{' and '.join(guessed)} is not known: Linux on x86_64 is assumed if it is missing")

@@ -70,7 +70,7 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
     os, driver, gpus = snapshot.os, snapshot.driver, gpus_to_serve(snapshot, catalog)
     jetson = board_of(snapshot)
     jetpack, first = jetpack_of(jetson), first_drivers(snapshot, catalog)
-    floors, presence = _floors(snapshot), "some" if gpus else "unknown"
+    floors, presence = driver_family(snapshot), "some" if gpus else "unknown"
     cuda = driver.cuda or (jetpack and jetpack.cuda)
     if not (driver.cuda or driver.version) and (snapshot.gpus == () or os.family == "macos"):
         presence = presence.replace("unknown", "none")
@@ -104,7 +104,8 @@ def situation_of(snapshot: Snapshot, request: Request, catalog: Catalog) -> Situ
     )
 
 
-def _floors(snapshot: Snapshot) -> str:
+def driver_family(snapshot: Snapshot) -> str:
+    """Whose driver numbers count: WSL uses the driver of Windows."""
     return "windows" if snapshot.os.wsl else snapshot.os.family or "linux"
 
 
@@ -141,7 +142,7 @@ def first_drivers(snapshot: Snapshot, catalog: Catalog) -> tuple[tuple[str, str]
         for gpu in gpus_to_serve(snapshot, catalog)
         if not gpu.uuid and gpu.nvml_index is None and gpu.cuda_index is None
     )
-    floors = _floors(snapshot)
+    floors = driver_family(snapshot)
     found = ((gpu.name, catalog.first_driver(gpu, floors)) for gpu in unlisted)
     return tuple(dict.fromkeys((name, first) for name, first in found if first))
 
