@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from installing import (
     TORCH,
+    WANTED,
     Install,
     World,
     killed_in,
@@ -26,7 +27,6 @@ from gpusetup.model.frozen import replace
 
 pytestmark = needs_linux
 
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 ROOT = str(Path(__file__).resolve().parent.parent)
 FORMER = {
     "torch/__init__.py": "",

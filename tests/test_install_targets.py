@@ -15,6 +15,7 @@ import pytest
 from index_server import Fault
 from installing import (
     TORCH,
+    WANTED,
     Install,
     World,
     needs_linux,
@@ -24,7 +25,6 @@ from installing import (
 
 pytestmark = needs_linux
 
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 ROOT = Path(__file__).resolve().parent.parent
 
 
