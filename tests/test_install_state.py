@@ -252,8 +252,8 @@ LOADED = """
 import mmap, sys
 file = open(sys.argv[1])
 loaded = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-print(loaded[0], flush=True)
-sys.stdin.read()
+print(1)
+input()
 """
 
 
@@ -273,11 +273,11 @@ def test_a_folder_that_a_program_holds_on_windows_is_named_with_the_program(
         raise problem
 
     monkeypatch.setattr(os, "rename", rename)
-    words = [sys.executable, "-c", LOADED, str(held / "own.so")]
+    words = [sys.executable, "-uc", LOADED, str(held / "own.so")]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as user:
         assert user.stdout is not None and user.stdout.read(1)
         said = install("--python", str(venv), *WANTED)
-        user.communicate(b"")
+        user.communicate(b"\n")
     assert said.exit == 3 and f"{held}: Sharing violation" in said.err
     assert (f"(process {user.pid}) holds it" in said.err) is (code is not None)
     assert ("close that, then run this again" in said.err) is (code is not None)
