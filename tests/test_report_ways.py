@@ -367,6 +367,8 @@ DELETED = "Runtime, Disconnect and delete runtime"
                       "$ srun -p gpu ")),
         (f"{UBUNTU}{NOT_FOUND}\n{IN_USE}", "driver-missing|apt install", "blacklist nouveau"),
         (f"{NO_MODULE}\n{IN_USE}", "driver-not-loaded|blacklist nouveau", ""),
+        ("#SBATCH -p gpu\n$ sbatch job.sh\nCUDA_VISIBLE_DEVICES=\nNo devices were found",
+         "--gres=gpu:1", "unset "),
         (f"[me@login02 ~]$ nvidia-smi\n{NOT_FOUND}", "srun --gres=gpu:1", "Install the NVIDIA driver"),
         (f"ImportError: libcuda.so.1: cannot open shared object file\n{STEP}",
          "image build has no GPU", "Install the NVIDIA driver|docker run"),

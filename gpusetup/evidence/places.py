@@ -118,12 +118,16 @@ def job_without_gpu(context: RuleContext) -> Events:
     for event in job:
         if "gave" in event.values:
             return (event,)
-    if not job or any(e.values.get("gpus") for e in job) or gpus(context):
+    # Slurm's plugin empties it in a job without a GPU.
+    emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
+    requests = {event.values.get("gpus") for event in job} - {
+        None,
+        "not shown" if emptied else None,
+    }
+    if not job or requests or gpus(context):
         return ()
     blind = events(context, "no-devices-found", "cuda-unavailable")
     messages = [
         e for e in blind if e.kind == "no-devices-found" or NO_GPU_MESSAGE in (e.text or "").lower()
     ]
-    # Slurm's plugin empties it in a job without a GPU.
-    emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
     return (*job[:1], *messages) if messages or emptied else ()
