@@ -41,7 +41,6 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.together import with_set
-from gpusetup.installers import chosen_build
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -336,9 +335,9 @@ def show_project(options: Namespace, out: Console) -> int:
     asked = question.asked
     check_request(question.wanted, catalog)
     resolution = resolve(machine, question.wanted, catalog)
-    if resolution.build is None:
+    build = resolution.build
+    if build is None:
         raise nothing_fits(resolution)
-    build = chosen_build(resolution)
     pins = build.family(asked.family)
     url = index_url(build.backend, without_logins(request.root))
     add = ("uv", "add", *(f"{n}=={v}" for n, v in pins.items()), *asked.packages)
