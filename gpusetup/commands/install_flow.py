@@ -14,7 +14,7 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
-from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda, way_back
+from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
@@ -234,7 +234,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
         return session.out.answer(answer, _described_screen(machine, answer, task))
-    program, back = conda_program(), way_back(prefix)
+    program = conda_program()
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
     says: tuple[str, ...] = ()
@@ -263,6 +263,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
         how = None if ok else "unproven" if came else "other"
         steps = tuple(job.done)
         now = replace(answer, state="installed", after=after, steps=steps, verdict=verdict)
+        back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
         return now, screens.end_screen(now, how, undo=back), ok
 
     return session.carry_out(answer, screen, done)
