@@ -62,11 +62,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 @pytest.fixture
 def environment(world: World) -> Path:
-    """An environment that looks like conda's, with two revisions."""
+    """An environment that looks like conda's."""
     venv = world.venv()
     (venv / "conda-meta").mkdir()
-    noted = "==> 2026-01-01 10:00:00 <==\n+zlib-1.3-0\n==> 2026-01-02 10:00:00 <==\n+torch-2.0.0\n"
-    (venv / "conda-meta" / "history").write_text(noted)
     world.fill(venv, world.wheel("torch", "2.0.0", files={"torch/__init__.py": ""}))
     next(venv.glob("lib/*/site-packages/torch-*/INSTALLER")).write_text("conda")
     return venv
