@@ -103,9 +103,6 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
                 f"{catalog.as_of}: try a newer gpusetup, or a nightly build of torch"
             )
     yield from catalog.too_new(driver, host.gpus)
-    places = {"the system": machine.os.family, "the architecture": machine.os.machine}
-    if guessed := [name for name, value in places.items() if value is None]:
-        yield (f"{' and '.join(guessed)} is not known: Linux on x86_64 is assumed if it is missing")
     jetpack = host.jetpack
     if jetpack and runs_ordinary_wheels(jetpack, chips):
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
