@@ -54,8 +54,7 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
-from gpusetup.resolver import check_request, resolve
-from gpusetup.resolver.decide import nothing_fits
+from gpusetup.resolver.decide import check_request, nothing_fits, resolve
 from gpusetup.resolver.described import for_host
 from gpusetup.system.system import System
 

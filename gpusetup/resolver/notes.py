@@ -89,14 +89,13 @@ def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iter
 
 def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
     """What the catalog does not know of the machine, and what is not for torch's wheels."""
-    catalog, driver, chips = host.catalog, host.driver, []
+    catalog, driver = host.catalog, host.driver
     if driver and catalog.driver_is_newer(driver):
         newest = max(row.branch for row in catalog.branches)
         as_of = f"the catalog of {catalog.as_of}"
         yield f"driver {driver} is newer than {as_of}: it counts as branch {newest}"
     for gpu in host.gpus:
         known = gpu.compute_capability
-        chips += [known] if known else []
         if known and catalog.is_newer_gpu(known):
             yield (
                 f"{gpu.name} (compute capability {known}) is newer than the catalog of "
@@ -104,6 +103,7 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
             )
     yield from catalog.too_new(driver, host.gpus)
     jetpack = host.jetpack
+    chips = filter(None, (gpu.compute_capability for gpu in host.gpus))
     if jetpack and runs_ordinary_wheels(jetpack, chips):
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
     elif host.board:
