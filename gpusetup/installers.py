@@ -130,7 +130,11 @@ def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]
     if not {*FAMILY} & {*options.packages}:
         argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
         return (Step(title="from your channels, with the torch that stays", argv=argv),)
-    build = conda_build(resolution)
+    build = resolution.build
+    if build is None or build.channel == "pytorch":  # then the one resolved beside the wheel
+        build = resolution.conda
+    if build is None:
+        raise Unsatisfiable("conda's channels have no torch build that fits this machine")
     channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))
     wanted = (*specs(build, options.packages), *others(options.packages))
     return (
@@ -139,16 +143,6 @@ def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]
             argv=("conda", "install", "--yes", *where, "--override-channels", *channels, *wanted),
         ),
     )
-
-
-def conda_build(resolution: Resolution) -> TorchBuild:
-    """What conda has for the resolution: its own build, or the one resolved beside the wheel."""
-    build = resolution.build
-    if build is not None and build.channel != "pytorch":
-        return build
-    if resolution.conda is None:
-        raise Unsatisfiable("conda's channels have no torch build that fits this machine")
-    return resolution.conda
 
 
 def specs(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
