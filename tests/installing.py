@@ -39,6 +39,7 @@ TORCH, FIRST, SECOND, THIRD = (
     else ("2.9.1", "cu130", "cu128", "cu126")
 )
 """A torch that has wheels for this Python, and its backends for an RTX 3050 in their order."""
+WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 
 needs_linux = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64",
@@ -288,6 +289,10 @@ def entry_state(path: Path) -> str:
     return f"{mode} {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
+def site_of(venv: Path) -> Path:
+    return next(venv.glob("lib/python*/site-packages"))
+
+
 def versions_in(venv: Path) -> dict[str, str]:
     """Name -> version of what is installed, from the metadata folders."""
     infos = venv.glob("lib/python*/site-packages/*.dist-info")
@@ -300,7 +305,7 @@ def killed_in(
     venv: Path,
     install: Install,
     monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...] = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify"),
+    words: tuple[str, ...] = WANTED,
     *,
     target: str = "--python",
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from index_server import Fault
 from installing import (
     FIRST,
     SECOND,
-    TAG,
     TORCH,
     Install,
     World,
@@ -90,39 +88,6 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     assert f"torch (none) → {TORCH}+{SECOND}" in said.err
 
 
-PAGE = f"/whl/{FIRST}/torch/"
-FAULTY = {
-    "it wants a login": (PAGE, Fault(status=401), "torch/: 401"),
-    "it forbids": (PAGE, Fault(status=403), "torch/: 403"),
-    "it leads in a circle": (PAGE, Fault(status=302, headers={"Location": PAGE}), "redirects"),
-    "a page without links": (PAGE, Fault(body=b"<html></html>"), "no list of wheels"),
-    "a web page": (PAGE, Fault(body=b"<html><body>log in</body></html>"), "no list of wheels"),
-    "a list of another kind": (PAGE, Fault(body=b"x", kind="application/x"), "Content-Type"),
-    "a wheel that breaks off": (f"{PAGE}*.[wm]*", Fault(cut_at=100), "zip|body|metadata"),
-    "the rest wants a login": ("/simple/*", Fault(status=401), "authentication credentials"),
-}
-
-
-@pytest.mark.parametrize(("pattern", "fault", "cause"), FAULTY.values(), ids=FAULTY)
-@pytest.mark.one_in(4)
-def test_an_index_that_is_at_fault_is_not_passed_over(
-    world: World,
-    install: Install,
-    monkeypatch: pytest.MonkeyPatch,
-    pattern: str,
-    fault: Fault,
-    cause: str,
-) -> None:
-    for backend in (FIRST, SECOND):
-        world.add_torch(backend)
-    world.index.faults[pattern] = fault
-    with_a_gpu(monkeypatch)
-    said = install("--venv", "env", "--torch", TORCH, *YES)
-    assert said.exit == 3 and re.search(cause, said.err), said.err
-    assert not world.index.asked_for(f"* /whl/{SECOND}/*")
-    assert not Path("env").exists()
-
-
 def test_no_such_wheel_on_any_fallback_is_blocked_and_every_index_is_named(
     world: World, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,32 +143,6 @@ def test_the_receipt_tells_what_came_from_where_and_no_secret(
 
 # --- what bad input gets -------------------------------------------------------------------------
 
-PAGE, WHEEL, REST = "/whl/cpu/torch/", "/whl/cpu/torch/*.whl", "/simple/filelock/*"
-
-
-def test_a_wheel_with_a_wrong_hash_is_refused(world: World, install: Install) -> None:
-    wheel = world.add_torch("cpu")
-    other = world.wheel("torch", f"{TORCH}+cpu.other", tag=TAG)
-    world.index.faults[WHEEL] = Fault(body=other.read_bytes())
-    said = install("--venv", "env", *WANTED, *YES)
-    assert said.exit == 3 and wheel.name.partition("-")[0] in said.err
-    assert not Path("env").exists()
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is somebody to ask, but nobody may be asked."""
-
-    class Terminal:
-        def isatty(self) -> bool:
-            return True
-
-        def readline(self) -> str:
-            raise AssertionError("the question was asked")
-
-    monkeypatch.setattr("sys.stdin", Terminal())
-
-
 USAGE = {
     "neither a terminal nor --yes": ((), "no terminal to ask on"),
     "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
@@ -234,7 +173,7 @@ def test_a_torch_that_never_was_gets_1(install: Install) -> None:
 
 
 def test_an_error_under_json_is_one_document(world: World, install: Install) -> None:
-    world.index.faults[PAGE] = Fault(status=500)
+    world.index.faults["/whl/cpu/torch/"] = Fault(status=500)
     said = install("--venv", "env", *WANTED, *YES, "--json")
     assert said.exit == said.answer["exit"] == 3
     assert said.answer["schema"] == "gpusetup.error/1"

@@ -15,21 +15,18 @@ from index_server import build_wheel, sha256_of
 from installing import (
     TAG,
     TORCH,
+    WANTED,
     Install,
     World,
     needs_linux,
     run_uv,
+    site_of,
     state_of,
 )
 
 pytestmark = needs_linux
 
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 NOISE = {"torch/lib/libtorch.so": random.Random(5).randbytes(200_000)}
-
-
-def site_of(venv: Path) -> Path:
-    return next(venv.glob("lib/python*/site-packages"))
 
 
 def other_torch(world: World, folder: str) -> Path:

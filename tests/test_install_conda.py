@@ -30,17 +30,14 @@ pytestmark = needs_linux
 
 STAND_IN = """#!{python}
 import json, os, pathlib, sys, time
-words = sys.argv[1:]
-with open({log!r}, "a") as file:
-    file.write(json.dumps(words) + chr(10))
-if os.environ.get("CONDA_IS") == "broken":
-    sys.exit("PackagesNotFoundError: the packages are not available")
-if os.environ.get("CONDA_IS") == "idle":
-    sys.exit()
+words, what = sys.argv[1:], os.environ.get("CONDA_IS")
+print(json.dumps(words), file=open({log!r}, "a"))
+if what in ("broken", "idle"):
+    sys.exit({{"broken": "the packages are not available"}}.get(what))
 if "--dry-run" in words:
     print("  zlib  1.3 -> 1.3.1" + chr(10) + "  + pytorch-gpu 2.5.1 https://me:secret@c/p")
     sys.exit()
-time.sleep(2 if os.environ.get("CONDA_IS") == "slow" else 0)
+time.sleep(2 * (what == "slow"))
 prefix = pathlib.Path(words[words.index("--prefix") + 1])
 site = next(prefix.glob("lib/*/site-packages"))
 next(site.glob("torch-*")).rename(site / "torch-2.5.1.dist-info")
@@ -125,16 +122,6 @@ def test_what_conda_would_move_stands_before_the_question(
     assert "zlib 1.3 -> 1.3.1" in " ".join(shown.split()) and "secret" not in shown
 
 
-def test_a_failed_proof_is_a_no_and_names_the_way_back(
-    world: World, install: Install, environment: Path
-) -> None:
-    program(world)
-    said = install(*WORDS, *target(environment), "--yes")
-    assert said.exit == 1, said.err
-    assert "Installed, but it fails its test" in said.out
-    assert "--revision N`" in said.out
-
-
 @pytest.mark.parametrize("missing", ["conda", "the right to write"])
 def test_where_conda_cannot_be_run_its_command_is_named(
     world: World,
@@ -156,24 +143,31 @@ def test_where_conda_cannot_be_run_its_command_is_named(
     assert as_json.answer["schema"] == "gpusetup.error/1"
 
 
-def test_a_conda_that_fails_is_a_tool_that_failed(
-    world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("what", "word", "code", "told"),
+    [
+        ("broken", "--yes", 4, "the packages are not available"),
+        ("idle", "--no-verify", 1, "not with the torch that was asked for"),
+        ("whole", "--yes", 1, "Installed, but it fails its test"),
+    ],
+)
+def test_a_conda_that_fails_or_changes_nothing_or_not_enough_is_a_no(
+    world: World,
+    install: Install,
+    environment: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    word: str,
+    code: int,
+    told: str,
 ) -> None:
     program(world)
-    monkeypatch.setenv("CONDA_IS", "broken")
-    said = install(*WORDS, *target(environment), "--yes")
-    assert said.exit == 4
-    assert "PackagesNotFoundError" in said.err
-
-
-def test_a_conda_that_changes_nothing_has_not_installed_it(
-    world: World, install: Install, environment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(world)
-    monkeypatch.setenv("CONDA_IS", "idle")
-    said = install(*WORDS, *target(environment), "--yes", "--no-verify")
-    assert said.exit == 1
-    assert "not with the torch that was asked for" in said.out and "torch 2.0.0" in said.out
+    monkeypatch.setenv("CONDA_IS", what)
+    said = install(*WORDS, *target(environment), "--yes", word)
+    assert said.exit == code, said.err
+    assert told in said.out + said.err
+    assert what != "whole" or "--revision N`" in said.out
+    assert what != "idle" or "torch 2.0.0" in said.out
 
 
 def test_conda_goes_on_without_us_and_the_next_one_waits_for_it(

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installing import TORCH, World, installer, needs_linux
+from installing import WANTED, World, installer, needs_linux
 
 pytestmark = needs_linux
 
 SECRET = "geheim0815"
 LOGIN = f"wer:{SECRET}@"
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify", "--json")
 PLANTED = (".netrc", "netrc", "uv.toml", "pip.conf", "pyproject.toml", "keyring")
 """The files in which we put it ourselves."""
 
@@ -154,7 +153,7 @@ def test_a_password_is_used_and_told_to_nobody(
 ) -> None:
     words = WAYS[name](world, monkeypatch)
     seen = Seen(monkeypatch)
-    said = installer(world, capsys)("--venv", str(world.folder / "env"), *WANTED, *words)
+    said = installer(world, capsys)("--venv", str(world.folder / "env"), *WANTED, "--json", *words)
     assert (said.exit in (1, 2, 3)) if name in FAILS else (said.exit == 0), said.err
     assert SECRET not in said.out + said.err
     assert SECRET not in seen.text

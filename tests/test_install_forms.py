@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 from installing import (
     TORCH,
+    WANTED,
     Install,
     World,
     needs_linux,
+    site_of,
     state_of,
     versions_in,
 )
 
 pytestmark = needs_linux
 
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 FLAT = f"torch-{TORCH}+cpu.data"
 DATA = {
     f"{FLAT}/scripts/convert": "#!python\nprint(1)\n",
@@ -34,10 +35,6 @@ DATA = {
 def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     world.add_torch("cpu", files={**DATA, "top.py": "top = 1\n", "nvidia/b/lib.so": "b"})
     return world
-
-
-def site_of(venv: Path) -> Path:
-    return next(venv.glob("lib/python*/site-packages"))
 
 
 def outside(world: World) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from installing import (
-    TORCH,
+    WANTED,
     Install,
     World,
     entry_state,
@@ -24,7 +24,6 @@ from gpusetup.install.switching.journal import RECEIPT
 
 pytestmark = needs_linux
 
-WANTED = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
 FORMER = "former-0123abcd"
 
 

@@ -4,9 +4,7 @@ state exactly with one line that says why; nothing outside of the target is touc
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,14 +13,15 @@ from pathlib import Path
 
 import pytest
 import test_install_forms as forms
-from index_server import IndexServer, build_wheel, index_server
+from index_server import IndexServer, index_server
 from installing import (
-    HERE,
     LEFT_ASIDE,
     TORCH,
+    WANTED,
     World,
     bare_environment,
     enter,
+    entry_state,
     installer,
     needs_linux,
 )
@@ -30,7 +29,6 @@ from installing import (
 pytestmark = needs_linux
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = {"torch/lib/libtorch.so": "new" * 999, "nvidia/b/lib.so": "b", "shared/new.txt": "new"}
 FORMER = {"torch/__init__.py": "", "torch/old.py": "", "nvidia/a/lib.so": "a"}
 
 
@@ -176,13 +174,9 @@ def system_packages_with_torch(case: Case) -> None:
 # --- what the file system refuses ----------------------------------------------------------------
 
 
-def as_root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount, and change whose a file is")
-
-
 def mounted(case: Case, folder: Path, *words: str) -> None:
-    as_root()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount")
     folder.mkdir(parents=True, exist_ok=True)
     said = subprocess.run(["mount", *words, str(folder)], capture_output=True, text=True)
     if said.returncode:
@@ -242,23 +236,11 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IndexServer]:
     """One index for all: torch, and what it requires."""
     folder = tmp_path_factory.mktemp("layouts")
     with index_server(folder / "index") as server:
-        for name, version in (("filelock", "3.15.0"), ("typing-extensions", "4.12.0")):
-            server.add("simple", build_wheel(folder, name, version))
-        server.add("whl/cpu", torch_wheel(folder, TORCH, f"{HERE}-{HERE}"))
+        world = World(folder=folder, index=server)
+        world.add_default("filelock", "3.15.0")
+        world.add_default("typing-extensions", "4.12.0")
+        world.add_torch("cpu", files={"nvidia/b/lib.so": "b"})
         yield server
-
-
-def torch_wheel(folder: Path, version: str, tag: str) -> Path:
-    full = f"{version}+cpu"
-    return build_wheel(
-        folder,
-        "torch",
-        full,
-        tag=f"{tag}-linux_x86_64",
-        requires=("filelock", "typing-extensions>=4.8"),
-        files={"torch/__init__.py": f"__version__ = '{full}'\n", **FILES},
-        scripts={"torchrun": "torch:main"},
-    )
 
 
 @pytest.fixture
@@ -273,35 +255,24 @@ def case(tmp_path: Path, index: IndexServer, monkeypatch: pytest.MonkeyPatch) ->
         yield Case(world=world, ends=ends, venv=tmp_path / "env")
 
 
-def whole_state(folder: Path, *, without: Path | None = None) -> dict[str, str]:
-    """Every entry: whose it is, its mode, its content; without bytecode and the store."""
-    found = {}
-    for place, folders, files in os.walk(folder):
-        folders[:] = [f for f in folders if Path(place, f) != without and f not in LEFT_ASIDE]
-        for name in (*folders, *files):
-            if name not in LEFT_ASIDE:
-                path = Path(place, name)
-                found[str(path.relative_to(folder))] = _entry(path)
-    return found
-
-
-def _entry(path: Path) -> str:
-    there = path.lstat()
-    owner = f"{there.st_uid}:{there.st_gid} {there.st_mode:o}"
-    if stat.S_ISLNK(there.st_mode):
-        return f"{owner} -> {path.readlink()}"
-    if stat.S_ISREG(there.st_mode):
-        return f"{owner} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-    return owner
-
-
 OURS = ("cache", "uv-cache", "uv-data", "state", "wheels", "layers", "lower", "tmp", "disk", "gone")
 """What is no target and may change: caches, the log, what a mount shows a second time."""
 
 
+def whole_state(folder: Path, *without: str) -> dict[str, str]:
+    """Every entry: whose it is, its mode, its content; without bytecode and the store."""
+    left = {*LEFT_ASIDE, *without}
+    names = (path.relative_to(folder) for path in sorted(folder.rglob("*")))
+    return {
+        str(name): f"{(there := (folder / name).lstat()).st_uid}:{there.st_gid} "
+        + entry_state(folder / name)
+        for name in names
+        if not left.intersection(name.parts)
+    }
+
+
 def around(case: Case) -> dict[str, str]:
-    state = whole_state(case.world.folder, without=case.venv)
-    return {name: one for name, one in state.items() if Path(name).parts[0] not in OURS}
+    return whole_state(case.world.folder, case.venv.name, *OURS)
 
 
 def torch_versions(case: Case) -> list[str]:
@@ -320,9 +291,8 @@ def test_every_layout_is_changed_exactly_or_not_at_all(
     store = case.venv / ".gpusetup"
     had_store = os.path.lexists(store)
     before, outside = whole_state(case.venv), around(case)
-    words = ("--torch", TORCH, "--backend", "cpu", "--yes", "--no-verify")
     target = ("--python", case.named or str(case.venv / "bin/python"))
-    said = install(*target, *words)
+    said = install(*target, *WANTED)
     assert said.exit == code, said.err
     assert around(case) == outside
     assert "Traceback" not in said.err
@@ -333,17 +303,12 @@ def test_every_layout_is_changed_exactly_or_not_at_all(
         assert os.path.lexists(store) == had_store
         return
     assert torch_versions(case) == [f"torch-{TORCH}+cpu.dist-info"]
-    imports_the_new_one(case)
+    python = case.python or str(case.venv / "bin/python")
+    asked = "import torch; print('is', torch.__version__)"
+    ran = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
+    assert f"is {TORCH}+cpu" in ran.stdout, ran.stderr
     undone = install(*target, "--undo", "--yes")
     assert undone.exit == 0, undone.err
     assert whole_state(case.venv) == before
     assert around(case) == outside
     assert not store.exists()
-
-
-def imports_the_new_one(case: Case) -> None:
-    """The target's interpreter takes what was installed."""
-    python = case.python or str(case.venv / "bin/python")
-    asked = "import torch; print('is', torch.__version__)"
-    said = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
-    assert f"is {TORCH}+cpu" in said.stdout, said.stderr

@@ -79,7 +79,7 @@ UNPROVEN = (
     f"{WORKS}\nProcess finished with exit code 1",
 )
 FAILED = (
-    Said(f"{WORKS}\nLoss.cu:250: block: [0,0,0] Assertion `t >= 0 && t < n_classes` failed.\n"
+    Said(f"{WORKS}\nLoss.cu:250: block: [0,0,0] Assertion `t < n_classes` failed.\n"
          "RuntimeError: CUDA error: device-side assert triggered", "cuda-program-error"),
     Said(f"{SMI_ONE}\nNVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3", "cuda-program-error"),
 )  # fmt: skip

@@ -374,7 +374,7 @@ DELETED = "Runtime, Disconnect and delete runtime"
          "RPC response from GPU7 GSP!", "gsp-timeout", "apt install"),
         (f"{STUB}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "libcuda-stub|LD_LIBRARY_PATH", "unknown"),
         # --- what is there ---
-        ("torch 2.9.1+cu130, driver 580.95.05, GPU 0: NVIDIA GB10\nptxas fatal   : Value 'sm_121a' is "
+        ("torch 2.9.1+cu130, driver 580.95.05, NVIDIA GB10\nptxas fatal   : Value 'sm_121a' is "
          "not defined for option 'gpu-name'", "TRITON_PTXAS_PATH", "--torch 2.9.1"),
         ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
          "The torch that runs|torch.__file__", "gpusetup install"),

@@ -102,11 +102,14 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
 def counts_samples(question: Question, shape: Shape) -> bool:
     """Whether a step is a number of samples; else a budget of tokens, as RL trainers fill it.
 
-    Those train decoders of text: images, videos, encoders and classifiers come by the batch.
+    Those train decoders of text whole: images, videos, encoders, classifiers and adapters come by
+    the batch.
     """
     batch_given = question.batch is not None or question.solve == "batch"
     budget_given = question.tokens is not None or question.trainer == "trinity"
-    return batch_given or not (budget_given or (question.trainer is None and shape.writes_text))
+    whole = not {"lora", "quantize"} & question.job_fields.keys()
+    usual = question.trainer is None and shape.writes_text and whole
+    return batch_given or not (budget_given or usual)
 
 
 def context_of(question: Question, shape: Shape) -> int:

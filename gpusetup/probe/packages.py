@@ -69,7 +69,7 @@ def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Pa
             location=folder,
             intact=is_whole(system, folder, record or "") if checkable else None,
             requires=requires,
-            direct=direct,
+            direct=direct if direct or requires else None,
         )
 
 

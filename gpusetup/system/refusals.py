@@ -11,7 +11,7 @@ from gpusetup.errors import Blocked
 
 HELD_CODES = (5, 32, 33)
 """Windows' codes where a program holds a file; the first also means that permission is missing."""
-MOUNT = "it lies on a mount of its own, from which no file can be moved"
+MOUNT = "it is a separate mount, and no file can be moved out of one"
 """What the system means by an invalid link across devices."""
 READ_ONLY = "nothing was changed; make it writable, or use another environment: `--venv DIR`"
 

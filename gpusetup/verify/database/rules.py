@@ -83,6 +83,7 @@ LEFT_OUT: Tuple[Rule, ...] = (
         ("masked.argmax", "masked.argmin", "masked.logsumexp"),
         BYTES,
     ),
+    Rule("adds whole numbers up in their own format (2.5.1)", ("masked.mean",), WHOLE),
     Rule("its bins end at rounded places", ("histc",), HALVES),
     Rule("accepts only certain strides", ("torch.ops.aten._scaled_dot_product*",)),
     Rule("reads memory outside its argument", ("as_strided.partial_views",)),
@@ -97,8 +98,8 @@ NO_GRADIENT: Tuple[Rule, ...] = (
     Rule("uses exponentials of differences of logarithms", ("logsumexp",), ("complex64",)),
     Rule("gives NaN for some bases and powers", ("__rpow__", "pow", "float_power", "_foreach_pow")),
     Rule(
-        "applies reflections one after the other, which adds up errors",
-        ("linalg.householder_product", "ormqr"),
+        "applies reflections one after the other, or decomposes a singular matrix: errors add up",
+        ("linalg.householder_product", "ormqr", "linalg.det.singular"),
     ),
     Rule(
         "subtracts nearly equal numbers if one score is far above the others",
