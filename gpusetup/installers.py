@@ -38,13 +38,10 @@ def started(python: str | None) -> tuple[str, ...]:
 
 def chosen_build(resolution: Resolution) -> TorchBuild:
     """The wheel of a resolution that has one; Unsatisfiable for none, and for a conda build."""
-    if resolution.build is None:
-        raise Unsatisfiable("No torch build fits this machine")
-    if resolution.build.channel != "pytorch":
-        raise Unsatisfiable(
-            f"torch {resolution.build.torch} was resolved for conda, not for wheels"
-        )
-    return resolution.build
+    build = resolution.build
+    if build is None or build.channel != "pytorch":
+        raise Unsatisfiable("No wheel of torch fits this machine")
+    return build
 
 
 def carries_label(build: TorchBuild, package: str) -> bool:
@@ -78,41 +75,31 @@ def others(packages: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def uv(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
-    """The two steps of uv."""
+    """The two steps of uv. torch's own index stands before those of the user's configuration: uv
+    stops at the first that has a project, and its `--index-url` yields to UV_DEFAULT_INDEX."""
     build = chosen_build(resolution)
     target = ("--python", options.python) if options.python else ()
     url = index_url(build.backend, options.index_root)
     again = (f"--reinstall-package={name}" for name in to_reinstall(build, options))
-    install = ("uv", "pip", "install", *target)
-    return _steps(install, (*for_uv(url), *again), resolution, options)
+    torch = ("--index", url, "--default-index", url, *again)
+    return _steps(("uv", "pip", "install", *target), torch, build, options)
 
 
 def pip(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of pip, by the target's own `python -m pip`."""
     build = chosen_build(resolution)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
-    torch = (*again, *for_pip(index_url(build.backend, options.index_root)))
-    return _steps((*started(options.python), "-m", "pip", "install"), torch, resolution, options)
-
-
-def for_uv(index: str) -> tuple[str, ...]:
-    """The words for torch's own index and no other. It stands before those of the user's
-    configuration: uv stops at the first that has a project, and its `--index-url` yields to
-    UV_DEFAULT_INDEX."""
-    return ("--index", index, "--default-index", index)
-
-
-def for_pip(index: str) -> tuple[str, ...]:
-    return ("--index-url", index)
+    torch = (*again, "--index-url", index_url(build.backend, options.index_root))
+    return _steps((*started(options.python), "-m", "pip", "install"), torch, build, options)
 
 
 def _steps(
     install: tuple[str, ...],
     torch: tuple[str, ...],
-    resolution: Resolution,
+    build: TorchBuild,
     options: InstallerOptions,
 ) -> tuple[Step, ...]:
-    exact = pins(chosen_build(resolution), options.packages)
+    exact = pins(build, options.packages)
     family = Step(
         title=f"{', '.join(exact)} from torch's own index",
         argv=(*install, "--no-deps", *torch, *exact),
@@ -143,7 +130,11 @@ def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]
     if not {*FAMILY} & {*options.packages}:
         argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
         return (Step(title="from your channels, with the torch that stays", argv=argv),)
-    build = conda_build(resolution)
+    build = resolution.build
+    if build is None or build.channel == "pytorch":  # then the one resolved beside the wheel
+        build = resolution.conda
+    if build is None:
+        raise Unsatisfiable("conda's channels have no torch build that fits this machine")
     channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))
     wanted = (*specs(build, options.packages), *others(options.packages))
     return (
@@ -154,40 +145,21 @@ def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]
     )
 
 
-def conda_build(resolution: Resolution) -> TorchBuild:
-    """What conda has for the resolution: its own build, or the one resolved beside the wheel."""
-    build = resolution.build
-    if build is not None and build.channel != "pytorch":
-        return build
-    if resolution.conda is None:
-        raise Unsatisfiable("conda's channels have no torch build that fits this machine")
-    return resolution.conda
-
-
 def specs(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
     """The match specs of the family.
 
     Companions are pinned on the channel `pytorch`; on conda-forge the solver takes those that
     were built for this torch.
     """
+    companions = {n: v for n in FAMILY[1:] if n in packages and (v := getattr(build, n))}
     if build.channel == "conda-pytorch":
-        return _pytorch_channel(build, packages)
+        exact = (f"pytorch::{name}=={version}" for name, version in companions.items())
+        flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
+        mkl = (MKL,) if build.os == "linux" else ()
+        return (f"pytorch::pytorch=={build.torch}", *exact, flavour, *mkl)
     name = "pytorch-gpu" if build.cuda else "pytorch-cpu"
-    companions = tuple(
-        p for p in ("torchvision", "torchaudio") if p in packages and getattr(build, p)
-    )
     cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
     return (f"{name}={build.torch}", *companions, *cuda)
-
-
-def _pytorch_channel(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
-    versions = {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
-    companions = tuple(
-        f"pytorch::{name}=={v}" for name, v in versions.items() if name in packages and v
-    )
-    flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
-    mkl = (MKL,) if build.os == "linux" else ()
-    return (f"pytorch::pytorch=={build.torch}", *companions, flavour, *mkl)
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}

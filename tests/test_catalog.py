@@ -20,7 +20,7 @@ from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import Capability
 from gpusetup.named_file import SHIPPED
-from gpusetup.resolver import resolve
+from gpusetup.resolver.decide import resolve
 
 CATALOG = load_catalog()
 FACTS = Path(SHIPPED, "facts.json")

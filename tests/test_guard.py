@@ -206,15 +206,6 @@ def test_nothing_is_written_through_a_link(
     assert state_of(venv) == before
 
 
-def test_a_set_that_does_not_go_together_is_not_kept(
-    guard: Guard, world: World, venv: Path
-) -> None:
-    world.fill(venv, world.wheel("torchvision", "0.28.0+cpu"))
-    refused = guard("--write")
-    assert refused.exit == 1 and "torchvision 0.28.0+cpu does not go with torch" in refused.err
-    assert not (venv / "gpusetup-constraints.txt").exists()
-
-
 def test_our_own_commands_are_not_held_back_by_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = f"/a/{CONSTRAINTS} file:///my%20env/{CONSTRAINTS}"
     monkeypatch.setenv("UV_CONSTRAINT", f"{ours} mine.txt")

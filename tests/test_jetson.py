@@ -13,7 +13,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
 from gpusetup.report.read import read_report
-from gpusetup.resolver import resolve
+from gpusetup.resolver.decide import resolve
 
 CATALOG = load_catalog()
 ANY = Request()

@@ -71,7 +71,7 @@ class Catalog(Frozen):
 
     def is_newer_gpu(self, capability: Capability) -> bool:
         """Whether a GPU is newer than every one that the catalog knows."""
-        return newest_gpu(self) < capability
+        return all(row.capability < capability for row in self.gpus)
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -261,8 +261,3 @@ def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
         return gpu, problem.message
     memory = gpu.memory_total_bytes or one_memory(hits)
     return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None
-
-
-@lru_cache(maxsize=4)
-def newest_gpu(catalog: Catalog) -> Capability:
-    return max(row.capability for row in catalog.gpus)

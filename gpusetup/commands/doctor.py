@@ -55,7 +55,7 @@ def run(options: Namespace, out: Console) -> int:
         known = known_finding(record(options.explain))
         return out.answer(FindingAnswer(finding=known), explained(known))
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.resolver import check_request
+    from gpusetup.resolver.decide import check_request
 
     catalog = load_catalog()
     request = None if options.torch is None else Request(torch=options.torch)

@@ -46,8 +46,6 @@ def run(options: Namespace, out: Console) -> int:
         answer = guard.GuardAnswer(state=state, target=str(prefix), files=files)
     else:
         pins = guard.guarded(versions(distributions(layout)))
-        if options.write:
-            guard.require_one_set(pins)
         files, notes = guard.planned(guard.places_of(prefix, pins), now())
         if options.write:
             guard.write(files)

@@ -14,7 +14,7 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
-from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda, way_back
+from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
@@ -41,7 +41,6 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.together import with_set
-from gpusetup.installers import chosen_build
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
@@ -55,8 +54,7 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
-from gpusetup.resolver import check_request, resolve
-from gpusetup.resolver.decide import nothing_fits
+from gpusetup.resolver.decide import check_request, nothing_fits, resolve
 from gpusetup.resolver.described import for_host
 from gpusetup.system.system import System
 
@@ -235,7 +233,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
         return session.out.answer(answer, _described_screen(machine, answer, task))
-    program, back = conda_program(), way_back(prefix)
+    program = conda_program()
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
     says: tuple[str, ...] = ()
@@ -264,6 +262,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
         how = None if ok else "unproven" if came else "other"
         steps = tuple(job.done)
         now = replace(answer, state="installed", after=after, steps=steps, verdict=verdict)
+        back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
         return now, screens.end_screen(now, how, undo=back), ok
 
     return session.carry_out(answer, screen, done)
@@ -336,9 +335,9 @@ def show_project(options: Namespace, out: Console) -> int:
     asked = question.asked
     check_request(question.wanted, catalog)
     resolution = resolve(machine, question.wanted, catalog)
-    if resolution.build is None:
+    build = resolution.build
+    if build is None:
         raise nothing_fits(resolution)
-    build = chosen_build(resolution)
     pins = build.family(asked.family)
     url = index_url(build.backend, without_logins(request.root))
     add = ("uv", "add", *(f"{n}=={v}" for n, v in pins.items()), *asked.packages)

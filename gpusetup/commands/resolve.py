@@ -23,8 +23,8 @@ from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, requirement, resolution_text
-from gpusetup.resolver import check_request, resolve, to_answer
 from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
+from gpusetup.resolver.decide import check_request, resolve, to_answer
 from gpusetup.resolver.described import Description, described
 from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision

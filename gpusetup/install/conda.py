@@ -6,7 +6,6 @@ Each change is a transaction of its own, and a revision that conda itself goes b
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +22,6 @@ from gpusetup.install.target.layout import Layout
 from gpusetup.install.uv_errors import said_by
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Step
-from gpusetup.model.shell import own_line
 from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible
 
@@ -49,15 +47,6 @@ def conda_says(argv: Sequence[str]) -> str:
     """What conda itself says that it would change."""
     said = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
     return without_logins(said.stdout.strip() or said.problem or said.stderr.strip())
-
-
-def way_back(prefix: str) -> str | None:
-    """The command that goes back to what is there now; None if conda has noted no revision."""
-    history = Path(prefix, "conda-meta", "history")
-    text = history.read_text(errors="replace") if history.is_file() else ""
-    last = len(re.findall(r"(?m)^==> .* <==", text)) - 1  # conda counts from 0
-    back = ("conda", "install", "--prefix", prefix, "--revision", str(last))
-    return None if last < 0 else own_line(*back)
 
 
 def install_by_conda(

@@ -18,7 +18,6 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Choice, Offer, Resolution, TorchBuild
 from gpusetup.model.versions import parsed
-from gpusetup.resolver import check_request
 from gpusetup.resolver.companions import (
     beside_in_words,
     family_there,
@@ -26,6 +25,7 @@ from gpusetup.resolver.companions import (
     left_behind,
     pinned,
 )
+from gpusetup.resolver.decide import check_request
 from gpusetup.resolver.described import for_host
 from gpusetup.resolver.least import Decision, least_change, left_alone, why
 from gpusetup.resolver.offer import newest_of

@@ -14,7 +14,7 @@ from typing import Literal
 from packaging.version import InvalidVersion, Version
 
 from gpusetup import named_file
-from gpusetup.catalog.companion_table import companion_table, takes_torch
+from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
 from gpusetup.install.uv_settings import PIP, pip_settings
@@ -74,19 +74,6 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
             hint="install it first: `gpusetup install`",
         )
     return found
-
-
-def require_one_set(pins: Mapping[str, str]) -> None:
-    """`Unsatisfiable` for a set that is known to be broken: a guard would keep this mismatch."""
-    table = companion_table()
-    for name, version in pins.items():
-        project = table.project(name)
-        if project and takes_torch(project, version, pins["torch"]) is False:
-            raise Unsatisfiable(
-                f"{name} {version} does not go with torch {pins['torch']}: a guard would keep this "
-                "mismatch",
-                hint=f"nothing was changed; `gpusetup install {name}` brings one that does",
-            )
 
 
 # --- where it is written --------------------------------------------------------------------------

@@ -12,8 +12,10 @@ from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.pylock import Requirements, require_lack, wheels_for
+from gpusetup.install.switching.journal import STORE, require_inside
 from gpusetup.install.switching.unpack import switch_step, venv_step
-from gpusetup.install.target.find import Target, check_importable, check_leaving
+from gpusetup.install.target.find import Target, check_importable
+from gpusetup.install.target.layout import files_of_all
 from gpusetup.install.wheels import Wheel, size_text, unhashed
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import FAMILY, Choice, Step
@@ -49,8 +51,8 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     if venv is not None:
         steps = (venv_step(venv, target.layout.python), *steps)
     before = {one.name: installed[one.name] for one in wheels if one.name in installed}
-    if venv is None:
-        check_leaving(target.layout, before)
+    if venv is None:  # what could not be put back is told before anything is fetched
+        require_inside(Path(prefix, STORE), files_of_all(before, target.layout)[1])
     sizes = sum(wheel.size_bytes or 0 for wheel in wheels)
     require_space(prefix, int(sizes * UNPACKED_FACTOR) + SPARE_BYTES)
     passed_over = (f"{name} is passed over: {why}" for name, why in passed)

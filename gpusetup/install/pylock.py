@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from gpusetup.catalog.builds import INDEX_ROOT
@@ -28,13 +28,7 @@ from gpusetup.install.uv_settings import (
     parse_toml,
     uv_program,
 )
-from gpusetup.install.wheels import (
-    DEFAULT_INDEX,
-    TORCH_INDEX,
-    Wheel,
-    file_name,
-    in_folder,
-)
+from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, in_folder
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.resolver.joint import name_of
 from gpusetup.system.processes import Output, run
@@ -196,7 +190,7 @@ def _wheel(target: Target, family: Sequence[str], package: Mapping[str, Any]) ->
     return Wheel(
         name=name,
         version=version,
-        filename=row.get("name") or file_name(url),
+        filename=row.get("name") or unquote(urlsplit(url).path).rpartition("/")[2],
         url=url,
         sha256=row.get("hashes", {}).get("sha256"),
         size_bytes=row.get("size"),

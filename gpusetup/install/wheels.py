@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from gpusetup.model.frozen import Frozen, replace
 
@@ -25,15 +24,6 @@ class Wheel(Frozen):
     """What the index says; None where it says nothing."""
     size_bytes: int | None = None
     source: str = DEFAULT_INDEX
-
-
-def file_name(url: str) -> str:
-    """The last part of a URL, decoded.
-
-    >>> file_name("https://x/whl/cpu/torch-2.13.0%2Bcpu-cp311-cp311-win_amd64.whl#sha256=ab")
-    'torch-2.13.0+cpu-cp311-cp311-win_amd64.whl'
-    """
-    return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
 SUMS = "SHA256SUMS"

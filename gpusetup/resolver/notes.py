@@ -89,24 +89,21 @@ def _of_the_build(build: TorchBuild, host: Situation, machine: Snapshot) -> Iter
 
 def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
     """What the catalog does not know of the machine, and what is not for torch's wheels."""
-    catalog, driver, chips = host.catalog, host.driver, []
+    catalog, driver = host.catalog, host.driver
     if driver and catalog.driver_is_newer(driver):
         newest = max(row.branch for row in catalog.branches)
         as_of = f"the catalog of {catalog.as_of}"
         yield f"driver {driver} is newer than {as_of}: it counts as branch {newest}"
     for gpu in host.gpus:
         known = gpu.compute_capability
-        chips += [known] if known else []
         if known and catalog.is_newer_gpu(known):
             yield (
                 f"{gpu.name} (compute capability {known}) is newer than the catalog of "
                 f"{catalog.as_of}: try a newer gpusetup, or a nightly build of torch"
             )
     yield from catalog.too_new(driver, host.gpus)
-    places = {"the system": machine.os.family, "the architecture": machine.os.machine}
-    if guessed := [name for name, value in places.items() if value is None]:
-        yield (f"{' and '.join(guessed)} is not known: Linux on x86_64 is assumed if it is missing")
     jetpack = host.jetpack
+    chips = filter(None, (gpu.compute_capability for gpu in host.gpus))
     if jetpack and runs_ordinary_wheels(jetpack, chips):
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
     elif host.board:

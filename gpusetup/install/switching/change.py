@@ -62,10 +62,9 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
     is to be made is made first, and taken away where it fails."""
     venv, layout, verdict = target.venv, target.layout, None
     store = Path(venv or layout.prefix, STORE)
-    seen = () if venv else distributions(layout)
     with interruptible(), locked(store, job.talk):
         job.store = store
-        _require_unchanged(target, plan, seen)
+        _require_unchanged(target, plan)
         phase: Phase = "making" if venv else "staging"
         journal = Journal(phase=phase, venv=venv is not None, keep=not in_image_build())
         change = begun(store, journal)
@@ -87,13 +86,11 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
     return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 
-def _require_unchanged(target: Target, plan: Plan, seen: tuple[Any, ...]) -> None:
-    """Nobody has changed or made the environment while we planned, fetched and waited."""
+def _require_unchanged(target: Target, plan: Plan) -> None:
+    """Nobody has changed what leaves, or made the environment, while we planned and waited."""
+    same = target.installed.items() >= plan.before.items()
     if target.venv is not None:
         same = all(entry.name == STORE for entry in Path(target.venv).iterdir())
-    else:
-        there = distributions(target.layout)
-        same = there == seen and versions(there).items() >= plan.before.items()
     if not same or read_journal(Path(plan.target, STORE)) is not None:
         raise Blocked(
             f"{plan.target} was changed by another program in the meantime",

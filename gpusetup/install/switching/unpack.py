@@ -38,7 +38,6 @@ from gpusetup.model.resolution import Step
 
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
-Rows = list[list[str]]
 
 
 def switch_step(python: str, prefix: str, *, hashed: bool) -> Step:
@@ -113,7 +112,10 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
         if os.path.islink(path) or not os.path.isfile(path):
             raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
     lists = {path: record_rows(path) for path in found if _is_list(path)}
-    _require_wheels(root, lists, wheels)
+    names = {wheel.name for wheel in wheels}
+    if odd := set(map(_name, lists)) ^ names:
+        said = f"The files unpacked in {root} are not the requested package"
+        raise differs(f"{said}: {', '.join(sorted(odd))}")
     promised: dict[str, dict[str, str]] = {}
     for path, rows in lists.items():
         for row in rows:
@@ -129,7 +131,7 @@ def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, s
                 name = os.path.relpath(path, root)
                 raise differs(f"The unpacked files differ from the wheel's list: {name}")
     coming = {path: _target(path, root, layout) for path in promised}
-    for path, owner in _taken(coming, {wheel.name for wheel in wheels}, layout):
+    for path, owner in _taken(coming, names, layout):
         name = _name(*promised[path].values())
         raise Blocked(
             f"{name} brings a file that {owner} has already: {coming[path]}",
@@ -159,13 +161,6 @@ OWN = re.compile(r"\W(pyvenv\.cfg|(bin|Scripts)\W((de)?activate|python)[^/]*)", 
 def _name(record: str, *_: str) -> str:
     """The project whose list it is."""
     return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
-
-
-def _require_wheels(root: Path, lists: Mapping[str, Rows], wheels: Sequence[Wheel]) -> None:
-    """There is a list for each wheel, and for nothing else."""
-    if odd := set(map(_name, lists)) ^ {wheel.name for wheel in wheels}:
-        names = ", ".join(sorted(odd))
-        raise differs(f"The files unpacked in {root} are not the requested package: {names}")
 
 
 def _is_list(path: str) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpusetup.errors import Blocked, UsageError
-from gpusetup.install.switching.journal import STORE, require_inside
-from gpusetup.install.target.layout import Layout, distributions, files_of_all, real_below, versions
+from gpusetup.install.switching.journal import STORE
+from gpusetup.install.target.layout import Layout, distributions, real_below, versions
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import own_line
@@ -79,12 +79,6 @@ def check_target(layout: Layout, way: str = OWN) -> None:
                 f"{folder} cannot be written by this user, or is read-only",
                 hint=hint,
             )
-
-
-def check_leaving(layout: Layout, leaving: Iterable[str]) -> None:
-    """`Blocked` where what leaves could not be put back: told before anything is fetched."""
-    files = files_of_all(leaving, layout)[1]
-    require_inside(Path(layout.prefix, STORE), files)
 
 
 def read_target(python: str | None, venv: str | None) -> Target:
