@@ -9,14 +9,14 @@ import re
 import sys
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import unquote, urljoin
 
 import requests
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import parse_wheel_filename
 
 from gpusetup.catalog.builds import index_url
-from gpusetup.install.wheels import Wheel, file_name
+from gpusetup.install.wheels import Wheel
 from gpusetup.model.versions import parsed
 
 Row = dict[str, Any]
@@ -56,7 +56,7 @@ def wheels_on(url: str) -> list[Wheel]:
     page.raise_for_status()
     found = []
     for link in re.findall(r'<a (?![^>]*data-yanked)[^>]*href="([^"#]+\.whl)', page.text):
-        name = file_name(link)
+        name = unquote(link.rpartition("/")[2])
         project, version, *_ = parse_wheel_filename(name)
         found.append(
             Wheel(
