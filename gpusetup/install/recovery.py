@@ -34,7 +34,8 @@ def recover_unfinished(
         if journal:
             talk(f"{head}; {how_to_end(str(folder), System().family)}.")
         return None
-    if journal is None and not (store / STAGING).is_dir():  # that: killed at its very end
+    ends = (store / STAGING, store / "installer")  # what stands if it was killed at its very end
+    if journal is None and not any(path.exists() for path in ends):
         return None
     with locked(store, talk):  # one that still runs has the lock
         if read_journal(store) is None:
