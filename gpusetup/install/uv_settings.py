@@ -162,21 +162,18 @@ def of_pip(pip: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, 
         "UV_KEYRING_PROVIDER": "subprocess" if pip.get("keyring-provider") == "subprocess" else "",
     }
     named = {WORDS[key]: " ".join(pip.get(key, "").split()) for key in WORDS}
-    if any(named.values()) and indexes(environment) == PYPI:
+    if any(named.values()) and indexes(environment) == indexes({}):
         found |= named
         found["UV_INDEX_STRATEGY"] = "unsafe-best-match" if named["UV_INDEX"] else ""
     return {name: value for name, value in found.items() if value}
 
 
-PYPI = ("https://pypi.org/simple",)
-"""What uv takes where nothing tells it of an index."""
-
-
 def indexes(environment: Mapping[str, str]) -> tuple[str, ...]:
     """The indexes that uv takes by its own settings, its default index among them; it is asked for
-    nothing."""
+    nothing. With no environment, as uv comes."""
     argv: tuple[str, ...] = (uv_program(), "pip", "compile", "--emit-index-url", "--no-header")
     argv += ("--quiet", "--offline", "--python", sys.executable, "-")
+    argv += () if environment else ("--no-config",)
     said = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n")
     return tuple(re.findall(r"(?m)^--(?:extra-)?index-url (\S+)", said.stdout))
 
