@@ -92,23 +92,25 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
     403 of what it has not."""
     import requests
 
-    said = no.message
+    message = no.message
     missing = ("403", "404") if wanted.index.startswith(INDEX_ROOT) else ("404",)
     for name, version in (word.split("==") for word in wanted.family):
         url, login = split_login(f"{wanted.index}/{name}/")
         try:
             page = requests.get(url, auth=login, timeout=SIZE_SECONDS, verify=certificates())
-            found, text = f"{page.status_code} {page.reason}", unquote(page.text)
+            status, listing = f"{page.status_code} {page.reason}", unquote(page.text)
         except requests.RequestException as problem:
-            found, text = str(problem), ""
-        lacks = f"{name}-{version}" not in text or re.search(LACKS.format(name, version), said)
-        if found.startswith(missing) or (".whl" in text and lacks):
+            status, listing = str(problem), ""
+        lacks = f"{name}-{version}" not in listing or re.search(
+            LACKS.format(name, version), no.message
+        )
+        if status.startswith(missing) or (".whl" in listing and lacks):
             return
-        if ".whl" not in text:
-            said += f"\n  cause: {url}: {without_logins(found)}, and no list of wheels"
-    if wanted.others and said == no.message:
+        if ".whl" not in listing:
+            message += f"\n  cause: {url}: {without_logins(status)}, and no list of wheels"
+    if wanted.others and message == no.message:
         raise no
-    raise Unreached(said, hint=HINTS[Unreached])
+    raise Unreached(message, hint=HINTS[Unreached])
 
 
 LACKS = r"{0}=={1}\S* has no wheels with a matching|404 Not Found\) for url \(\S*/{0}-"

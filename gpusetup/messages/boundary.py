@@ -77,7 +77,7 @@ ROWS = (
             rf"\b(?:(?:on|in|using|my|this|from) {ARTICLE}|(?:environment|platform|system|os|running on)"
             r"\W{1,6})(?:Google )?Colab(?:oratory)?\b|\bColab(?:oratory)?(?:'s)? (?:\((?=[TLAV]))?"
             r"(?:T4|L4|[AV]100|TPU|GPUs?|notebooks?|runtime|pro|instance|session|page|free)\b"
-            r"|\bGoogle Colab[.,:;](?= )|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab"
+            r"|(?:运行环境|环境|在) ?(?:是|为|：|:)? ?(?:Google )?Colab"
         ),
         unless=elsewhere("colab(?:oratory)?", "kaggle"),
         service="Google Colab",
