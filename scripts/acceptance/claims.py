@@ -21,13 +21,13 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("readings", 35, "doctor, snapshot, resolve and fleet check, beside nvidia-smi and torch"),
-    Part("verify", 145, "verify: quick, standard, stress under load, and a shared card"),
-    Part("clean", 90, "the numeric checks with other seeds: no failure, and how near"),
-    Part("plan", 45, "plan beside what five trainings allocate"),
-    Part("tune", 55, "tune --batch-size beside bisection; out of memory survived"),
-    Part("monitor", 85, "monitor on six workloads of known kind"),
-    Part("suspicions", 150, "what reading the code made doubtful, tried", extra=True),
+    Part("readings", 30, "doctor, snapshot, resolve and fleet check, beside nvidia-smi and torch"),
+    Part("verify", 130, "verify: quick, standard, stress under load, and a shared card"),
+    Part("clean", 50, "the numeric checks with other seeds: no failure, and how near"),
+    Part("plan", 60, "plan beside what five trainings allocate"),
+    Part("tune", 60, "tune --batch-size beside bisection; out of memory survived"),
+    Part("monitor", 90, "monitor on six workloads of known kind"),
+    Part("suspicions", 130, "what reading the code made doubtful, tried", extra=True),
 )
 
 
@@ -116,7 +116,8 @@ DOCS = (
     Known("verify-standard", "verify --level standard passes on a sound card", "verify"),
     Known("verify-stress", "verify --level stress passes on a sound card", "verify"),
     Known("clean-runs", "other random numbers raise no alarm", "clean"),
-    Known("clean-distance", "every value stays below half of its limit", "clean"),
+    Known("clean-distance", "each known answer stays below half of its limit, the operators below 0.9",
+          "clean"),
     Known("shared-card", "a second process on the card makes nothing look wrong", "verify"),
     Known("plan-code-error", "plan --code is within 10 % of the allocator's peak", "plan"),
     Known("plan-error", "plan is within 15 % of a GPT's step", "plan"),
