@@ -15,10 +15,10 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, below
+from gpusetup.monitor.seen import Seen
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
-from gpusetup.monitor.work import Work
+from gpusetup.monitor.work import Work, below
 
 
 class Judgement(NamedTuple):

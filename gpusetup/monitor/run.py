@@ -7,7 +7,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import Gpu, Tally
-from gpusetup.monitor.work import Work, highest, mean, percent
+from gpusetup.monitor.work import Work, highest, mean, percent, work_of
 
 
 class Run:
@@ -18,7 +18,9 @@ class Run:
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.gpus = tuple(map(Gpu, tally.gpus.values()))
-        rows = self.gpus[0].rows if self.gpus else []
+        rows = tally.moments.all()
+        self.machine = work_of(rows)
+        """What the command and the machine did, apart from any GPU."""
         trees = [row.tree for row in rows if row.tree is not None]
         hosts = [row.host for row in rows if row.host is not None]
         self.cores = trees[-1].cores if trees else None
@@ -32,6 +34,10 @@ class Run:
             percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts
         )
         """Percent of the machine's memory that was in use, at most."""
+        self.network_limit: float | None = highest(
+            host.network_limit_bytes_per_second for host in hosts
+        )
+        """Bytes a second that the machine's network carries, one way."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of its program, by its command alone; on how many machines it runs."""
@@ -63,6 +69,12 @@ class Run:
             return self.at_work
         job = gpu.name, gpu.programs
         return tuple(one for one in self.at_work if (one.name, one.programs) == job)
+
+    @cached_property
+    def unused_gpus(self) -> tuple[Gpu, ...]:
+        """Those on which nothing ran, and no process is."""
+        free = (gpu for gpu in self.gpus if not worked(gpu) and not self.held(gpu))
+        return tuple(gpu for gpu in free if gpu.lost_at is None and not gpu.only_draws)
 
     def belongs(self, gpu: Gpu) -> bool:
         return worked(gpu) or self.held(gpu)

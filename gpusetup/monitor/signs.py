@@ -12,9 +12,9 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import useful_workers, worked
-from gpusetup.monitor.seen import Seen, Sign, at_least, below
+from gpusetup.monitor.seen import Seen, Sign
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import Moment, mean, percent
+from gpusetup.monitor.work import Moment, Work, at_least, below, mean, percent
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -298,6 +298,48 @@ def writes_in_pauses(seen: Seen) -> bool:
 
 
 @Sign
+def in_turns(seen: Seen) -> bool:
+    """It works fully in one stretch and does nothing in the next, each of several samples."""
+    running, quiet = seen.work.running_part, seen.work.quiet_part
+    if running is None or quiet is None:
+        return False
+    is_full = running.utilization >= marks.BUSY
+    # A step that waits for data is much shorter than two samples.
+    return often_quiet(seen) and is_full and seen.work.quiet_length >= 2
+
+
+def beside_the_busiest(work: Work) -> float:
+    """CPU of all processes of the command but the busiest, in percent of a core."""
+    return (work.cpu or 0.0) - (work.busiest_cpu or 0.0)
+
+
+@Sign
+def others_compute_in_turn(seen: Seen) -> bool:
+    """Processes beside the main one compute while the GPU rests, and rest while it works.
+
+    A pool that evaluates does so; loader workers work ahead while the GPU computes.
+    """
+    running, quiet = seen.work.running_part, seen.work.quiet_part
+    if running is None or quiet is None:
+        return False
+    in_gaps, at_work = beside_the_busiest(quiet), beside_the_busiest(running)
+    return in_gaps >= marks.HELPER_CPU and at_work <= in_gaps / 4
+
+
+@Sign
+def main_computes_in_turn(seen: Seen) -> bool:
+    """The main process fills a core while the GPU rests, without loaders and without reading."""
+    quiet = seen.work.quiet_part
+    if quiet is None or workers(seen):
+        return False
+    reads_little = below(quiet.input_rate, marks.READ_RATE)
+    return at_least(quiet.busiest_cpu, marks.CORE_FULL) and reads_little
+
+
+evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_turn)
+
+
+@Sign
 def failed(seen: Seen) -> bool:
     """The command ended with an error."""
     return bool(seen.run.exit)
@@ -352,8 +394,22 @@ def links_carry(seen: Seen) -> bool:
 
 @Sign
 def links_rule(seen: Seen) -> bool:
-    """Its links carry much while it draws less than full power, as kernels that wait for data do."""
+    """Its links carry much, and it draws less than full power, as kernels that wait for data."""
     return links_carry(seen) and below(seen.weight, 50.0)
+
+
+@Sign
+def at_half_power(seen: Seen) -> bool:
+    """It draws far less than full power while kernels run: they wait for data from elsewhere."""
+    return below(seen.weight, marks.HALF_POWER)
+
+
+@Sign
+def network_full(seen: Seen) -> bool:
+    """The network carries nearly all that it can, or what gradients between machines need."""
+    rate = seen.work.network_rate
+    is_full = at_least(percent(rate, seen.run.network_limit), marks.NETWORK_FULL)
+    return is_full or (seen.run.nodes >= 2 and at_least(rate, marks.NETWORK_MUCH))
 
 
 @Sign
@@ -394,9 +450,15 @@ def reads_nothing(seen: Seen) -> bool:
 
 @Sign
 def copies_nothing(seen: Seen) -> bool:
-    """Hardly anything is copied to the card."""
-    return below(seen.work.pcie_in, marks.READ_RATE)
+    """No more goes to the card than what the launches of kernels bring."""
+    return below(seen.work.pcie_in, marks.PCIE_LAUNCHES)
 
 
 nothing_comes_in = reads_nothing & copies_nothing & ~simulation
 """Neither the process nor the card receives data that a loader could be behind with."""
+
+
+@Sign
+def leaves_gpus_unused(seen: Seen) -> bool:
+    """It is a training, and there are GPUs on which nothing is."""
+    return training(seen) and bool(seen.run.command) and len(seen.run.unused_gpus) > 0

@@ -152,6 +152,15 @@ def who_uses_the_cpu(situation: Situation) -> str:
     )
 
 
+def other_gpus(situation: Situation) -> str:
+    run = situation.run
+    unused = [gpu.label for gpu in run.unused_gpus]
+    return (
+        f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {', '.join(unused)}). If they are "
+        "yours, train on all of them: start one process for each GPU with torchrun"
+    )
+
+
 WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
 
 # Sources: the acceleration and the multi-GPU guides; PyTorch's performance tuning guide (workers,
@@ -279,6 +288,7 @@ STEPS: dict[str, Step] = {
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)")),
     "one-process-each": Step(always("Start one process for each GPU"), torchrun),
+    "use-the-other-gpus": Step(other_gpus, torchrun, when=s.leaves_gpus_unused),
     "balance-the-work": Step(always(
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "

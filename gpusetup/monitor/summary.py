@@ -12,10 +12,11 @@ from gpusetup.monitor.evidence import megabytes, memory_grew, whole
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, Sign, below
+from gpusetup.monitor.seen import Seen, Sign
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.throttling import clocks_are_low
+from gpusetup.monitor.work import below
 
 
 @Sign
@@ -33,6 +34,12 @@ def hot(seen: Seen) -> bool:
 def warmed_up(seen: Seen) -> bool:
     """It worked less in the beginning."""
     return seen.gpu.parts.warm > 0
+
+
+@Sign
+def started_late(seen: Seen) -> bool:
+    """It did nothing at first: the program started, or loaded its model and its data."""
+    return seen.gpu.parts.start_up >= marks.START_UP_NOTE
 
 
 @Sign
@@ -69,6 +76,8 @@ NOTES: tuple[tuple[Sign, Callable[[Seen], str]], ...] = (
      lambda it: f"{memory_p95(it)}, more than {marks.MEMORY_HIGH:.0f} %"),
     (has_room & s.training, lambda it: f"{memory_p95(it)}: 70 to 90 % is usual"),
     (hot, lambda it: f"{whole(it.gpu.heat)} °C, more than {marks.HOT:.0f} °C"),
+    (started_late, lambda it: f"the first {whole(it.gpu.parts.start_up)} s, before the GPU was "
+     "used, are not counted in the verdict"),
     (warmed_up, lambda it: f"the figures leave out a warm-up of {whole(it.gpu.parts.warm)} s "
      "(perhaps compilation, or cold caches)"),
     (paused, times_and_lengths),
