@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
@@ -231,10 +231,20 @@ def _cores() -> float | None:
     return min(usable, quota) if usable and quota else usable
 
 
-def running_process(pid: int) -> tuple[ProcessTree, tuple[str, ...] | None] | None:
+class RunningProcess(NamedTuple):
+    """A process that ran before we came."""
+
+    tree: ProcessTree
+    command: tuple[str, ...] | None
+
+
+def running_process(pid: int) -> RunningProcess | None:
     """A process that runs already, with its command; None if it cannot be seen."""
     try:
         tree = or_none(ProcessTree, pid)
     except (ValueError, OverflowError):
         return None
-    return (tree, tuple(or_none(tree.root.cmdline) or ()) or None) if tree else None
+    if tree is None:
+        return None
+    words = tuple(or_none(tree.root.cmdline) or ())
+    return RunningProcess(tree, words or None)

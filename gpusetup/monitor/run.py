@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 from gpusetup.monitor import marks
@@ -14,11 +15,18 @@ class Run:
     """The figures of a run, its command and how that ended."""
 
     def __init__(
-        self, tally: Tally, command: tuple[str, ...] | None = None, exit_code: int | None = None
+        self,
+        tally: Tally,
+        command: tuple[str, ...] | None = None,
+        exit_code: int | None = None,
+        *,
+        is_reading: bool = False,
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
+        self.is_reading = is_reading
+        """It is one reading of nvidia-smi, not a run."""
         self.gpus = tuple(map(Gpu, tally.gpus.values()))
-        rows = tally.moments.all()
+        self._rows = rows = tally.moments.all()
         self.machine = work_of(rows)
         """What the command and the machine did, apart from any GPU."""
         trees = [row.tree for row in rows if row.tree is not None]
@@ -48,6 +56,36 @@ class Run:
     def usable_cores(self) -> float | None:
         """How many cores the command may use; without a command, those of the machine."""
         return self.cores or self.host_cores
+
+    @cached_property
+    def since_held(self) -> Work | None:
+        """The command and the machine since a GPU was held first; None if it never was so.
+
+        Before that the program started: Python's imports take seconds of a full core.
+        """
+        for row in self._rows:
+            if row.tree is not None and row.seconds >= self.held_from:
+                rows = [later for later in self._rows if later.seconds >= row.seconds]
+                enough = len(rows) >= marks.LEAST_SAMPLES
+                return work_of(rows) if enough else None
+        return None
+
+    @property
+    def since_start(self) -> Work | None:
+        """The command and the machine in the samples that tell of the command; None if too few."""
+        rows = [row for row in self._rows if row.tree is not None]
+        return work_of(rows) if len(rows) >= marks.LEAST_TREES else None
+
+    @cached_property
+    def held_from(self) -> float:
+        """The second since which a process is on a GPU, or its memory has a CUDA context."""
+        for gpu in self.gpus:
+            memory_at_first = gpu.first.memory_used_bytes or 0
+            for row in gpu.rows:
+                memory_rose = (row.gpu.memory_used_bytes or 0) - memory_at_first
+                if row.gpu.processes or memory_rose >= marks.CUDA_CONTEXT:
+                    return row.seconds
+        return math.inf
 
     @cached_property
     def at_work(self) -> tuple[Gpu, ...]:

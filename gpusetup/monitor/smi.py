@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from gpusetup.monitor.documents import Sample
-from gpusetup.monitor.smi_csv import Row, gpu_of, headings, rows_by_moment
+from gpusetup.monitor.smi_csv import Row, gpus_of, headings, rows_by_moment
 from gpusetup.monitor.sources import Source, SourceEnded, SourceName, utc_now
 from gpusetup.system.processes import StreamingChild, run
 
@@ -63,8 +63,7 @@ class NvidiaSmi(Source):
 def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
     """A sample of one answer's rows."""
     rows: dict[int, Row] = next(rows_by_moment(names, lines), {})
-    gpus = tuple(gpu_of(index, rows[index]) for index in sorted(rows))
-    return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus)
+    return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus_of(rows))
 
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:

@@ -13,6 +13,7 @@ from typing import Any
 
 from gpusetup.model.units import MIB
 from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.samples_csv import host_of, tree_of
 from gpusetup.monitor.sources import plausible
 from gpusetup.readings.nvidia_smi import THROTTLE_BITS, cell, flag, number, throttle_mask
 
@@ -31,6 +32,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "power_limit_max_watts": ("power.max_limit",),
     "clock_sm_mhz": ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics"),
     "clock_sm_max_mhz": ("clocks.max.sm", "clocks.max.gr"),
+    "pcie_rx_bytes_per_second": ("pcie.rx",),
+    "pcie_tx_bytes_per_second": ("pcie.tx",),
     "name": ("name", "gpu_name"),
     "uuid": ("uuid", "gpu_uuid"),
 }
@@ -54,14 +57,25 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
     """The rows of each moment together; `interval` seconds apart if the log tells no time."""
     start: datetime | None = None
     for count, rows in enumerate(rows_by_moment(names, lines)):
-        at = next(iter(rows.values())).get("timestamp", "")
+        first_row = next(iter(rows.values()))
+        at = first_row.get("timestamp", "")
         now = time_of(at)
         start = start or now
         seconds = count * interval
         if now and start:
             seconds = (now - start).total_seconds()
-        gpus = tuple(gpu_of(index, rows[index]) for index in sorted(rows))
-        yield Sample(at=at, seconds=max(0.0, seconds), gpus=gpus)
+        yield Sample(
+            at=at,
+            seconds=max(0.0, seconds),
+            gpus=gpus_of(rows),
+            tree=tree_of(first_row),
+            host=host_of(first_row),
+        )
+
+
+def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
+    """The GPUs of one moment. A row that names none is of a machine without a GPU (`--csv`)."""
+    return tuple(gpu_of(index, rows[index]) for index in sorted(rows) if gpu_name(rows[index]))
 
 
 def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
@@ -119,6 +133,8 @@ def figure(field: str, text: str | None) -> float | None:
         return None
     if field.endswith("_bytes"):
         return round(value * MIB)
+    if field.endswith("_bytes_per_second"):
+        return value * 1e6  # MB/s, of our own `--csv`
     return round(value) if field.endswith("_mhz") else value
 
 
@@ -126,7 +142,9 @@ def reasons(row: Row) -> tuple[str, ...] | None:
     """The throttle reasons, from nvidia-smi's mask or its columns of reasons."""
     cells = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
     if not cells:
-        return None
+        # Our own `--csv` writes their names.
+        names = row.get("throttle reasons")
+        return None if names is None else tuple(names.split())
     if "active" in cells:
         return throttle_mask(cells["active"])
     return tuple(name for _, name in THROTTLE_BITS if flag(cells.get(name)))
@@ -138,5 +156,5 @@ def time_of(text: str) -> datetime | None:
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
     """
     with contextlib.suppress(ValueError):
-        return datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=None)
+        return datetime.fromisoformat(text.replace("/", "-").rstrip("Z")).replace(tzinfo=None)
     return None

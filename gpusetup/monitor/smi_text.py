@@ -1,4 +1,4 @@
-"""What `nvidia-smi` prints for people: its table, its long output (`-q`) and `dmon`, as samples. Pure.
+"""What `nvidia-smi` prints for people: table, long output (`-q`) and `dmon`. Pure.
 
 A text may hold one moment or many, as of a loop (`nvidia-smi -l 5 > FILE`).
 """

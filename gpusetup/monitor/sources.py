@@ -1,6 +1,6 @@
 """Where samples come from, and which of the GPUs are watched.
 
-NVML tells most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either there is the machine alone.
+NVML tells most (`nvml.py`), `nvidia-smi` less (`smi.py`); without either the machine remains.
 """
 
 from __future__ import annotations

@@ -205,6 +205,7 @@ class Gpu:
         """The warm-up is in neither the work nor the pauses."""
         known = [row for row in self.rows if row.gpu.utilization_percent is not None]
         body = [row for row in known if row.phase in (WORK, PAUSE)]
+        body = body[first_touch(body) :]
         start = body[0].seconds if body else 0.0
         watched_from = known[0].seconds if known else 0.0
         body = body[warm_up(body) :]
@@ -323,6 +324,22 @@ def spins(gpu: GpuSample) -> bool:
     share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
     busy = (gpu.utilization_percent or 0.0) >= marks.SPINNING_USE
     return busy and share is not None and share < marks.IDLE_POWER + marks.LIGHT_POWER
+
+
+def first_touch(body: Sequence[Moment]) -> int:
+    """How many of the first moments belong to the start: the GPU was touched, then waited long.
+
+    A program may move its model to the GPU and then load its data for a minute.
+    """
+    pause_begins = next((n for n, row in enumerate(body) if row.phase == PAUSE), 0)
+    after_pause = (n for n, row in enumerate(body) if n > pause_begins and row.phase == WORK)
+    pause_ends = next(after_pause, 0)
+    if not pause_begins or not pause_ends:
+        return 0
+    touched_seconds = body[pause_begins].seconds - body[0].seconds
+    paused_seconds = body[pause_ends].seconds - body[pause_begins].seconds
+    is_touch = touched_seconds < marks.TOUCH_SECONDS and touched_seconds < paused_seconds
+    return pause_ends if is_touch else 0
 
 
 def warm_up(body: Sequence[Moment]) -> int:
