@@ -41,10 +41,14 @@ def memory_full(run: Run, work: Work) -> bool:
 
 
 def others_use_the_cpu(run: Run, work: Work) -> bool:
-    """No CPU is left, and others than the command use a good part of it."""
+    """No CPU is left, and others than the command use a good part of it.
+
+    A command that hardly computes does not miss what they use.
+    """
     others_cpu = (work.host_cpu or 0.0) - (work.cpu or 0.0)
     others_share = others_cpu / run.host_cores if run.host_cores else None
-    return at_least(work.host_share, 90.0) and at_least(others_share, 30.0)
+    computes = at_least(work.cpu, 10.0)
+    return computes and at_least(work.host_share, 90.0) and at_least(others_share, 30.0)
 
 
 def workers_are_behind(run: Run, work: Work) -> bool:
@@ -166,7 +170,9 @@ def judged_without_gpu(run: Run) -> CpuJudgement:
     if run.machine is None:
         return CpuJudgement(None, "", "nothing was watched", ("see-why-no-gpu",))
     if work is None or work.cpu is None:
-        evidence = "no GPU was watched, and no command"
+        was_watched = run.machine.cpu is not None
+        command = "the command ended too soon to be judged" if was_watched else "no command"
+        evidence = f"no GPU was watched, and {command}"
         if run.machine.host_share is not None:
             evidence += f"; the machine's CPU was {whole(run.machine.host_share)} % busy"
         return CpuJudgement(None, "", evidence, ("see-why-no-gpu",))

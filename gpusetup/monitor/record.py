@@ -46,7 +46,7 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
-    if texts and texts[0].lstrip().startswith("{"):
+    if texts and texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(documents=_documents(path, chain(beginning, lines)))
     for place, line in enumerate(beginning):
         rest = chain(beginning[place + 1 :], lines)
