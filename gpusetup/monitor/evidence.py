@@ -128,6 +128,14 @@ def in_bursts(seen: Seen) -> str:
     )
 
 
+def in_short_pieces(seen: Seen) -> str:
+    work = seen.work
+    return (
+        f"{worked(seen)}, in pieces shorter than a sample (p5 {whole(work.utilization_p5)} %, "
+        f"p95 {whole(work.utilization_p95)} %)"
+    )
+
+
 def paused(seen: Seen) -> str:
     parts = seen.gpu.parts
     return (

@@ -86,6 +86,8 @@ def lost_gpu(run: Run) -> Judgement | None:
         return None
     first = min(lost, key=lambda gpu: gpu.lost_since)
     evidence = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
+    if not first.lost_since:
+        evidence = f"GPU {first.label} was lost from the beginning"
     verdict: Verdict | None = "uneven" if len(run.gpus) > 1 else None
     return Judgement(verdict, "lost", evidence, ("see-why-it-was-lost",))
 
@@ -109,7 +111,9 @@ def one_reading(run: Run) -> Judgement | None:
     if picture.use == "unknown":
         return Judgement(None, "", words, ("ask-the-driver",))
     if picture.use == "idle":
-        return Judgement("idle", "one-reading", f"{words}: nothing ran", ("watch-the-command",))
+        return Judgement(
+            "idle", "one-reading", f"{words}: nothing ran at that moment", ("watch-the-command",)
+        )
     if (gpu.memory.p95 or 0.0) >= marks.MEMORY_TIGHT:
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     if picture.use == "good":

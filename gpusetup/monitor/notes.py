@@ -93,7 +93,8 @@ def notes(run: Run) -> Iterator[str]:
     for gpu in run.gpus:
         work = considered(gpu) if worked(gpu) else None
         if gpu.lost_at is not None:
-            yield f"GPU {gpu.label} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
+            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
+            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
         elif work is not None:
             seen = Seen(run, gpu, work)
             for is_seen, says in NOTES:

@@ -103,6 +103,17 @@ def show_where_it_waits(situation: Situation) -> str:
     return f"py-spy dump --pid {pid}"
 
 
+def where_it_waits(situation: Situation) -> str:
+    run = situation.run
+    if len(run.gpus) == 1 and run.nodes == 1 and not run.launched:
+        return "See where the process waits: the command prints what it is doing now"
+    return (
+        "See where the process waits. If there are several ranks, look at each: the rank that "
+        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
+        "name the collective"
+    )
+
+
 def watch_the_command(situation: Situation) -> str | None:
     command, pid = situation.run.command, situation.pid
     if command:
@@ -196,10 +207,7 @@ STEPS: dict[str, Step] = {
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
     "speed-up-the-producers": Step(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
-    "see-where-it-waits": Step(always(
-        "See where the process waits. If there are several ranks, look at each: the rank that "
-        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
-        "name the collective"), show_where_it_waits),
+    "see-where-it-waits": Step(where_it_waits, show_where_it_waits),
     "see-why-it-was-lost": Step(always(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
         "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`"),
@@ -281,7 +289,7 @@ STEPS: dict[str, Step] = {
         watch_the_command, when=~c.watched),
     "watch-the-training": Step(always(
         "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
-        "own command after the `--`"), watch_the_command),
+        "own command after the `--`")),
     "prepare-once": Step(always(
         "Only the CPU worked so far: prepare the data once and store the result")),
     "send-more-requests": Step(always(

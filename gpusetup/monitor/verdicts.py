@@ -160,7 +160,7 @@ CASES: tuple[Case, ...] = (
          e.waited_in_each_step, waits_where),
     Case("bursty", "short-pieces",
          partly,
-         e.in_bursts, unseen),
+         e.in_short_pieces, unseen),
     # memory
     Case("memory-tight", "margin",
          s.memory_full & ~c.server,
