@@ -116,7 +116,7 @@ DOCS = (
     Known("verify-standard", "verify --level standard passes on a sound card", "verify"),
     Known("verify-stress", "verify --level stress passes on a sound card", "verify"),
     Known("clean-runs", "other random numbers raise no alarm", "clean"),
-    Known("clean-distance", "each known answer stays below half of its limit, the operators below 0.9",
+    Known("clean-distance", "a value stays below half of its limit, the worst operator below 0.9",
           "clean"),
     Known("shared-card", "a second process on the card makes nothing look wrong", "verify"),
     Known("plan-code-error", "plan --code is within 10 % of the allocator's peak", "plan"),
