@@ -63,9 +63,9 @@ SOURCES = {
         24,
     ),
 }
-"""The seconds make `standard` end after about a minute and a half. What comes before takes 20 to 30 s
-on a CPU. It took 55 s on an H100 with 16 cores, 12 of them for processes that are now spared; so a
-GPU gets fewer. Each seed begins with other entries (`ROUND`)."""
+"""The seconds make `standard` end after about a minute and a half. What comes before takes 20 to
+30 s on a CPU. It took 55 s on an H100 with 16 cores, 12 of them for processes that are now spared;
+so a GPU gets fewer. Each seed begins with other entries (`ROUND`)."""
 
 
 @functools.lru_cache(maxsize=None)
