@@ -12,6 +12,7 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
+from gpusetup.tune.presets import LIST, PRESETS, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
@@ -25,6 +26,7 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
+    "gpusetup tune --preset balanced -o train.yaml",
     "gpusetup tune --batch-size --code train:build --objective speed",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
@@ -36,8 +38,11 @@ def configure(parser: ArgumentParser) -> None:
     add("config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config")
     add_shared(parser, "--from", "--python")
     group = parser.add_argument_group("the config")
+    preset = "print a config to start from, or write it with -o; `list` shows the presets"
+    names = (LIST, *(row.name for row in PRESETS))
+    group.add_argument("--preset", type=spelled, choices=names, metavar="NAME", help=preset)
     add = group.add_mutually_exclusive_group().add_argument
-    add("-o", dest="target", metavar="OUT", help="write the tuned config to this file")
+    add("-o", dest="target", metavar="OUT", help="write the tuned config, or the preset, to OUT")
     own = "change CONFIG itself; the previous one is kept"
     add("--in-place", action="store_true", help=own)
     group = parser.add_argument_group("measuring")
@@ -71,7 +76,7 @@ def _check(options: Namespace) -> None:
     rules = (
         (
             not config and (writes or not measuring),
-            "there is nothing to tune: name a CONFIG",
+            "there is nothing to tune: name a CONFIG, or start from a preset with `--preset list`",
         ),
         (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
@@ -86,6 +91,10 @@ def _check(options: Namespace) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     """Measure what is to be measured, then propose for the config, if there is one."""
+    if options.preset:
+        from gpusetup.commands.tune_preset import run_preset
+
+        return run_preset(options, out)
     _check(options)
     from gpusetup.render.tune import tune_screen
     from gpusetup.tune.case import Measured, facts_of
