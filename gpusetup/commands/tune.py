@@ -16,6 +16,7 @@ from gpusetup.tune.presets import LIST, PRESETS, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
+    from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Measured
 
 SUMMARY = (
@@ -107,7 +108,7 @@ def run(options: Namespace, out: Console) -> int:
 
         raw = read_bytes(options.config)
         config = read_config(raw, Path(options.config).name)
-        facts = facts_of(gather(options, out))
+        facts = facts_of(_machine(options, out))
         if all(key.plan for _, key in known_settings(config)):
             known = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
             raise BadInput(f"{config.name} has no setting that is known", hint=known)
@@ -135,6 +136,17 @@ def run(options: Namespace, out: Console) -> int:
     found = (config or answer.batch_size or answer.benchmark) and not answer.cannot_fit
     code = out.answer(answer, partial(tune_screen, config=options.config), yes=found)
     return INTERRUPTED if answer.interrupted else code
+
+
+def _machine(options: Namespace, out: Console) -> Snapshot:
+    """The machine that the options name; this one also by nvidia-smi, if NVML does not load."""
+    machine = gather(options, out)
+    if options.machine_from:
+        return machine
+    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
+    from gpusetup.system.system import System
+
+    return with_gpus_of_nvidia_smi(machine, System())
 
 
 def _measure(

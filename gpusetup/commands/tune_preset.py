@@ -49,7 +49,7 @@ def _check(options: Namespace) -> None:
     if options.benchmark or options.batch_size or options.code:
         raise UsageError(
             "`--preset` only writes a config",
-            hint="write it with `-o FILE` first, then measure: `gpusetup tune FILE --benchmark ...`",
+            hint="write it with `-o FILE`, then measure FILE: `gpusetup tune FILE --benchmark ...`",
         )
     is_yaml = not options.target or options.target.lower().endswith(YAML_ENDINGS)
     if not is_yaml:

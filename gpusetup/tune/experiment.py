@@ -17,6 +17,7 @@ from gpusetup.configs.settings import (
     whole_number,
 )
 from gpusetup.model.units import MIB
+from gpusetup.plan.batch_verdict import BatchVerdict
 from gpusetup.tune.case import Case, Suggestion, label
 from gpusetup.tune.marks import (
     SMALL_CARD_GB,
@@ -26,6 +27,7 @@ from gpusetup.tune.marks import (
     sequence_preset,
     training_of,
 )
+from gpusetup.tune.verdict import plan_verdict
 
 # --- the size of the network ----------------------------------------------------------------------
 
@@ -67,7 +69,7 @@ def network_size(case: Case) -> Iterator[Suggestion]:
             comparisons.append(f"{name} {value} (line {setting.line}: {current})")
     if comparisons:
         yield (
-            f"On {cards} the {preset.guide} starts with {', '.join(comparisons)}. "
+            f"On {cards}, the {preset.guide} starts with {', '.join(comparisons)}. "
             f"{NEVER_WRITTEN}. `gpusetup tune --preset {preset.name}` shows the whole config"
         )
 
@@ -84,14 +86,16 @@ def sequence_length(case: Case) -> Iterator[Suggestion]:
     if not memory_bytes or has_memory(memory_bytes, SMALL_CARD_GB):
         return
     least, most = SHORT_LENGTHS
+    next_step = ""
+    if isinstance(plan_verdict(case, 1, steps=1), BatchVerdict):
+        next_step = f"; `gpusetup plan --from-config CONFIG --context {most}` says what it saves"
     for setting in case.with_role("length"):
         length = whole_number(setting)
         if length is not None and length > most:
             yield (
                 f"{label(setting)} is {length}: on a card with 4 GB the set-up guide advises "
                 f"sequences of {least} to {most} tokens. Texts that are cut are another "
-                f"experiment, so gpusetup never writes it; `gpusetup plan --from-config CONFIG "
-                f"--context {most}` says what it saves"
+                f"experiment, so gpusetup never writes it{next_step}"
             )
 
 

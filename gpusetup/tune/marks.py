@@ -10,7 +10,7 @@ import re
 from typing import Literal, NamedTuple
 
 from gpusetup.configs.keys import key_of
-from gpusetup.configs.settings import name_of, unquoted, whole_number
+from gpusetup.configs.settings import name_of, names_in, unquoted, whole_number
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.units import GIB
 from gpusetup.tune.case import Case, trainer_in
@@ -48,6 +48,11 @@ MODEL_NAMES = (
     "cell_type", "cell", "encoder",
 )  # fmt: skip
 """Keys whose value may name the kind of a model."""
+IMAGE_KEYS = frozenset((
+    "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
+    "size_divisor", "num_classes",
+))  # fmt: skip
+"""Keys of models that see, detect or draw, for which the guides have no batch."""
 LARGEST_VIT_PATCH = 32
 """Vision transformers call 8 to 32 pixels a patch; a patch to train on is larger."""
 LONGEST_SMALL_SEQUENCE = 256
@@ -61,10 +66,10 @@ def training_of(case: Case) -> Training:
         return "recommender"
     if _names_sequence_model(case):
         return "sequences"
-    if _names_other_model(case):
-        return "language" if _reads_text(case) else "other"
     if _trains_on_image_patches(case):
         return "images"
+    if _names_other_model(case):
+        return "language" if _reads_text(case) else "other"
     if _reads_text(case):
         return "language"
     has_network_size = bool(case.with_role("hidden")) and bool(case.with_role("layers"))
@@ -83,7 +88,8 @@ def _names_other_model(case: Case) -> bool:
     """Whether a trainer or a model is named for which the guides have no batch."""
     is_of_a_trainer = trainer_in(case.config) is not None or trainer_of(case.config) is not None
     has_rollouts = bool(case.with_role("rollout-batch"))
-    return is_of_a_trainer or has_rollouts or has_batch_norm(case)
+    is_about_images = not IMAGE_KEYS.isdisjoint(names_in(case.config.settings))
+    return is_of_a_trainer or has_rollouts or is_about_images or has_batch_norm(case)
 
 
 def _trains_on_image_patches(case: Case) -> bool:

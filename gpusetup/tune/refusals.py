@@ -136,8 +136,9 @@ def names_batch_norm(setting: Setting) -> bool:
     name, text = name_of(setting.path).lower(), unquoted(setting.text)[:200]
     if name in BATCH_NORM_SWITCHES:
         return switch_value(setting) is True
-    last_word = text.rpartition(".")[2]
-    return name in BATCH_NORM_KEYS and BATCH_NORM.match(last_word) is not None
+    # `torchvision.models.resnet50` names it last, `yolo11n.pt` first.
+    words = (text.rpartition(".")[2], text.partition(".")[0])
+    return name in BATCH_NORM_KEYS and any(BATCH_NORM.match(word) for word in words)
 
 
 def has_batch_norm(case: Case) -> bool:
