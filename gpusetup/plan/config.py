@@ -16,6 +16,7 @@ from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
 from gpusetup.configs.settings import TRUE, Setting, name_of, value_of
+from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -23,7 +24,6 @@ from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, Question
-from gpusetup.plan.trainers import trainer_of
 
 Fields = dict[str, Any]
 """Fields of a job or question, and `notes`, `per_gpu`, `total` and `devices` of `FromConfig`."""
