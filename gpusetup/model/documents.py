@@ -265,6 +265,8 @@ class PlanCell(Frozen):
     """Which of the three was asked for and is the answer."""
     code: CodePlan | None = None
     config: ConfigRead | None = None
+    error: Text = None
+    """Why a row of `--cells` could not be answered; nothing else in its cell counts then."""
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]
