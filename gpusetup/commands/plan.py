@@ -163,6 +163,7 @@ def asked_of(options: Namespace, out: Console) -> PlanRequest:
         job=job,
         config=found.read if found else None,
         notes=found.notes if found else (),
+        rope=found.rope if found else None,
     )
 
 

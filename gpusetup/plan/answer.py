@@ -28,6 +28,7 @@ from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
+from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
 
 
@@ -129,6 +130,8 @@ class PlanRequest(Frozen):
     """What was read of a training config."""
     notes: tuple[str, ...] = ()
     """What the config says that cannot be counted."""
+    rope: RopeScaling | None = None
+    """How far the config extends the model's positions."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
@@ -136,7 +139,9 @@ def answer(request: PlanRequest) -> PlanAnswer:
     person."""
     question, place = request.question, request.place
     decision = (SOLVERS[question.solve] if question.solve else decide)(request.job, request.limits)
-    advice = [*request.notes, *notes(question, decision, place)]
+    wrong_factor = factor_remark(request.rope, decision.job)
+    remarks = (wrong_factor,) if wrong_factor else ()
+    advice = [*remarks, *request.notes, *notes(question, decision, place)]
     is_open = request.notes or any(uncertainties(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
     first_gpus = ",".join(map(str, range(gpus)))
