@@ -233,6 +233,18 @@ class ConfigRead(Frozen):
     not_understood: tuple[ConfigKey, ...]
 
 
+class TrainerSettings(Frozen):
+    """A plan in the words of one trainer, to paste as it is."""
+
+    trainer: str
+    title: str
+    """Where the text goes."""
+    text: str
+    """Its config's keys, or the flags of its command."""
+    missing: tuple[str, ...] = ()
+    """Settings of the plan that the text does not say: the trainer has no key for them here."""
+
+
 class PlanCell(Frozen):
     """One plan: the recipe, or `-`, and everything that follows from it."""
 
@@ -246,6 +258,8 @@ class PlanCell(Frozen):
     margin_percent: float
     env: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
+    trainer_settings: TrainerSettings | None = None
+    """The same in the words of the trainer that was named, or whose config was read."""
     helps: tuple[Help, ...] = ()
     """What would help if nothing fits, or if memory runs out all the same: the most first."""
     ways: tuple[Way, ...] = ()

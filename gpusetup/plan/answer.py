@@ -30,6 +30,7 @@ from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
+from gpusetup.plan.trainer_settings import trainer_settings
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
@@ -112,6 +113,10 @@ def uncertainties(question: Question, decision: Decision, place: Place) -> Itera
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The variable's old name, which every torch reads, and the new one (torch 2.9 and later)."""
+SET_BEFORE_START = (
+    "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Ray and "
+    "the workers start: a process that already runs keeps its allocator"
+)
 SOURCES = {
     "measured": "measured: Trinity-RFT's GPU configuration guide",
     "fitted": "predicted by the memory model, which was fitted to measured jobs of this kind",
@@ -141,6 +146,8 @@ def answer(request: PlanRequest) -> PlanAnswer:
     decision = (SOLVERS[question.solve] if question.solve else decide)(request.job, request.limits)
     wrong_factor = factor_remark(request.rope, decision.job)
     remarks = (wrong_factor,) if wrong_factor else ()
+    if decision.fits and decision.shown.recipe.env:
+        remarks = (*remarks, SET_BEFORE_START)
     advice = [*remarks, *request.notes, *notes(question, decision, place)]
     is_open = request.notes or any(uncertainties(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
@@ -149,6 +156,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
     return PlanAnswer(**{field.name: getattr(plain, field.name) for field in fields(plain)} | {
         "confidence": "close" if is_open and plain.confidence == "clear" else plain.confidence,
         "env": {**plain.env, **visible_devices} if decision.fits else {},
+        "trainer_settings": trainer_settings(question.trainer, decision),
         "helps": helps(decision),
         "ways": tuple(ways(request)),
         "advice": tuple(advice),

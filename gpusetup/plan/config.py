@@ -231,7 +231,12 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
 def batch(reader: Reader, fields: Fields) -> Fields:
     trinity = fields["trainer"] == "trinity"
     if trinity and reader.switch("dynamic") is not False:
-        return {"tokens": reader.number("tokens", LARGEST["tokens"])}
+        return {
+            "tokens": reader.number("tokens", LARGEST["tokens"]),
+            "log_prob_tokens": reader.number_anywhere(
+                "log_prob_max_token_len_per_gpu", "tokens", LARGEST["tokens"]
+            ),
+        }
     each = reader.number("batch", LARGEST["batch"])
     total = None if trinity and each else reader.number("total", LARGEST["batch"])
     if each is None and total is None and not trinity:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import NO_GPU_MEMORY, key_of
-from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Setting, dotted
+from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Setting, dotted, name_of
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
 from gpusetup.plan.interpolation import Interpolation
@@ -79,6 +79,19 @@ class Reader:
 
         value: float | None = self.word(role, value_of)
         return value
+
+    def number_anywhere(self, name: str, role: str, most: int) -> int | None:
+        """The smallest whole number under a name, also where it is about another model.
+
+        The token budget of a reference model or a rollout is one of the training's own knobs.
+        """
+        numbers = []
+        for setting in self.config.settings:
+            text = self.text(setting) if name_of(setting.path) == name else None
+            if text and re.fullmatch(r"\d{1,18}", text) and 1 <= int(text) <= most:
+                numbers.append(int(text))
+                self.note(setting, f"{role}: {int(text)}")
+        return min(numbers, default=None)
 
     def place(self, role: str) -> str:
         """The key and the line of a role's first setting, as an answer names them."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.model.documents import CodePlan, ConfigRead, PlanCell, ServePlan, Way
+from gpusetup.model.documents import (
+    CodePlan,
+    ConfigRead,
+    PlanCell,
+    ServePlan,
+    TrainerSettings,
+    Way,
+)
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -43,6 +50,7 @@ def plan_text(plan: PlanCell) -> Screen:
         *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
         *_memory(plan),
         *section("Set", _settings(plan) if plan.settings else ()),
+        *(_trainer_settings(plan.trainer_settings) if plan.trainer_settings else ()),
         *(() if plan.ways else _helps(plan)),
         *(_config(plan.config) if plan.config else ()),
         *notes(plan.advice),
@@ -136,10 +144,20 @@ def _helps(plan: PlanCell) -> Iterator[str]:
 
 
 def _settings(plan: PlanCell) -> Iterator[str]:
+    if any("ALLOC_CONF" in name for name in plan.env):
+        yield command("# before Ray and the workers start:")
     for name, value in plan.env.items():
         yield command(f"export {name}={value}")
     for name, value in plan.settings.items():
         yield command(f"{name}: {_value(value)}")
+
+
+def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
+    """The trainer's own keys or flags to paste, and what they do not say."""
+    lines = settings.text.splitlines()
+    yield from section(settings.title, [command(line) for line in lines])
+    if settings.missing:
+        yield Row(f"  The text does not set: {', '.join(settings.missing)}", hang=4)
 
 
 def _value(value: Any) -> str:
