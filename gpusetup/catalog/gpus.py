@@ -5,7 +5,7 @@ one family.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
@@ -54,6 +54,8 @@ class GpuRow(Frozen):
     smi_names: tuple[str, ...] = ()
     memory_gb: float | None = None
     tdp_w: float | None = None
+    peak_tflops: Mapping[str, float] = {}
+    """Type (`fp32`, `bf16`, ...) -> dense operations a second, in 10^12, by the datasheet."""
 
     @property
     def memory_bytes(self) -> int | None:
@@ -136,17 +138,20 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The rows that hold all words; if none does, those of the card that have the memory named."""
-    matching_rows = _rows_holding(words, rows)
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
+    if words == sizes:  # memory alone names no card
+        return ()
+    matching_rows = _rows_holding(words, rows)
     if matching_rows or len(sizes) != 1:
         return matching_rows
-    size = int(next(iter(sizes)).removesuffix("gb"))
+    size = max(int(next(iter(sizes)).removesuffix("gb")), 1)
     rows_of_card = _rows_holding(words - sizes, rows)
-    distances = {row: abs((row.memory_gb or 0) / max(size, 1) - 1) for row in rows_of_card}
-    nearest = min(distances.values(), default=1.0)
+    distances = [abs((row.memory_gb or 0) / size - 1) for row in rows_of_card]
+    nearest = min(distances, default=1.0)
     if nearest > SAME_SIZE:
         return ()
-    return tuple(row for row, distance in distances.items() if distance == nearest)
+    pairs = zip(rows_of_card, distances, strict=True)
+    return tuple(row for row, distance in pairs if distance == nearest)
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:

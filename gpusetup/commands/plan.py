@@ -164,6 +164,7 @@ def asked_of(options: Namespace, out: Console) -> PlanRequest:
         config=found.read if found else None,
         notes=found.notes if found else (),
         rope=found.rope if found else None,
+        gpu_rows=tuple(load_catalog().gpus),
     )
 
 

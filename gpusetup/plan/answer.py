@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gpusetup.catalog.gpus import GpuRow
 from gpusetup.model.documents import (
     ConfigRead,
     PlanAnswer,
@@ -24,12 +25,14 @@ from gpusetup.plan.decide import (
     max_context,
     near_limit,
 )
+from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
 from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
+from gpusetup.plan.speed import speed_of_several
 from gpusetup.plan.trainer_settings import trainer_settings
 
 
@@ -137,6 +140,8 @@ class PlanRequest(Frozen):
     """What the config says that cannot be counted."""
     rope: RopeScaling | None = None
     """How far the config extends the model's positions."""
+    gpu_rows: tuple[GpuRow, ...] = ()
+    """The catalog's GPUs, for the speed of the place's card."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
@@ -151,11 +156,13 @@ def answer(request: PlanRequest) -> PlanAnswer:
     advice = [*remarks, *request.notes, *notes(question, decision, place)]
     is_open = request.notes or any(uncertainties(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
-    first_gpus = ",".join(map(str, range(gpus)))
-    visible_devices = {"CUDA_VISIBLE_DEVICES": first_gpus} if (place.count or 0) > gpus else {}
+    uses_some = (place.count or 0) > gpus
+    shown_gpus = {"CUDA_VISIBLE_DEVICES": visible_devices(gpus)} if uses_some else {}
     return PlanAnswer(**{field.name: getattr(plain, field.name) for field in fields(plain)} | {
         "confidence": "close" if is_open and plain.confidence == "clear" else plain.confidence,
-        "env": {**plain.env, **visible_devices} if decision.fits else {},
+        "env": {**plain.env, **shown_gpus} if decision.fits else {},
+        "better": better_with_fewer(decision, question.solve),
+        "speed": speed_of_several(decision, place.gpu, request.gpu_rows),
         "trainer_settings": trainer_settings(question.trainer, decision),
         "helps": helps(decision),
         "ways": tuple(ways(request)),
