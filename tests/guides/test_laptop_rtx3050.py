@@ -2,9 +2,56 @@
 
 from __future__ import annotations
 
+import pytest
+
+from gpusetup.cli import main
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks.table import on_device
 from gpusetup.verify.values import Outcome, Report, Result
+
+
+LAPTOP = ("--from", "rtx3050-laptop")
+
+
+def test_conda_makes_a_new_environment_with_a_name_and_a_python(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """002-9: create, activate, install and verify, with the name that was asked for."""
+    assert main(["resolve", *LAPTOP, "--torch", "2.5.1", "--name", "qwen"]) == 0
+    commands = capsys.readouterr().out.partition("With conda\n")[2].splitlines()
+    create, activate, install, verify = (line.strip() for line in commands[:4])
+    assert create.startswith("conda create --name qwen ")
+    assert create.endswith(" python=3.11")
+    assert activate == "conda activate qwen"
+    assert install.startswith("conda install --yes --name qwen ")
+    assert " --channel pytorch --channel nvidia " in install
+    assert install.endswith(
+        " pytorch::pytorch==2.5.1 pytorch::torchvision==0.20.1 pytorch::torchaudio==2.5.1 "
+        "pytorch-cuda=12.4"
+    )
+    assert verify == "gpusetup verify"
+
+
+@pytest.mark.parametrize(
+    ("machine", "begins"),
+    [("rtx3050-laptop", "conda create --name torch "), ("conda-and-pip", "conda install --yes ")],
+)
+def test_without_a_name_an_active_environment_is_used(
+    machine: str, begins: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-9: a machine without an active conda environment gets a new one."""
+    assert main(["resolve", "--from", machine, "--installer", "conda"]) == 0
+    commands = capsys.readouterr().out.partition("With conda\n")[2]
+    assert commands.strip().startswith(begins)
+
+
+@pytest.mark.parametrize("name", ["base", "-rf", "a b", "x/y", "x;id", "$(id)"])
+def test_a_name_that_conda_refuses_is_an_error(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-9: nothing that is no name of an environment goes into a command."""
+    assert main(["resolve", *LAPTOP, f"--name={name}"]) == 2
+    assert "conda" in capsys.readouterr().err
 
 
 def test_the_gpu_is_measured_against_the_cpu_where_there_is_one() -> None:
