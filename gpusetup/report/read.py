@@ -16,6 +16,7 @@ from gpusetup.report import (
     gpus,
     hardware,
     installers,
+    launches,
     nvidia_smi,
     paths,
 )
@@ -48,6 +49,7 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
+    launches.old_launches,
     failures.failures,
     failures.complaints,
     failures.failing_program,
