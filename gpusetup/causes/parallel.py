@@ -43,7 +43,7 @@ CAUSES = (
         says=(
             rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}",
             rf"no such option:? {LOCAL_RANK}",
-            rf"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b",
+            r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b",
         ),
         examples=(
             "train.py: error: unrecognized arguments: --local-rank=0",

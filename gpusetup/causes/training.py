@@ -56,6 +56,21 @@ FASTER = (
 
 CAUSES = (
     Cause(
+        "gpu-works-little",
+        severity=Severity.NOTE,
+        title="{who} works little: {picture}",
+        plain="A GPU that computes is busy less than half of the time",
+        means="One reading does not show why: the data may come too slowly, or the batch or the "
+        "model is too small to fill the GPU.",
+        text="Watch the training for a minute: gpusetup names the cause",
+        proven_by="nvidia-smi shows a program that computes and a utilisation below 50 %",
+        not_when="If nothing computes, the GPU is idle and there is no finding",
+        # Source: the marks of readings/gpu_use.py.
+        by_check=True,
+        stage="running",
+        commands=("gpusetup monitor -- python train.py",),
+    ),
+    Cause(
         "loss-diverges",
         severity=Severity.NOTE,
         title="The loss diverges: it becomes NaN or infinite, or explodes",

@@ -28,7 +28,7 @@ COUNTED = r"after (?:\w+ ){0,2}?~?\d[\d.,]{0,8}k? ?(?:steps?|iter\w*|epochs?|bat
 DIVERGES = "|".join(
     (
         rf"{LOSS}\W{{0,6}}(?:{BECOMES}\W{{1,4}}){{0,5}}(?:tensor\(|\()?[-+]?{NO_NUMBER}",
-        rf"\bnans? (?:(?:in|for|as|of|the|my|a|training|train) ){{0,3}}(?:loss(?:es)?|gradients?)\b",
+        r"\bnans? (?:(?:in|for|as|of|the|my|a|training|train) ){0,3}(?:loss(?:es)?|gradients?)\b",
         rf"\bnans?\b.{{0,40}}?\b{COUNTED}",
         rf"\b{COUNTED}.{{0,60}}?\bnans?\b",
         rf"\b(?:loss|gradients?|grad[_ ]norm)\b (?:(?!not\b|never\b|no\b)\w+ ){{0,3}}?{EXPLODES}",
