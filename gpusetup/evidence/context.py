@@ -159,6 +159,9 @@ NO_FAILURES = (
     "backend-runs",
     "ran-first",
     "program-failed",
+    "trainer-named",
+    "old-launch",
+    "launcher-deprecated",
 )
 """Events that explain no failure by themselves."""
 
