@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages import boundary, driver, makers, packages, torch
+from gpusetup.messages import boundary, driver, makers, packages, people, torch
 
 FILES = (
     "companions",
@@ -35,6 +35,13 @@ FILES = (
 )
 _known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
 CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))
-FACTS = (*driver.ROWS, *boundary.ROWS, *torch.ROWS, *packages.ROWS, *makers.ROWS)
+FACTS = (
+    *driver.ROWS,
+    *boundary.ROWS,
+    *torch.ROWS,
+    *packages.ROWS,
+    *makers.ROWS,
+    *people.IN_PROSE_AND_LOGS,
+)
 """Messages that prove a fact and no cause alone."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

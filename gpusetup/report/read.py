@@ -13,11 +13,14 @@ from gpusetup.report import (
     environment,
     failures,
     field_patterns,
+    files,
     gpus,
     hardware,
     installers,
     nvidia_smi,
     paths,
+    person,
+    runs,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
@@ -48,6 +51,9 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
+    person.person,
+    files.files,
+    runs.runs,
     failures.failures,
     failures.complaints,
     failures.failing_program,
