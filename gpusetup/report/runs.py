@@ -28,9 +28,8 @@ def runs(text: Text) -> Iterator[Event]:
     ):
         if FAILED.search(line):
             finished = None
-        elif "100%" in line or "e" in line:
-            if FINISHED.search(line):
-                finished = (number, line.strip())
+        elif FINISHED.search(line):
+            finished = (number, line.strip())
     if finished:
         number, shown = finished
         yield Event(kind="run-finished", source=f"report, line {number}", text=shown[:200])
