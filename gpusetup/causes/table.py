@@ -23,6 +23,7 @@ FILES = (
     "gpu_models",
     "host",
     "libraries",
+    "loading",
     "memory",
     "parallel",
     "programs",

@@ -17,7 +17,7 @@ class Owner(Frozen):
     """Who a file belongs to."""
 
     package: str
-    """The import name of the package, or of the distribution in a store; "" if the path has none."""
+    """The import name of the package; in a store, of the distribution; "" if none is named."""
     place: Place
     root: str = ""
     """The environment, the store's entry, or the folder of the checkout."""
@@ -30,9 +30,19 @@ PACKAGES = lazy(
     r"^(?P<root>.*?)[/\\]+(?:lib(?:64)?[/\\]+python\d(?:\.\d+)?t?[/\\]+)?(?:Lib[/\\]+)?(?:site|dist)-packages[/\\]+(?P<package>[A-Za-z0-9_.+-]+)",
     re.I,
 )
-THIRD_PARTY = lazy(r"[/\\](?:third[-_]party|3rdparty|vendor|submodules|_deps)[/\\](?P<package>[\w.-]+)[/\\]", re.I)  # fmt: skip
-CACHE = lazy(r"[/\\](?:torch_extensions|\.triton|triton_cache|torchinductor\w*)[/\\](?:[\w.-]+[/\\])*?(?P<package>[\w-]+)[/\\][^/\\]+$", re.I)  # fmt: skip
-VENDOR = lazy(r"^(?P<root>/(?:opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt)|usr/local/cuda[\w.-]*)|[A-Z]:\\Program Files\\NVIDIA[^\\]*)[/\\](?:[^/\\]+[/\\])*", re.I)  # fmt: skip
+THIRD_PARTY = lazy(
+    r"[/\\](?:third[-_]party|3rdparty|vendor|submodules|_deps)[/\\](?P<package>[\w.-]+)[/\\]", re.I
+)
+CACHE = lazy(
+    r"[/\\](?:torch_extensions|\.triton|triton_cache|torchinductor\w*)"
+    r"[/\\](?:[\w.-]+[/\\])*?(?P<package>[\w-]+)[/\\][^/\\]+$",
+    re.I,
+)
+VENDOR = lazy(
+    r"^(?P<root>/(?:opt/(?:nvidia|rocm[\w.-]*|intel|hpcx|tensorrt)|usr/local/cuda[\w.-]*)"
+    r"|[A-Z]:\\Program Files\\NVIDIA[^\\]*)[/\\]",
+    re.I,
+)
 SYSTEM = lazy(r"^(?:/(?:usr|lib|lib64|bin|etc|run|snap)/|[A-Z]:\\Windows\\)", re.I)
 USERS_OWN = lazy(r"/\.local/lib/python|[/\\]Roaming[/\\]Python[/\\]", re.I)
 
