@@ -141,12 +141,22 @@ COMPLAINT_WORD = lazy(
 )
 TABLE_STARTS = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")
 """How the lines begin of what is only printed: nvidia-smi's tables, lscpu's, lists of packages."""
+NO_COMPLAINT = lazy(
+    # Python's name of a module that is built into it: in `<frozen runpy>:128: RuntimeWarning`,
+    # which `python -m torch.utils.collect_env` begins with, nothing is frozen.
+    r"<frozen [\w.]+>"
+    # The label of a value that a tool aligned: `GPU Slowdown T.Limit Temp        : -2 C`.
+    r"|^\s*[A-Z][^:\n]{0,60}?\s{2,}:"
+)
+"""Words that stand in healthy output, whatever they mean elsewhere."""
 
 
 def complaints(text: Text) -> Facts:
     """The first line that complains."""
     for number, line in enumerate(text.lines, 1):
-        if not line.lstrip().startswith(TABLE_STARTS) and COMPLAINT_WORD.search(line.lower()):
+        if line.lstrip().startswith(TABLE_STARTS):
+            continue
+        if COMPLAINT_WORD.search(NO_COMPLAINT.sub("", line).lower()):
             yield Claim(COMPLAINT, True, f"report, line {number}")
             return
 
