@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the whole program on a real card, once, and keeps the evidence.
 
-python scripts/gpu_acceptance.py --out DIR                     everything, in 8 minutes
+python scripts/gpu_acceptance.py --out DIR                     everything, in 9 minutes
 python scripts/gpu_acceptance.py --out DIR --parts suspicions clean
 python scripts/gpu_acceptance.py --out DIR --device cpu --short    a rehearsal
 
@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
         description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     found.add_argument("--out", required=True, type=Path, metavar="DIR")
-    found.add_argument("--minutes", type=float, default=8.0, metavar="N", help="in all (8)")
+    found.add_argument("--minutes", type=float, default=9.0, metavar="N", help="in all (9)")
     found.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS], default=())
     found.add_argument("--device", default="auto", choices=("auto", "cuda", "cpu"))
     found.add_argument("--short", action="store_true", help="one case of each kind: a rehearsal")
