@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from gpusetup.model.finding import Finding, Stage
+from gpusetup.model.finding import Finding, RuledOut, Stage
 from gpusetup.model.frozen import Amount, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import (
@@ -67,6 +67,8 @@ class DoctorAnswer(Frozen):
     """`likely` where `other_causes` are left open; null without a root."""
     other_causes: tuple[str, ...] = ()
     """Ids of what may be the cause instead, the likelier first."""
+    ruled_out: tuple[RuledOut, ...] = ()
+    """Causes that a message suggests and that a reading denies, with the reading."""
     next_reading: Text = None
     """One command whose answer would decide between them."""
     symptom: Text = None

@@ -14,6 +14,7 @@ from typing import get_type_hints
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
 from gpusetup.configs.settings import Setting, value_of
+from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -22,7 +23,6 @@ from gpusetup.plan.config_reader import Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.question import LARGEST, Question
 from gpusetup.plan.rope import RopeScaling
-from gpusetup.plan.trainers import trainer_of
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
