@@ -140,7 +140,7 @@ def add_model(group: ArgumentGroup) -> None:
         action="append",
         type=table_named,
         metavar="ROWSxWIDTH",
-        help="an embedding table beside the model, such as users=6040x64; repeat for items",
+        help="an embedding table next to the model: users=6040x64; repeat it for items",
     )
 
 

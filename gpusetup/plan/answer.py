@@ -81,8 +81,8 @@ def parts_beside(question: Question, decision: Decision) -> Iterator[str]:
         )
         if not job.trained_parameters:
             yield (
-                "nothing else is trained for all that plan knows: add what stands beside the model "
-                "(`--embedding ROWSxWIDTH`, `--lora 16`), or trace your own with `--code`"
+                "plan knows of nothing that is trained: add the parts around the model "
+                "(`--embedding ROWSxWIDTH`, `--lora 16`), or trace your code with `--code`"
             )
 
 

@@ -40,7 +40,7 @@ def data_parallel_notes(job: Job, recipe: Recipe) -> Iterator[str]:
     )
     yield (
         f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
-        f"{distributed:.1f} GiB, each has a process of its own, and none waits for the first. "
+        f"{distributed:.1f} GiB, each has its own process, and none waits for the first. "
         f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
     )
     if job.batch is not None:

@@ -159,26 +159,19 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
 def _speed(speed: Speed) -> Iterator[str]:
     """How much faster the GPUs are than one of them, and what that is reckoned from."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
-    times = f"about {high}" if low == high else f"{low} to {high}"
-    exchange = (
-        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
-        f"{_seconds(speed.sending_seconds)}"
-    )
     if speed.computing_seconds is None:
         times = f"up to {high}"
-        beside = "; the longer a step computes, the less that counts"
+        computing = "the longer a step computes, the less that counts"
     else:
-        beside = f", beside {_seconds(speed.computing_seconds)} of computing (an estimate)"
-    yield from section(
-        f"One GPU would do; {speed.gpus} are {times} times as fast",
-        (
-            Row(
-                f"  Each computes its own samples, so a step does {speed.gpus} times the work; "
-                f"{exchange}{beside}.",
-                hang=2,
-            ),
-        ),
+        times = f"about {high}" if low == high else f"{low} to {high}"
+        computing = f"its computing takes {_seconds(speed.computing_seconds)} (an estimate)"
+    sentence = (
+        f"  Each computes its own samples, so a step does {speed.gpus} times the work. For that "
+        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
+        f"{_seconds(speed.sending_seconds)}; {computing}."
     )
+    title = f"One GPU would do; {speed.gpus} are {times} times as fast"
+    return section(title, (Row(sentence, hang=2),))
 
 
 def _seconds(seconds: float) -> str:
