@@ -85,8 +85,8 @@ def _word(part: str) -> str:
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The GPUs that a person's text names, also in the words of a shop.
 
-    Raises UsageError if there is none, with the nearest names, or with the sizes of memory of a card
-    that exists with others.
+    Raises UsageError if there is none, with the nearest names, or with the sizes of memory that the
+    card has.
     """
     words = tokens(text)
     matching_rows = rows_or_none(text, rows) or _rows_of(_without_advertising(words, rows), rows)
