@@ -113,7 +113,10 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
     if case.measured.batch_size:
         yield f"{stays}: {case.measured.batch_size} ran ({MEASURED})"
         return
-    verdict, mark = plan_verdict(case, split.size), batch_mark(case)
+    verdict = plan_verdict(case, split.size)
+    # Several batches are of several loaders or stages: the mark is said once.
+    is_first = split.setting is case.with_role("batch")[0]
+    mark = batch_mark(case) if is_first else None
     is_sure = isinstance(verdict, BatchVerdict) and verdict.verdict == "clear"
     if case.fixed_by:
         reason = case.fixed_by
@@ -121,7 +124,7 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
         reason = f"{BY_PLAN} cannot judge this config: {verdict}"
     else:
         reason = verdict.reason
-    if is_sure:
+    if is_sure or case.fixed_by:
         yield f"{stays}: {reason}"
     elif mark is None:
         yield f"{stays}: {reason}. {MEASURE_IT}"
