@@ -350,7 +350,8 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
         changes=tuple(part.change for part in changes),
         edits=tuple(part.edit for part in changes),
         words=tuple(dict.fromkeys(words)),
-        cannot_fit=problem,
+        # A plain text: `DoesNotFit` has no form in JSON.
+        cannot_fit=None if problem is None else str(problem),
     )
 
 
