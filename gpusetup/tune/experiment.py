@@ -18,7 +18,7 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.units import MIB
 from gpusetup.plan.batch_verdict import BatchVerdict
-from gpusetup.tune.case import Case, Suggestion, label
+from gpusetup.tune.case import Case, Suggestion, config_word, label
 from gpusetup.tune.marks import (
     SMALL_CARD_GB,
     card_of,
@@ -89,7 +89,8 @@ def sequence_length(case: Case) -> Iterator[Suggestion]:
     least, most = SHORT_LENGTHS
     next_step = ""
     if isinstance(plan_verdict(case, 1, steps=1), BatchVerdict):
-        next_step = f"; `gpusetup plan --from-config CONFIG --context {most}` says what it saves"
+        command = f"gpusetup plan --from-config {config_word(case)} --context {most}"
+        next_step = f"; `{command}` says what it saves"
     for setting in plain_values(case, "length"):
         length = whole_number(setting)
         if length is not None and length > most:

@@ -39,7 +39,7 @@ def test_the_batch_by_the_memory_of_the_card_is_a_mark_to_measure(
     tuner = Tuner(tmp_path, capsys)
     tuned = tuner.tune(f"{model}\nbatch_size: 64\n", tuner.card(card, gib, (8, 6)))
     most = mark.rpartition(" ")[2]
-    assert tuned.sentence_with(mark, rf"tune CONFIG --batch-size .*--max {most}`")
+    assert tuned.sentence_with(mark, rf"tune \S+ --batch-size .*--max {most}`")
     assert "batch_size" not in tuned.changes
 
 
