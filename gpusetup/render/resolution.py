@@ -64,6 +64,9 @@ NOT_ACTIVATED = (
 )
 
 
+NO_TORCHAUDIO = "no known release for this torch"
+
+
 def is_new_conda_environment(steps: Sequence[Sequence[str]]) -> bool:
     """Whether conda's commands begin with a new environment."""
     return any(tuple(argv[:2]) == ("conda", "create") for argv in steps)
@@ -77,7 +80,8 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
     told: dict[str, str | None] = {}
     if not answer.torch:
         yield verdict(NO, "No torch build fits")
-        gpus = (f"{g.name} ({g.compute_capability or '?'})" for g in visible_gpus(snapshot))
+        kinds = ((g.name, g.compute_capability or g.target or "?") for g in visible_gpus(snapshot))
+        gpus = (f"{name} ({kind})" for name, kind in kinds)
         yield from facts(
             {
                 "system": joined(snapshot.os.family, snapshot.os.machine, snapshot.os.libc),
@@ -95,7 +99,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
         told = {
             "index": answer.index_url,
             "torchvision": answer.torchvision or "no release for this torch",
-            "torchaudio": answer.torchaudio or "no known release for this torch",
+            "torchaudio": answer.torchaudio or NO_TORCHAUDIO,
             "Python": answer.python or "unknown",
         }
     served = (f"{one.gpu} ({one.compute_capability}, by {one.by})" for one in answer.served)
