@@ -32,8 +32,12 @@ WHOLE_SECONDS = 30.0
 MOST_BYTES = 32 << 20
 """Of the page. torch's page of all wheels, with every backend since 2016, has some megabytes."""
 MOST_REDIRECTS = 3
-LINK = re.compile(r"<a\b(?P<attributes>[^>]{0,2000})>", re.IGNORECASE)
-WHEEL = re.compile(r"""href\s*=\s*["']?(?P<path>[^"'#>\s]{1,1000}\.whl)""", re.IGNORECASE)
+MOST_WHEELS = 50_000
+"""Of a page: torch's own has some thousands; more than these are not looked at."""
+LINK = re.compile(r"<a\b(?P<attributes>[^<>]{0,2000})>", re.IGNORECASE)
+WHEEL = re.compile(r"""href\s*=\s*["']?(?P<path>[^"'#<>=\s]{1,1000}\.whl)""", re.IGNORECASE)
+"""Both stop at the next letter that may begin another one: a page of nothing but beginnings must
+not take longer than it is long."""
 
 
 class LiveIndex(Frozen):
@@ -90,8 +94,10 @@ def wheel_names(page: str) -> list[tuple[str, str]]:
     >>> wheel_names('<a href="/whl/cu134/torch-2.16.0%2Bcu134-cp311-cp311-win_amd64.whl#x=1">')
     [('cu134', 'torch-2.16.0+cu134-cp311-cp311-win_amd64.whl')]
     """
-    names = []
+    names: list[tuple[str, str]] = []
     for link in LINK.finditer(page):
+        if len(names) == MOST_WHEELS:
+            break
         wheel = WHEEL.search(link["attributes"])
         if wheel is None or "data-yanked" in link["attributes"].lower():
             continue
