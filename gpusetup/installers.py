@@ -224,17 +224,19 @@ the help of uv 0.13.9; for others the index is named."""
 
 
 def tool_command(
-    packages: Sequence[str], backend: str, index_url: str | None
+    packages: Sequence[str], torch: str, backend: str, index_url: str | None
 ) -> tuple[str, ...] | None:
     """How uv installs a tool with torch from its own index; None without a package.
 
-    >>> " ".join(tool_command(["whisperx==3.4"], "cu130", None) or ())
-    'uv tool install --torch-backend cu130 whisperx==3.4'
+    torch is pinned beside the tool, so that `uv tool upgrade` keeps it.
+
+    >>> " ".join(tool_command(["whisperx==3.4"], "2.15.0", "cu130", None) or ())
+    'uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx==3.4'
     """
     if not packages:
         return None
     tool, *more = packages
-    beside = tuple(word for package in more for word in ("--with", package))
+    beside = tuple(word for package in (f"torch=={torch}", *more) for word in ("--with", package))
     if re.fullmatch(UV_BACKENDS, backend):
         return ("uv", "tool", "install", "--torch-backend", backend, *beside, tool)
     source = ("--index", index_url) if index_url else ()

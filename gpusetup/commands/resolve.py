@@ -202,7 +202,7 @@ def _answer_nightly(options: Namespace, out: Console, given: Description, reques
     """The nightly index for this machine and its commands; nothing is installed."""
     if options.packages:
         raise UsageError(
-            "`--torch nightly` chooses no packages beside torch",
+            "`--torch nightly` chooses torch without packages",
             hint="leave them out: few packages support a nightly build",
         )
     catalog = load_catalog()
@@ -278,13 +278,15 @@ def _with_tools(options: Namespace, found: ResolveAnswer) -> ResolveAnswer:
     """The answer with the command for a tool of uv, where one is asked for."""
     if options.installer != "uv-tool":
         return found
-    if not found.packages:
+    if not options.packages:
         raise UsageError(
             "`--installer uv-tool` needs the tool's package",
             hint="such as `gpusetup resolve --installer uv-tool whisperx`",
         )
     named = [requirement(one) for one in found.packages if one.asked and one.name not in FAMILY]
-    argv = tool_command(named, found.backend, found.index_url) if found.backend else None
+    if found.torch is None or found.backend is None:
+        return found
+    argv = tool_command(named, found.torch, found.backend, found.index_url)
     return replace(found, commands={**found.commands, "uv-tool": (argv,) if argv else ()})
 
 

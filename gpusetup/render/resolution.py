@@ -52,9 +52,16 @@ def resolution_text(
     lines += section("Not chosen", [*_grouped(why), *more] if why else ())
     if answer.advice:
         lines += ["", remark("advice", _advice(answer.advice))]
-    return Screen((*lines, *(remark("note", note) for note in answer.notes if note != NO_GPU)))
+    lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
+    if explain and answer.torch:
+        lines.append(remark("note", WHEEL_VARIANTS))
+    return Screen(tuple(lines))
 
 
+WHEEL_VARIANTS = (
+    "with wheel variants (PEP 817 and PEP 825, drafts in 2026) pip and uv would choose this build "
+    "themselves; until your installer and your index have them, name the index as above"
+)
 TEST = ("gpusetup", "verify")
 """What proves that torch works in the environment that is active by then."""
 

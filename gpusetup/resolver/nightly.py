@@ -116,7 +116,7 @@ def _notes(build: TorchBuild | None, backend: str, as_of: str) -> Iterable[str]:
         "back to the newest release"
     )
     if build is None:
-        yield f"no release has {backend} yet: gpusetup cannot tell whether it serves this machine"
+        yield f"no release has {backend} yet: gpusetup cannot tell whether it works on this machine"
     elif maker_of(backend) == "nvidia":
         yield (
             f"it was chosen by the newest release with {backend}, torch {build.torch}; a nightly "

@@ -43,7 +43,7 @@ def maker_to_serve(machine: Snapshot, request: Request) -> Maker | None:
     if others and len(makers) > 1:
         names = ", ".join(gpu.name for gpu in machine.gpus or ())
         raise Unsatisfiable(
-            f"No build of torch serves GPUs of two makers: {names}",
+            f"No build of torch supports GPUs of two makers: {names}",
             hint="name the GPUs of one maker; each needs its own environment",
         )
     gpu_maker = BY_ID[next(iter(others))] if others else None

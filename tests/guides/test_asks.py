@@ -75,9 +75,8 @@ def test_a_rocm_build_of_the_index_is_found_too(tmp_path: Path, capsys: Capture)
     """ask-7 and ask-24: for a torch whose CPU build the table knows."""
     with index_server(tmp_path / "served") as index:
         listed(index, tmp_path / "w", "rocm7.14", "2.15.0+rocm7.14")
-        words = ("--gpu", "gfx1151", *LINUX, "--backend", "rocm7.14")
-        words = (*words, "--index", index.index_root, "--refresh")
-        code, answer = asked(capsys, "resolve", *words)
+        words = ("--gpu", "gfx1151", *LINUX, "--backend", "rocm7.14", "--refresh")
+        code, answer = asked(capsys, "resolve", *words, "--index", index.index_root)
     assert (code, answer["torch"], answer["live"]) == (0, "2.15.0", True)
 
 
@@ -226,7 +225,8 @@ def test_a_tool_of_uv_gets_torchs_index(capsys: Capture) -> None:
     """ask-12: `uv tool install` with the build that fits."""
     words = ("--installer", "uv-tool", "--offline", *LINUX, "--gpu", "T4", "--driver", "580.95.05")
     assert main(["resolve", "whisperx", *words]) == 0
-    assert "uv tool install --torch-backend cu130 whisperx" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx" in shown
     assert main(["resolve", *words]) == 2
     assert "needs the tool's package" in capsys.readouterr().err
 
@@ -319,3 +319,17 @@ def test_a_backend_of_another_maker_by_its_name(capsys: Capture) -> None:
     words = ("resolve", "--backend", "rocm6.4", "--gpu", "gfx1100", *LINUX)
     code, answer = asked(capsys, *words)
     assert (code, answer["torch"], answer["backend"]) == (0, "2.9.1", "rocm6.4")
+
+
+# --- ask-37: wheel variants -----------------------------------------------------------------------
+
+
+def test_wheel_variants_are_named_where_the_choice_is_explained(capsys: Capture) -> None:
+    """ask-37: what they are for this machine, and what to do until they are there."""
+    words = (*LINUX, "--gpu", "T4", "--driver", "580.95.05")
+    assert main(["resolve", *words, "--explain"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "wheel variants (PEP 817 and PEP 825, drafts in 2026)" in shown
+    assert "name the index as above" in shown
+    main(["resolve", *words])
+    assert "variants" not in capsys.readouterr().out
