@@ -62,6 +62,7 @@ import time
 from typing import Any, Dict
 
 import driver_answers  # type: ignore[import-not-found, unused-ignore]
+import gpu_links  # type: ignore[import-not-found, unused-ignore]
 import nvml_fields  # type: ignore[import-not-found, unused-ignore]
 
 Answer = Dict[str, Any]
@@ -150,6 +151,7 @@ def once() -> Answer:
         listed = read_fields(nvml, (("devices", devices),))
         listed["problems"] = answer["problems"] + listed["problems"]
         answer.update(listed, **init)
+        answer["links"] = gpu_links.links(nvml, len(answer["devices"] or ()))
     except nvml.NVMLError as problem:
         answer = read_fields(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))

@@ -28,6 +28,8 @@ from gpusetup.render.screen import (
     section,
 )
 
+from gpusetup.render.topology import links_line
+
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
     from gpusetup.model.resolution import Offer
@@ -211,6 +213,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
         "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
         or ("unknown" if machine.gpus is None else "none of NVIDIA"),
+        "links": links_line(machine),
         "torch": torch_line(machine),
         "Python": joined(python.version, python.manager),
         "environment": f"{python.executable or 'unknown'}{chosen}",

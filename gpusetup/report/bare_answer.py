@@ -8,7 +8,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import HINT, Claim, Facts
 
 WORD = lazy(
-    r"(?:>>> ?|Out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
+    r"(?:>>> ?|out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
 )
 """The word, with the prompt or the quotes that a shell, a notebook or a mail put around it."""
 
