@@ -44,7 +44,7 @@ def pcie_level(nvml: Any, first: Any, second: Any) -> str | None:
 
 
 def nvlink_ends(nvml: Any, handle: Any) -> Dict[str, int]:
-    """What lies at the other end of a GPU's active NVLinks: bus address -> how many; "": switches."""
+    """The other ends of a GPU's active NVLinks: bus address -> how many; "" stands for switches."""
     ends: Dict[str, int] = {}
     for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
         try:

@@ -161,6 +161,7 @@ NO_FAILURES = (
     "program-failed",
     "trainer-named",
     "old-launch",
+    "bare-yes",
     "launcher-deprecated",
 )
 """Events that explain no failure by themselves."""

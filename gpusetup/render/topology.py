@@ -49,4 +49,6 @@ def _nodes(gpus: tuple[Gpu, ...]) -> list[str]:
     for place, gpu in enumerate(gpus):
         if gpu.numa_node is not None:
             numbers[gpu.numa_node].append(str(place if gpu.nvml_index is None else gpu.nvml_index))
-    return [f"NUMA node {node}: GPU {', '.join(listed)}" for node, listed in sorted(numbers.items())]
+    return [
+        f"NUMA node {node}: GPU {', '.join(listed)}" for node, listed in sorted(numbers.items())
+    ]

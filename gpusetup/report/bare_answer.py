@@ -41,3 +41,5 @@ def bare_answer(text: Text) -> Facts:
         yield Event(kind="cuda-unavailable", values=values, source=source, text=shown)
     else:
         yield Claim("torch.cuda_available", True, source, HINT)
+        values = {"bare": answer.capitalize() if answer == "true" else answer}
+        yield Event(kind="bare-yes", values=values, source=source, text=text.flat.strip())
