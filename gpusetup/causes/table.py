@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages import boundary, driver, makers, packages, torch, trainers
+from gpusetup.messages import boundary, driver, makers, packages, people, torch, trainers
 
 FILES = (
     "companions",
@@ -23,6 +23,7 @@ FILES = (
     "gpu_models",
     "host",
     "libraries",
+    "loading",
     "memory",
     "parallel",
     "programs",
@@ -43,6 +44,7 @@ FACTS = (
     *packages.ROWS,
     *makers.ROWS,
     *trainers.ROWS,
+    *people.IN_PROSE_AND_LOGS,
 )
 """Messages that prove a fact and no cause alone."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes.layers import NO_INIT
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
@@ -68,6 +69,21 @@ VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 CAUSES = (
     Cause(
         "windows-dll-missing",
+        refuted_by=(
+            Refutation(
+                facts.any_of(
+                    facts.all_of(facts.imports_alone, facts.another_runtime_is_loaded_first),
+                    facts.all_of(
+                        facts.was_tried("torch", "vc-runtime"),
+                        facts.another_runtime_is_loaded_first,
+                    ),
+                ),
+                "dll-load-order",
+            ),
+            Refutation(
+                facts.all_of(facts.imports_alone, facts.torch_fails_at_its_dll), "dll-load-order"
+            ),
+        ),
         title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "

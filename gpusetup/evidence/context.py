@@ -163,6 +163,10 @@ NO_FAILURES = (
     "old-launch",
     "bare-yes",
     "launcher-deprecated",
+    *("gpu-unused", "remedy-tried", "ran-alone"),
+    *("no-root-rights", "cloud-machine", "no-boot-screen"),
+    *("file-listed", "failing-file", "loaded-first", "run-finished"),
+    *("container-engine", "toolkit-installed", "docker-runtime", "python-bound", "question-asked"),
 )
 """Events that explain no failure by themselves."""
 

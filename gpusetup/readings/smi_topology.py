@@ -39,7 +39,7 @@ class Topology(NamedTuple):
 
 def is_heading(line: str) -> bool:
     """
-    >>> is_heading("        GPU0    GPU1    CPU Affinity    NUMA Affinity"), is_heading("GPU0 is hot")
+    >>> is_heading("      GPU0    GPU1    CPU Affinity    NUMA Affinity"), is_heading("GPU0 hot")
     (True, False)
     """
     return HEADING.match(line) is not None

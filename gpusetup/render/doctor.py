@@ -27,7 +27,6 @@ from gpusetup.render.screen import (
     plain,
     section,
 )
-
 from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:

@@ -14,12 +14,15 @@ from gpusetup.report import (
     environment,
     failures,
     field_patterns,
+    files,
     gpus,
     hardware,
     installers,
     launches,
     nvidia_smi,
     paths,
+    person,
+    runs,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
@@ -52,6 +55,9 @@ READERS: tuple[Reader, ...] = (
     messages,
     bare_answer.bare_answer,
     launches.old_launches,
+    person.person,
+    files.files,
+    runs.runs,
     failures.failures,
     failures.complaints,
     failures.failing_program,
