@@ -61,19 +61,14 @@ import sys
 import time
 from typing import Any, Dict
 
-<<<<<<< HEAD
-import driver_answers  # type: ignore[import-not-found, unused-ignore]
-import gpu_links  # type: ignore[import-not-found, unused-ignore]
-import nvml_fields  # type: ignore[import-not-found, unused-ignore]
-=======
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import gpu_links  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 import nvml_fields  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
->>>>>>> main
 
 Answer = Dict[str, Any]
 
