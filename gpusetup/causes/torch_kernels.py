@@ -49,9 +49,6 @@ CAUSES = (
         proven_by="The compiler's error names the option or the architecture",
         not_when="If torch's own kernels do not support the GPU, the cause is "
         "arch-too-new-for-wheel",
-        refuted_by=(
-            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
-        ),
         # Source: NVRTC documentation; Triton's and XLA's sources.
         stage="first-kernel",
         explains=("cuda-init-failed",),
@@ -106,6 +103,9 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
         means="The build has no kernels for the GPU's generation, and no PTX (portable code) that "

@@ -139,7 +139,8 @@ def no_kernel_image(context: RuleContext) -> Findings:
     if not said or lacks or events(context, "gpu-not-in-wheel"):
         return  # torch lacks it: the other rule says so
     module, known = extension_of(said), capabilities(context)
-    cause = "extension-arch-mismatch" if module or (kernels and known) else _by_age(context, known)
+    # If torch's list shows that it has the kernel, the record's refutation says so.
+    cause = "extension-arch-mismatch" if module else _by_age(context, known)
     gpu = gpu_naming.gpu_names(context) if known else "this GPU"
     who = module or named(context) if cause == "arch-too-new-for-wheel" else module
     seen = (*said, *_seen(context))
