@@ -10,8 +10,8 @@ BETWEEN_CLAUSES = r"(; |\. )(?![^()]*\))"
 def clauses_without(text: str, foreign: str) -> str:
     """A text without the remarks and the clauses that name what is foreign.
 
-    >>> clauses_without("Start it again (`sudo x`); see /etc/x. Else install y (or z)", r"sudo|/etc/")
-    'Start it again. Else install y (or z)'
+    >>> clauses_without("Start it (`sudo x`); see /etc/x. Else install y (or z)", r"sudo|/etc/")
+    'Start it. Else install y (or z)'
     >>> clauses_without("See /etc/x; then install y", r"sudo|/etc/")
     'Then install y'
     """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report, packages
 from gpusetup.model.finding import Alternative, Fix, Need, map_blocks
 from gpusetup.model.frozen import Frozen, replace
@@ -39,6 +40,8 @@ SHOW_WHICH_TORCH = ("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-xpu"
 def torch_that_is_there(context: RuleContext) -> str:
     """Which torch is there, as far as a change of it must know."""
     torch = context.torch
+    if board := board_of(context.snapshot):
+        return f"{board}, whose JetPack decides"
     # A machine was asked for its torch; a named host is told what would fit it.
     if not is_report(context) or context.other_host:
         return torch.version or "no torch is installed"
@@ -72,7 +75,7 @@ def no_boot_screen(context: RuleContext) -> str:
     """A machine whose screen cannot be reached before its system starts."""
     if not events(context, "cloud-machine", "no-boot-screen"):
         return ""
-    return "the screen that enrols a key appears before the system starts, and cannot be reached on this machine"  # noqa: E501
+    return "the screen that enrols a key comes before the system's start, out of reach here"
 
 
 def python_that_must_stay(context: RuleContext) -> str:
@@ -190,9 +193,16 @@ NEEDS: tuple[NeedRow, ...] = (
 """What commands need, in the order in which it is asked."""
 
 
+def unread_torch(context: RuleContext) -> tuple[Need, ...]:
+    """The need of a fix that has no command as long as the torch that is there is unknown."""
+    if torch_that_is_there(context):
+        return ()
+    return (Need(what="torch", state="unread", reading=TORCHS_VERSION),)
+
+
 def judge(context: RuleContext, fix: Fix) -> Fix:
     """The fix without the blocks that need what was not read, or what a reading denies."""
-    needs: dict[str, Need] = {}
+    needs: dict[str, Need] = {need.what: need for need in fix.needs}
     denied: list[NeedRow] = []
 
     def keep_if_known(block: Alternative) -> Alternative | None:
