@@ -162,7 +162,15 @@ NO_FAILURES = (
     *("gpu-unused", "remedy-tried", "ran-alone"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),
-    *("container-engine", "toolkit-installed", "docker-runtime", "python-bound", "question-asked"),
+    *(
+        "container-engine",
+        "toolkit-installed",
+        "docker-runtime",
+        "container-start-failed",
+        "vendor-image",
+        "python-bound",
+        "question-asked",
+    ),
 )
 """Events that explain no failure by themselves."""
 
