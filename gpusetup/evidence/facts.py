@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gpusetup.accelerators.amd import gfx_of
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -75,6 +76,21 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
         return f"{_named(tuple(known))} has compute capability {known[0].compute_capability}"
 
     return fact
+
+
+def torch_lists_the_target(context: RuleContext) -> str:
+    """torch's list has the target of the AMD GPU that a text names."""
+    kernels = context.torch.kernels or ()
+    named = (event.values for event in events(context, "hip-kernel-missing", "foreign-gpu"))
+    targets = {values.get("gfx") or gfx_of(values.get("name", "")) for values in named}
+    listed = sorted(target for target in targets if target in kernels)
+    return f"torch has kernels for {listed[0]}" if listed else ""
+
+
+def target_is_overridden(context: RuleContext) -> str:
+    """HSA_OVERRIDE_GFX_VERSION makes the runtime take another target."""
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    return f"HSA_OVERRIDE_GFX_VERSION={value} is set" if value else ""
 
 
 # --- the driver -----------------------------------------------------------------------------------

@@ -33,7 +33,10 @@ INSTALLING = (
     *("conda-cuda-virtual-missing", "externally-managed", "pip-cache-disk-full"),
 )
 """Events of somebody who is about to install torch: the torch that is there does not count."""
-SHOW_WHICH_TORCH = ("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-xpu")
+SHOW_WHICH_TORCH = (
+    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel"),
+    *("no-xpu", "hip-kernel-missing"),
+)
 """Events in which torch itself says what it lacks."""
 
 
@@ -155,7 +158,7 @@ NEEDS: tuple[NeedRow, ...] = (
         what="vendor's build",
         lines=INSTALLS_TORCH,
         denied=build_of_a_vendor,
-        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|XPU build uses|--force-reinstall",
+        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|--force-reinstall",
         instead="Keep the image's torch: its maker built it for this machine. Update the image, or "
         "change the program",
     ),

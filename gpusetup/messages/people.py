@@ -267,6 +267,7 @@ SITUATION: tuple[Row, ...] = (
 IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock"),
+    row("vendor-image", r"\b(?P<image>(?:intelanalytics|intel/(?:intel-extension-for-pytorch|vllm)|rocm/(?:pytorch|vllm|dev)|nvcr\.io/nvidia|nvidia/pytorch|dustynv|l4t-pytorch)[\w./:@-]*)", "intelanalytics", "intel/", "rocm/", "nvcr.io", "nvidia/pytorch", "dustynv", "l4t-pytorch"),
     row("container-start-failed", r"Failed to run mount hooks|error running (?:prestart |createRuntime )?hook|\bhooks?\b[^\n]{0,40}?exit status [1-9]|Failed to setup container", "hook", "setup container"),
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit"),
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-"),
@@ -274,6 +275,26 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
+
+OTHER_MAKERS: tuple[Row, ...] = (
+    *(
+        row(
+            "foreign-gpu",
+            pattern,
+            "amd",
+            "radeon",
+            vendor="amd",
+            unless=r"\bNVIDIA\b|\b[RG]TX\b|Ryzen",
+        )
+        for pattern in (
+            r"\b(?:I have|I own|I use|using|with|has|have|got|own) (?:only )?an? (?:AMD|Radeon)\b(?! (?:processor|cpu|ryzen))",
+            r"\b(?:AMD|Radeon)(?: (?:card|gpu|graphics))?s? only\b|\bonly (?:an? )?(?:AMD|Radeon)\b",
+            r"\b(?:on|my|with|for) (?:an? |my )?(?:AMD|Radeon) (?:card|gpu|graphics)\b|\brun on (?:an? )?Radeon\b",
+            r"(?:显卡|グラボ|видеокарт\w|Grafikkarte|carte|tarjeta|placa)[^.\n]{0,12}(?:AMD|Radeon)",
+        )
+    ),
+)
+"""A card of another maker, in a sentence."""
 
 ENGINE: tuple[Row, ...] = (
     *_situation(
@@ -307,5 +328,6 @@ ROWS: tuple[Row, ...] = (
     ),
     *SITUATION,
     *ENGINE,
+    *OTHER_MAKERS,
 )
 """All sentences, as rows of the table of messages."""
