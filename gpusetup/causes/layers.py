@@ -331,6 +331,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.RUNNING: (
         "shm-too-small",
         "cuda-fork-reinit",
+        "local-rank-argument",
         "nccl-unavailable-windows",
         "port-in-use",
         "nccl-duplicate-gpu",
@@ -355,6 +356,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "fabric-unhealthy",
         "nvlink-degraded",
         "pcie-degraded",
+        "mixed-precision-no-gain",
+        "launcher-deprecated",
         "conda-missing",
     ),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages import boundary, driver, makers, packages, people, torch
+from gpusetup.messages import boundary, driver, makers, packages, people, torch, trainers
 
 FILES = (
     "companions",
@@ -31,6 +31,7 @@ FILES = (
     "toolkit",
     "torch",
     "torch_kernels",
+    "training",
     "wheels",
     "windows",
 )
@@ -42,6 +43,7 @@ FACTS = (
     *torch.ROWS,
     *packages.ROWS,
     *makers.ROWS,
+    *trainers.ROWS,
     *people.IN_PROSE_AND_LOGS,
 )
 """Messages that prove a fact and no cause alone."""

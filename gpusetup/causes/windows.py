@@ -9,7 +9,7 @@ from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, lines
 
 
@@ -64,6 +64,8 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
+VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
+
 CAUSES = (
     Cause(
         "windows-dll-missing",
@@ -95,8 +97,21 @@ CAUSES = (
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
-        windows=("winget install Microsoft.VCRedist.2015+.x64",),
+        windows=(VISUAL_CPP_RUNTIME,),
         needs_root=True,
+        cases=(
+            # This machine itself was searched: torch was not imported.
+            Message(
+                having={"searched": ""},
+                only=Severity.WARNING,
+                title="The Visual C++ runtime is not installed: {dll} is not in {searched}",
+                means="torch's DLLs need it: without it `import torch` ends with WinError 126.",
+                text="Install the current Visual C++ runtime (x64), then test torch",
+                windows=(VISUAL_CPP_RUNTIME,),
+                then=("gpusetup verify",),
+                needs_root=True,
+            ),
+        ),
         alike={
             'python -c "import torch"': (
                 "cuda-lib-missing",

@@ -9,6 +9,7 @@ from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.report import (
+    bare_answer,
     cuda_errors,
     environment,
     failures,
@@ -17,6 +18,7 @@ from gpusetup.report import (
     gpus,
     hardware,
     installers,
+    launches,
     nvidia_smi,
     paths,
     person,
@@ -51,6 +53,8 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
+    bare_answer.bare_answer,
+    launches.old_launches,
     person.person,
     files.files,
     runs.runs,

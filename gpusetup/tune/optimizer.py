@@ -166,6 +166,8 @@ def _machine(name: str | None) -> Any:
 
         return machine_named(name)
     from gpusetup.probe.machine import read_machine
+    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
     from gpusetup.system.system import System
 
-    return read_machine(System())
+    system = System()
+    return with_gpus_of_nvidia_smi(read_machine(system), system)
