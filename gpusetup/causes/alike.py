@@ -43,6 +43,7 @@ SETTLES: dict[str, tuple[str, ...]] = {
     ASK_TORCH: ("torch",),
     BESIDE_TORCH: ("gpus", "program"),
     NODES: (),
+    "gpusetup monitor": (),
     "conda list torch": (),
     "findmnt -O noexec": (),
 }

@@ -136,7 +136,8 @@ CAUSES = (
         "one, and another package may bring one. Or torch finds no driver.",
         text="Ask the Python that runs the program (a bundle has its own, for example "
         "runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU build: "
-        "replace it with a CUDA build. Driver and CUDA toolkit need no change for that",
+        "replace it with a CUDA build. Driver and CUDA toolkit need no change for that. If the "
+        "program prints an error message, post it as text",
         proven_by="Somebody says so in a sentence, and no message says more",
         not_when="If torch says that it is a CPU build, the cause is torch-cpu-build",
         symptom=True,
@@ -147,6 +148,27 @@ CAUSES = (
             alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
             alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
         },
+    ),
+    Cause(
+        "input-bound",
+        severity=Severity.WARNING,
+        title="The GPU works, and waits for its input in between",
+        plain="Somebody says that the GPU waits for its data",
+        means="A loader that is slower than the GPU leaves it idle between batches: decoding and "
+        "augmentation on few CPU cores, a slow or remote disk, or transfers that nothing overlaps.",
+        text="Measure where the time goes before you change anything: `gpusetup monitor` beside "
+        "the training names what the GPU waits for (CPU, disk, network, loader). Often a copy of "
+        "the data on a local disk, smaller images made once, or more loader workers help. Driver, "
+        "CUDA and torch need no change",
+        proven_by="Somebody describes a utilization that rises and falls, and no error is shown",
+        not_when="If the GPU stays at 0 % all the time, the cause is gpu-unused",
+        # Source: PyTorch, Performance Tuning Guide.
+        symptom=True,
+        stage="running",
+        failure=7,
+        where=(says_nothing_else, _is_not_known_to_be_the_cpus),
+        events=("gpu-starved",),
+        alike={"gpusetup monitor": ()},
     ),
     Cause(
         "program-without-gpu-support",

@@ -6,6 +6,7 @@ others (`impossible`).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.alike import (
@@ -33,6 +34,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
+from gpusetup.messages.programs import of_package
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
@@ -76,9 +78,21 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
     }
     others = () if record.symptom else ("program",)
     for reading, causes in record.alike.items():
+        if _asks_another_program(context, reading):
+            continue
         if not any(shown[name] for name in SETTLES.get(reading, others)):
             return reading, causes
     return None, ()
+
+
+def _asks_another_program(context: RuleContext, reading: str) -> bool:
+    """Whether a reading starts a program (`python -m NAME`) that the text is not about."""
+    started = re.search(r"python -m (\w+)$", reading)
+    program = of_package(started[1]) if started else None
+    if program is None:
+        return False
+    named = {event.values.get("module") for event in context.snapshot.events}
+    return context.snapshot.failing.program != program.name and not named & {*program.packages}
 
 
 def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:

@@ -168,6 +168,8 @@ NO_FAILURES = (
     *(
         "container-engine",
         "toolkit-installed",
+        "gpu-starved",
+        "pin-pulls-torch",
         "docker-runtime",
         "container-start-failed",
         "vendor-image",

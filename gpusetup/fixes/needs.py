@@ -116,6 +116,19 @@ def reinstall_was_tried(context: RuleContext) -> str:
     return f"torch {torch.version} was reinstalled already, without effect"
 
 
+def pin_of_another_package(context: RuleContext) -> str:
+    """A package whose requirement brings another torch back at its next installation."""
+    for event in events(context, "pin-pulls-torch"):
+        package, torch = event.values.get("package", ""), event.values.get("torch", "")
+        version, file = event.values.get("version"), event.values.get("file", "its requirements")
+        named = f"{package}=={version}" if version else package
+        return (
+            f"{named} requires torch=={torch} and puts that back whenever it is installed: first "
+            f"take this pin out of {file}, or choose a release of {package} for the newer torch. "
+        )
+    return ""
+
+
 def never(_: RuleContext) -> str:
     return ""
 
@@ -138,6 +151,8 @@ class NeedRow(Frozen):
     """Clauses of the fix's text that a denial takes out."""
     instead: str = ""
     """What is right where it is denied."""
+    first: Reading = never
+    """What must be done before the commands, or they do not hold."""
 
 
 INSTALLS_TORCH = (
@@ -169,6 +184,7 @@ NEEDS: tuple[NeedRow, ...] = (
         clauses=r"[Rr]einstall torch|[Ii]nstall torch",
         instead="Another installation of the same torch changes nothing",
     ),
+    NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
     NeedRow(
         what="container engine",
         lines=r"nvidia-ctk runtime configure|systemctl restart (?:docker|containerd|crio)",
@@ -223,7 +239,8 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     judged = replace(map_blocks(replace(fix, looks=()), keep_if_known), looks=fix.looks)
     if not needs:
         return fix
-    text = fix.text
+    firsts = [row.first(context) for row in NEEDS if row.what in needs]
+    text = f"{''.join(firsts)}{fix.text}"
     for row in denied:
         text = _text_where_denied(row, needs[row.what], text)
     return replace(judged, text=text, needs=tuple(needs.values()))
