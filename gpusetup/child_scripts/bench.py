@@ -25,12 +25,17 @@ import time
 from multiprocessing.spawn import prepare
 from typing import Any, Callable, Dict, List, Optional
 
-import driver_answers  # type: ignore[import-not-found, unused-ignore]
 import torch
-import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
-from end_with_parent import end_with  # type: ignore[import-not-found, unused-ignore]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import end_with_parent  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import trace_step as steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+
 Answer = Dict[str, Any]
 LEAST_SECONDS = 0.5
 """Steps are timed for so long at least: what disturbs them lasts for many short ones."""
@@ -295,7 +300,7 @@ def answer_in_fork(request: Answer) -> Answer:
         pid = os.fork()
         if not pid:
             with contextlib.suppress(BaseException):
-                end_with(parent)
+                end_with_parent.end_with(parent)
                 json.dump(answer_or_error(request), file)
                 file.flush()
             os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
