@@ -72,7 +72,7 @@ NOTES: tuple[tuple[Sign, Callable[[Seen], str]], ...] = (
     (has_room & c.training, lambda it: f"{memory_p95(it)}: 70 to 90 % is usual"),
     (hot, lambda it: f"{whole(it.gpu.heat)} °C, more than {marks.HOT:.0f} °C"),
     (started_late, lambda it: f"the first {whole(it.gpu.parts.start_up)} s, before the GPU was "
-     "used, are not counted in the verdict"),
+     "used, are not counted"),
     (warmed_up, lambda it: f"the figures leave out a warm-up of {whole(it.gpu.parts.warm)} s "
      "(perhaps compilation, or cold caches)"),
     (paused, times_and_lengths),

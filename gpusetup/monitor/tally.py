@@ -292,7 +292,9 @@ class Gpu:
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
-        gpus = [row.gpu for row in self.rows]
+        # A mean with the program's start in it would say nothing about the training.
+        first_work = self.rows[0].seconds + self.parts.start_up
+        gpus = [row.gpu for row in self.rows if row.seconds >= first_work]
         reasons = work.reasons if work else {}
         working_samples = work.samples if work else 0
         return GpuSummary(
