@@ -39,6 +39,8 @@ class Source:
     def __init__(self) -> None:
         self.first: Sample | None = None
         """What was read to see whether there is a GPU; it is the first answer of `next`."""
+        self.not_watched: str | None = None
+        """Why a better source is not used."""
         self.places: Sequence[int] | None = None
         """Which of the GPUs are watched, by their place in a sample; None: all."""
 
