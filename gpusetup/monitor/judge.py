@@ -14,10 +14,10 @@ from typing import NamedTuple
 from gpusetup.monitor import marks
 from gpusetup.monitor.cpu import judged_without_gpu
 from gpusetup.monitor.documents import Verdict
+from gpusetup.monitor.gpu import Gpu
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
 from gpusetup.monitor.work import Work, below, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use

@@ -6,8 +6,9 @@ import math
 from functools import cached_property
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.gpu import Gpu
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
-from gpusetup.monitor.tally import Gpu, Tally
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpusetup.monitor.gpu import Gpu
 from gpusetup.monitor.marks import (
     BUSY,
     HOT,
@@ -16,7 +17,6 @@ from gpusetup.monitor.marks import (
     RATED_POWER,
     THROTTLED_SHARE,
 )
-from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.work import Work, rated_watts
 
 
