@@ -259,7 +259,7 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     quarters = [shares[min(last_place, number * len(shares) // 4)] for number in range(5)]
     growth = quarters[-1] - quarters[0]
     least_step = min(later - earlier for earlier, later in pairwise(quarters))
-    # A third of an even growth is enough for each quarter: caches fill faster at first.
+    # An even growth has a quarter of it in each quarter of the run; a third of that is asked for.
     return growth >= marks.LEAK_GROWTH and least_step >= growth / 12
 
 

@@ -9,7 +9,8 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.advice import ordered_advice
 from gpusetup.monitor.documents import EpochTimes, HostSummary, Sample, Summary, TreeSummary
 from gpusetup.monitor.gpu import spread
-from gpusetup.monitor.judge import Judgement, judge, picture_of
+from gpusetup.monitor.judge import judge, picture_of
+from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.notes import notes
 from gpusetup.monitor.run import Run
