@@ -50,7 +50,7 @@ class Run:
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of its program, by its command alone; on how many machines it runs."""
-        self.launched = is_launched(command) or (self.ranks or 0) > 1
+        self.launched = is_launched(command) or or_zero(self.ranks) > 1
         """A launcher started its ranks."""
 
     @property
@@ -157,6 +157,7 @@ def useful_workers(run: Run) -> int:
 
     4 if the number of cores is unknown.
     """
-    gpus_at_work = [gpu for gpu in run.gpus if (gpu.utilization or 0.0) >= marks.IDLE]
+    gpus_at_work = [gpu for gpu in run.gpus if or_zero(gpu.utilization) >= marks.IDLE]
     cores = round(run.cores or 4)
-    return max(1, min(MOST_WORKERS, cores) // max(1, len(gpus_at_work)))
+    workers_of_all = min(MOST_WORKERS, cores)
+    return max(1, workers_of_all // max(1, len(gpus_at_work)))
