@@ -182,7 +182,7 @@ def _say_what_is_watched(source: Source, options: Namespace, out: Console) -> No
         command = "the command's CPU, memory and data loader, and " if options.after else ""
         out.talk(
             f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
-            f"be watched ({source.not_watched})"
+            f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
         )
 
 
