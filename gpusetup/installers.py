@@ -8,6 +8,10 @@ is meant.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
@@ -24,6 +28,10 @@ class InstallerOptions(Frozen):
     """The family is there at this version already, but not whole."""
     conda_prefix: str | None = None
     """The conda environment; None means the active one."""
+    conda_name: str | None = None
+    """The name of a new conda environment that is created first."""
+    conda_python: str | None = None
+    """The Python of that new environment: `3.11`, `3.13t`; None leaves it to conda."""
 
 
 def started(python: str | None) -> tuple[str, ...]:
@@ -93,6 +101,10 @@ def pip(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     return _steps((*started(options.python), "-m", "pip", "install"), torch, build, options)
 
 
+NEEDS_ITS_INDEX = ("amd", "intel")
+"""The makers whose builds of torch need packages that only torch's own index has (their Triton)."""
+
+
 def _steps(
     install: tuple[str, ...],
     torch: tuple[str, ...],
@@ -100,6 +112,14 @@ def _steps(
     options: InstallerOptions,
 ) -> tuple[Step, ...]:
     exact = pins(build, options.packages)
+    if exact and maker_of(build.backend) in NEEDS_ITS_INDEX:
+        whole = Step(
+            title=f"{', '.join(exact)} and what they need, from torch's own index",
+            argv=(*install, *torch, *exact),
+        )
+        more = others(options.packages)
+        beside = Step(title="the rest from your default index", argv=(*install, *exact, *more))
+        return (whole, beside) if more else (whole,)
     family = Step(
         title=f"{', '.join(exact)} from torch's own index",
         argv=(*install, "--no-deps", *torch, *exact),
@@ -125,9 +145,12 @@ MKL = "mkl<2024.1"
 
 
 def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
-    """The one step of conda; Unsatisfiable where its channels have no build that fits."""
-    where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+    """conda's steps: one, or three where a new environment is asked for.
+
+    Unsatisfiable where conda's channels have no build that fits.
+    """
     if not {*FAMILY} & {*options.packages}:
+        where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
         argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
         return (Step(title="from your channels, with the torch that stays", argv=argv),)
     build = resolution.build
@@ -137,11 +160,42 @@ def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
     channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))
     wanted = (*specs(build, options.packages), *others(options.packages))
-    return (
-        Step(
-            title=f"torch {build.torch} ({build.backend}) from {build.channel}",
-            argv=("conda", "install", "--yes", *where, "--override-channels", *channels, *wanted),
+    created = new_conda_environment(options) if options.conda_name else ()
+    install = Step(
+        title=f"torch {build.torch} ({build.backend}) from {build.channel}",
+        argv=(
+            *("conda", "install", "--yes", *conda_target(options)),
+            *("--override-channels", *channels, *wanted),
         ),
+    )
+    return (*created, install)
+
+
+def conda_target(options: InstallerOptions) -> tuple[str, ...]:
+    """The words that name the environment. The new one is named even though it is active by then:
+    where `conda activate` fails, its packages must not go into another environment."""
+    if options.conda_name:
+        return ("--name", options.conda_name)
+    return ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+
+
+def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
+    """A new environment with its Python, and the step into it.
+
+    Without `--yes`: conda asks before it removes an environment of that name. Python comes from
+    conda-forge, which both kinds of channels take what torch needs from.
+    """
+    name = options.conda_name or ""
+    version = options.conda_python
+    python = f"python={version}" if version else "python"
+    if version and version.endswith("t"):
+        # conda-forge's name for the build without the global lock.
+        python = f"python-freethreading={version.rstrip('t')}"
+    source = ("--override-channels", "--channel", "conda-forge")
+    create = ("conda", "create", "--name", name, *source, python)
+    return (
+        Step(title=f"the environment {name}", argv=create),
+        Step(title="into it", argv=("conda", "activate", name)),
     )
 
 
@@ -160,6 +214,33 @@ def specs(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
     name = "pytorch-gpu" if build.cuda else "pytorch-cpu"
     cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
     return (f"{name}={build.torch}", *companions, *cuda)
+
+
+# --- a tool of uv ---------------------------------------------------------------------------------
+
+UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
+"""What `uv tool install --torch-backend` takes among the backends of torch's releases since 2.0, by
+the help of uv 0.13.9; for others the index is named."""
+
+
+def tool_command(
+    packages: Sequence[str], torch: str, backend: str, index_url: str | None
+) -> tuple[str, ...] | None:
+    """How uv installs a tool with torch from its own index; None without a package.
+
+    torch is pinned beside the tool, so that `uv tool upgrade` keeps it.
+
+    >>> " ".join(tool_command(["whisperx==3.4"], "2.15.0", "cu130", None) or ())
+    'uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx==3.4'
+    """
+    if not packages:
+        return None
+    tool, *more = packages
+    beside = tuple(word for package in (f"torch=={torch}", *more) for word in ("--with", package))
+    if re.fullmatch(UV_BACKENDS, backend):
+        return ("uv", "tool", "install", "--torch-backend", backend, *beside, tool)
+    source = ("--index", index_url) if index_url else ()
+    return ("uv", "tool", "install", *source, *beside, tool)
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}

@@ -5,11 +5,12 @@ one family.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
-from gpusetup.accelerators.makers import MAKERS, Maker
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
+from gpusetup.accelerators.makers import APPLE, Maker
+from gpusetup.accelerators.other_gpus import APPLE_CHIP, maker_named, other_gpu
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
@@ -37,7 +38,10 @@ SAME_WORD = {
 }
 """Spellings of one thing; "" drops the word."""
 
-PARTS = r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
+SIZE = r"\d+(?:\.\d+)?\s?g(?:i?b)?\b"
+"""Memory in a name: `80GB`, `95.6 GiB`, `11G`."""
+
+PARTS = rf"max-?q|{SIZE}|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
 
 WRITTEN_CAPABILITY = r"(?!\d+$)(?:sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
 """`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`."""
@@ -49,8 +53,12 @@ class GpuRow(Frozen):
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
+    on: str | None = None
+    """The only platform on which there is such a GPU: `linux-aarch64` of a GB200."""
     memory_gb: float | None = None
     tdp_w: float | None = None
+    peak_tflops: Mapping[str, float] = {}
+    """Type (`fp32`, `bf16`, ...) -> dense operations a second, in 10^12, by the datasheet."""
 
     @property
     def memory_bytes(self) -> int | None:
@@ -71,49 +79,121 @@ def tokens(name: str) -> frozenset[str]:
 
 def _word(part: str) -> str:
     part = part.replace("-", "")
-    if re.fullmatch(r"\d+\s?gi?b?", part):
-        return re.sub(r"\D", "", part) + "gb"
+    if re.fullmatch(SIZE, part):
+        size = float(re.sub(r"[^\d.]", "", part))
+        return f"{round(size)}gb"
     return SAME_WORD.get(part, re.sub(r"^(sxm|nvl)\d+$", r"\1", part))
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs that a text names: those of exactly that name, else all that hold all its words.
+    """The GPUs that a person's text names, also in the words of a shop.
 
-    Raises UsageError with the nearest names when there is none.
+    Raises UsageError if there is none, with the nearest names, or with the sizes of memory that the
+    card has.
     """
-    hits = rows_or_none(text, rows)
-    if hits:
-        return hits
+    words = tokens(text)
+    matching_rows = rows_or_none(text, rows) or _rows_of(_without_advertising(words, rows), rows)
+    if matching_rows:
+        return matching_rows
+    card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
+    other_sizes = _rows_holding(frozenset(card_words), rows)
+    if other_sizes and card_words != words:
+        sizes = sorted({row.memory_gb for row in other_sizes if row.memory_gb})
+        known_sizes = " or ".join(f"{size:g} GB" for size in sizes)
+        raise UsageError(
+            f"No GPU is called {text!r}: this card has {known_sizes}",
+            hint="leave the memory out of the name, or correct it",
+        )
     raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """Another maker's GPU: its build of torch, where that may have kernels for it."""
-    gfx = gfx_of(text)
-    if gfx and gfx not in BUILT_FOR:
+    """Another maker's GPU, where only NVIDIA's are judged: its build of torch."""
+    gfx = other_gpu(text, maker).target
+    if gfx and gfx not in (*BUILT_FOR, *RELATIVES):
         return Unsatisfiable(f"{text!r} is AMD's {gfx}: no ROCm build of torch has kernels for it")
+    index = f" --index-url {maker.index}" if maker.index else ""
     return Unsatisfiable(
-        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: builds of torch for {maker.name} "
-        "are not proven here",
-        hint=f"`pip install torch torchvision --index-url {maker.index}`",
+        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: only NVIDIA GPUs are judged here",
+        hint=f"`pip install torch torchvision{index}` installs torch for it; `gpusetup resolve "
+        "--gpu NAME` says more",
     )
+
+
+SIZE_WORD = re.compile(r"(\d+)gb")
+SAME_SIZE = 0.08
+"""How far the memory in a name may be from the card's in the catalog.
+
+Cards are sold by a round number and report less: an H20 of 96 GB reports 95 GiB, a T4 of 16 GB 15
+GiB, a B200 of 192 GB has 180. The nearest sizes of one card, 11 and 12 GB, are 8.3 % apart.
+"""
+MEMORY_KIND = re.compile(r"hbm\d\w?|gddr\d\w?")
+"""The kind of memory, which shops add to a name."""
 
 
 def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The same, () when there is none: the nearest names cost more than the whole diagnosis."""
-    asked = tokens(text)
-    core = asked - SERIES_WORDS
+    """The GPUs of exactly that name, else all that hold all its words; () if there is none.
+
+    Memory in the text selects among the cards of a name that does not have it ("L40S 48GB"). The
+    nearest names are not looked for: they cost more than a whole diagnosis.
+    """
+    return _rows_of(tokens(text), rows)
+
+
+def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The rows that hold all words; if none does, those of the card that have the memory named."""
+    sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
+    if words == sizes:  # memory alone names no card
+        return ()
+    matching_rows = _rows_holding(words, rows)
+    if matching_rows or len(sizes) != 1:
+        return matching_rows
+    size = max(int(next(iter(sizes)).removesuffix("gb")), 1)
+    rows_of_card = _rows_holding(words - sizes, rows)
+    distances = [abs((row.memory_gb or 0) / size - 1) for row in rows_of_card]
+    nearest = min(distances, default=1.0)
+    if nearest > SAME_SIZE:
+        return ()
+    pairs = zip(rows_of_card, distances, strict=True)
+    return tuple(row for row, distance in pairs if distance == nearest)
+
+
+def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The rows whose name, or a name that `nvidia-smi` prints, is these words or holds them all."""
+    core = words - SERIES_WORDS
     ways: tuple[Callable[[frozenset[str]], bool], ...] = (
-        lambda name: name == asked,
-        lambda name: name - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
+        lambda name: name == words,
+        lambda name: name - {"geforce", "tesla"} == words - {"geforce", "tesla"},
         lambda name: core <= name,
         lambda name: core - LINES <= name,
     )
-    for way in ways if core - LINES else ():
-        hits = tuple(r for r in rows if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
+    for matches in ways if core - LINES else ():
+        hits = tuple(
+            row for row in rows if any(matches(tokens(name)) for name in (*row.smi_names, row.name))
+        )
         if hits:
             return hits
     return ()
+
+
+def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> frozenset[str]:
+    """The words without the maker's of a board and the kind of memory ("PNY ... Verto GDDR6X").
+
+    Only words of three letters and more that no GPU of the catalog has, and only beside a number:
+    "Ti", "D" and "S" tell cards apart, and so does each word with a digit. A model's number that
+    the catalog does not know stays, so that no unknown card becomes a known one.
+    """
+    catalog_words: set[str] = set()
+    for row in rows:
+        for name in (*row.smi_names, row.name):
+            catalog_words |= tokens(name)
+    telling_words = set[str]()
+    for word in words:
+        is_advertising = word.isalpha() and len(word) > 2 and word not in catalog_words
+        if not is_advertising and not MEMORY_KIND.fullmatch(word):
+            telling_words.add(word)
+    has_number = any(re.search(r"\d", word) for word in telling_words)
+    return frozenset(telling_words) if has_number else words
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
@@ -154,10 +234,37 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     if written := re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower()):
         found = Capability.parse(written[1])
         return Gpu(name=found.sm, compute_capability=found)
-    theirs = (one for one in MAKERS if one.index and re.search(str(one.models), text.lower()))
-    if (maker := next(theirs, None)) and not rows_or_none(text, rows):
+    maker = maker_of_name(text, rows)
+    if maker is not None:
         raise _not_proven(text, maker)
     hits = rows_named(text, rows)
     shared = one_capability(text, hits)
     name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
     return Gpu(name=name, compute_capability=shared, memory_total_bytes=one_memory(hits))
+
+
+def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
+    """The maker of a GPU if it is not NVIDIA's. UsageError for a name that two makers have."""
+    maker, nvidia = maker_named(text), rows_or_none(text, rows)
+    if maker is None or not nvidia:
+        return maker
+    is_bare_chip = re.fullmatch(APPLE_CHIP, text.strip().lower())
+    if maker is APPLE and is_bare_chip:
+        chip = text.strip().upper()
+        raise UsageError(
+            f"{text!r} is a chip of Apple and a GPU of NVIDIA",
+            hint=f"say `Apple {chip}` or `{nvidia[0].name}`",
+        )
+    return None
+
+
+def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
+    """A GPU as somebody writes it, whoever made it; UsageError for an unknown name."""
+    maker = maker_of_name(text, rows)
+    return gpu_described(text, rows) if maker is None else other_gpu(text, maker)
+
+
+def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
+    """The only platform on which a named GPU is found: `linux-aarch64` of a GB200."""
+    platforms = {row.on for row in rows_or_none(text, rows)}
+    return platforms.pop() if len(platforms) == 1 else None

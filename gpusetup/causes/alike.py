@@ -15,6 +15,8 @@ ASK_TORCH = (
     'python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
 )
 """It prints torch and its CUDA, and ends with torch's own reason where that finds no GPU."""
+TORCH_SEES = 'python -c "import torch; torch.cuda.init(); print(torch.cuda.get_device_name())"'
+"""It names the GPU, or ends with torch's own reason."""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
@@ -23,6 +25,13 @@ LIBCUDA_IN_IT = "ldconfig -p | grep libcuda  # in the container"
 NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
+BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
+"""The traceback names the call that failed, and so the package."""
+WHICH_LIBCUDA = "ldconfig -p | grep libcuda"
+DOCKER_CONTEXT = "docker context ls"
+WHICH_TORCH = (
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"'
+)
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
@@ -34,6 +43,7 @@ SETTLES: dict[str, tuple[str, ...]] = {
     ASK_TORCH: ("torch",),
     BESIDE_TORCH: ("gpus", "program"),
     NODES: (),
+    "gpusetup monitor": (),
     "conda list torch": (),
     "findmnt -O noexec": (),
 }

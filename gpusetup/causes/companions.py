@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes import alike
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
@@ -37,6 +39,7 @@ def _older_numpy(context: RuleContext) -> Lines:
 CAUSES = (
     Cause(
         "triton-missing-windows",
+        refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
         text="Install triton-windows, the community's build, in the release for this torch (2.4 "
@@ -63,6 +66,7 @@ CAUSES = (
     ),
     Cause(
         "triton-missing",
+        refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton",
         means="torch for Linux needs the package triton. It is missing or broken, or gets no "
         "answer from the driver.",
@@ -176,6 +180,11 @@ CAUSES = (
     ),
     Cause(
         "torchvision-mismatch",
+        refuted_by=(
+            Refutation(
+                facts.versions_are_a_pair("torchvision"), "other-torch-imported", alike.WHICH_TORCH
+            ),
+        ),
         title="{pair}",
         plain="torchvision was built for another torch",
         means="torchvision's operators are compiled for one torch release and one CUDA version.",
@@ -214,6 +223,11 @@ CAUSES = (
     ),
     Cause(
         "torchaudio-mismatch",
+        refuted_by=(
+            Refutation(
+                facts.versions_are_a_pair("torchaudio"), "other-torch-imported", alike.WHICH_TORCH
+            ),
+        ),
         title="{pair}",
         plain="torchaudio was built for another torch",
         means="Each torchaudio release needs one torch release; 2.11 is the last torchaudio.",
@@ -272,11 +286,24 @@ CAUSES = (
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         # Source: NumPy 2 migration guide.
         commands=_older_numpy,
+        cases=(
+            Message(
+                having={"wants": ""},
+                title="A module was built for NumPy 2, and NumPy 1 is installed",
+                means="A module for NumPy 2 does not run with NumPy 1.",
+                text="Update NumPy, or install an older release of the module that needs it",
+                commands=("pip install --upgrade 'numpy>=2'",),
+            ),
+        ),
         says=(
             "_array_api not found",
             r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
             r"numpy\.core\.multiarray failed to import",
             r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+            says(
+                r"compiled against NumPy C-API version 0x\w+ \(NumPy (?P<compiled>2)[\d.]*\) but the running NumPy has C-API version",
+                wants="NumPy 2",
+            ),
             r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
             r"Could not infer dtype of numpy\.\w+",
             r"(?:Error: |processing !!! |error: )Numpy is not available",
@@ -285,6 +312,7 @@ CAUSES = (
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
             "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
             "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf",
+            "RuntimeError: module was compiled against NumPy C-API version 0x12 (NumPy 2.0) but the running NumPy has C-API version 0x11",
             "RuntimeError: Could not infer dtype of numpy.float32",
             "RuntimeError: Numpy is not available",
         ),

@@ -185,6 +185,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
 ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: ("install-unfinished",),
     Layer.NO_GPU: (
+        "rocm-override-wrong",
         "amd-gpu",
         "apple-silicon",
         "intel-gpu",
@@ -192,6 +193,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.PLATFORM: ("no-wheel-for-platform",),
     Layer.PROCESS: (
+        "source-checkout-imported",
         "module-shadowed",
         "libcuda-stub",
         "wsl-linux-driver",
@@ -199,6 +201,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     ),
     Layer.BOUNDARY: (
         "container-toolkit-missing",
+        "container-runtime-not-default",
+        "docker-other-daemon",
         "container-cdi-unresolvable",
         "k8s-gpu-not-allocatable",
         "container-no-gpu",
@@ -239,6 +243,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "libcuda-driver-mismatch",
         "forward-compat-unsupported",
         "mps-server",
+        "wrong-libcuda-loaded",
         "cuda-init-out-of-memory",
         "os-call-failed",
         "invalid-device-ordinal",
@@ -278,7 +283,9 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.WHEEL: (
         "glibc-too-old",
         "windows-pagefile-too-small",
+        "dll-load-order",
         "windows-dll-missing",
+        "other-torch-imported",
         "jetson-wrong-wheel",
         "torch-outside-environment",
         "two-torch-installs",
@@ -299,12 +306,15 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "torchvision-mismatch",
         "torchaudio-mismatch",
         "cuda-lib-missing",
+        "library-not-on-path",
+        "extension-needs-libcuda",
         "numpy-abi-mismatch",
         "torch-import-failed",
         "extension-not-built",
         "extension-arch-mismatch",
         "no-kernel-image",
         "gpu-too-old-for-flash-attention",
+        "other-gpu-used",
         "kernel-image-invalid",
         "jit-arch-rejected",
         "ptx-unsupported-toolchain",
@@ -321,6 +331,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.RUNNING: (
         "shm-too-small",
         "cuda-fork-reinit",
+        "local-rank-argument",
         "nccl-unavailable-windows",
         "port-in-use",
         "nccl-duplicate-gpu",
@@ -345,6 +356,8 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "fabric-unhealthy",
         "nvlink-degraded",
         "pcie-degraded",
+        "mixed-precision-no-gain",
+        "launcher-deprecated",
         "conda-missing",
     ),
 }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Likelier
+from gpusetup.causes.record import Cause, Likelier, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Fix, Severity
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """What the driver answers to a kernel that it cannot use."""
@@ -102,6 +103,9 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
         means="The build has no kernels for the GPU's generation, and no PTX (portable code) that "
@@ -118,6 +122,9 @@ CAUSES = (
     ),
     Cause(
         "arch-too-old-for-wheel",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
         means="Newer builds drop old architectures.",
@@ -133,7 +140,21 @@ CAUSES = (
         "newer driver, cuDNN or torch does not help: this program does not use torch",
     ),
     Cause(
+        "builds-for-gpu",
+        severity=Severity.NOTE,
+        title="{gpu} needs a build of torch from {builds}: others have no kernels for it",
+        plain="The GPU needs certain builds of torch",
+        means="Which torch is installed is not shown.",
+        text="Compare torch's version with it",
+        proven_by="The catalog's builds, by the GPU's compute capability",
+        # Source: the wheels and indexes of torch, read for the catalog.
+        by_check=True,
+    ),
+    Cause(
         "no-kernel-image",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",
         means="The text names neither the GPU nor the package.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
@@ -12,9 +11,11 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
+from gpusetup.tune.presets import LIST, PRESETS, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
+    from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Measured
 
 SUMMARY = (
@@ -25,6 +26,7 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
+    "gpusetup tune --preset balanced -o train.yaml",
     "gpusetup tune --batch-size --code train:build --objective speed",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
@@ -36,8 +38,11 @@ def configure(parser: ArgumentParser) -> None:
     add("config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config")
     add_shared(parser, "--from", "--python")
     group = parser.add_argument_group("the config")
+    preset = "print a config to start from, or write it with -o; `list` shows the presets"
+    names = (LIST, *(row.name for row in PRESETS))
+    group.add_argument("--preset", type=spelled, choices=names, metavar="NAME", help=preset)
     add = group.add_mutually_exclusive_group().add_argument
-    add("-o", dest="target", metavar="OUT", help="write the tuned config to this file")
+    add("-o", dest="target", metavar="OUT", help="write the tuned config, or the preset, to OUT")
     own = "change CONFIG itself; the previous one is kept"
     add("--in-place", action="store_true", help=own)
     group = parser.add_argument_group("measuring")
@@ -71,7 +76,7 @@ def _check(options: Namespace) -> None:
     rules = (
         (
             not config and (writes or not measuring),
-            "there is nothing to tune: name a CONFIG",
+            "there is nothing to tune: name a CONFIG, or start from a preset with `--preset list`",
         ),
         (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
@@ -86,6 +91,10 @@ def _check(options: Namespace) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     """Measure what is to be measured, then propose for the config, if there is one."""
+    if options.preset:
+        from gpusetup.commands.tune_preset import run_preset
+
+        return run_preset(options, out)
     _check(options)
     from gpusetup.render.tune import tune_screen
     from gpusetup.tune.case import Measured, facts_of
@@ -97,8 +106,8 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.tune.config_file import read_bytes
 
         raw = read_bytes(options.config)
-        config = read_config(raw, Path(options.config).name)
-        facts = facts_of(gather(options, out))
+        config = read_config(raw, options.config)
+        facts = facts_of(_machine(options, out))
         if all(key.plan for _, key in known_settings(config)):
             known = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
             raise BadInput(f"{config.name} has no setting that is known", hint=known)
@@ -126,6 +135,17 @@ def run(options: Namespace, out: Console) -> int:
     found = (config or answer.batch_size or answer.benchmark) and not answer.cannot_fit
     code = out.answer(answer, partial(tune_screen, config=options.config), yes=found)
     return INTERRUPTED if answer.interrupted else code
+
+
+def _machine(options: Namespace, out: Console) -> Snapshot:
+    """The machine that the options name; this one also by nvidia-smi, if NVML does not load."""
+    machine = gather(options, out)
+    if options.machine_from:
+        return machine
+    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
+    from gpusetup.system.system import System
+
+    return with_gpus_of_nvidia_smi(machine, System())
 
 
 def _measure(

@@ -9,7 +9,8 @@ from typing import Any
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.decide import Limits, sequence_degrees
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens, takes_longest
+from gpusetup.plan.frozen_parts import frozen_share
+from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     model_named,
@@ -18,6 +19,7 @@ from gpusetup.plan.models import (
 )
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
+from gpusetup.plan.tables import Table
 from gpusetup.plan.trainers import trainer_defaults
 
 LARGEST = {
@@ -39,10 +41,16 @@ class Question(Frozen):
     context: int | None = None
     batch: int | None = None
     tokens: int | None = None
+    log_prob_tokens: int | None = None
+    """The budget of tokens of a GPU while log-probabilities are computed, without gradients."""
     accumulate: int | None = None
     gpus: int | None = None
     sp: int | None = None
     trainer: str | None = None
+    freeze: str | None = None
+    """The part of the model that is not trained, as `frozen_share` reads it."""
+    tables: tuple[Table, ...] = ()
+    """Embedding tables beside the model."""
     solve: str | None = None
     """`context`, `batch` or `gpus` if that is the unknown."""
     job_fields: Mapping[str, Any] = {}
@@ -94,6 +102,8 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "batch": (question.batch or samples) if by_batch else None,
         "tokens": question.tokens,
         "accumulate": question.accumulate or 1,
+        "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
+        "tables": sum(table.parameters for table in question.tables),
     })  # fmt: skip
     check(job, question)
     return job
@@ -131,17 +141,19 @@ def shape_of_question(question: Question) -> Shape:
         if value is not None and not 1 <= value <= LARGEST[name]:
             flag = f"--{FLAGS.get(name, name)}"
             raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {LARGEST[name]:,}")
-    if (question.model is None) == (question.params is None):
+    if question.model is not None and question.params is not None:
         raise UsageError(
-            "Say what to train: `--model`, `--params` or `--code`",
-            hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
+            "`--model` and `--params` both say what is trained", hint="leave one of them out"
         )
     if question.model is not None:
-        shape = model_named(question.model)
-    else:
-        writes_text = question.context is not None or question.solve == "context"
-        shape = model_of_size(parameter_count(question.params or ""), writes_text=writes_text)
-    return shape
+        return model_named(question.model)
+    if question.params is not None:
+        has_tokens = question.context is not None or question.solve == "context"
+        return model_of_size(parameter_count(question.params), has_tokens=has_tokens)
+    raise UsageError(
+        "Say what to train: `--model`, `--params` or `--code`",
+        hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
+    )
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
@@ -154,20 +166,47 @@ def check(job: Job, question: Question) -> None:
     for is_wrong, message, hint in contradictions(job, question):
         if is_wrong:
             raise UsageError(message, hint=hint)
+    check_sequence_degree(job, question)
+    check_budgets(job, question)
+
+
+def check_sequence_degree(job: Job, question: Question) -> None:
+    """UsageError for an `--sp` that cannot be, with the degrees that can."""
     degrees = sequence_degrees(job, Limits(capacity=0))
-    if question.sp and question.sp not in degrees:
+    if not question.sp or question.sp in degrees:
+        return
+    if job.copies_model:
         raise UsageError(
-            f"`--sp {question.sp}` must divide both the {job.data_parallel} GPUs and the "
-            f"{job.shape.heads} heads, under a sharded strategy: not {job.strategy}",
-            hint=f"with these: {', '.join(map(str, degrees))}; `--strategy fsdp`",
+            f"`--sp {question.sp}` needs a strategy that shards the model; {job.strategy} keeps a "
+            "whole copy on each GPU",
+            hint="add `--strategy fsdp`",
         )
-    most = question.sp or degrees[-1]
-    if question.solve != "gpus" and not takes_longest(job, most):
-        raise UsageError(
-            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a sequence of "
-            f"{job.length:,}: the trainer refuses them",
-            hint=f"at least {least_tokens(job, most):,} with SP={most}",
-        )
+    possible = " or ".join(map(str, degrees))
+    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    raise UsageError(
+        f"`--sp {question.sp}` does not work: the number must divide both the {job.data_parallel} "
+        f"GPUs and the {job.shape.heads} heads of attention, and suit the {key_value_heads} heads "
+        "of keys and values",
+        hint=f"possible here: {possible} ({', '.join(f'`--sp {degree}`' for degree in degrees)})",
+    )
+
+
+def check_budgets(job: Job, question: Question) -> None:
+    """UsageError for a budget of tokens that the longest sequence does not fit into."""
+    if question.solve == "gpus":
+        return
+    sp = question.sp or sequence_degrees(job, Limits(capacity=0))[-1]
+    least = least_tokens(job, sp)
+    for key, budget in (
+        ("ppo_max_token_len_per_gpu", job.tokens),
+        ("log_prob_max_token_len_per_gpu", question.log_prob_tokens),
+    ):
+        if budget is not None and budget < least:
+            raise UsageError(
+                f"{budget:,} tokens a GPU (`{key}`) are too few for a sequence of "
+                f"{job.length:,}: the trainer refuses them",
+                hint=f"at least {least:,} with SP={sp}",
+            )
 
 
 def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str | None], ...]:
@@ -183,7 +222,7 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"{group_size} or a multiple of it is needed"),
         (job.shape.heads % job.tensor_parallel > 0,
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
-        (job.is_quantized and job.lora is None,
+        (job.is_quantized and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
         (job.optimizer not in OPTIMIZERS, f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS)),

@@ -10,10 +10,12 @@ left unused silently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.kernels import served
@@ -180,11 +182,12 @@ def to_answer(
     resolution: Resolution,
     snapshot: Snapshot,
     packages: tuple[str, ...] = FAMILY,
+    conda_name: str | None = None,
 ) -> ResolveAnswer:
     """The public document of a resolution, with the commands of every installer.
 
     `packages` are torch and what comes along with it; of what is not torch's family conda is not
-    told, because pip installed it.
+    told, because pip installed it. `conda_name` is a new environment for conda's commands.
     """
     from gpusetup.installers import INSTALLERS, InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
@@ -197,6 +200,8 @@ def to_answer(
             python=snapshot.python.executable,
             packages=tuple(p for p in packages if p in FAMILY) if by_conda else packages,
             conda_prefix=snapshot.python.prefix if snapshot.python.manager == "conda" else None,
+            conda_name=conda_name,
+            conda_python=python_tag(snapshot),
         )
         try:
             commands[name] = tuple(step.argv for step in steps(resolution, options))
@@ -218,8 +223,11 @@ def check_request(request: Request, catalog: Catalog) -> None:
             hint="give one of them",
         )
     backend = labelled or request.backend
+    # A word of the person's own goes into a command only if it looks like a label.
+    shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     if backend not in ("auto", *catalog.backends):
         raise UsageError(
             f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-            hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`",
+            hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`. `gpusetup resolve "
+            f"--backend {shown} --refresh` asks PyTorch's index now",
         )

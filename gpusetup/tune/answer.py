@@ -35,6 +35,15 @@ class Row(Trial):
     kept: bool = False
 
 
+class PresetRow(Frozen):
+    """One of the guides' presets, as `--preset list` shows it."""
+
+    name: str
+    trains: str
+    card: str
+    guide: str
+
+
 class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
@@ -54,6 +63,10 @@ class TuneAnswer(Frozen):
     """Why nothing made it faster, where nothing did."""
     device: str | None = None
     """What was measured, or the GPU that the config is for."""
+    presets: tuple[PresetRow, ...] = ()
+    """The presets that there are, with `--preset list`."""
+    preset: str = ""
+    """The text of a preset: a config to start from."""
     diff: str = ""
     written: str | None = None
     interrupted: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config, Edit, added_line, replacement
@@ -13,10 +14,10 @@ from gpusetup.configs.settings import (
     names_in,
     value_of,
 )
+from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.plan.place import Place, System, place_of
-from gpusetup.plan.trainers import trainer_of
 from gpusetup.tune.answer import TuneChange
 
 
@@ -118,6 +119,11 @@ class Case(Frozen):
 
     def with_name(self, *names: str) -> Iterator[Setting]:
         return (one for one in self.config.settings if name_of(one.path) in names)
+
+
+def config_word(case: Case) -> str:
+    """The config's file as a command names it."""
+    return shlex.quote(case.config.name)
 
 
 def label(setting: Setting) -> str:

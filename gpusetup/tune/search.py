@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gpusetup.model.frozen import Frozen
 
@@ -61,7 +61,14 @@ class Goal(Frozen):
 
 def fits(trial: Trial, goal: Goal) -> bool:
     """Whether it ran and stayed within the limit."""
-    return trial.status == "ok" and (trial.peak_bytes or 0) <= goal.limit_bytes
+    if trial.status != "ok":
+        return False
+    return (trial.peak_bytes or 0) <= goal.limit_bytes
+
+
+def sizes_that_fit(trials: Sequence[Trial], goal: Goal) -> list[int]:
+    """The batch sizes that ran within the limit, in the order of the trials."""
+    return [trial.batch for trial in trials if fits(trial, goal)]
 
 
 def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
@@ -71,7 +78,7 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
     ...        Goal(limit_bytes=10))
     8
     """
-    return max((trial.batch for trial in trials if fits(trial, goal)), default=None)
+    return max(sizes_that_fit(trials, goal), default=None)
 
 
 def code_fails(trials: Sequence[Trial]) -> bool:
@@ -79,9 +86,11 @@ def code_fails(trials: Sequence[Trial]) -> bool:
 
     An error above a size that ran bounds the search, as running out of memory does.
     """
-    ran = any(trial.status == "ok" for trial in trials)
+    for trial in trials:
+        if trial.status == "ok":
+            return False
     errors = [trial.detail or "" for trial in trials if trial.status == "error"]
-    return not ran and any(not one.startswith("no answer in") for one in errors)
+    return any(not error.startswith("no answer in") for error in errors)
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
@@ -91,63 +100,132 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     ...         Goal(limit_bytes=10))
     'batch 9 failed: x: y'
     """
-    best = largest_that_ran(trials, goal) or 0
-    larger = [one for one in trials if one.batch > best and not fits(one, goal)]
-    one = min(larger, key=lambda trial: trial.batch, default=None)
-    if one is None:
+    answer = largest_that_ran(trials, goal) or 0
+    larger = [trial for trial in trials if trial.batch > answer and not fits(trial, goal)]
+    if not larger:
         return None
-    failed = f"failed: {' '.join((one.detail or '').split())[:160]}"
-    words = {"ok": "is above the limit", "oom": "ran out of memory", "error": failed}
-    return f"batch {one.batch} {words[one.status]}"
+    next_larger = min(larger, key=lambda trial: trial.batch)
+    error = " ".join((next_larger.detail or "").split())[:160]
+    words = {
+        "ok": "is above the limit",
+        "oom": "ran out of memory",
+        "error": f"failed: {error}",
+    }
+    return f"batch {next_larger.batch} {words[next_larger.status]}"
 
 
 # --- the lines of memory ------------------------------------------------------------------------
 
 NOISE, NOISE_FLOOR = 0.015, 0.002
 """How far one reading of a peak may be off: at most, and at least."""
-Room = tuple[float, float, float]
-"""Where a line crosses the limit, with both of its readings off in the worse, no and the better
-direction."""
+NOISE_HEADROOM = 1.25
+"""The range of a few readings is smaller than that of many: so much more is assumed."""
+DEVIATIONS = 2.5
+"""Standard deviations of a mean that a line may be off."""
 
 
-def room_above(ran: Sequence[Trial], limit: int) -> Room:
-    """Between which sizes the largest one lies: the line of one phase that crosses the limit first.
+class MemoryLine(NamedTuple):
+    """Peak memory of one phase as a straight line of the batch size, by a point and its slope."""
+
+    batch: int
+    bytes_at_batch: float
+    bytes_per_sample: float
+
+    def largest_batch_below(self, limit_bytes: float) -> float:
+        """Where the line crosses the limit.
+
+        A line that does not rise never crosses it (infinite), or is above it already: then no
+        more than the line's own point is known.
+
+        >>> MemoryLine(batch=10, bytes_at_batch=200, bytes_per_sample=10).largest_batch_below(1000)
+        90.0
+        """
+        free_bytes = limit_bytes - self.bytes_at_batch
+        if self.bytes_per_sample > 0:
+            return self.batch + free_bytes / self.bytes_per_sample
+        return math.inf if free_bytes > 0 else self.batch
+
+
+class Reading(NamedTuple):
+    """What one trial read of one phase."""
+
+    batch: int
+    peak_bytes: int
+
+    def line_to(self, last: Reading, error: float) -> MemoryLine:
+        """The line through both readings, if this one is too high by `error` and the last too low.
+
+        With a negative error it is the other way round.
+        """
+        rise = last.peak_bytes - self.peak_bytes + error * (last.peak_bytes + self.peak_bytes)
+        return MemoryLine(
+            batch=last.batch,
+            bytes_at_batch=last.peak_bytes * (1 + error),
+            bytes_per_sample=rise / (last.batch - self.batch),
+        )
+
+
+class Crossing(NamedTuple):
+    """The batch at which memory reaches the limit, as far as the readings tell."""
+
+    earliest: float
+    """If every reading is off in the worse direction."""
+    expected: float
+    latest: float
+    """If every reading is off in the better one; infinite after one trial."""
+
+
+def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
+    """Where the line of the phase that reaches the limit first does so.
 
     The last trial is the largest that ran within the limit; each line goes through it.
     """
-    last = ran[-1]
-    noise = max(NOISE_FLOOR, *(1.25 * (one.noise or 0) for one in ran))
-    # 2.5 standard deviations of the mean of readings that spread evenly over +-noise
-    error = min(NOISE, noise * 2.5 / math.sqrt(3 * min(one.readings for one in ran)))
-    rooms = []
-    for phase in set.intersection(*(set(one.phases) for one in ran)) or {""}:
-        points = [(one.batch, one.phases.get(phase, one.peak_bytes or 0)) for one in ran]
-        if len(ran) == 1:  # no line: what stands without a batch is its other end
-            points.insert(0, (0, last.static_bytes or 0))
-        *smaller, last_point = points
-        smaller = [one for one in smaller if one[0] > last_point[0]] or smaller
-        lines = [_through(one, last_point, error, limit) for one in smaller]
-        rooms.append(min(lines, key=lambda line: line[2] - line[0]))
-    low, middle, high = map(min, zip(*rooms, strict=True))
-    return low, middle, high if len(ran) > 1 else math.inf
+    error = error_of_mean(ran)
+    shared_phases = set.intersection(*(set(trial.phases) for trial in ran))
+    crossings = []
+    for phase in shared_phases or {""}:
+        *others, last = readings_of(phase, ran)
+        crossings.append(phase_crossing(others, last, error, limit_bytes))
+    earliest, expected, latest = (min(column) for column in zip(*crossings, strict=True))
+    if len(ran) == 1:  # its line starts at what stands without a batch, which is too low a start
+        latest = math.inf
+    return Crossing(earliest, expected, latest)
 
 
-def _through(first: tuple[int, int], last: tuple[int, int], error: float, limit: int) -> Room:
-    """
-    >>> _through((0, 100), (10, 200), 0.0, 1000)
-    (90.0, 90.0, 90.0)
-    """
+def error_of_mean(ran: Sequence[Trial]) -> float:
+    """How far the mean of a trial's readings may be off, as a part of it."""
+    noise = max(trial.noise or 0.0 for trial in ran)
+    noise = max(NOISE_FLOOR, NOISE_HEADROOM * noise)
+    fewest_readings = min(trial.readings for trial in ran)
+    # Readings that spread evenly over +-noise have a standard deviation of noise / sqrt(3).
+    return min(NOISE, noise * DEVIATIONS / math.sqrt(3 * fewest_readings))
 
-    def crossing(sign: int) -> float:
-        room = limit - last[1] * (1 + sign * error)
-        slope = last[1] - first[1] + sign * error * (last[1] + first[1])
-        distance = room * (last[0] - first[0]) / slope if slope else math.inf
-        return last[0] + (
-            distance if slope / (last[0] - first[0]) > 0 else math.inf if room > 0 else 0
-        )
 
-    low, middle, high = (crossing(sign) for sign in (1, 0, -1))
-    return min(low, high), middle, max(low, high)
+def readings_of(phase: str, ran: Sequence[Trial]) -> list[Reading]:
+    """What each trial read of a phase; a single trial has its memory without a batch before it."""
+    readings = []
+    for trial in ran:
+        peak_bytes = trial.phases.get(phase, trial.peak_bytes or 0)
+        readings.append(Reading(trial.batch, peak_bytes))
+    if len(ran) == 1:
+        readings.insert(0, Reading(0, ran[0].static_bytes or 0))
+    return readings
+
+
+def phase_crossing(
+    others: Sequence[Reading], last: Reading, error: float, limit_bytes: int
+) -> Crossing:
+    """Of the lines through the last reading and another one, the crossing that is known best."""
+    # Between the last reading and one above the limit lies the crossing: that is surer than a line
+    # that goes on beyond its readings.
+    beyond_limit = [reading for reading in others if reading.batch > last.batch]
+    crossings = []
+    for reading in beyond_limit or others:
+        steep = reading.line_to(last, error).largest_batch_below(limit_bytes)
+        expected = reading.line_to(last, 0.0).largest_batch_below(limit_bytes)
+        flat = reading.line_to(last, -error).largest_batch_below(limit_bytes)
+        crossings.append(Crossing(min(steep, flat), expected, max(steep, flat)))
+    return min(crossings, key=lambda crossing: crossing.latest - crossing.earliest)
 
 
 # --- the largest --------------------------------------------------------------------------------
@@ -170,41 +248,68 @@ BEND = 0.15
 """Samples that a line may be off if the answer is a handful."""
 FURTHEST = 128
 """No size is tried that is more than this many times one that ran."""
+SHRINK = 8
+"""Where nothing ran yet, the next size is this many times smaller than the one that failed."""
 UNBOUNDED = 1 << 40
 
 
 def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     """The size to try next; None when the answer stands or the trials are used up."""
-    fitting = sorted((one for one in trials if fits(one, goal)), key=lambda one: one.batch)
-    above_limit = [one for one in trials if one.status == "ok" and not fits(one, goal)]
-    smallest_failed = min((one.batch for one in trials if not fits(one, goal)), default=None)
-    ceiling = min(goal.largest or UNBOUNDED, (smallest_failed or UNBOUNDED) - 1)
+    fitting = [trial for trial in trials if fits(trial, goal)]
+    failing = [trial for trial in trials if not fits(trial, goal)]
+    smallest_failing = min((trial.batch for trial in failing), default=UNBOUNDED)
+    ceiling = min(goal.largest or UNBOUNDED, smallest_failing - 1)
     if len(trials) >= goal.trials or ceiling < 1:
         return None
     if not fitting:
-        return min(goal.start, ceiling) if smallest_failed is None else max(1, smallest_failed // 8)
-    largest_run, crashed = fitting[-1].batch, smallest_failed is not None and not above_limit
-    low, middle, high = room_above([*above_limit, *fitting], goal.limit_bytes)
-    bend = BEND if smallest_failed is None and high * SETTLED < 1 else 0
-    largest_possible = math.floor(min(high + bend, ceiling))
-    within_tolerance = math.ceil((1 - TOLERANCE) * largest_possible)
-    acceptable = math.ceil((1 - SETTLED) * min(ceiling, high))
-    if largest_run >= min(largest_possible, within_tolerance) or (
-        crashed and largest_run >= acceptable
-    ):
+        return max(1, smallest_failing // SHRINK) if failing else min(goal.start, ceiling)
+
+    fitting.sort(key=lambda trial: trial.batch)
+    largest_run = fitting[-1].batch
+    # A size that ran above the limit tells the lines more; one that crashed tells them nothing.
+    above_limit = [trial for trial in failing if trial.status == "ok"]
+    crossing = crossing_of([*above_limit, *fitting], goal.limit_bytes)
+    if failing and not above_limit:
+        return after_crash(largest_run, ceiling, crossing)
+
+    largest_possible = crossing.latest
+    is_handful = crossing.latest * SETTLED < 1
+    if is_handful and not failing:
+        largest_possible += BEND
+    largest_possible = math.floor(min(largest_possible, ceiling))
+    good_enough = math.ceil((1 - TOLERANCE) * largest_possible)
+    if largest_run >= min(largest_possible, good_enough):
         return None
-    if crashed and acceptable <= min((1 + NEAR) * largest_run, middle):
-        target: float = acceptable
-    elif crashed:
-        target = largest_run + (min(low, ceiling + 1) - largest_run) * AFTER_FAILURE
-    elif low >= ceiling:  # memory is no limit: `largest` is
-        target = min(largest_possible, largest_run * FURTHEST)
-    elif math.isinf(high) or largest_run < FAR * middle:
-        # below even the steepest line that the readings allow; one trial's line starts too low
-        reach = math.sqrt(low * middle) if math.isinf(high) else low
-        target = largest_run + (min(reach, largest_run * FURTHEST) - largest_run) * AIM
+    furthest = largest_run * FURTHEST
+    target: float
+    if crossing.earliest >= ceiling:  # memory is no limit: `largest` is
+        target = min(largest_possible, furthest)
+    elif math.isinf(crossing.latest):  # one trial's line starts too low: not as far as it says
+        reach = math.sqrt(crossing.earliest * crossing.expected)
+        target = largest_run + (min(reach, furthest) - largest_run) * AIM
+    elif largest_run < FAR * crossing.expected:  # below even the steepest line of the readings
+        target = largest_run + (min(crossing.earliest, furthest) - largest_run) * AIM
     else:  # the size that settles it if it runs, unless it would likely not run
-        target = min(middle, within_tolerance)
+        target = min(crossing.expected, good_enough)
+    return clamped(target, largest_run, largest_possible)
+
+
+def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | None:
+    """The size to try below one that crashed; None if the largest that ran is near enough."""
+    largest_possible = math.floor(min(crossing.latest, ceiling))
+    good_enough = math.ceil((1 - TOLERANCE) * largest_possible)
+    settles = math.ceil((1 - SETTLED) * min(ceiling, crossing.latest))
+    if largest_run >= min(largest_possible, good_enough, settles):
+        return None
+    target: float = settles
+    if settles > min((1 + NEAR) * largest_run, crossing.expected):
+        reach = min(crossing.earliest, ceiling + 1)
+        target = largest_run + (reach - largest_run) * AFTER_FAILURE
+    return clamped(target, largest_run, largest_possible)
+
+
+def clamped(target: float, largest_run: int, largest_possible: int) -> int:
+    """The target as a size: above what ran already, and no more than is possible."""
     return min(max(math.floor(target), largest_run + 1), largest_possible)
 
 
@@ -214,6 +319,8 @@ KNEE = 0.95
 """A size is fast enough when it reaches this part of the most samples a second that was seen."""
 CLIMB = 4
 """The next size is at most so many times the largest that ran."""
+SLOW_CLIMB = 2
+"""The same once a larger size brought nothing: the knee is near."""
 BEYOND = 2
 """So many sizes above the knee bring nothing: one alone may have been disturbed."""
 
@@ -223,15 +330,22 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
 
     Memory bounds the way up: no size is tried that the search for the largest would not try.
     """
-    fitting = [one.batch for one in trials if fits(one, goal)]
-    highest, knee = max(fitting, default=0), fastest(trials, goal) or 0
+    fitting = sizes_that_fit(trials, goal)
+    largest_run, knee = max(fitting, default=0), fastest(trials, goal) or 0
     larger = next_batch(trials, goal)
-    if larger is not None and sum(one > knee for one in fitting) < BEYOND:
-        times = CLIMB if highest == knee else 2
-        return min(larger, times * highest) if fitting else larger
-    half = (knee or highest) // 2
-    is_tried = half in {one.batch for one in trials} or len(trials) >= goal.trials
-    return None if half < 1 or is_tried or any(half <= one < knee for one in fitting) else half
+    sizes_above_knee = [size for size in fitting if size > knee]
+    if larger is not None and len(sizes_above_knee) < BEYOND:
+        climb = CLIMB if largest_run == knee else SLOW_CLIMB
+        return min(larger, climb * largest_run) if fitting else larger
+
+    half = (knee or largest_run) // 2
+    tried = {trial.batch for trial in trials}
+    if half < 1 or half in tried or len(trials) >= goal.trials:
+        return None
+    # A size between the two ran already, and was slower: so is the half.
+    if any(half <= size < knee for size in fitting):
+        return None
+    return half
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:
@@ -242,8 +356,13 @@ def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -
     >>> fastest([run(8, 50.0), run(16, 97.0), run(32, 100.0)], Goal(limit_bytes=1))
     16
     """
-    ran = [one for one in trials if fits(one, goal) and one.samples_per_second]
-    least = KNEE * max((one.samples_per_second or 0.0 for one in ran), default=0.0)
-    enough = [one.batch for one in ran if busy and (one.utilization_percent or 0.0) >= busy]
-    knee = [one.batch for one in ran if (one.samples_per_second or 0.0) >= least]
-    return min(enough or knee, default=None)
+    timed = [trial for trial in trials if fits(trial, goal) and trial.samples_per_second]
+    speeds = [trial.samples_per_second or 0.0 for trial in timed]
+    fast_enough = KNEE * max(speeds, default=0.0)
+    at_knee, keeps_busy = [], []
+    for trial in timed:
+        if (trial.samples_per_second or 0.0) >= fast_enough:
+            at_knee.append(trial.batch)
+        if busy and (trial.utilization_percent or 0.0) >= busy:
+            keeps_busy.append(trial.batch)
+    return min(keeps_busy or at_knee, default=None)

@@ -194,6 +194,16 @@ STANDARD: Tuple[Check, ...] = (
         then=SLOW,
     ),
     of(
+        "speed-over-cpu",
+        "speed:speed_over_cpu",
+        "how many times faster the GPU multiplies than this machine's CPU (float32 products on "
+        "both, and float16 on the GPU)",
+        "the GPU could not be compared with the CPU",
+        on=GPU,
+        then=SLOW,
+        alone=True,
+    ),
+    of(
         "compile",
         "programs:compiled",
         "`torch.compile` builds a kernel that computes the same results and gradients",
