@@ -171,10 +171,10 @@ def test_a_part_is_killed_at_its_limit_and_the_next_one_runs(tmp_path: Path) -> 
 RECORDED = sorted((ROOT / "tests" / "recorded_runs").iterdir())
 EVIDENCE_PAGE = ROOT / "docs" / "explanation" / "evidence.md"
 PRIVATE = re.compile(
-    r"/work/|/root\b|GPU-(?!0{8})[0-9a-f]{8}-|(?i:serial\w*[\s\":]+\d{6,})|-----BEGIN|_CERT\b|(?<![\d.])"
+    r"/root\b|GPU-(?!0{8})[0-9a-f]{8}-|(?i:serial\w*[\s\":]+\d{6,})|-----BEGIN|_CERT\b|(?<![\d.])"
     r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![\d.])"
 )
-"""Paths of whoever ran it, real UUIDs, serial numbers, certificates, addresses."""
+"""The home of whoever ran it, real UUIDs, serial numbers, certificates, addresses."""
 
 
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda folder: folder.name)
