@@ -217,7 +217,7 @@ def recordings(text: str) -> dict[str, str]:
         lines.append(line)
         document = json.loads(line)
         if document["kind"] == "summary":
-            command = document["command"] or ()
+            command: list[str] = document["command"] or []
             if len(command) > 2:
                 found[command[2]] = "\n".join(lines)
             lines = []
