@@ -176,7 +176,7 @@ def test_a_windows_without_the_visual_cpp_runtime_is_told(
 ) -> None:
     """002-19: doctor looks for the file, because it does not import torch."""
     there = Stat(mode="-rw-rw-rw-", readable=True, writable=True)
-    stats = {f"C:\\Windows\\System32\\{name}": there for name in files}
+    stats: dict[str, Stat | int] = {f"C:\\Windows\\System32\\{name}": there for name in files}
     tape = Tape(family="windows", stat=stats, environ={"SystemRoot": "C:\\Windows"})
     target = Target(
         python="C:\\env\\Scripts\\python.exe", prefix="C:\\env", chosen_by="self", manager="venv"
