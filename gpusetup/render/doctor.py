@@ -91,12 +91,24 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
     else:
         mark = OK if answer.cause == "ok" else BUT
         yield marked(mark, answer.cause, answer.proof or "nothing to fix")
+    yield from left_open(answer, root)
+
+
+def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+    """What else it could be, what is ruled out, and the one output that decides."""
+    for cause in answer.ruled_out:
+        yield Row(f"  Not {cause.id}: {cause.because}.", hang=2)
+    also = "" if answer.cause == "unknown" else "also "
+    others = ", ".join(answer.other_causes)
+    could = f"It could {also}be {others}. " if others else ""
+    fix = root.fix if root and answer.cause != "unknown" else None
+    unread = [need.what for need in (fix.needs if fix else ()) if need.state == "unread"]
+    why = f"Which {unread[0]} is there decides what to do, and is not shown. " if unread else ""
     if answer.next_reading:
-        also = "" if answer.cause == "unknown" else "also "
-        others = ", ".join(answer.other_causes)
-        could = f"It could {also}be {others}. " if others else ""
-        yield Row(f"  {could}To find out, run:", hang=2)
+        yield Row(f"  {could}{why}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
+    elif could:
+        yield Row(f"  {could.strip()}", hang=2)
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
@@ -109,7 +121,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
     if answer.snapshot.origin != "report":
         return "gpusetup found no error, but nothing shows that torch works on the GPU"
     if answer.next_reading:
-        return "not enough information to tell what is wrong"
+        return "the text does not show what is wrong"
     return (
         "the text shows no failure of a GPU or its software; post the whole error, the command "
         "and the versions"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tuned_configs import Tuner
 
 from gpusetup.cli import main
 from gpusetup.verify.answer.render import as_text
@@ -56,6 +58,89 @@ def test_a_name_that_conda_refuses_is_an_error(
     """002-9: nothing that is no name of an environment goes into a command."""
     assert main(["resolve", *LAPTOP, f"--name={name}"]) == 2
     assert "conda" in capsys.readouterr().err
+
+
+BERT = (
+    "model_name_or_path: bert-base-uncased\nper_device_train_batch_size: 32\n"
+    "gradient_accumulation_steps: 1\n{length}: 512\n{precision}\n{more}"
+)
+
+
+@pytest.mark.parametrize("length", ["max_length", "max_seq_length"])
+@pytest.mark.parametrize("more", ["", "dataset_name: imdb\n", "task_name: mrpc\n"])
+def test_bert_on_4_gb_gets_a_batch_of_16_or_less_and_half_precision(
+    length: str, more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-13: the same for `max_length` and `max_seq_length`."""
+    config = BERT.format(length=length, precision="fp16: false", more=more)
+    tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")
+    batch = tuned.changes["per_device_train_batch_size"][1]
+    assert batch <= 16
+    assert tuned.changes["gradient_accumulation_steps"][1] == 32 // batch
+    assert tuned.changes["bf16"] == (None, True)
+    assert tuned.sentence_with("batch of 8 to 16", "mark to measure")
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "sentence"),
+    [
+        ("batch_size: 8\nfp16: false\n", ("fp16", (False, True)), "torch.amp.GradScaler"),
+        ("fp16: {enabled: false}\ntrain_micro_batch_size_per_gpu: 8\n", None, "fp16.enabled"),
+        ("per_device_train_batch_size: 8\nfp16: false\ndeepspeed: zero2\n", None,
+         "fp16 .* stays off: DeepSpeed's own configuration"),
+        ("batch_size: 8\nfp16: false\ntorch_dtype: bfloat16\n", None,
+         "fp16 .* stays off, because torch_dtype .* is bfloat16"),
+        ("batch_size: 8\nfp16: false\nbf16: false\n", ("bf16", (False, True)), None),
+    ],
+)  # fmt: skip
+def test_half_precision_that_is_off_is_never_silent_on_tensor_cores(
+    config: str,
+    change: tuple[str, object] | None,
+    sentence: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """002-13: `fp16: false` on tensor cores is switched on, or named with the reason."""
+    tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")
+    precision_changes = {key: value for key, value in tuned.changes.items() if "16" in key}
+    assert precision_changes == dict([change] if change else [])
+    assert sentence is None or tuned.sentence_with(sentence), tuned.sentences
+
+
+def test_a_gtx_1650_has_no_tensor_cores_though_it_is_turing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-13: half precision is advised where it gains."""
+    tuner = Tuner(tmp_path, capsys)
+    tuned = tuner.tune("batch_size: 8\nfp16: false\n", tuner.card("GeForce GTX 1650", 4, (7, 5)))
+    assert "fp16" not in tuned.changes
+    assert tuned.sentence_with("no tensor cores")
+
+
+@pytest.mark.parametrize(
+    ("gib", "length", "is_named"), [(4, 512, True), (4, 256, False), (8, 512, False)]
+)
+def test_shorter_sequences_are_named_on_4_gb_and_never_written(
+    gib: int, length: int, is_named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-14: sequences of 128 to 256 tokens on 4 GB."""
+    tuner = Tuner(tmp_path, capsys)
+    for key in ("max_length", "max_seq_length", "seq_len"):
+        config = f"batch_size: 8\n{key}: {length}\n"
+        tuned = tuner.tune(config, tuner.card("GeForce RTX 3050", gib, (8, 6)))
+        sentence = tuned.sentence_with(key, "128 to 256 tokens")
+        assert bool(sentence) is is_named
+        assert key not in tuned.changes
+
+
+def test_the_length_comes_with_plans_command_where_plan_knows_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-14: the command says what a shorter length saves."""
+    config = BERT.format(length="max_length", precision="fp16: true", more="")
+    tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")
+    sentence = tuned.sentence_with("128 to 256 tokens")
+    assert sentence and re.search(r"plan --from-config \S+ --context 256", sentence)
 
 
 def test_the_gpu_is_measured_against_the_cpu_where_there_is_one() -> None:
