@@ -30,6 +30,9 @@ from gpusetup.readings.sources import UNNAMED
 MAX_ROWS = 256
 """Rows of one output: 16 GPUs for some moments; a longer log is `monitor --replay`'s."""
 
+MAX_OUTPUTS = 8
+"""Outputs of one text: a thread shows a few, and a log of a thousand tells nothing more."""
+
 Reader = Callable[[str], Any]
 
 
@@ -166,8 +169,8 @@ SHAPES = (
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
     """Each output of such a query in a text, with the line that it begins at."""
-    number = 0
-    while number < len(lines):
+    number = seen = 0
+    while number < len(lines) and seen < MAX_OUTPUTS:
         line = lines[number]
         names = heading_of(line) if "," in line or "_" in line or "." in line else []
         first = number + 1
@@ -175,6 +178,7 @@ def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
             names, first = columns_by_shape(line), number
         rows = _rows(names, lines[first : first + MAX_ROWS]) if names else []
         if rows:
+            seen += 1
             yield number, _output(rows)
         number = first + len(rows) if rows else number + 1
 
