@@ -13,7 +13,7 @@ from gpusetup.evidence.places import (
     message_matches,
     on_windows_without_container,
 )
-from gpusetup.fixes import paste, system_packages
+from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -118,6 +118,8 @@ CONFIGURED = {
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
+    if unread := needs.unread_engine(context):
+        return Fix(text=text, needs=unread, needs_root=True)
     return Fix(
         text=text,
         commands=toolkit_commands(context),

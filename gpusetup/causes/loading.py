@@ -64,7 +64,7 @@ CAUSES = (
         means="A process has one copy of each DLL. Qt, OpenCV and others bring their own C++ "
         "runtime; if it is older than torch's and loads first, torch's DLLs do not start.",
         text="Keep the torch that is there. Import torch first: make `import torch` the first "
-        "line of the program, before the window toolkit. Or update the package that loads first",
+        "line of the program, before the package that brings older ones. Or update that one",
         proven_by="torch's DLLs do not start (error 1114), and they do if nothing else is loaded",
         not_when="If `import torch` alone fails, the cause is windows-dll-missing",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.

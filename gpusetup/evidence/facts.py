@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 
 from gpusetup.accelerators.amd import gfx_of
+from gpusetup.catalog.companions import serves_torch
+from gpusetup.catalog.rows import Name
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -228,6 +230,13 @@ def torch_fails_at_its_dll(context: RuleContext) -> str:
     return ""
 
 
+def failing_package(context: RuleContext) -> str:
+    """The package that the file which failed belongs to; "" if no such file is shown."""
+    for event in events(context, "failing-file"):
+        return event.values.get("package", "")
+    return ""
+
+
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
     """The file that failed lies in the sources of a project, and not in site-packages."""
     for event in events(context, "failing-file"):
@@ -238,9 +247,8 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
     return ""
 
 
-def versions_are_a_pair(companion: str) -> Fact:
+def versions_are_a_pair(companion: Name) -> Fact:
     """torch and its companion, as they are listed, belong together."""
-    from gpusetup.catalog.companions import serves_torch
 
     def fact(context: RuleContext) -> str:
         beside, torch = package(context, companion), context.torch.version
@@ -249,8 +257,7 @@ def versions_are_a_pair(companion: str) -> Fact:
         release = context.catalog.release_of(torch)
         label, own = beside.version.partition("+")[2], torch.partition("+")[2]
         same_build = not (label and own) or label == own
-        name = "torchvision" if companion == "torchvision" else "torchaudio"
-        fits = release and serves_torch(context.catalog, name, beside.version, release.torch)
+        fits = release and serves_torch(context.catalog, companion, beside.version, release.torch)
         if not fits or not same_build:
             return ""
         return f"{companion} {beside.version} belongs to torch {torch}"

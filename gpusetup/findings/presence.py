@@ -152,6 +152,10 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
 
 def _in_use(context: RuleContext) -> bool:
     """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
+    torch = context.torch
+    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
+        asks = events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built")
+        return not asks
     ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
     return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
 

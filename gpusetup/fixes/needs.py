@@ -88,6 +88,14 @@ def python_that_must_stay(context: RuleContext) -> str:
     return ""
 
 
+def store_that_pip_cannot_change(context: RuleContext) -> str:
+    """A package in a store that only its own package manager writes."""
+    for event in events(context, "failing-file"):
+        if event.values.get("place") == "store":
+            return f"{event.values.get('package', 'The package')} lies in the store of Nix or Guix"
+    return ""
+
+
 VENDORS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
 
 
@@ -184,6 +192,14 @@ NEEDS: tuple[NeedRow, ...] = (
         clauses=r"[Rr]einstall torch|[Ii]nstall torch",
         instead="Another installation of the same torch changes nothing",
     ),
+    NeedRow(
+        what="environment",
+        lines=r"^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b|^gpusetup install\b",
+        denied=store_that_pip_cannot_change,
+        clauses=r"[Ii]nstall|needs NVIDIA driver",
+        instead="pip cannot change it: choose another release or override its build in the "
+        "system's configuration",
+    ),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
     NeedRow(
         what="container engine",
@@ -214,9 +230,18 @@ NEEDS: tuple[NeedRow, ...] = (
 
 def unread_torch(context: RuleContext) -> tuple[Need, ...]:
     """The need of a fix that has no command as long as the torch that is there is unknown."""
-    if torch_that_is_there(context):
-        return ()
-    return (Need(what="torch", state="unread", reading=TORCHS_VERSION),)
+    return _unread(context, "torch")
+
+
+def unread_engine(context: RuleContext) -> tuple[Need, ...]:
+    """The need of a fix for a node whose container engine is unknown."""
+    return _unread(context, "container engine")
+
+
+def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
+    row = next(row for row in NEEDS if row.what == what)
+    need = _state(context, row)
+    return (need,) if need.state == "unread" else ()
 
 
 def judge(context: RuleContext, fix: Fix) -> Fix:

@@ -57,6 +57,12 @@ ARC = r"\bArc\b|(?:A[357]|B5)\d0"
 def amd(context: RuleContext) -> Fix:
     """By what failed: a kernel for this gfx, the driver; else by the GPU."""
     lacking = events(context, "hip-kernel-missing")
+    if maker_of(context.torch.backend) == "amd" and context.torch.cuda_available and not lacking:
+        return Fix(
+            text="Keep the torch that is there: its ROCm build sees the GPU. The program, or a "
+            "package that it loads, asks for CUDA's own libraries. Install that package's build "
+            "for ROCm if it has one, or switch the option off that needs it"
+        )
     boards = (*lacking, *events(context, "foreign-gpu"))
     names = [event.values.get("gfx") or event.values.get("name", "") for event in boards]
     names += [gpu.name for gpu in context.snapshot.gpus or ()]

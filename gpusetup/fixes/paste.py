@@ -242,11 +242,11 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         return _no_build_fix(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     if unread := needs.unread_torch(context):
-        text = (
+        sentence = (
             f"{why}Install a build of torch from {where}, or from another index that fits GPU and "
             "driver, in the release that the program needs"
         )
-        return Fix(text=text, needs=unread)
+        return Fix(text=sentence, needs=unread)
     how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
         how = "into a new environment, because gpusetup may not change this one"

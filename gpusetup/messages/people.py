@@ -334,6 +334,38 @@ STARVED: tuple[Row, ...] = tuple(
 )
 """A GPU that works, and waits between its batches."""
 
+SEVERAL: tuple[Row, ...] = (
+    row(
+        "several-gpus",
+        r"\b(?:[2-9]|[1-9]\d) ?x (?:NVIDIA )?(?:[A-Z]{1,3}\d{2,3}|RTX|\d{4})|\b(?:two|three|four|six|eight|[2-9]|[1-9]\d) (?:gpus|cards|nodes)\b|\bmulti-?(?:gpu|node)\b|\btorchrun\b|\b(?:DDP|FSDP)\b|\btensor[- ]parallel",
+        "gpu",
+        "x ",
+        "card",
+        "node",
+        "torchrun",
+        "ddp",
+        "fsdp",
+        "tensor",
+    ),
+    row(
+        "run-hangs",
+        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues))\b|卡住|不动了|зависает|hängt",
+        "hang",
+        "hung",
+        "freez",
+        "froze",
+        "stuck",
+        "stall",
+        "deadlock",
+        "never ",
+        "卡住",
+        "不动",
+        "завис",
+        "hängt",
+    ),
+)
+"""A run over several GPUs, and one that does not go on."""
+
 QUESTION_WORD = r"(?:must|do|should|shall|can|may|need|have|does|is|are|will|would|could)"
 QUESTIONS: tuple[Row, ...] = tuple(
     row("question-asked", pattern, "cuda", "driver", "驱动", "treiber", "драйвер")
@@ -350,6 +382,7 @@ ROWS: tuple[Row, ...] = (
     *_unused(),
     *STARVED,
     *QUESTIONS,
+    *SEVERAL,
     *(
         row("remedy-tried", pattern, *TRIED_NEEDLES[what], unless=NOT_TRIED, what=what)
         for what, patterns in TRIED
