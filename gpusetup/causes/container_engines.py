@@ -336,8 +336,8 @@ CAUSES = (
     Cause(
         "docker-other-daemon",
         title="docker talks to a daemon that does not know the nvidia runtime",
-        means="Docker Desktop, rootless docker and docker from snap each have a daemon and a "
-        "configuration of their own, and none reads /etc/docker/daemon.json.",
+        means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
+        "and configuration, and none reads /etc/docker/daemon.json.",
         text="Install nothing. Look which daemon the docker command talks to. `default` is the "
         "host's own (`docker context use default`): restart it if it was not restarted since the "
         "runtime was configured. Docker Desktop on Linux and docker from snap give no GPU; for "

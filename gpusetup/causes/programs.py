@@ -100,6 +100,7 @@ CAUSES = (
         examples=(
             "print(tf.config.list_physical_devices('GPU')) returns []",
             "Num GPUs Available:  0",
+            "unable to detect any compatible GPUs on this machine",
             "llm_load_tensors: offloaded 0/33 layers to GPU",
             'level=INFO msg="inference compute" id=0 library=cpu variant="" total="31.2 GiB"',
             "NAME ID SIZE PROCESSOR UNTIL\nllama3:8b 365c0bd3c000 5.4 GB 100% CPU 4 minutes from now",
@@ -140,7 +141,7 @@ CAUSES = (
         plain="Somebody says that the GPU waits for its data",
         means="A loader that is slower than the GPU leaves it idle between batches: decoding and "
         "augmentation on few CPU cores, a slow or remote disk, or transfers that nothing overlaps.",
-        text="Measure where the time goes before you change anything: `gpusetup monitor` beside "
+        text="Measure where the time goes before you change anything: `gpusetup monitor` next to "
         "the training names what the GPU waits for (CPU, disk, network, loader). Often a copy of "
         "the data on a local disk, smaller images made once, or more loader workers help. Driver, "
         "CUDA and torch need no change",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 from gpusetup.accelerators.amd import gfx_of
-from gpusetup.catalog.companions import serves_torch
+from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
 from gpusetup.evidence.context import (
     RuleContext,
@@ -18,6 +18,7 @@ from gpusetup.evidence.context import (
     cuda_needed,
     events,
     gpus,
+    is_report,
     listed_gpus,
     package,
     says_nothing_else,
@@ -255,10 +256,15 @@ def versions_are_a_pair(companion: Name) -> Fact:
         if beside is None or torch is None:
             return ""
         release = context.catalog.release_of(torch)
-        label, own = beside.version.partition("+")[2], torch.partition("+")[2]
-        same_build = not (label and own) or label == own
+        # An unlabelled wheel's build depends on the platform, which a text may not show.
+        os, is_live = context.os, not is_report(context) and beside.installer != "conda"
+        platform = f"{os.family}-{os.machine}" if is_live else None
+        backend = context.torch.backend
+        other_build = backend and (
+            serves_backend(context.catalog, companion, beside.version, backend, platform) is False
+        )
         fits = release and serves_torch(context.catalog, companion, beside.version, release.torch)
-        if not fits or not same_build:
+        if not fits or other_build:
             return ""
         return f"{companion} {beside.version} belongs to torch {torch}"
 
@@ -305,7 +311,7 @@ def was_tried(*remedies: str) -> Fact:
 def another_runtime_is_loaded_first(context: RuleContext) -> str:
     """A package with DLLs of its own is imported before torch."""
     for event in events(context, "loaded-first"):
-        return f"{event.values['package']} is imported before torch and brings DLLs of its own"
+        return f"{event.values['package']} is imported before torch and brings its own DLLs"
     return ""
 
 

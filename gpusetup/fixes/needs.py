@@ -48,6 +48,8 @@ def torch_that_is_there(context: RuleContext) -> str:
     # A machine was asked for its torch; a named host is told what would fit it.
     if not is_report(context) or context.other_host:
         return torch.version or "no torch is installed"
+    if lent := events(context, "hosted-notebook"):
+        return f"the torch of {lent[0].values.get('service', 'the notebook')}"
     if torch.version or torch.backend:
         return f"torch {torch.version or torch.backend}"
     if torch.kernels:
