@@ -256,8 +256,8 @@ SITUATION: tuple[Row, ...] = (
             "отдельно",
             "単体",
         ),
-        r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b[^.\n]{0,30}\b(?:works?|worked|runs?|ran|is (?:fine|ok)|imports?)\b",
-        r"\b(?:works?|worked|runs?|ran|imports?)(?: (?:fine|well|perfectly|without (?:an? )?(?:error|problem)s?))? (?:alone|by itself|on its own|standalone|when (?:run|started) (?:alone|directly|separately)|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b",
+        r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b[^.\n]{0,30}\b(?:works?|worked|runs?|ran|is (?:fine|ok))\b",
+        r"\b(?:works?|worked|runs?|ran)(?: (?:fine|well|perfectly|without (?:an? )?(?:error|problem)s?))? (?:alone|by itself|on its own|standalone|when (?:run|started) (?:alone|directly|separately)|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b",
         r"单独(?:跑|运行|执行|测试|import)?[^,.\n]{0,8}(?:没事|正常|没问题|可以|能)|自己跑(?:完全|都)?(?:正常|没事|没问题)",
         r"\ballein(?:e)? (?:läuft|funktioniert)|отдельно (?:вс[её] )?(?:работает|запускается)|単体(?:では|だと)(?:動|問題)",
         unless=IF_ONLY,
@@ -370,7 +370,7 @@ QUESTION_WORD = r"(?:must|do|should|shall|can|may|need|have|does|is|are|will|wou
 QUESTIONS: tuple[Row, ...] = tuple(
     row("question-asked", pattern, "cuda", "driver", "驱动", "treiber", "драйвер")
     for pattern in (
-        rf"\b{QUESTION_WORD} (?:I|we|it|that|this|my|the)\b[^.?\n]{{0,80}}\b(?:go back|downgrade|remove|uninstall|reinstall|replace|update|upgrade|install|older|newer|go together|compatible|fit|work with|needed|necessary|enough|support\w*)\b[^?\n]{{0,120}}\?",
+        rf"\b{QUESTION_WORD} (?:I|we|it|that|this|they|my|the)\b[^?\n]{{0,200}}\b(?:cuda|drivers?|fit|together|compatible|work with)\b[^?\n]{{0,120}}\?",
         r"\b(?:which|what) (?:version of )?(?:cuda|driver|torch|pytorch)\b[^?\n]{0,80}\?",
         r"(?:需要|必须|要不要|能不能|可以|是否|兼容)[^?\n]{0,40}(?:CUDA|cuda|驱动)[^?\n]{0,30}\?|(?:CUDA|cuda|驱动)[^?\n]{0,40}(?:需要|必须|兼容|可以|能用|吗)[^?\n]{0,20}\?",
         r"\b(?:muss|kann|soll|darf|brauche) ich\b[^?\n]{0,80}(?:CUDA|Treiber)[^?\n]{0,60}\?|(?:нужно ли|надо ли|можно ли|обязательно ли)[^?\n]{0,80}(?:CUDA|драйвер)[^?\n]{0,60}\?",
