@@ -136,6 +136,11 @@ def proof(context: RuleContext) -> str:
     build = f"torch {torch.version}" if torch.version else "torch"
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
+    if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
+        return (
+            f"this machine has no GPU that torch uses, and {build} is the right build for its CPU. "
+            "A program that needs CUDA needs another machine"
+        )
     if serves_its_maker(context):
         return f"{build} is the right build for this GPU; not tested: run `gpusetup verify`"
     if kernels and context.other_host:

@@ -125,6 +125,11 @@ def serves_its_maker(context: RuleContext) -> bool:
         return False
     if _apple(context):
         return True
+    if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
+        # No GPU of any maker that torch has a build for: the CPU's is the right one.
+        return not {"amd", "intel"} & {
+            device.vendor for device in context.snapshot.pci_devices or ()
+        }
     on_bus = {device.vendor for device in context.snapshot.pci_devices or ()}
     maker = maker_of(torch.backend)
     return is_seen_only(maker) and maker in on_bus

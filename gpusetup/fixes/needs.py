@@ -98,6 +98,12 @@ def store_that_pip_cannot_change(context: RuleContext) -> str:
     return ""
 
 
+def no_administrator(context: RuleContext) -> str:
+    """A user who has no administrator's rights on the machine."""
+    said = events(context, "no-root-rights")
+    return "you have no administrator rights on this machine" if said else ""
+
+
 VENDORS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
 
 
@@ -193,6 +199,12 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=reinstall_was_tried,
         clauses=r"[Rr]einstall torch|[Ii]nstall torch",
         instead="Another installation of the same torch changes nothing",
+    ),
+    NeedRow(
+        what="rights",
+        lines=r"^(?:sudo|su) ",
+        denied=no_administrator,
+        instead="Ask the administrators of the machine for this",
     ),
     NeedRow(
         what="environment",

@@ -174,8 +174,10 @@ def _host_options(context: RuleContext) -> tuple[str, ...]:
     """The host that was named in place of this one: `install` takes the same words."""
     if not context.other_host:
         return ()
-    named = (r for r in context.snapshot.readings if r.source in ("--gpu", "--driver"))
-    return tuple(word for r in named if r.value for word in (r.source, r.value))
+    names = dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ())
+    words = [word for name in names for word in ("--gpu", name)]
+    version = context.driver.version
+    return (*words, "--driver", version) if version else tuple(words)
 
 
 def gpusetup(context: RuleContext, *options: str) -> Line:
