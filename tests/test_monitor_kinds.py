@@ -10,8 +10,8 @@ import pytest
 from monitor_composer import Run
 from monitor_kinds import KINDS, SEEDS, composed
 
-from gpusetup.monitor.steps import STEPS
 from gpusetup.monitor.documents import Summary
+from gpusetup.monitor.steps import STEPS
 from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.verdicts import CASES, ORDER
