@@ -17,6 +17,7 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.live_index import LiveIndex, ask_index
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
+from gpusetup.install.script_file import refuse_scripts
 from gpusetup.install.together import choose_together
 from gpusetup.install.uv_settings import asking_environment, indexes
 from gpusetup.installers import tool_command
@@ -91,6 +92,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
+    refuse_scripts(options.packages)
     _torch_of_words(options)
     return answer(options, out)
 
@@ -247,6 +249,11 @@ def _live_index(options: Namespace, root: str, out: Console) -> LiveIndex | None
         return None
     if options.offline:
         raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
+    if is_nightly(options.torch):
+        raise UsageError(
+            "`--refresh` looks for releases, and `--torch nightly` is none",
+            hint="leave out `--refresh`: the nightly index is printed without asking it",
+        )
     backend = label_of(options.torch) or options.backend
     if backend != "auto" and not re.fullmatch(LABEL, backend):
         raise UsageError(
