@@ -1,14 +1,14 @@
 """Runs real training steps of one setting and says what they took: the trials of `gpusetup tune`.
 
-Run by the target interpreter by path; each line of standard input is a request in JSON, each line
-of standard output its answer (what the user's code prints goes to standard error). After
+The target interpreter runs this file by its path. Each line of standard input is a request in JSON,
+each line of standard output its answer (what the user's code prints goes to standard error). After
 `"spent": true` the next request needs a fresh process. Python 3.8 syntax.
 
     {"code": "module:function" | null, "pickle": path | null,
      "batch": 32, "steps": 12, "warm": 1, "device": "auto|cpu|cuda",
      "amp": "bf16|fp16" | null, "compile": false, "optimizer": "adamw",
      "memory_limit_bytes": null, "mode": "steps|devices", "seconds": 60,
-     "timed": true}
+     "timed": true, "loaded": false, "workers": 4 | null}
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import math
 import os
 import random
 import sys
-import tempfile
 import time
 from multiprocessing.spawn import prepare
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import driver_answers  # type: ignore[import-not-found, unused-ignore]
 import torch
@@ -89,6 +88,11 @@ class Cuda:
     def now(self) -> Optional[int]:
         return int(self.cuda.memory_allocated())
 
+    def reserved(self) -> Optional[int]:
+        """What the allocator has taken of the card, with the gaps between its blocks: this is what
+        other programs miss, and what nvidia-smi shows."""
+        return int(self.cuda.memory_reserved())
+
     def busy(self) -> Optional[float]:
         """What NVML says of the last moments, in percent; None without its binding."""
         with contextlib.suppress(Exception):
@@ -107,7 +111,10 @@ class Host:
                 import resource
 
                 most = (process_memory("VmSize") or 0) + limit + limit // 4
-                resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
+                soft_limit, hard_limit = ADDRESS_LIMITS
+                if soft_limit != NO_LIMIT:
+                    most = min(most, soft_limit)
+                resource.setrlimit(resource.RLIMIT_AS, (most, hard_limit))
 
     def finish(self) -> None:
         """There is no device to wait for."""
@@ -122,8 +129,26 @@ class Host:
     def now(self) -> Optional[int]:
         return process_memory("VmRSS")
 
+    def reserved(self) -> Optional[int]:
+        return None
+
     def busy(self) -> Optional[float]:
         return None
+
+
+def address_limits() -> Tuple[int, int]:
+    """`ulimit -v` of this process, soft and hard, in bytes; (-1, -1) for none."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        return resource.getrlimit(resource.RLIMIT_AS)
+    return NO_LIMIT, NO_LIMIT
+
+
+NO_LIMIT = -1
+"""What `resource.RLIM_INFINITY` is, on systems without that module too."""
+ADDRESS_LIMITS = address_limits()
+"""As they were at the start: a trial lowers them."""
 
 
 # --- what is trained ---------------------------------------------------------------------------
@@ -162,6 +187,12 @@ def memory_of(device: str, request: Answer) -> Any:
 # --- the steps ---------------------------------------------------------------------------------
 
 
+LOSS_STEPS = 20
+"""The losses of so many first steps are kept: with the same seed they can be compared."""
+MOST_READY = 16
+"""Batches at most that loader workers have ready before steps are timed."""
+
+
 class Trial:
     """One setting, ready to run steps."""
 
@@ -169,25 +200,41 @@ class Trial:
         random.seed(0)  # the same weights and samples in every trial
         torch.manual_seed(0)
         self.device = device_of(request)
+        self.batch_size: int = request["batch"]
         code = request.get("code")
         function = steps.function_named(code) if code else saved_job(request["pickle"])
-        job = steps.job_for(function, request["batch"])
         self.memory = memory_of(self.device, request)
+        self.imported_bytes = self.memory.now()
+        """What is taken before anything is made: the same for every size in one process."""
+        job = steps.job_for(function, self.batch_size)
         model = job.model.to(self.device).train()
         steps.optimizer_of(job, request.get("optimizer") or "adamw")
-        self.job, job.batch = job, steps.map_leaves(job.batch, self.to_device)
+        self.job, job.batch = job, self.moved(job.batch)
         job.model = torch.compile(model) if request.get("compile") else model
         self.cast = steps.autocast(self.device.partition(":")[0], request.get("amp"))
         scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
         # A small scale: where a step is skipped for an overflow, the optimizer has no states.
         self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
-        self.loss: Any = None
+        self.losses: List[Any] = []
+        self.batches: Optional[Iterator[Any]] = None
+        """Where each step takes its batch from; None: all steps train on one batch."""
 
-    def to_device(self, one: Any) -> Any:
-        return one.to(self.device, non_blocking=True) if hasattr(one, "to") else one
+    def moved(self, batch: Any) -> Any:
+        """A batch on the device."""
+
+        def to_device(leaf: Any) -> Any:
+            return leaf.to(self.device, non_blocking=True) if hasattr(leaf, "to") else leaf
+
+        return steps.map_leaves(batch, to_device)
 
     def step(self, begin: Callable[[str], None] = lambda _: None) -> None:
-        self.loss = steps.step(self.job, self.cast, begin, self.scaler)
+        if self.batches is not None:
+            self.job.batch = self.moved(next(self.batches))
+        loss = steps.step(self.job, self.cast, begin, self.scaler)
+        # Those after are of other samples, or of more steps than another setting runs.
+        if self.batches is None and len(self.losses) < LOSS_STEPS:
+            self.losses.append(loss)
+        self.loss = loss
 
     def read(self) -> Dict[str, Optional[int]]:
         """One step, synchronised after each phase: phase -> its peak, where the device tells."""
@@ -210,11 +257,33 @@ class Trial:
         self.memory.finish()
         return (time.perf_counter() - began) / count
 
+    def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
+        """From now on each step takes its batch from the data set's loader, as training does.
+
+        Workers are ahead by some batches when the first one arrives. These are used up first, or
+        the steps would seem faster than the loader is.
+        """
+        dataset = self.job.dataset
+        if workers is None:
+            workers = int(getattr(dataset, "num_workers", 0))
+        # Another order each time: what the last trial read is in the system's cache.
+        seed = int.from_bytes(os.urandom(4), "little")
+        self.batches = steps.batches_of(dataset, self.batch_size, workers, seed)
+        ends = time.monotonic() + most_seconds
+        ahead = min(MOST_READY, workers * (getattr(dataset, "prefetch_factor", None) or 2))
+        for _ in range(1 + ahead):
+            self.step()
+            if time.monotonic() > ends:
+                break
+        self.memory.finish()
+        return {"workers": workers, "dataset_length": steps.length_of(dataset)}
+
 
 def run_steps(request: Answer) -> Answer:
     """Warm-up, steps whose memory is read until it is steady, and then steps that are timed.
 
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
+    With `loaded` the timed steps take their batches from the job's data set, if it has one.
     """
     trial, most_steps = Trial(request), request["steps"]
     for _ in range(request.get("warm", 1)):
@@ -229,20 +298,46 @@ def run_steps(request: Answer) -> Answer:
         seconds.append(time.perf_counter() - began)
         if is_steady(rows):
             break
+    loader: Answer = {}
     busy = None
     if request.get("timed", True):
-        steps_left = max(0.0, ends - time.monotonic()) / min(seconds)
-        count = int(min(max(most_steps, LEAST_SECONDS / min(seconds)), steps_left))
-        steps_a_round = max(1, count // ROUNDS)
-        seconds = [trial.timed(steps_a_round) for _ in range(min(ROUNDS, max(2, count)))]
+        if request.get("loaded") and trial.job.dataset is not None:
+            loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
+            seconds = [trial.timed(1)]
+        seconds = timed_rounds(trial, min(seconds), most_steps, ends)
         busy = memory.busy()
-    loss = float(trial.loss)
-    return {**summary(rows, seconds, request["batch"]), "static_bytes": static_bytes,
-            "utilization_percent": busy, "loss": loss if math.isfinite(loss) else None}  # fmt: skip
+    trial.batches = None  # ends the workers
+    losses = [finite(loss) for loss in trial.losses]
+    return {
+        **summary(rows, seconds, request["batch"]),
+        **loader,
+        "static_bytes": static_bytes,
+        "reserved_bytes": memory.reserved(),
+        "imported_bytes": trial.imported_bytes,
+        "utilization_percent": busy,
+        "loss": finite(trial.loss),
+        "losses": losses,
+    }
+
+
+def timed_rounds(trial: Trial, step_seconds: float, most_steps: int, ends: float) -> List[float]:
+    """The seconds of a step in some rounds of steps, two at least."""
+    affordable = max(0.0, ends - time.monotonic()) / step_seconds
+    wished = max(most_steps, LEAST_SECONDS / step_seconds)
+    count = int(min(wished, affordable))
+    rounds = min(ROUNDS, max(2, count))
+    return [trial.timed(max(1, count // ROUNDS)) for _ in range(rounds)]
+
+
+def finite(loss: Any) -> Optional[float]:
+    """A loss as a number; None for NaN and infinity, which JSON does not have."""
+    number = float(loss)
+    return number if math.isfinite(number) else None
 
 
 def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:
-    """
+    """What the steps took together: the middle of their times, the means of their peaks.
+
     >>> summary([{"forward": 10}, {"forward": 12}], [0.5, 0.5], 8)["phases"]
     {'forward': 11}
     """
@@ -265,64 +360,135 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
 def run_devices(request: Answer) -> Answer:
     """Which device there is, its name, and what may be used of its memory."""
     device = device_of(request)
-    cuda = device.startswith("cuda")
+    is_cuda = device.startswith("cuda")
     memory = memory_of(device, request)
-    old = cuda and torch.cuda.get_device_capability(device) < (8, 0)
-    return {"status": "ok", "device": device, "limit_bytes": memory.limit,
-            "name": torch.cuda.get_device_name(device) if cuda else "the CPU",
-            "counts": memory.peak() is not None, "half": "fp16" if old else "bf16"}  # fmt: skip
+    # Before Ampere a GPU emulates bf16, slowly.
+    is_old = is_cuda and torch.cuda.get_device_capability(device) < (8, 0)
+    return {
+        "status": "ok",
+        "device": device,
+        "limit_bytes": memory.limit,
+        "name": torch.cuda.get_device_name(device) if is_cuda else "the CPU",
+        "counts": memory.peak() is not None,
+        "half": "fp16" if is_old else "bf16",
+    }
 
 
 # --- one request after the other, so that torch is imported once ---------------------------------
 
-WORKSPACE_BYTES = 64 << 20
-"""cuBLAS keeps workspaces of up to 32 MiB; what stays above is the user's."""
+LEFT_BYTES = 64 << 20
+"""What may stay of a request in a process that takes the next one: cuBLAS keeps workspaces of up to
+32 MiB. What stays above is the user's, and would count against the next size."""
 
 
 def answer_or_error(request: Answer) -> Answer:
     """The answer, or what was raised instead."""
     try:
-        return (run_devices if request["mode"] == "devices" else run_steps)(request)
+        return run_devices(request) if request["mode"] == "devices" else run_steps(request)
     except BaseException as problem:
         detail = "%s: %s" % (type(problem).__name__, str(problem)[:2000])
         return {"status": "error", "detail": detail}
 
 
-def answer_in_fork(request: Answer) -> Answer:
-    """The answer of a fork, or how it died (its exit code, negative for a signal)."""
-    parent = os.getpid()
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
-        pid = os.fork()
-        if not pid:
-            with contextlib.suppress(BaseException):
-                end_with(parent)
-                json.dump(answer_or_error(request), file)
-                file.flush()
-            os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
-        status = os.waitpid(pid, 0)[1]
-        file.seek(0)
-        with contextlib.suppress(ValueError):
-            return json.load(file)  # type: ignore[no-any-return]
-    exit_code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    return {"status": "died", "exit": exit_code}
-
-
 def warm_optimizer() -> None:
     """Once for all forks: an optimizer's first step imports more, which takes seconds."""
-    one = torch.zeros(1, requires_grad=True)
-    one.grad = torch.zeros(1)
-    torch.optim.AdamW([one]).step()
+    weight = torch.zeros(1, requires_grad=True)
+    weight.grad = torch.zeros(1)
+    torch.optim.AdamW([weight]).step()
 
 
-def release_memory() -> bool:
+def release_gpu_memory() -> bool:
     """Give back what the last request took of a GPU; whether next to nothing is left of it."""
     try:
         gc.collect()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        return int(torch.cuda.memory_allocated()) <= WORKSPACE_BYTES
+        return int(torch.cuda.memory_allocated()) <= LEFT_BYTES
     except Exception:  # whatever a driver in a bad state raises
         return False
+
+
+def release_host_memory(imported_bytes: Optional[int]) -> bool:
+    """Give back what the last request took of the host; whether next to nothing is left of it."""
+    gc.collect()
+    with contextlib.suppress(Exception):  # only glibc has it
+        import ctypes
+
+        ctypes.CDLL(None).malloc_trim(0)
+    resident = process_memory("VmRSS")
+    if resident is None or imported_bytes is None:
+        return False
+    return resident - imported_bytes <= LEFT_BYTES
+
+
+class Fork:
+    """A fork of this process that answers requests on the CPU, until one of them spoils it.
+
+    It imports the user's code once for all sizes. A size that runs out of memory, crashes or leaves
+    memory behind ends its fork alone; the next one gets a new fork.
+    """
+
+    def __init__(self) -> None:
+        parent = os.getpid()
+        requests, self.requests = os.pipe()
+        self.answers, answers = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            with contextlib.suppress(BaseException):
+                os.close(self.requests)
+                os.close(self.answers)
+                end_with(parent)
+                answer_until_spoilt(os.fdopen(requests, "rb"), answers)
+            os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
+        os.close(requests)
+        os.close(answers)
+        self.lines = os.fdopen(self.answers, "rb")
+
+    def answer(self, request: Answer) -> Answer:
+        """The fork's answer, or how it died (its exit code, negative for a signal)."""
+        with contextlib.suppress(OSError):  # it ended already
+            os.write(self.requests, json.dumps(request).encode() + b"\n")
+        with contextlib.suppress(ValueError):
+            return json.loads(self.lines.readline())  # type: ignore[no-any-return]
+        return {"status": "died", "exit": self.end()}
+
+    def end(self) -> int:
+        """Its exit code, once it has ended."""
+        os.close(self.requests)
+        self.lines.close()
+        status = os.waitpid(self.pid, 0)[1]
+        return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
+    """Inside a fork: one answer a line, and the last one says that the fork ends."""
+    first_bytes = None
+    for line in requests:
+        request = json.loads(line)
+        answer = answer_or_error(request)
+        imported_bytes = answer.pop("imported_bytes", None)
+        first_bytes = first_bytes or imported_bytes
+        is_sound = answer["status"] == "ok" and not request.get("compile")
+        answer["spent"] = not is_sound or not release_host_memory(first_bytes)
+        os.write(answers, json.dumps(answer).encode() + b"\n")
+        if answer["spent"]:
+            break
+
+
+FORKS: List[Fork] = []
+"""The fork that answers the next request; none if the last one was spoilt."""
+
+
+def answer_in_fork(request: Answer) -> Answer:
+    """The answer of the fork that is there, else of a new one."""
+    if not FORKS:
+        FORKS.append(Fork())
+    answer = FORKS[0].answer(request)
+    if answer["status"] == "died":
+        FORKS.clear()
+    elif answer.pop("spent"):
+        FORKS.pop().end()
+    return answer
 
 
 def answer_request(request: Answer) -> Answer:
@@ -333,13 +499,14 @@ def answer_request(request: Answer) -> Answer:
         warm_optimizer()
         return answer_in_fork(request)
     answer = answer_or_error(request)
-    if on_gpu and request["mode"] == "devices" and answer["status"] == "ok":
+    answer.pop("imported_bytes", None)
+    if not on_gpu:  # Windows: what a size left behind would count against the next one
+        return {**answer, "spent": True}
+    if request["mode"] == "devices" and answer["status"] == "ok":
         return answer
     is_sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
-    return {
-        **answer,
-        "spent": not on_gpu or request.get("compile") or not is_sound or not release_memory(),
-    }
+    is_spent = request.get("compile") or not is_sound or not release_gpu_memory()
+    return {**answer, "spent": is_spent}
 
 
 def serve() -> None:

@@ -37,6 +37,7 @@ from gpusetup.tune.case import (
     not_a_number,
     trainer_in,
 )
+from gpusetup.tune.grow import grown_batch, larger_batch_in_words
 
 BY_PLAN = "`gpusetup plan --from-config`"
 MEASURE_IT = "`gpusetup tune --batch-size --code MODULE:FUNCTION` measures it"
@@ -186,17 +187,16 @@ def _better_split(case: Case, split: Split) -> Iterator[Suggestion]:
         if split.steps and not other_file_decides(case) and len(case.with_role("batch")) == 1:
             yield from _split_by_plan(case, split)
         return
+    if measured > effective > 0:
+        if case.measured.grows:
+            yield from grown_batch(case, split, measured)
+            return
+        yield larger_batch_in_words(split, measured)
     largest = min(measured, effective)
     micro = next(divisors(effective, largest), 0)
     if split.size == measured:
         return
-    if 0 < effective < measured:
-        yield (
-            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as "
-            "large is another experiment: for SGD scale the learning rate with it, for Adam by "
-            "its square root, and warm up"
-        )
-    elif not micro or micro * 4 < largest:
+    if not micro or micro * 4 < largest:
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
         yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
     elif micro != split.size:

@@ -1,19 +1,21 @@
 """The measuring of one `gpusetup tune`: the batch search, or the acceleration guide's table.
 
-The table: the config as it is, then each step added. A step stays if it is faster by more than both
-ranges that are printed; the last row measures all that stayed together, beside a second run of the
-first one. What was measured before a Ctrl-C is kept and answered.
+The table: the config as it is, then each step added. A step stays if it is faster by more than the
+noise: it runs in turn with what it is compared with until that is clear. The last row measures all
+that stayed together, beside another run of the first one. What was measured before a Ctrl-C is kept
+and answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpusetup.configs.settings import switch_value, whole_number
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.tune.answer import Row, TuneAnswer
+from gpusetup.tune.answer import Row, RowName, TuneAnswer
 from gpusetup.tune.batch import divisors
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
 from gpusetup.tune.case import Measured, known_settings
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 ShowProgress = Callable[[int], AbstractContextManager[Say]]
 """Number of trials expected -> a context whose value is told what is measured."""
-EXPECTED_TRIALS = {False: 5, True: 15}
+EXPECTED_TRIALS = {False: 5, True: 25}
 """How many trials a measuring runs, roughly: of a search, and (True) of the table."""
 DEFAULT_BATCH = 8
 """The size that is benchmarked where no config names one."""
@@ -39,12 +41,40 @@ class MeasureRequest(Frozen):
     """Whether the fastest size is looked for, in place of the largest."""
     largest: int | None = None
     """No size above this one is tried."""
+    grows: bool = False
+    """Whether the config may get a larger effective batch."""
+    workers: int = 0
+    """How many loader workers the table tries: what the rules would write for this machine."""
+
+
+class Setup(Frozen):
+    """One way to train: what a row of the table sets."""
+
+    batch: int = DEFAULT_BATCH
+    amp: Literal["bf16", "fp16"] | None = None
+    compile: bool = False
+    workers: int | None = None
+    """Of the loader; None: as the code's own DataLoader has it."""
+
+    def in_words(self) -> str:
+        """
+        >>> Setup(batch=8, amp="bf16", compile=True, workers=2).in_words()
+        'batch 8, bf16, 2 workers, compiled'
+        """
+        words = [f"batch {self.batch}"]
+        if self.amp:
+            words.append(self.amp)
+        if self.workers is not None:
+            words.append(f"{self.workers} workers")
+        if self.compile:
+            words.append("compiled")
+        return ", ".join(words)
 
 
 class Baseline(Frozen):
     """What is measured first: training as the config has it."""
 
-    row: Row = Row(batch=DEFAULT_BATCH)
+    setup: Setup = Setup()
     effective: int | None = None
     """The batch that a step of the optimizer sees; None if no config says."""
 
@@ -54,19 +84,20 @@ DEFAULT_BASELINE = Baseline()
 
 def baseline_of(config: Config) -> Baseline:
     """The first row of the table, as the config has it."""
-    fields: dict[str, Any] = {}
-    steps = 1
+    setup, steps = DEFAULT_BASELINE.setup, 1
     for setting, key in known_settings(config):
         number, switch = whole_number(setting), switch_value(setting)
-        if number and number > 0:
-            fields |= {"batch": number} if key.role == "batch" else {}
-            steps = number if key.role == "accumulation" else steps
-        if key.role == "compile" and switch is not None:
-            fields["compile"] = switch
-        elif switch and key.role in ("amp", "bf16", "fp16"):
-            fields["amp"] = "fp16" if key.role == "fp16" else "bf16"
-    row = replace(DEFAULT_BASELINE.row, **fields)
-    return Baseline(row=row, effective=row.batch * steps)
+        if key.role == "batch" and number and number > 0:
+            setup = replace(setup, batch=number)
+        elif key.role == "accumulation" and number and number > 0:
+            steps = number
+        elif key.role == "workers" and number is not None and number >= 0:
+            setup = replace(setup, workers=number)
+        elif key.role == "compile" and switch is not None:
+            setup = replace(setup, compile=switch)
+        elif key.role in ("amp", "bf16", "fp16") and switch:
+            setup = replace(setup, amp="fp16" if key.role == "fp16" else "bf16")
+    return Baseline(setup=setup, effective=setup.batch * steps)
 
 
 def measure(
@@ -77,10 +108,88 @@ def measure(
         session = Session(request, bench, baseline)
         with showing(EXPECTED_TRIALS[request.benchmark]) as session.say:
             try:
-                session.benchmark() if request.benchmark else session.batch_size()
+                if request.benchmark:
+                    session.benchmark()
+                else:
+                    session.batch_size()
             except KeyboardInterrupt:
                 session.interrupted = True
     return session.answer()
+
+
+# --- is it faster, or is that the noise? ----------------------------------------------------------
+
+Verdict = Literal["gain", "no gain", "open"]
+LEAST_GAIN = 1.03
+"""A step that gains less than 3 % is not worth its trouble."""
+CONFIRMED_RUNS = 2
+"""Runs of both settings before a gain counts: other programs come and go between two runs."""
+MOST_RUNS = 5
+"""Runs of a setting, at most, to find out whether it is faster than another one."""
+MOST_SECONDS = 120.0
+"""After this time a comparison ends where it is."""
+
+
+def merged(runs: Sequence[Trial]) -> Trial:
+    """Several runs of one setting as one: its speed is the middle one's, its spread the whole range.
+
+    From four runs on only the middle half counts, so that one disturbed run decides nothing.
+
+    >>> quiet, disturbed = (
+    ...     Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=2.0)
+    ...     for speed in (100.0, 50.0)
+    ... )
+    >>> merged([quiet, disturbed]).spread_percent, merged([quiet] * 3 + [disturbed]).spread_percent
+    (50.0, 2.0)
+    """
+    ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
+    quarter = len(ordered) // 4
+    counted = ordered[quarter : len(ordered) - quarter]
+    middle = counted[len(counted) // 2]
+    speed, within_run = middle.samples_per_second, middle.spread_percent
+    if not speed or within_run is None:
+        return middle
+    slowest = counted[0].samples_per_second or 0.0
+    highest = counted[-1].samples_per_second or 0.0
+    between_runs = 100 * (highest - slowest) / speed
+    return replace(middle, spread_percent=max(within_run, between_runs))
+
+
+def speed_range(trial: Trial) -> tuple[float, float] | None:
+    """The slowest and the fastest samples a second that a trial shows; None if it timed one step."""
+    if trial.samples_per_second is None or trial.spread_percent is None:
+        return None
+    half = trial.spread_percent / 200
+    return trial.samples_per_second * (1 - half), trial.samples_per_second * (1 + half)
+
+
+def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
+    """Whether the runs of one setting are faster than those of another, as far as the noise shows.
+
+    A gain has its whole range above the other's, and its speed by `LEAST_GAIN`. Nothing is gained
+    if even the best of it is less than that above the worst of the other.
+
+    >>> def runs(speed, spread=0.0):
+    ...     return [Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=spread)] * 2
+    >>> compare(runs(104.0), runs(100.0)), compare(runs(102.0), runs(100.0))
+    ('gain', 'no gain')
+    >>> compare(runs(104.0, spread=10.0), runs(100.0)), compare(runs(104.0)[:1], runs(100.0))
+    ('open', 'open')
+    """
+    speeds, speeds_before = speed_range(merged(after)), speed_range(merged(before))
+    if speeds is None or speeds_before is None:
+        return "no gain"
+    slowest, highest = speeds
+    slowest_before, highest_before = speeds_before
+    if highest < LEAST_GAIN * slowest_before:
+        return "no gain"
+    middle = merged(after).samples_per_second or 0.0
+    is_apart = slowest > highest_before and middle >= LEAST_GAIN * highest_before
+    is_confirmed = min(len(after), len(before)) >= CONFIRMED_RUNS
+    return "gain" if is_apart and is_confirmed else "open"
+
+
+# --- one measuring --------------------------------------------------------------------------------
 
 
 class Session:
@@ -92,147 +201,292 @@ class Session:
         self.device = bench.device()
         self.limit_bytes = self.device.room()
         self.trials: list[Trial] = []
+        """Of the search for a batch."""
+        self.runs: dict[Setup, list[Trial]] = {}
+        """Of the table: each setting with what it took, each time it ran."""
         self.rows: list[Row] = []
         self.interrupted = False
 
-    def goal(self, start: int = FIRST) -> Goal:
-        sizes = [size for size in (self.request.largest, self.baseline.effective) if size]
-        return Goal(limit_bytes=self.limit_bytes, start=start, largest=min(sizes, default=None))
+    def goal(self, start: int, *, keeps_effective: bool) -> Goal:
+        """What the search looks for."""
+        bounds = [self.request.largest]
+        if keeps_effective:
+            bounds.append(self.baseline.effective)
+        largest = min((bound for bound in bounds if bound), default=None)
+        return Goal(limit_bytes=self.limit_bytes, start=start, largest=largest)
 
     def batch_size(self) -> None:
-        first = self.baseline.row.batch if self.baseline.effective is not None else FIRST
-        self.bench.find(self.goal(first), self.trials, self.say, speed=self.request.finds_fastest)
+        """The search: above the config's batch too, because only what runs is worth knowing."""
+        self.bench.find(
+            self.search_goal(), self.trials, self.say, speed=self.request.finds_fastest
+        )
+
+    def search_goal(self) -> Goal:
+        has_config = self.baseline.effective is not None
+        start = self.baseline.setup.batch if has_config else FIRST
+        return self.goal(start, keeps_effective=False)
 
     # --- the table ---
 
     def benchmark(self) -> None:
-        first = self.baseline.row
-        self.rows.append(self.run_row(replace(first, amp=self.bench.job.amp or first.amp)))
+        """Each row of the guide's table in its order; what gains is in all rows after it."""
+        setup = self.baseline.setup
+        base = replace(setup, amp=self.bench.job.amp or setup.amp)
+        self.rows.append(self.first_row("base", base))
         if self.rows[0].status != "ok":
             return
-        for name, step, no_change in STEPS:
+        for step in STEPS:
             before = self.best()
-            row = Row(name=name, detail=no_change, **(setup_of(before) | step(self, before)))
-            new = setup_of(row) != setup_of(before)
-            self.rows.append(self.add_step(row, before) if new else row)
+            setup_or_reason = step.change(self, setup_of(before))
+            if isinstance(setup_or_reason, Setup):
+                self.rows.append(self.added_row(step.name, setup_or_reason, before))
+            else:
+                skipped = row_of(step.name, setup_of(before), None)
+                self.rows.append(replace(skipped, detail=setup_or_reason))
+        self.show_losses()
         if self.best().name != "base":
-            self.rows.append(self.run_all(replace(self.best(), name="all", kept=False)))
+            self.rows.append(self.all_together())
+        self.rows[:] = self.final_rows()
 
     def best(self) -> Row:
         """The last row that stayed: every step that did is in it."""
         return next(row for row in reversed(self.rows) if row.kept or row.name == "base")
 
-    def run_row(self, row: Row) -> Row:
-        """The row's setting, run."""
-        from gpusetup.model.codec import to_plain
+    def run(self, setup: Setup) -> Trial:
+        """The setting, run once more."""
+        self.say(setup.in_words())
+        trial = self.bench.trial(
+            setup.batch,
+            amp=setup.amp,
+            compile=setup.compile,
+            workers=setup.workers,
+            loaded=True,
+        )
+        if trial.status == "ok":
+            self.runs.setdefault(setup, []).append(trial)
+        return trial
 
-        self.say(in_words(row))
-        trial = self.bench.trial(**setup_of(row))
-        base = self.rows[0].samples_per_second if self.rows else trial.samples_per_second
-        speed_up = (trial.samples_per_second or 0.0) / base if base else None
-        return Row(**(to_plain(trial) | setup_of(row)), name=row.name, speed_up=speed_up)
+    def first_row(self, name: RowName, setup: Setup) -> Row:
+        """A row after one run. The base's workers are those of the code's own loader, if no config
+        names any."""
+        trial = self.run(setup)
+        row = row_of(name, setup, trial)
+        if trial.status == "ok" and row.workers != setup.workers:
+            self.runs[setup_of(row)] = self.runs.pop(setup)
+        return row
 
-    def add_step(self, planned: Row, before: Row) -> Row:
-        """A step, kept if it gains; mixed precision only if its loss is a number."""
-        row = self.run_row(planned)
-        if row.name == "+AMP" and row.status == "ok" and before.loss is not None is row.loss:
-            return replace(row, detail=f"the loss becomes NaN in {row.amp}")
-        return replace(row, kept=gains(row, before))
-
-    def run_all(self, planned: Row) -> Row:
-        """The last row; unless it is faster than the first one in both of its runs, nothing is
-        kept."""
-        row, first = self.run_row(planned), self.rows[0]
-        if gains(row, first) and gains(row, self.run_row(first)):
+    def added_row(self, name: RowName, setup: Setup, before: Row) -> Row:
+        """A step: kept if it gains; mixed precision only if its loss is a number."""
+        row = self.first_row(name, setup)
+        if row.status != "ok":
             return row
-        self.rows[:] = [
-            replace(one, kept=False, detail=NOT_FASTER_AGAIN) if one.kept else one
-            for one in self.rows
-        ]
+        if name == "+AMP" and row.loss is None and before.loss is not None:
+            return replace(row, detail=f"the loss becomes NaN in {row.amp}")
+        verdict = self.settle(setup_of(row), setup_of(before))
+        if verdict == "open":
+            return replace(row, detail=WITHIN_NOISE)
+        return replace(row, kept=verdict == "gain")
+
+    def settle(self, setup: Setup, before: Setup) -> Verdict:
+        """Run two settings in turn until it is clear whether the first is faster; `open` if the
+        machine is too noisy to tell."""
+        ends = time.monotonic() + MOST_SECONDS
+        verdict = compare(self.runs[setup], self.runs[before])
+        most_runs = len(self.runs[setup]) + MOST_RUNS - 1
+        while verdict == "open" and len(self.runs[setup]) < most_runs:
+            again = [self.run(before), self.run(setup)]
+            if any(trial.status != "ok" for trial in again) or time.monotonic() > ends:
+                break
+            verdict = compare(self.runs[setup], self.runs[before])
+        return verdict
+
+    def all_together(self) -> Row:
+        """The last row: everything that stayed, beside the first row, which both run once more."""
+        best, base = setup_of(self.best()), setup_of(self.rows[0])
+        row = self.first_row("all", best)
+        if row.status == "ok":
+            self.run(base)
+            if self.settle(best, base) == "gain":
+                return row
+        for index, step_row in enumerate(self.rows):
+            if step_row.kept:
+                self.rows[index] = replace(step_row, kept=False, detail=NOT_FASTER_AGAIN)
         return replace(row, detail=row.detail or UNSTEADY)
 
-    def with_amp(self, before: Row) -> Setup:
-        return {"amp": before.amp or self.device.half}
+    def final_rows(self) -> list[Row]:
+        """The rows with what all runs together say."""
+        base_speed = self.merged_speed(setup_of(self.rows[0]))
+        rows = []
+        for row in self.rows:
+            setup = setup_of(row)
+            if row.status == "ok" and setup in self.runs:
+                trial = merged(self.runs[setup])
+                speed = trial.samples_per_second
+                row = replace(
+                    row,
+                    runs=len(self.runs[setup]),
+                    samples_per_second=speed,
+                    spread_percent=trial.spread_percent,
+                    speed_up=speed / base_speed if speed and base_speed else None,
+                    seconds_per_epoch=epoch_seconds(row.dataset_length, speed),
+                )
+            rows.append(row)
+        return rows
 
-    def with_compile(self, before: Row) -> Setup:
-        return {"compile": True}
+    def merged_speed(self, setup: Setup) -> float | None:
+        return merged(self.runs[setup]).samples_per_second if setup in self.runs else None
 
-    def with_batch(self, before: Row) -> Setup:
-        """The fastest size that keeps the effective batch."""
-        goal, effective = self.goal(before.batch), self.baseline.effective
-        setup = {"amp": before.amp, "compile": before.compile}
-        self.bench.find(goal, self.trials, self.say, speed=True, **setup)
-        fastest_batch = fastest(self.trials, goal) or before.batch
-        return {"batch": next(divisors(effective, fastest_batch)) if effective else fastest_batch}
+    def show_losses(self) -> None:
+        """The loss with and without mixed precision, after as many steps, in the row of AMP."""
+        index, row = next((pair for pair in enumerate(self.rows) if pair[1].name == "+AMP"))
+        mixed, plain = row, self.rows[0]
+        if plain.amp:  # the config has it on: one more run, without it
+            mixed = plain
+            trial = self.bench.trial(plain.batch, amp=None, compile=plain.compile, timed=False)
+            plain = row_of("base", setup_of(plain), trial)
+        steps = min(len(mixed.losses), len(plain.losses))
+        if steps:
+            self.rows[index] = replace(
+                row,
+                loss_steps=steps,
+                loss=mixed.losses[steps - 1],
+                loss_without_amp=plain.losses[steps - 1],
+            )
 
-    # --- what was found ---
+    # --- the steps of the table: the setting to try, or why there is none ---
+
+    def with_amp(self, before: Setup) -> Setup | str:
+        return ALREADY_ON if before.amp else replace(before, amp=self.device.half)
+
+    def with_batch(self, before: Setup) -> Setup | str:
+        """The fastest size; without `--grow-batch` one that keeps the effective batch."""
+        effective = self.baseline.effective
+        goal = self.goal(before.batch, keeps_effective=not self.request.grows)
+        self.bench.find(
+            goal, self.trials, self.say, speed=True, amp=before.amp, compile=before.compile
+        )
+        size = fastest(self.trials, goal) or before.batch
+        if effective and size <= effective:
+            size = next(divisors(effective, size))
+        if size == before.batch:
+            return NO_OTHER_SIZE[self.request.grows]
+        return replace(before, batch=size)
+
+    def with_workers(self, before: Setup) -> Setup | str:
+        """As many loader workers as the rules would write for this machine."""
+        if self.rows[0].workers is None:
+            return NO_DATASET
+        if before.workers == self.request.workers:
+            return f"the loader has {before.workers} already"
+        return replace(before, workers=self.request.workers)
+
+    def with_compile(self, before: Setup) -> Setup | str:
+        return ALREADY_ON if before.compile else replace(before, compile=True)
+
+    # --- what was measured ---
 
     def answer(self) -> tuple[TuneAnswer, Measured]:
         """What was measured, and what goes into the config: only what gained on this code."""
-        rows, goal, stop = self.rows, self.goal(), None
+        rows, stop = self.rows, None
         raise_if_code_fails(self.bench.job, rows[:1] if self.request.benchmark else self.trials)
         if self.request.benchmark:
             size = self.best().batch if rows else None
         else:
-            size = (fastest if self.request.finds_fastest else largest_that_ran)(self.trials, goal)
+            goal = self.search_goal()
+            choose = fastest if self.request.finds_fastest else largest_that_ran
+            size = choose(self.trials, goal)
             stop = stopped(self.trials, goal)
-        nothing_gained = rows and rows[0].status == "ok" and not any(row.kept for row in rows)
         answer = TuneAnswer(
             trials=tuple(self.trials),
             batch_size=size,
             limit_bytes=self.limit_bytes,
             stopped=stop,
             benchmark=tuple(rows),
-            cause=NO_GAIN if nothing_gained and not self.interrupted else None,
+            cause=None if self.interrupted else cause_of(rows),
             device=self.device.name,
             interrupted=self.interrupted,
         )
-        gained = {row.name.strip("+").lower(): row.kept for row in rows}
-        return answer, Measured(batch_size=size, is_faster=gained, interrupted=self.interrupted)
+        return answer, Measured(
+            batch_size=size,
+            grows=self.request.grows,
+            is_faster=gains_by_role(rows),
+            interrupted=self.interrupted,
+        )
 
 
-Setup = dict[str, Any]
-"""Batch, AMP and compile of a row."""
-ALREADY_ON = "it is on already"
-STEPS: tuple[tuple[Any, Callable[[Session, Row], Setup], str], ...] = (
-    ("+AMP", Session.with_amp, ALREADY_ON),
-    ("+batch", Session.with_batch, "no other size with the same effective batch is better"),
-    ("+compile", Session.with_compile, ALREADY_ON),
+class Step(NamedTuple):
+    """One row of the table after the first: its name, and the setting that it tries."""
+
+    name: RowName
+    change: Callable[[Session, Setup], Setup | str]
+
+
+STEPS = (
+    Step("+AMP", Session.with_amp),
+    Step("+batch", Session.with_batch),
+    Step("+workers", Session.with_workers),
+    Step("+compile", Session.with_compile),
 )
-"""The table's rows: name, how each changes the setup, and its detail if it changes nothing."""
+"""In the acceleration guide's order."""
+ALREADY_ON = "it is on already"
+NO_OTHER_SIZE = {
+    False: "no other size with the same effective batch is better",
+    True: "no other size is better",
+}
+"""Whether the batch may grow -> why the row of the batch has no other size."""
+NO_DATASET = "not measured: the code returns no `dataset`"
+WITHIN_NOISE = "within the noise"
 NOT_FASTER_AGAIN = "not faster in the second run of all changes together"
 UNSTEADY = "slower than in its first run: other programs disturb the measurement"
 NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
-LEAST_GAIN = 1.03
-"""A step that gains less than 3 % is not worth its trouble."""
+LOADER_FIRST = (
+    "The training waited for its data until the workers were added, so mixed precision could not "
+    "show its gain: run the same command once more with the tuned config"
+)
 
 
-def gains(row: Row, before: Row) -> bool:
-    """Whether all of a step's range is above the other's, and its speed by the mark.
+def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
+    """A row of the table: what was set, and what one run of it took (None: it did not run)."""
+    from gpusetup.model.codec import to_plain
 
-    >>> quiet = Row(batch=8, samples_per_second=100.0, spread_percent=0.0)
-    >>> gains(replace(quiet, samples_per_second=104.0), quiet)
-    True
-    >>> gains(replace(quiet, samples_per_second=104.0, spread_percent=10.0), quiet)
-    False
-    """
-    if row.spread_percent is None or before.spread_percent is None:
-        return False
-    speed = row.samples_per_second or 0.0
-    fastest_before = (before.samples_per_second or 0.0) * (1 + before.spread_percent / 200)
-    return (
-        speed * (1 - row.spread_percent / 200) > fastest_before
-        and speed >= LEAST_GAIN * fastest_before
-    )
+    measured = to_plain(trial) if trial else {"status": "skipped"}
+    fields = measured | {"batch": setup.batch, "amp": setup.amp, "compile": setup.compile}
+    # A trial that took no batch of a loader says nothing about workers.
+    fields.setdefault("workers", None)
+    return Row(**fields, name=name)
 
 
 def setup_of(row: Row) -> Setup:
-    return {"batch": row.batch, "amp": row.amp, "compile": row.compile}
+    """What a row sets."""
+    return Setup(batch=row.batch, amp=row.amp, compile=row.compile, workers=row.workers)
 
 
-def in_words(row: Row) -> str:
+def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
     """
-    >>> in_words(Row(batch=8, amp="bf16", compile=True))
-    'batch 8, bf16, compiled'
+    >>> epoch_seconds(1000, 50.0)
+    20.0
     """
-    return ", ".join(filter(None, (f"batch {row.batch}", row.amp, row.compile * "compiled")))
+    return samples / speed if samples and speed else None
+
+
+def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
+    """`amp`, `batch`, `workers`, `compile` -> whether it was faster; none that was not tried.
+
+    >>> gains_by_role([row_of("+AMP", Setup(), None)])
+    {}
+    """
+    return {
+        row.name.removeprefix("+").lower(): row.kept for row in rows if row.status != "skipped"
+    }
+
+
+def cause_of(rows: Sequence[Row]) -> str | None:
+    """Why a training got no faster, or not as fast as it may get."""
+    if not rows or rows[0].status != "ok":
+        return None
+    gains = gains_by_role(rows)
+    if not any(gains.values()):
+        return NO_GAIN
+    if gains.get("workers") and gains.get("amp") is False:
+        return LOADER_FIRST
+    return None
