@@ -32,7 +32,8 @@ from end_with_parent import end_with  # type: ignore[import-not-found, unused-ig
 HERE = os.path.dirname(os.path.abspath(__file__))
 Answer = Dict[str, Any]
 LEAST_SECONDS = 0.5
-"""Steps are timed for so long at least: what disturbs them lasts for many short ones."""
+"""Steps are timed for so long at least: what disturbs them lasts for many short ones. A request may
+ask for more."""
 ROUNDS = 5
 """Steps are timed in so many rounds."""
 
@@ -257,6 +258,12 @@ class Trial:
         self.memory.finish()
         return (time.perf_counter() - began) / count
 
+    def complete_losses(self, step_seconds: float, most_seconds: float) -> None:
+        """More steps on the one batch, so that as many losses as possible can be compared."""
+        missing = LOSS_STEPS - len(self.losses)
+        for _ in range(int(min(missing, most_seconds / step_seconds))):
+            self.step()
+
     def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
         """From now on each step takes its batch from the data set's loader, as training does.
 
@@ -302,9 +309,12 @@ def run_steps(request: Answer) -> Answer:
     busy = None
     if request.get("timed", True):
         if request.get("loaded") and trial.job.dataset is not None:
+            trial.complete_losses(min(seconds), (ends - time.monotonic()) / 4)
             loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
             seconds = [trial.timed(1)]
-        seconds = timed_rounds(trial, min(seconds), most_steps, ends)
+        least_seconds = request.get("least_seconds") or LEAST_SECONDS
+        wished_steps = max(most_steps, least_seconds / min(seconds))
+        seconds = timed_rounds(trial, min(seconds), wished_steps, ends)
         busy = memory.busy()
     trial.batches = None  # ends the workers
     losses = [finite(loss) for loss in trial.losses]
@@ -320,10 +330,9 @@ def run_steps(request: Answer) -> Answer:
     }
 
 
-def timed_rounds(trial: Trial, step_seconds: float, most_steps: int, ends: float) -> List[float]:
-    """The seconds of a step in some rounds of steps, two at least."""
+def timed_rounds(trial: Trial, step_seconds: float, wished: float, ends: float) -> List[float]:
+    """The seconds of a step in some rounds of steps, two rounds at least."""
     affordable = max(0.0, ends - time.monotonic()) / step_seconds
-    wished = max(most_steps, LEAST_SECONDS / step_seconds)
     count = int(min(wished, affordable))
     rounds = min(ROUNDS, max(2, count))
     return [trial.timed(max(1, count // ROUNDS)) for _ in range(rounds)]
@@ -381,13 +390,37 @@ LEFT_BYTES = 64 << 20
 32 MiB. What stays above is the user's, and would count against the next size."""
 
 
+RETURNS = (
+    "the function takes the batch size (or nothing) and returns model and batch, or a dict with "
+    "'model', 'batch', 'loss', 'optimizer', 'dataset'"
+)
+NEEDS_LOSS = "also return a loss: a function of the model's output and the target"
+
+
 def answer_or_error(request: Answer) -> Answer:
     """The answer, or what was raised instead."""
     try:
         return run_devices(request) if request["mode"] == "devices" else run_steps(request)
     except BaseException as problem:
-        detail = "%s: %s" % (type(problem).__name__, str(problem)[:2000])
-        return {"status": "error", "detail": detail}
+        return {"status": "error", "detail": description(problem)}
+
+
+def description(problem: BaseException) -> str:
+    """What an error says, with its class, and in a last line what to do.
+
+    >>> description(ValueError("no data")), description(steps.Question("there is no `a`"))
+    ('ValueError: no data', 'there is no `a`')
+    """
+    text = str(problem)[:2000]
+    if isinstance(problem, steps.NoLoss):
+        return "%s\nhint: %s" % (text, NEEDS_LOSS)
+    if isinstance(problem, steps.Contract):
+        return "%s\nhint: %s" % (text, RETURNS)
+    # The messages of our own errors say all, with a hint of their own: no class to be shown.
+    is_ours = type(problem).__module__.startswith("gpusetup.")
+    if is_ours or isinstance(problem, steps.Question):
+        return text
+    return "%s: %s" % (type(problem).__name__, text)
 
 
 def warm_optimizer() -> None:

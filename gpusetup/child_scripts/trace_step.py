@@ -344,6 +344,8 @@ def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
     if not trained:
         raise Contract("the model has no parameter that is trained")
     optimizer = job.optimizer
+    if optimizer is None and name not in OPTIMIZERS:
+        raise Question("gpusetup knows no optimizer `%s`: %s" % (name, ", ".join(OPTIMIZERS)))
     if not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = (optimizer or getattr(torch.optim, OPTIMIZERS[name]))(trained)
     for group in optimizer.param_groups:

@@ -150,7 +150,7 @@ def _written(
         answer,
         changes=proposal.changes,
         cannot_fit=proposal.cannot_fit,
-        recommendations=proposal.words,
+        recommendations=(*answer.recommendations, *proposal.words),
         diff=difference(config.name, config.text, tuned.text),
         written=written_to,
     )

@@ -38,6 +38,8 @@ LEAST_STEPS = 4
 """One to warm up, one that is read, two that are timed."""
 TIMED_SHARE = 0.1
 """The share of a search's time that one trial times steps: the larger sizes need the rest."""
+FIRST_SECONDS = 30.0
+"""What the first trial of a search may take beyond its time: without it there is no answer."""
 LEAST_CLIMB = 1.5
 """A size that is less than so many times the largest one tells nothing new about the speed."""
 FREE_SHARE = 0.02
@@ -66,6 +68,8 @@ class BenchJob(Frozen):
     timed: bool = True
     """Whether more steps are timed, whose memory is not read."""
     seconds: float = TIMED_SECONDS
+    least_seconds: float | None = None
+    """How long steps are timed at least; None: half a second."""
     left: float | None = None
     """Seconds after which the trial is ended."""
     python: str | None = None
@@ -183,18 +187,22 @@ class Bench:
         """
         chooser = next_for_speed if speed else next_batch
         settings = {**settings, "timed": speed}
+        quickest_trial = 0.0
         while not code_fails(trials) and (batch := chooser(trials, goal)) is not None:
-            line = f"batch {batch}"
+            line, began = f"batch {batch}", time.monotonic()
             if goal.ends is not None:
-                seconds_left = goal.ends - time.monotonic()
-                batch = affordable(batch, trials, seconds_left)
+                seconds_left = goal.ends - began
+                batch = affordable(batch, trials, seconds_left - quickest_trial)
                 if batch is None:
                     break
-                line = f"batch {batch}, {seconds_left:.0f} s left"
-                timed_seconds = min(self.job.seconds, seconds_left * TIMED_SHARE)
-                settings |= {"left": seconds_left, "seconds": timed_seconds}
+                line = f"batch {batch}, {max(0.0, seconds_left):.0f} s left"
+                timed_seconds = min(self.job.seconds, max(1.0, seconds_left * TIMED_SHARE))
+                grace = 0.0 if trials else FIRST_SECONDS
+                settings |= {"left": seconds_left + grace, "seconds": timed_seconds}
             say(line)
             trials.append(self.trial(batch, **settings))
+            seconds = time.monotonic() - began
+            quickest_trial = min(quickest_trial or seconds, seconds)
 
 
 def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | None:
@@ -208,7 +216,7 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
     ran = [trial for trial in trials if trial.status == "ok"]
     largest = max(ran, key=lambda trial: trial.batch, default=None)
     if largest is None or not largest.samples_per_second:
-        return batch if seconds > 0 else None
+        return batch if seconds > 0 or not trials else None
     # Larger sizes are about as fast as the largest that ran, which need not be the fastest.
     largest_in_time = int(seconds * largest.samples_per_second / LEAST_STEPS)
     if batch <= largest_in_time:

@@ -9,12 +9,13 @@ and answered.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpusetup.configs.settings import switch_value, whole_number
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.units import GIB
 from gpusetup.tune.answer import Row, RowName, TuneAnswer
 from gpusetup.tune.batch import divisors
 from gpusetup.tune.bench import Bench, BenchJob, Say, raise_if_code_fails
@@ -126,8 +127,20 @@ CONFIRMED_RUNS = 2
 """Runs of both settings before a gain counts: other programs come and go between two runs."""
 MOST_RUNS = 5
 """Runs of a setting, at most, to find out whether it is faster than another one."""
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
+"""How long steps are timed in the first run of a setting, and at most in a later one."""
 MOST_SECONDS = 120.0
 """After this time a comparison ends where it is."""
+
+
+def timed_seconds(runs: int) -> float:
+    """How long the next run of a setting times its steps: longer if the first ones left it open.
+
+    >>> [timed_seconds(runs) for runs in range(4)]
+    [0.5, 1.0, 2.0, 2.0]
+    """
+    doubled: float = FIRST_SECONDS * 2**runs
+    return min(doubled, LONGEST_SECONDS)
 
 
 def merged(runs: Sequence[Trial]) -> Trial:
@@ -261,6 +274,7 @@ class Session:
             compile=setup.compile,
             workers=setup.workers,
             loaded=True,
+            least_seconds=timed_seconds(len(self.runs.get(setup, ()))),
         )
         if trial.status == "ok":
             self.runs.setdefault(setup, []).append(trial)
@@ -396,7 +410,9 @@ class Session:
             choose = fastest if self.request.finds_fastest else largest_that_ran
             size = choose(self.trials, goal)
             stop = stopped(self.trials, goal)
+        ran = [trial for trial in (*self.trials, *rows) if trial.batch == size]
         answer = TuneAnswer(
+            recommendations=tuple(allocator_notes(ran, self.limit_bytes)),
             trials=tuple(self.trials),
             batch_size=size,
             limit_bytes=self.limit_bytes,
@@ -459,6 +475,25 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 def setup_of(row: Row) -> Setup:
     """What a row sets."""
     return Setup(batch=row.batch, amp=row.amp, compile=row.compile, workers=row.workers)
+
+
+def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
+    """That torch's allocator took more of the card than the margin leaves, for a size that ran.
+
+    A trial counts the bytes of its tensors, and it runs under the allocator's own limit: that it
+    ran proves that these very shapes fit, with the gaps between blocks. It proves nothing of the
+    shapes of other batches, which leave other gaps.
+    """
+    reserved = [trial for trial in ran if (trial.reserved_bytes or 0) > limit_bytes]
+    if reserved:
+        tightest = max(reserved, key=lambda trial: trial.reserved_bytes or 0)
+        gaps = 100 * ((tightest.reserved_bytes or 0) / (tightest.peak_bytes or 1) - 1)
+        yield (
+            f"Batch {tightest.batch} ran, but torch's allocator reserved"
+            f" {(tightest.reserved_bytes or 0) / GIB:.1f} GiB for it, {gaps:.0f} % more than its"
+            f" tensors take, so less stays free than planned. If your samples differ in size, take"
+            f" a smaller batch or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        )
 
 
 def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
