@@ -143,37 +143,46 @@ def timed_seconds(runs: int) -> float:
     return min(doubled, LONGEST_SECONDS)
 
 
-def merged(runs: Sequence[Trial]) -> Trial:
-    """Several runs of one setting as one: its speed is the middle one's, its spread the whole range.
-
-    From four runs on only the middle half counts, so that one disturbed run decides nothing.
-
-    >>> quiet, disturbed = (
-    ...     Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=2.0)
-    ...     for speed in (100.0, 50.0)
-    ... )
-    >>> merged([quiet, disturbed]).spread_percent, merged([quiet] * 3 + [disturbed]).spread_percent
-    (50.0, 2.0)
-    """
+def middle_half(runs: Sequence[Trial]) -> list[Trial]:
+    """The runs that count, the slowest first: from four runs on one disturbed run decides nothing."""
     ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
     quarter = len(ordered) // 4
-    counted = ordered[quarter : len(ordered) - quarter]
-    middle = counted[len(counted) // 2]
-    speed, within_run = middle.samples_per_second, middle.spread_percent
-    if not speed or within_run is None:
-        return middle
-    slowest = counted[0].samples_per_second or 0.0
-    highest = counted[-1].samples_per_second or 0.0
-    between_runs = 100 * (highest - slowest) / speed
-    return replace(middle, spread_percent=max(within_run, between_runs))
+    return ordered[quarter : len(ordered) - quarter]
 
 
-def speed_range(trial: Trial) -> tuple[float, float] | None:
-    """The slowest and the fastest samples a second that a trial shows; None if it timed one step."""
-    if trial.samples_per_second is None or trial.spread_percent is None:
-        return None
-    half = trial.spread_percent / 200
-    return trial.samples_per_second * (1 - half), trial.samples_per_second * (1 + half)
+class SpeedRange(NamedTuple):
+    """The samples a second that several runs of one setting show."""
+
+    slowest: float
+    middle: float
+    highest: float
+
+    @property
+    def spread_percent(self) -> float:
+        return 100 * (self.highest - self.slowest) / self.middle
+
+
+def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
+    """From the slowest rounds of the slowest run to the fastest of the fastest; None if one of them
+    timed a single step.
+
+    >>> quiet = Trial(batch=8, status="ok", samples_per_second=100.0, spread_percent=2.0)
+    >>> disturbed = replace(quiet, samples_per_second=50.0)
+    >>> speed_range([quiet, disturbed])
+    SpeedRange(slowest=49.5, middle=100.0, highest=101.0)
+    >>> speed_range([quiet, quiet, quiet, disturbed])
+    SpeedRange(slowest=99.0, middle=100.0, highest=101.0)
+    """
+    counted = middle_half(runs)
+    slowest, highest = [], []
+    for run in counted:
+        if run.samples_per_second is None or run.spread_percent is None:
+            return None
+        half = run.spread_percent / 200
+        slowest.append(run.samples_per_second * (1 - half))
+        highest.append(run.samples_per_second * (1 + half))
+    middle = counted[len(counted) // 2].samples_per_second or 0.0
+    return SpeedRange(min(slowest), middle, max(highest))
 
 
 def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
@@ -189,17 +198,15 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     >>> compare(runs(104.0, spread=10.0), runs(100.0)), compare(runs(104.0)[:1], runs(100.0))
     ('open', 'open')
     """
-    speeds, speeds_before = speed_range(merged(after)), speed_range(merged(before))
-    if speeds is None or speeds_before is None:
+    speed, speed_before = speed_range(after), speed_range(before)
+    if speed is None or speed_before is None:
         return "no gain"
-    slowest, highest = speeds
-    slowest_before, highest_before = speeds_before
-    if highest < LEAST_GAIN * slowest_before:
+    if speed.highest < LEAST_GAIN * speed_before.slowest:
         return "no gain"
-    middle = merged(after).samples_per_second or 0.0
-    is_apart = slowest > highest_before and middle >= LEAST_GAIN * highest_before
+    is_apart = speed.slowest > speed_before.highest
+    is_worth_it = speed.middle >= LEAST_GAIN * speed_before.highest
     is_confirmed = min(len(after), len(before)) >= CONFIRMED_RUNS
-    return "gain" if is_apart and is_confirmed else "open"
+    return "gain" if is_apart and is_worth_it and is_confirmed else "open"
 
 
 # --- one measuring --------------------------------------------------------------------------------
@@ -257,9 +264,9 @@ class Session:
                 skipped = row_of(step.name, setup_of(before), None)
                 self.rows.append(replace(skipped, detail=setup_or_reason))
         self.show_losses()
+        self.rows[:] = [self.with_all_runs(row) for row in self.rows]
         if self.best().name != "base":
             self.rows.append(self.all_together())
-        self.rows[:] = self.final_rows()
 
     def best(self) -> Row:
         """The last row that stayed: every step that did is in it."""
@@ -315,40 +322,39 @@ class Session:
         return verdict
 
     def all_together(self) -> Row:
-        """The last row: everything that stayed, beside the first row, which both run once more."""
+        """The last row: everything that stayed, beside the first row, both measured afresh."""
         best, base = setup_of(self.best()), setup_of(self.rows[0])
+        del self.runs[best], self.runs[base]
         row = self.first_row("all", best)
         if row.status == "ok":
             self.run(base)
-            if self.settle(best, base) == "gain":
-                return row
+            if base in self.runs and self.settle(best, base) == "gain":
+                return self.with_all_runs(row)
+            row = replace(self.with_all_runs(row), detail=UNSTEADY)
         for index, step_row in enumerate(self.rows):
             if step_row.kept:
                 self.rows[index] = replace(step_row, kept=False, detail=NOT_FASTER_AGAIN)
-        return replace(row, detail=row.detail or UNSTEADY)
+        return row
 
-    def final_rows(self) -> list[Row]:
-        """The rows with what all runs together say."""
-        base_speed = self.merged_speed(setup_of(self.rows[0]))
-        rows = []
-        for row in self.rows:
-            setup = setup_of(row)
-            if row.status == "ok" and setup in self.runs:
-                trial = merged(self.runs[setup])
-                speed = trial.samples_per_second
-                row = replace(
-                    row,
-                    runs=len(self.runs[setup]),
-                    samples_per_second=speed,
-                    spread_percent=trial.spread_percent,
-                    speed_up=speed / base_speed if speed and base_speed else None,
-                    seconds_per_epoch=epoch_seconds(row.dataset_length, speed),
-                )
-            rows.append(row)
-        return rows
-
-    def merged_speed(self, setup: Setup) -> float | None:
-        return merged(self.runs[setup]).samples_per_second if setup in self.runs else None
+    def with_all_runs(self, row: Row) -> Row:
+        """The row with what all runs of its setting say together, and of the base."""
+        runs = self.runs.get(setup_of(row), ())
+        base_runs = self.runs.get(setup_of(self.rows[0]), ())
+        if row.status != "ok" or not runs:
+            return row
+        middle = middle_half(runs)[len(middle_half(runs)) // 2]
+        speed_up = None
+        speed, base_speed = speed_range(runs), speed_range(base_runs) if base_runs else None
+        if speed and base_speed:
+            speed_up = speed.middle / base_speed.middle
+        return replace(
+            row,
+            runs=len(runs),
+            samples_per_second=middle.samples_per_second,
+            spread_percent=speed.spread_percent if speed else None,
+            speed_up=speed_up,
+            seconds_per_epoch=epoch_seconds(row.dataset_length, middle.samples_per_second),
+        )
 
     def show_losses(self) -> None:
         """The loss with and without mixed precision, after as many steps, in the row of AMP."""
