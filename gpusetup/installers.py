@@ -24,6 +24,10 @@ class InstallerOptions(Frozen):
     """The family is there at this version already, but not whole."""
     conda_prefix: str | None = None
     """The conda environment; None means the active one."""
+    conda_name: str | None = None
+    """The name of a new conda environment that is created first."""
+    conda_python: str | None = None
+    """The Python of that new environment: `3.11`, `3.13t`; None leaves it to conda."""
 
 
 def started(python: str | None) -> tuple[str, ...]:
@@ -125,9 +129,12 @@ MKL = "mkl<2024.1"
 
 
 def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
-    """The one step of conda; Unsatisfiable where its channels have no build that fits."""
-    where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+    """conda's steps: one, or three where a new environment is asked for.
+
+    Unsatisfiable where conda's channels have no build that fits.
+    """
     if not {*FAMILY} & {*options.packages}:
+        where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
         argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
         return (Step(title="from your channels, with the torch that stays", argv=argv),)
     build = resolution.build
@@ -137,11 +144,42 @@ def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
     channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))
     wanted = (*specs(build, options.packages), *others(options.packages))
-    return (
-        Step(
-            title=f"torch {build.torch} ({build.backend}) from {build.channel}",
-            argv=("conda", "install", "--yes", *where, "--override-channels", *channels, *wanted),
+    created = new_conda_environment(options) if options.conda_name else ()
+    install = Step(
+        title=f"torch {build.torch} ({build.backend}) from {build.channel}",
+        argv=(
+            *("conda", "install", "--yes", *conda_target(options)),
+            *("--override-channels", *channels, *wanted),
         ),
+    )
+    return (*created, install)
+
+
+def conda_target(options: InstallerOptions) -> tuple[str, ...]:
+    """The words that name the environment. The new one is named even though it is active by then:
+    where `conda activate` fails, its packages must not go into another environment."""
+    if options.conda_name:
+        return ("--name", options.conda_name)
+    return ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+
+
+def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
+    """A new environment with its Python, and the step into it.
+
+    Without `--yes`: conda asks before it removes an environment of that name. Python comes from
+    conda-forge, which both kinds of channels take what torch needs from.
+    """
+    name = options.conda_name or ""
+    version = options.conda_python
+    python = f"python={version}" if version else "python"
+    if version and version.endswith("t"):
+        # conda-forge's name for the build without the global lock.
+        python = f"python-freethreading={version.rstrip('t')}"
+    source = ("--override-channels", "--channel", "conda-forge")
+    create = ("conda", "create", "--name", name, *source, python)
+    return (
+        Step(title=f"the environment {name}", argv=create),
+        Step(title="into it", argv=("conda", "activate", name)),
     )
 
 

@@ -69,13 +69,71 @@ def test_evidence_of_another_machine_or_code_is_neither_mixed_nor_lost(tmp_path:
         evidence.begun(tmp_path, evidence.Evidence(**FACTS))
 
 
-def test_a_claim_is_open_until_all_its_tests_ran_and_nothing_is_decided_without_a_card() -> None:
-    one = {"claim": "tune-batch", "verdict": "holds", "figure": "a", "tests": 2}
-    asked = [([one], "cuda"), ([one, one], "cuda"), ([one, one], "cpu")]
-    asked += [([one, one | {"verdict": "fails", "figure": "b"}], "cuda")]
-    found = [evidence.claims_of("tune", answers, device)[0] for answers, device in asked]
-    assert [claim.verdict for claim in found] == ["open", "holds", "stand-in", "fails"]
-    assert found[3].figure == "a; b"
+def verdict_of(claim: str, device: str, *verdicts: str, tests: int = 2) -> str:
+    """What becomes of a claim whose tests found these verdicts."""
+    part = next(known.part for known in ALL if known.id == claim)
+    answers = [
+        {"claim": claim, "verdict": verdict, "figure": verdict, "tests": tests}
+        for verdict in verdicts
+    ]
+    claims = evidence.claims_of(part, answers, device)
+    return next(each.verdict for each in claims if each.id == claim)
+
+
+def test_a_claim_is_open_until_all_its_tests_ran() -> None:
+    assert verdict_of("tune-batch", "cuda", "holds") == "open"
+    assert verdict_of("tune-batch", "cuda", "holds", "open") == "open"
+    assert verdict_of("tune-batch", "cuda", "holds", "holds") == "holds"
+    assert verdict_of("tune-batch", "cuda", "holds", "fails") == "fails"
+
+
+def test_a_rehearsal_decides_nothing_that_only_a_card_can_decide() -> None:
+    assert verdict_of("monitor-verdicts", "cpu", "holds", "holds") == "stand-in"
+    assert verdict_of("monitor-verdicts", "cpu", "holds", "fails") == "stand-in"
+    assert verdict_of("clean-runs", "cpu", "holds", "holds") == "stand-in"
+
+
+def test_a_rehearsal_is_red_where_a_cpu_can_refute_the_claim_or_a_command_gave_no_answer() -> None:
+    assert verdict_of("clean-runs", "cpu", "fails", tests=1) == "fails"
+    assert verdict_of("doubt-8", "cpu", "fails", tests=1) == "fails"
+    assert verdict_of("monitor-verdicts", "cpu", "holds", "no answer") == "fails"
+    assert verdict_of("plan-code-error", "cuda", "holds", "no answer") == "fails"
+
+
+def test_a_command_that_refuses_or_breaks_is_no_answer(tmp_path: Path) -> None:
+    """With a test of its own, run as the acceptance runs its parts."""
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.claim('plan-error')\n"
+        "def test_refused(work):\n"
+        "    work.gpusetup('plan', '--no-such-option', '--json')\n"
+        "@pytest.mark.claim('plan-code-error')\n"
+        "def test_false(work):\n"
+        "    assert work.on_card\n"
+    )
+    answers = tmp_path / "answers.jsonl"
+    paths = os.pathsep.join((str(ROOT), str(ROOT / "scripts")))
+    argv = [sys.executable, "-m", "pytest", "-p", "acceptance.conftest", "test_mine.py"]
+    argv += ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "-m", ""]
+    argv += ["--device", "cpu", "--answers", str(answers), "-p", "no:cacheprovider"]
+    env = {**os.environ, "PYTHONPATH": paths}
+    subprocess.run(argv, env=env, capture_output=True, timeout=120, cwd=tmp_path)
+    lines = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert [line["verdict"] for line in lines] == ["no answer", "fails"]
+    assert "--no-such-option" in lines[0]["figure"]
+
+
+def test_a_figure_is_compared_with_that_of_the_same_moment() -> None:
+    """nvidia-smi that ran during start-up alone says nothing of the seconds after it."""
+    from acceptance.test_monitor import in_the_same_moments, of_monitor
+
+    sample = (
+        '{"kind": "sample", "at": "2026-11-26T18:13:%sZ", "gpus": [{"utilization_percent": %s}]}'
+    )
+    ours = of_monitor("\n".join(sample % (f"{10 + n}.500", 20 * n) for n in range(6)) + "\n$ end")
+    theirs = [(ours[4][0] + 0.2, 78.0), (ours[5][0] - 0.1, 98.0), (ours[5][0] + 9, 0.0)]
+    assert in_the_same_moments(ours, theirs) == (90.0, 88.0)
+    assert in_the_same_moments(ours, []) is None
 
 
 def test_who_and_where_and_secrets_reach_no_file(
@@ -141,5 +199,5 @@ def test_with_the_stand_in_driver_readings_agree_and_monitor_costs_little(
     claims = {claim["id"]: claim for part in parts.values() for claim in part["claims"]}
     assert claims["readings-match"]["figure"].endswith("other: none"), claims["readings-match"]
     workload = parts["monitor"]["tables"]["workloads"][0]
-    assert workload["utilization_percent"] == workload["dmon_utilization_percent"] == 7
+    assert workload["utilization_percent"] == workload["smi_utilization_percent"] == 7
     assert parts["monitor"]["tables"]["cost"]

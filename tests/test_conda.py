@@ -27,8 +27,8 @@ def environment_specs(machine: str) -> list[str]:
     with contextlib.redirect_stdout(said):
         assert main(["resolve", *words]) == 0
     answer = json.loads(said.getvalue())
-    (argv,) = answer["commands"]["conda"]
-    named = [word for before, word in pairwise(argv[1:]) if before != "--channel"]
+    argv = answer["commands"]["conda"][-1]
+    named = [w for before, w in pairwise(argv[1:]) if before not in ("--channel", "--name")]
     return [f"python={answer['python']}", *(w for w in named if not w.startswith("--"))]
 
 

@@ -10,7 +10,7 @@ import pytest
 from monitor_composer import Run
 from monitor_kinds import KINDS, SEEDS, composed
 
-from gpusetup.monitor.advice import STEPS
+from gpusetup.monitor.steps import STEPS
 from gpusetup.monitor.documents import Summary
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally

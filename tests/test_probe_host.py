@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from judging import found as problem
+from machines_named import snapshots
 from tapes import system
 
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
 from gpusetup.probe.host import free_memory, read_cgroup_limit, read_os
@@ -14,6 +17,10 @@ from gpusetup.probe.torch import library_events
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
     'VERSION_ID="12"\nNAME="Debian GNU/Linux"\n'
+)
+TUXEDO = (
+    'PRETTY_NAME="TUXEDO OS 24.04.3 LTS"\nNAME="TUXEDO OS"\nID=tuxedo\n'
+    'ID_LIKE="ubuntu debian"\nVERSION_ID="24.04"\n'
 )
 SID = 'PRETTY_NAME="Debian GNU/Linux forky/sid"\nNAME="Debian GNU/Linux"\nID=debian\n'
 
@@ -27,6 +34,12 @@ SID = 'PRETTY_NAME="Debian GNU/Linux forky/sid"\nNAME="Debian GNU/Linux"\nID=deb
         ({"/etc/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
         ({"/usr/lib/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
         ({"/etc/os-release": SID}, ("debian", None, "Debian GNU/Linux forky/sid")),
+        ({"/etc/os-release": TUXEDO}, ("tuxedo", "24.04", "TUXEDO OS 24.04.3 LTS")),
+        (
+            {"/etc/redhat-release": "CentOS release 6.10 (Final)\n"},
+            ("rhel", "6.10", "CentOS 6.10 (Final)"),
+        ),
+        ({"/etc/os-release": 'ID=debian\nNAME="a quote that never closes\n'}, (None, None, None)),
         ({}, (None, None, None)),
     ],
 )
@@ -36,6 +49,14 @@ def test_a_distribution_is_known_by_the_release_files_of_its_tape_alone(
     made = read_os(system(files, facts={"release": "6.1", "machine": "x86_64"})).os
     assert (made.id, made.version) == found[:2]
     assert found[2] is None or made.name == found[2]
+
+
+def test_a_derivative_that_no_table_names_takes_the_packages_of_what_it_is_like() -> None:
+    tuxedo = read_os(system({"/etc/os-release": TUXEDO}, facts={"machine": "x86_64"})).os
+    assert tuxedo.like == ("ubuntu", "debian")
+    no_driver = snapshots()["linux-rtx4090-no-driver"]
+    driver_missing = problem(replace(no_driver, os=tuxedo), "driver-missing")
+    assert any("apt install" in command for command in driver_missing.fix.commands)
 
 
 # --- containers -----------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import time
@@ -62,3 +64,43 @@ def test_what_cannot_be_killed_is_given_up_and_not_waited_for() -> None:
     """A grandchild in a session of its own holds the pipe, as one in a driver call would."""
     said = run(("sh", "-c", "setsid sleep 5 & sleep 60"), timeout=0.3)
     assert said.problem == "no answer in 0.3 s" and said.seconds < 5
+
+
+CHILD_SCRIPTS = sorted((ROOT / "gpusetup" / "child_scripts").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", CHILD_SCRIPTS, ids=lambda path: path.stem)
+def test_a_child_script_finds_its_neighbours_wherever_its_folder_is_not_on_the_path(
+    script: Path,
+) -> None:
+    """PYTHONSAFEPATH=1 and `python -P` leave a script's folder off; `runpy` never adds it."""
+    program = f"import runpy; runpy.run_path({str(script)!r}, run_name='loaded')"
+    safe = {**os.environ, "PYTHONSAFEPATH": "1"}
+    argv = (sys.executable, "-c", program)
+    done = subprocess.run(argv, cwd="/", env=safe, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+TRAINING = """
+import torch
+
+def build(batch):
+    return torch.nn.Linear(8, 4), (torch.randn(batch, 8), torch.randn(batch, 4))
+"""
+COMPUTING = (
+    ("plan", "--code", "mine.py:build", "--batch", "8", "--gpu-mem", "8GiB"),
+    ("tune", "--batch-size", "--code", "mine.py:build", "--device", "cpu", "--max", "2"),
+    ("verify", "--device", "cpu", "--python", sys.executable),
+)
+
+
+@pytest.mark.parametrize("words", COMPUTING, ids=lambda words: words[0])
+def test_a_command_that_computes_in_a_child_answers_under_a_safe_path(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(TRAINING)
+    argv = (sys.executable, "-m", "gpusetup", *words, "--json")
+    safe = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tmp_path, env=safe, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["schema"].startswith(f"gpusetup.{words[0]}")

@@ -137,6 +137,42 @@ def test_a_sound_device_passes(check: Callable[[str], Outcome]) -> None:
     assert found.status == "passed", found
 
 
+@pytest.mark.usefixtures("cuda")
+def test_a_gpu_is_compared_with_the_cpu_and_both_rates_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    speed.cpu_rate.cache_clear()
+    monkeypatch.setitem(speed.FAST, "cuda", 256)
+    monkeypatch.setattr(speed, "CPU_SIZES", (256,))
+    rates = {"float32": 50.0, "float16": 700.0}
+    monkeypatch.setattr(speed, "product_rate", lambda _, name: rates[name])
+    monkeypatch.setattr(speed, "seconds_of_cpu_product", lambda size, times: 2 * 256**3 / 1e12)
+    found = speed.speed_over_cpu(DEVICE)
+    speed.cpu_rate.cache_clear()
+    assert (found.status, found.value, found.unit) == ("passed", 50.0, "times the CPU in float32")
+    assert found.detail.startswith(
+        "products of 256 x 256: 50 TFLOP/s in float32 and 700 in float16 (700 times), against 1 in "
+        "float32 on the CPU with "
+    )
+
+
+def test_a_slow_cpu_is_measured_with_a_smaller_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    speed.cpu_rate.cache_clear()
+    slow = 50e9  # operations a second of one old core: 2.7 s for a product of 4096
+    monkeypatch.setattr(speed, "seconds_of_cpu_product", lambda size, times: 2 * size**3 / slow)
+    found = speed.cpu_rate()
+    speed.cpu_rate.cache_clear()
+    assert (found.size, round(found.tflops, 4)) == (2048, 0.05)
+
+
+@pytest.mark.parametrize(("rank", "names"), [(None, ["speed-over-cpu"]), (1, [])])
+def test_ranks_that_share_a_cpu_do_not_measure_it(rank: int | None, names: list[str]) -> None:
+    several = None if rank is None else Rank(rank, 2, rank, "here", 1, "here", "job")
+    options = read_options(["--level", "standard"])
+    checks = Run(options, Answers({}), several)._of_device("standard", DEVICE)
+    assert [check.name for check in checks if check.alone] == names
+
+
 def test_a_device_at_fault_is_seen(cuda: pytest.MonkeyPatch) -> None:
     cuda.setattr(Graph, "stale", True)
     assert transfers.graph(DEVICE).detail.startswith("replay 0: ")

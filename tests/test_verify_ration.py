@@ -229,7 +229,7 @@ def test_a_sticky_error_ends_the_process_and_another_is_a_wrong_answer() -> None
 
         return entry._replace(run=run)
 
-    found = ration.Found("operators")
+    found = ration.Found("operators", 56.0)
     found.ask(torch, "cpu", broken("kernel stopped"), 0)
     assert found.bad == 1 and found.parts[0].first.endswith("kernel stopped")
     with pytest.raises(RuntimeError, match="illegal memory"):

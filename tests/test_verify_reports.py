@@ -121,6 +121,23 @@ def test_the_computation_test_fails_with_any_check_that_computes() -> None:
     assert "GPU computation test: FAILED" in as_text(report(LEFT))
 
 
+def test_a_run_that_computes_nothing_has_no_failed_computation_test() -> None:
+    seen = (IMPORT, Result("gpu", "host", Outcome("passed", "torch sees 1 GPU")))
+    looked = tuple(Result(name, "cuda:0", Outcome("passed", "")) for name in ("properties", "arch"))
+    assert "GPU computation test: not run\n" in as_text(report(IMPORT))
+    assert "GPU computation test: not run\n" in as_text(report(*seen, *looked))
+    broken = IMPORT._replace(outcome=Outcome("failed", "import torch failed"))
+    assert "GPU computation test: FAILED\n" in as_text(report(broken))
+
+
+def test_the_speed_over_the_cpu_stands_below_the_memory_of_its_gpu() -> None:
+    compared = Outcome("passed", "products", 154.3, unit="times the CPU in float32")
+    screen = as_text(report(IMPORT, Result("speed-over-cpu", "cuda:0", compared)))
+    assert "\nGPU Memory: 79.2 GB\nGPU Speed: 154 times the CPU (float32 products)\n" in screen
+    assert "products: 154 times the CPU in float32\n" in screen
+    assert "GPU Speed" not in as_text(report(IMPORT))
+
+
 def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
     done = started("--device", "cpu", "--json", "--junit", str(tmp_path / "report.xml"))
     answer = from_json(done.stdout, VerifyAnswer, what="the answer")

@@ -5,7 +5,7 @@ one family.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
@@ -37,7 +37,10 @@ SAME_WORD = {
 }
 """Spellings of one thing; "" drops the word."""
 
-PARTS = r"max-?q|\d+\s?g(?:i?b)?\b|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
+SIZE = r"\d+(?:\.\d+)?\s?g(?:i?b)?\b"
+"""Memory in a name: `80GB`, `95.6 GiB`, `11G`."""
+
+PARTS = rf"max-?q|{SIZE}|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
 
 WRITTEN_CAPABILITY = r"(?!\d+$)(?:sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
 """`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`."""
@@ -51,6 +54,8 @@ class GpuRow(Frozen):
     smi_names: tuple[str, ...] = ()
     memory_gb: float | None = None
     tdp_w: float | None = None
+    peak_tflops: Mapping[str, float] = {}
+    """Type (`fp32`, `bf16`, ...) -> dense operations a second, in 10^12, by the datasheet."""
 
     @property
     def memory_bytes(self) -> int | None:
@@ -71,19 +76,31 @@ def tokens(name: str) -> frozenset[str]:
 
 def _word(part: str) -> str:
     part = part.replace("-", "")
-    if re.fullmatch(r"\d+\s?gi?b?", part):
-        return re.sub(r"\D", "", part) + "gb"
+    if re.fullmatch(SIZE, part):
+        size = float(re.sub(r"[^\d.]", "", part))
+        return f"{round(size)}gb"
     return SAME_WORD.get(part, re.sub(r"^(sxm|nvl)\d+$", r"\1", part))
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The GPUs that a text names: those of exactly that name, else all that hold all its words.
+    """The GPUs that a person's text names, also in the words of a shop.
 
-    Raises UsageError with the nearest names when there is none.
+    Raises UsageError if there is none, with the nearest names, or with the sizes of memory of a card
+    that exists with others.
     """
-    hits = rows_or_none(text, rows)
-    if hits:
-        return hits
+    words = tokens(text)
+    matching_rows = rows_or_none(text, rows) or _rows_of(_without_advertising(words, rows), rows)
+    if matching_rows:
+        return matching_rows
+    card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
+    other_sizes = _rows_holding(frozenset(card_words), rows)
+    if other_sizes and card_words != words:
+        sizes = sorted({row.memory_gb for row in other_sizes if row.memory_gb})
+        known_sizes = " or ".join(f"{size:g} GB" for size in sizes)
+        raise UsageError(
+            f"No GPU is called {text!r}: this card has {known_sizes}",
+            hint="leave the memory out of the name, or correct it",
+        )
     raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
 
 
@@ -99,21 +116,80 @@ def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
     )
 
 
+SIZE_WORD = re.compile(r"(\d+)gb")
+SAME_SIZE = 0.08
+"""How far the memory in a name may be from the card's in the catalog.
+
+Cards are sold by a round number and report less: an H20 of 96 GB reports 95 GiB, a T4 of 16 GB 15
+GiB, a B200 of 192 GB has 180. The nearest sizes of one card, 11 and 12 GB, are 8.3 % apart.
+"""
+MEMORY_KIND = re.compile(r"hbm\d\w?|gddr\d\w?")
+"""The kind of memory, which shops add to a name."""
+
+
 def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The same, () when there is none: the nearest names cost more than the whole diagnosis."""
-    asked = tokens(text)
-    core = asked - SERIES_WORDS
+    """The GPUs of exactly that name, else all that hold all its words; () if there is none.
+
+    Memory in the text selects among the cards of a name that does not have it ("L40S 48GB"). The
+    nearest names are not looked for: they cost more than a whole diagnosis.
+    """
+    return _rows_of(tokens(text), rows)
+
+
+def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The rows that hold all words; if none does, those of the card that have the memory named."""
+    sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
+    if words == sizes:  # memory alone names no card
+        return ()
+    matching_rows = _rows_holding(words, rows)
+    if matching_rows or len(sizes) != 1:
+        return matching_rows
+    size = max(int(next(iter(sizes)).removesuffix("gb")), 1)
+    rows_of_card = _rows_holding(words - sizes, rows)
+    distances = [abs((row.memory_gb or 0) / size - 1) for row in rows_of_card]
+    nearest = min(distances, default=1.0)
+    if nearest > SAME_SIZE:
+        return ()
+    pairs = zip(rows_of_card, distances, strict=True)
+    return tuple(row for row, distance in pairs if distance == nearest)
+
+
+def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
+    """The rows whose name, or a name that `nvidia-smi` prints, is these words or holds them all."""
+    core = words - SERIES_WORDS
     ways: tuple[Callable[[frozenset[str]], bool], ...] = (
-        lambda name: name == asked,
-        lambda name: name - {"geforce", "tesla"} == asked - {"geforce", "tesla"},
+        lambda name: name == words,
+        lambda name: name - {"geforce", "tesla"} == words - {"geforce", "tesla"},
         lambda name: core <= name,
         lambda name: core - LINES <= name,
     )
-    for way in ways if core - LINES else ():
-        hits = tuple(r for r in rows if any(way(tokens(one)) for one in (*r.smi_names, r.name)))
+    for matches in ways if core - LINES else ():
+        hits = tuple(
+            row for row in rows if any(matches(tokens(name)) for name in (*row.smi_names, row.name))
+        )
         if hits:
             return hits
     return ()
+
+
+def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> frozenset[str]:
+    """The words without the maker's of a board and the kind of memory ("PNY ... Verto GDDR6X").
+
+    Only words of three letters and more that no GPU of the catalog has, and only beside a number:
+    "Ti", "D" and "S" tell cards apart, and so does each word with a digit. A model's number that
+    the catalog does not know stays, so that no unknown card becomes a known one.
+    """
+    catalog_words: set[str] = set()
+    for row in rows:
+        for name in (*row.smi_names, row.name):
+            catalog_words |= tokens(name)
+    telling_words = set[str]()
+    for word in words:
+        is_advertising = word.isalpha() and len(word) > 2 and word not in catalog_words
+        if not is_advertising and not MEMORY_KIND.fullmatch(word):
+            telling_words.add(word)
+    has_number = any(re.search(r"\d", word) for word in telling_words)
+    return frozenset(telling_words) if has_number else words
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:

@@ -23,6 +23,13 @@ LIBCUDA_IN_IT = "ldconfig -p | grep libcuda  # in the container"
 NODES = "ls -l /dev/nvidia*"
 HOST_MEMORY = "sudo dmesg | grep -iE 'killed process|out of memory'"
 RUN_AGAIN = "# then the same run again, and its output"
+BLOCKING_RUN = f"export CUDA_LAUNCH_BLOCKING=1  {RUN_AGAIN}"
+"""The traceback names the call that failed, and so the package."""
+WHICH_LIBCUDA = "ldconfig -p | grep libcuda"
+DOCKER_CONTEXT = "docker context ls"
+WHICH_TORCH = (
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"'
+)
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes import alike
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
@@ -37,6 +39,7 @@ def _older_numpy(context: RuleContext) -> Lines:
 CAUSES = (
     Cause(
         "triton-missing-windows",
+        refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
         text="Install triton-windows, the community's build, in the release for this torch (2.4 "
@@ -63,6 +66,7 @@ CAUSES = (
     ),
     Cause(
         "triton-missing",
+        refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton",
         means="torch for Linux needs the package triton. It is missing or broken, or gets no "
         "answer from the driver.",
@@ -176,6 +180,11 @@ CAUSES = (
     ),
     Cause(
         "torchvision-mismatch",
+        refuted_by=(
+            Refutation(
+                facts.versions_are_a_pair("torchvision"), "other-torch-imported", alike.WHICH_TORCH
+            ),
+        ),
         title="{pair}",
         plain="torchvision was built for another torch",
         means="torchvision's operators are compiled for one torch release and one CUDA version.",
@@ -214,6 +223,11 @@ CAUSES = (
     ),
     Cause(
         "torchaudio-mismatch",
+        refuted_by=(
+            Refutation(
+                facts.versions_are_a_pair("torchaudio"), "other-torch-imported", alike.WHICH_TORCH
+            ),
+        ),
         title="{pair}",
         plain="torchaudio was built for another torch",
         means="Each torchaudio release needs one torch release; 2.11 is the last torchaudio.",

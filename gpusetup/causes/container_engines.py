@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause, Likelier, Message
-from gpusetup.evidence.context import RuleContext
+from gpusetup.causes.record import Cause, Likelier, Message, Refutation
+from gpusetup.evidence import facts
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     IN_KUBERNETES,
     ON_WINDOWS,
@@ -62,8 +64,35 @@ def toolkit_commands(context: RuleContext) -> Lines:
     family = system_packages.linux_family(context) or ("" if os.id or os.name else "ubuntu")
     repository = REPOSITORY.get(family, ())
     package = system_packages.package_of(family, "nvidia-container-toolkit")
-    use = CONFIGURED.get(context.snapshot.container.kind or "", CONFIGURED["docker"])
+    kind = context.snapshot.container.kind or ""
+    use = CONFIGURED.get(kind, CONFIGURED["docker"])
+    if kind == "kubernetes":
+        use = (*node_commands(context), *lines("kubectl get runtimeclass nvidia"))
     return (*repository, *package, *use)
+
+
+ENGINES = {"cri-o": "crio", "crio": "crio", "containerd": "containerd", "docker": "docker"}
+"""An engine in people's words -> as `nvidia-ctk` and systemd call it. k3s, rke2 and microk8s find
+the runtime themselves when they start."""
+
+
+def node_engine(context: RuleContext) -> str | None:
+    """The engine that starts the node's pods, if the text names one."""
+    named = [
+        event.values.get("engine", "").lower() for event in events(context, "container-engine")
+    ]
+    return next((ENGINES[name] for name in named if name in ENGINES), None)
+
+
+def node_commands(context: RuleContext) -> Lines:
+    """How the engine of a node gets to know the toolkit; nothing for an unknown engine."""
+    engine = node_engine(context)
+    if engine is None:
+        return ()
+    return lines(
+        f"sudo nvidia-ctk runtime configure --runtime={engine} --set-as-default",
+        f"sudo systemctl restart {engine}",
+    )
 
 
 WITH_WINDOWS = (
@@ -83,11 +112,6 @@ CONFIGURED = {
     "podman": lines(
         "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
         "podman run --rm --device nvidia.com/gpu=all ubuntu nvidia-smi",
-    ),
-    "kubernetes": lines(
-        "sudo nvidia-ctk runtime configure --runtime=containerd",
-        "sudo systemctl restart containerd",
-        "kubectl get runtimeclass nvidia",
     ),
 }
 """How an engine gets to know the toolkit, and a check that it does."""
@@ -115,6 +139,13 @@ CAUSES = (
         proven_by="The container engine names the device that it cannot resolve",
         not_when="If the engine knows no NVIDIA driver at all, the cause is "
         "container-toolkit-missing",
+        refuted_by=(
+            Refutation(
+                facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
+                "container-runtime-not-default",
+            ),
+            Refutation(facts.toolkit_is_installed, "docker-other-daemon", alike.DOCKER_CONTEXT),
+        ),
         # Source: NVIDIA Container Toolkit documentation, CDI support.
         commands=(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
@@ -283,6 +314,40 @@ CAUSES = (
         not_examples=(
             "error executing hook `/usr/bin/other-hook` (exit code: 1)",
             "error executing hook `/usr/bin/other` (exit code: 1)",
+        ),
+    ),
+    Cause(
+        "container-runtime-not-default",
+        title="The node's container runtime does not start this pod with the nvidia runtime",
+        means="The toolkit is installed, but the engine that starts the pods does not use it: it "
+        "was configured for another engine, or the engine was not restarted.",
+        text="Configure the toolkit for the node's own engine and restart that engine. Or give the "
+        "pod `runtimeClassName: nvidia`, if the engine has a runtime of that name",
+        proven_by="The device plugin finds no GPU, and the toolkit is installed on the node",
+        not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
+        # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
+        kind_of="container-toolkit-missing",
+        by_check=True,
+        needs_root=True,
+        commands=lambda context: node_commands(context),
+    ),
+    Cause(
+        "docker-other-daemon",
+        title="docker talks to a daemon that does not know the nvidia runtime",
+        means="Docker Desktop, rootless docker and docker from snap each have a daemon and a "
+        "configuration of their own, and none reads /etc/docker/daemon.json.",
+        text="Install nothing. Look which daemon the docker command talks to. `default` is the "
+        "host's own (`docker context use default`): restart it if it was not restarted since the "
+        "runtime was configured. Docker Desktop on Linux and docker from snap give no GPU; for "
+        "rootless docker configure the toolkit with --config=$HOME/.config/docker/daemon.json",
+        proven_by="docker knows no nvidia runtime, and the toolkit is installed",
+        not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
+        # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
+        kind_of="",
+        by_check=True,
+        look=(
+            "docker context ls",
+            "docker info --format '{{{{.OperatingSystem}}}}: {{{{.Runtimes}}}}'",
         ),
     ),
 )

@@ -6,7 +6,8 @@ import re
 
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import undeclared_commands
@@ -65,6 +66,7 @@ OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\
 CAUSES = (
     Cause(
         "cuda-lib-missing",
+        refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
         means="The number in the names of cudart, cublas and nvrtc is the CUDA version that the "

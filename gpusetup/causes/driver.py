@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause
+from gpusetup.causes.record import Cause, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
@@ -40,6 +41,9 @@ HYBRID_ON = {
 CAUSES = (
     Cause(
         "driver-too-old",
+        refuted_by=(
+            Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
+        ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
         means="Each major CUDA version (11, 12, 13) has a minimum driver. That driver runs every "
@@ -188,6 +192,7 @@ CAUSES = (
     ),
     Cause(
         "driver-not-loaded",
+        refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         means="Often no module was built after a kernel update, nouveau uses the GPU, or Secure "
         "Boot rejects a module whose key is not enrolled. doctor itself loads no module: if the "

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_of
@@ -247,6 +248,7 @@ CAUSES = (
     ),
     Cause(
         "extension-not-built",
+        refuted_by=(Refutation(facts.failing_file_is_in_a_checkout, "source-checkout-imported"),),
         title="The compiled part of {module} is missing",
         plain="The compiled part of an extension is missing",
         means="The build failed or was skipped (no compiler, no toolkit, no visible GPU). Or a "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
@@ -29,6 +30,7 @@ MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server
 CAUSES = (
     Cause(
         "bf16-unsupported",
+        refuted_by=(Refutation(facts.gpu_is_at_least(8)),),
         title="{gpus} has no bfloat16, which needs compute capability 8.0",
         plain="The GPU has no bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
@@ -67,6 +69,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-too-old-for-triton",
+        refuted_by=(Refutation(facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
         text='Run eagerly: remove torch.compile, or use backend="eager"',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
-from gpusetup.evidence.places import ON_WINDOWS, in_wsl
+from gpusetup.fixes import training_memory
 from gpusetup.messages.row import says
 
 
@@ -13,15 +13,12 @@ def _on_a_jetson(context: RuleContext) -> bool:
     return bool(context.os.jetson or any(e.values.get("engine") == "Jetson" for e in said))
 
 
-def _no_segments(context: RuleContext) -> bool:
-    """Expandable segments need virtual memory calls that these platforms lack."""
-    return ON_WINDOWS(context) or in_wsl(context)
-
-
-END_OTHERS = (
-    "Use a smaller batch size (with gradient accumulation), smaller inputs or a lower precision "
-    "(bfloat16, float16). End other programs on the GPU"
+WITHOUT_CUDA = (
+    "To train, take these steps until it fits: a smaller batch with gradient accumulation, a lower "
+    "precision (bfloat16, float16), gradient checkpointing, LoRA, and last a smaller model. To "
+    "infer, use smaller inputs or a quantized model. End other programs on the GPU"
 )
+"""The steps for GPUs of other makers and Macs, without what needs CUDA."""
 
 A_GPU = r"(?:\b|(?<=\d[x×]))(?:CUDA|GPUs?|VRAM|nvidia|(?:RTX|GTX)(?: ?\d{3,4})?|[ABHV]\d00|A\d{1,2}G?|L40S?|T4|P100|[345]0[5-9]0|vLLM|deepspeed|(?:fine-?)?tun(?:e|ing)|training)\b"
 MEMORY_OF_IT = (
@@ -47,7 +44,7 @@ CAUSES = (
         "out-of-memory",
         title="The GPU's memory is full",
         means="The model, its activations and other programs fill the GPU's memory.",
-        text=f"{END_OTHERS}; against fragmentation use expandable segments",
+        text=training_memory.STEPS,
         proven_by="A message says CUDA out of memory, or CUDA answers code 2 after its start",
         not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the computer's "
         "memory ran out, it is host-out-of-memory",
@@ -58,10 +55,9 @@ CAUSES = (
             "torch-internal-error",
         ),
         by_check=True,
-        commands=("export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",),
-        look=("nvidia-smi",),
+        way=training_memory.full_memory,
         cases=(
-            Message(where=(lambda context: has_nvidia(context) is False,), text=END_OTHERS),
+            Message(where=(lambda context: has_nvidia(context) is False,), text=WITHOUT_CUDA),
             Message(
                 where=(_on_a_jetson,),
                 text="On a Jetson the GPU uses the machine's own memory. Close the desktop and "
@@ -115,7 +111,6 @@ CAUSES = (
                 "smaller context (`--ctx-size`; ollama: `num_ctx`). End other programs on the GPU",
                 look=("nvidia-smi",),
             ),
-            Message(where=(_no_segments,), text=END_OTHERS, look=("nvidia-smi",)),
         ),
         alike={
             "nvidia-smi": (

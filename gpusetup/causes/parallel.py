@@ -3,13 +3,74 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, says_nothing_else
+from gpusetup.fixes.launching import by_torchrun
 from gpusetup.messages.row import says
+from gpusetup.model.finding import Severity
 
 WORKS = r"(?:works?|worked|working|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
 SETS = r"(?:export |set(?:ting|s)? |with |env |using |add(?:ing|ed)? )?[`'\"]{0,3}(?:export )?NCCL_P2P_DISABLE[`'\"]?(?: ?= ?| to )[`'\"]?(?:1|true)"
 
+RANK_FROM_ENVIRONMENT = (
+    "In the script, read the rank from the environment instead of an argument: "
+    '`local_rank = int(os.environ["LOCAL_RANK"])`'
+)
+
+LOCAL_RANK = r"--local[-_]rank(?![\w-])"
+
+
+def _something_else_failed(context: RuleContext) -> bool:
+    """Whether the text has another failure: then the launcher's notice is not what it is about."""
+    failed = any(event.kind == "program-failed" for event in context.snapshot.events)
+    return failed or not says_nothing_else(context, "launcher-deprecated")
+
+
 CAUSES = (
+    Cause(
+        "local-rank-argument",
+        title="The script does not know --local-rank, which the old launcher passes to it",
+        means="torch.distributed.launch is deprecated. It passes the rank as an argument (since "
+        "torch 2.0 with a hyphen); torchrun sets it as the variable LOCAL_RANK instead.",
+        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
+        proven_by="The script's argument parser rejects --local-rank or --local_rank",
+        not_when="If the launcher only warns that it is deprecated, the finding is "
+        "launcher-deprecated",
+        # Source: torch documentation, torchrun, "Migrating from torch.distributed.launch".
+        stage="distributed",
+        explains=("launcher-deprecated",),
+        way=by_torchrun,
+        says=(
+            rf"unrecognized arguments?: (?:\S{{1,80}} ){{0,30}}?{LOCAL_RANK}",
+            rf"no such option:? {LOCAL_RANK}",
+            r"unknown (?:command line )?(?:flag|option|argument):? ['\"]?(?:--)?local[-_]rank\b",
+        ),
+        examples=(
+            "train.py: error: unrecognized arguments: --local-rank=0",
+            "Error: No such option: --local_rank",
+            "FATAL Flags parsing error: Unknown command line flag 'local_rank'",
+        ),
+        not_examples=(
+            "train.py: error: unrecognized arguments: --local-batch=4",
+            "add --local_rank to the parser",
+        ),
+    ),
+    Cause(
+        "launcher-deprecated",
+        severity=Severity.WARNING,
+        title="torch.distributed.launch is deprecated: use torchrun",
+        means="The old launcher still starts the processes, but a later torch removes it.",
+        text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
+        proven_by="torch's warning says that the launcher is deprecated",
+        # Source: torch/distributed/launch.py.
+        stage="distributed",
+        way=by_torchrun,
+        cases=(Message(where=(_something_else_failed,), only=Severity.NOTE, way=by_torchrun),),
+        says=(r"The module torch\.distributed\.launch is (?:going to be )?deprecated",),
+        examples=(
+            "FutureWarning: The module torch.distributed.launch is deprecated and will be removed in future. Use torchrun.",
+        ),
+    ),
     Cause(
         "nccl-no-socket-interface",
         title="NCCL finds no network interface called {interface}",

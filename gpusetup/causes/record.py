@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from gpusetup.causes.layers import PLACES, Layer
+from gpusetup.evidence.facts import Fact
 from gpusetup.messages.row import Row, row
 from gpusetup.model.finding import (
     Evidence,
@@ -83,6 +84,17 @@ class Likelier(Frozen):
     """or what makes that for this machine."""
 
 
+class Refutation(Frozen, kw_only=False):
+    """A fact that rules a cause out, and what is left then."""
+
+    fact: Fact
+    """What was read, in a sentence; "" where it does not hold."""
+    then: str = ""
+    """The id of the cause that the same message means then; "": the text does not say which."""
+    asks: str = ""
+    """The command whose output tells more then."""
+
+
 class Cause(Message, kw_only=False):
     """One cause: its place in the order, what is said of it, and what `doctor --explain` says."""
 
@@ -114,6 +126,8 @@ class Cause(Message, kw_only=False):
     counts."""
     likelier: tuple[Likelier, ...] = ()
     """Of a symptom: the first that is shown is its cause."""
+    refuted_by: tuple[Refutation, ...] = ()
+    """What rules it out: it is never given where one of these facts was read."""
     stage: Stage | None = None
     """At what a program fails by it, if that is not its layer's stage."""
     failure: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from gpusetup.causes.record import Cause
-from gpusetup.messages import boundary, driver, makers, packages, torch
+from gpusetup.messages import boundary, driver, makers, packages, people, torch, trainers
 
 FILES = (
     "companions",
@@ -23,6 +23,7 @@ FILES = (
     "gpu_models",
     "host",
     "libraries",
+    "loading",
     "memory",
     "parallel",
     "programs",
@@ -30,11 +31,20 @@ FILES = (
     "toolkit",
     "torch",
     "torch_kernels",
+    "training",
     "wheels",
     "windows",
 )
 _known = (cause for file in FILES for cause in import_module(f"gpusetup.causes.{file}").CAUSES)
 CAUSES: tuple[Cause, ...] = tuple(sorted(_known, key=lambda cause: cause.order))
-FACTS = (*driver.ROWS, *boundary.ROWS, *torch.ROWS, *packages.ROWS, *makers.ROWS)
+FACTS = (
+    *driver.ROWS,
+    *boundary.ROWS,
+    *torch.ROWS,
+    *packages.ROWS,
+    *makers.ROWS,
+    *trainers.ROWS,
+    *people.IN_PROSE_AND_LOGS,
+)
 """Messages that prove a fact and no cause alone."""
 ROWS = (*FACTS, *(row for cause in CAUSES for row in cause.rows))

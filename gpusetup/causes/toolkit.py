@@ -42,11 +42,39 @@ def _toolkit(context: RuleContext, text: str) -> Fix:
     return Fix(text=text, commands=commands, looks=looks, needs_root=root)
 
 
-def _is_idle(context: RuleContext) -> bool:
-    """A torch that sees its GPU needs no nvcc."""
-    # No order: a missing nvcc is a failure only beside the message of one.
-    alone = says_nothing_else(context, "cuda-toolkit-missing")
-    return bool(alone and context.torch.cuda_available)
+ASKED_OF_TORCH = (
+    *("cuda-unavailable", "torch-not-compiled-with-cuda", "torch-missing", "smi-sees-it"),
+    *("no-nvidia-driver", "smi-not-found", "launcher-deprecated"),
+)
+"""Events of a text in which somebody asks why torch finds no GPU: no build is among them."""
+
+
+def _nothing_was_built(context: RuleContext) -> bool:
+    """Whether only a shell did not find nvcc, and nothing in the text was compiled.
+
+    torch's wheels need no toolkit, so a missing nvcc explains no failure then.
+    """
+    missing = events(context, "cuda-toolkit-missing")
+    only_a_shell = all(event.values.get("who") == "shell" for event in missing)
+    is_a_build = context.snapshot.failing.stage == "build"
+    # No order: any message of a failure may be the build's.
+    alone = says_nothing_else(context, "cuda-toolkit-missing", *ASKED_OF_TORCH)
+    return only_a_shell and not is_a_build and alone
+
+
+def _torch_was_asked(context: RuleContext) -> bool:
+    """The same in a text that shows torch or its answer: that is what the text is about."""
+    torch = context.torch
+    shown = torch.version or torch.backend or torch.cuda_available is not None
+    return _nothing_was_built(context) and bool(shown or events(context, *ASKED_OF_TORCH))
+
+
+WHEELS_NEED_NONE = (
+    "torch's wheels bring all of CUDA that they need, so you do not need nvcc to use the GPU. Only "
+    "if you compile CUDA code yourself, install the toolkit of torch's CUDA version and set "
+    "CUDA_HOME to it (Windows: https://developer.nvidia.com/cuda-toolkit-archive, which sets "
+    "CUDA_PATH)"
+)
 
 
 def _by_conda(context: RuleContext) -> bool:
@@ -147,7 +175,18 @@ CAUSES = (
         where=(lambda context: not (context.torch.backend or "").startswith("rocm"),),
         way=_toolkit,
         cases=(
-            Message(having={"who": "^shell$"}, where=(_is_idle,), way=_toolkit, only=Severity.NOTE),
+            Message(
+                where=(_torch_was_asked,),
+                title="nvcc is not installed, or not on PATH",
+                text=WHEELS_NEED_NONE,
+                only=Severity.NOTE,
+            ),
+            Message(
+                where=(_nothing_was_built,),
+                title="nvcc is not installed, or not on PATH",
+                text=WHEELS_NEED_NONE,
+                way=_toolkit,
+            ),
         ),
         says=(
             (
@@ -180,7 +219,7 @@ CAUSES = (
             r"(?:Couldn't|Could not|Failed to) launch ptxas\b",
             "cuda toolkit not found",
             says(
-                r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} is not recognized|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
+                r"nvcc\W{0,3}: (?:command )?not found|nvcc\W{1,2} (?:is not recognized|ist entweder falsch|n'est pas reconnu|no se reconoce|não é reconhecido|не является|不是内部或外部命令)|command not found: nvcc|nvcc was not found|Command 'nvcc' not found",
                 who="shell",
             ),
             r"No such file or directory:? '?(?P<path>\S{0,160}nvcc(?:\.exe)?)\b",

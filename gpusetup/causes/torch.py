@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
+from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without_gpu,
@@ -20,6 +23,12 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Lines
 
 CONDA = ("conda", "mamba", "micromamba", "pixi")
+
+
+def _fails_by_a_dll(context: RuleContext) -> bool:
+    """Whether Windows says that a DLL is missing (126, 127) or that it did not start (1114)."""
+    message = context.torch.import_error or ""
+    return bool(re.search(r"WinError (?:126|127|1114)\b|DLL load failed", message))
 
 
 def _recover(context: RuleContext) -> Lines:
@@ -188,6 +197,16 @@ CAUSES = (
         proven_by="`import torch` ends with an error",
         symptom=True,
         way=paste.install_torch,
+        cases=(
+            Message(
+                where=(_fails_by_a_dll,),
+                means="A DLL that torch needs is missing, usually of the Visual C++ runtime.",
+                text="Install the current Visual C++ runtime (x64), then reinstall torch",
+                windows=(VISUAL_CPP_RUNTIME,),
+                then=("gpusetup install",),
+                needs_root=True,
+            ),
+        ),
     ),
     Cause(
         "torch-outside-environment",
@@ -272,6 +291,13 @@ CAUSES = (
         by_check=True,
         look=(RAISE,),
         cases=(
+            Message(
+                having={"bare": ""},
+                title="If `{bare}` is the answer to {question}, torch sees no GPU here",
+                means="The text is this one word. `gpusetup doctor`, without a text, reads your "
+                "machine itself.",
+                look=(RAISE,),
+            ),
             Message(
                 where=(lambda context: bool(context.torch.cuda_available),),
                 title="A program finds no GPU, but torch sees one elsewhere",

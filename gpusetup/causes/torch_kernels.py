@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Likelier
+from gpusetup.causes.record import Cause, Likelier, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -48,6 +49,9 @@ CAUSES = (
         proven_by="The compiler's error names the option or the architecture",
         not_when="If torch's own kernels do not support the GPU, the cause is "
         "arch-too-new-for-wheel",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         # Source: NVRTC documentation; Triton's and XLA's sources.
         stage="first-kernel",
         explains=("cuda-init-failed",),
@@ -118,6 +122,9 @@ CAUSES = (
     ),
     Cause(
         "arch-too-old-for-wheel",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
         means="Newer builds drop old architectures.",
@@ -134,6 +141,9 @@ CAUSES = (
     ),
     Cause(
         "no-kernel-image",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",
         means="The text names neither the GPU nor the package.",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST, IF
@@ -256,6 +257,7 @@ CAUSES = (
     ),
     Cause(
         "python-no-wheel",
+        refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",

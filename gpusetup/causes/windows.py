@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from gpusetup.causes.layers import NO_INIT
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines, lines
 
 
@@ -63,9 +64,26 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
+VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
+
 CAUSES = (
     Cause(
         "windows-dll-missing",
+        refuted_by=(
+            Refutation(
+                facts.any_of(
+                    facts.all_of(facts.imports_alone, facts.another_runtime_is_loaded_first),
+                    facts.all_of(
+                        facts.was_tried("torch", "vc-runtime"),
+                        facts.another_runtime_is_loaded_first,
+                    ),
+                ),
+                "dll-load-order",
+            ),
+            Refutation(
+                facts.all_of(facts.imports_alone, facts.torch_fails_at_its_dll), "dll-load-order"
+            ),
+        ),
         title="Windows cannot load {dll}: a DLL that it needs is missing or of another version",
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "
@@ -78,9 +96,22 @@ CAUSES = (
         # Source: Microsoft, System Error Codes; torch/__init__.py.
         stage="import",
         where=(_is_not_told,),
-        windows=("winget install Microsoft.VCRedist.2015+.x64",),
+        windows=(VISUAL_CPP_RUNTIME,),
         then=("gpusetup install",),
         needs_root=True,
+        cases=(
+            # This machine itself was searched: torch was not imported.
+            Message(
+                having={"searched": ""},
+                only=Severity.WARNING,
+                title="The Visual C++ runtime is not installed: {dll} is not in {searched}",
+                means="torch's DLLs need it: without it `import torch` ends with WinError 126.",
+                text="Install the current Visual C++ runtime (x64), then test torch",
+                windows=(VISUAL_CPP_RUNTIME,),
+                then=("gpusetup verify",),
+                needs_root=True,
+            ),
+        ),
         alike={
             'python -c "import torch"': (
                 "cuda-lib-missing",

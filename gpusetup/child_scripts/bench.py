@@ -24,12 +24,17 @@ import time
 from multiprocessing.spawn import prepare
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
-import driver_answers  # type: ignore[import-not-found, unused-ignore]
 import torch
-import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
-from end_with_parent import end_with  # type: ignore[import-not-found, unused-ignore]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import end_with_parent  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import trace_step as steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+
 Answer = Dict[str, Any]
 LEAST_SECONDS = 0.5
 """Steps are timed for so long at least: what disturbs them lasts for many short ones. A request may
@@ -470,7 +475,7 @@ class Fork:
             with contextlib.suppress(BaseException):
                 os.close(self.requests)
                 os.close(self.answers)
-                end_with(parent)
+                end_with_parent.end_with(parent)
                 answer_until_spoilt(os.fdopen(requests, "rb"), answers)
             os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
         os.close(requests)

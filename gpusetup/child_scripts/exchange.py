@@ -27,7 +27,12 @@ import time
 from datetime import timedelta
 from typing import Any, Callable, Dict, Iterator, List
 
-import driver_answers  # type: ignore[import-not-found, unused-ignore]
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Message = Dict[str, Any]
 

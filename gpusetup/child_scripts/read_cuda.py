@@ -32,7 +32,12 @@ import time
 import uuid as uuid_module
 from typing import Any, Dict
 
-import driver_answers  # type: ignore[import-not-found, unused-ignore]
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
 

@@ -61,8 +61,13 @@ import sys
 import time
 from typing import Any, Dict
 
-import driver_answers  # type: ignore[import-not-found, unused-ignore]
-import nvml_fields  # type: ignore[import-not-found, unused-ignore]
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import nvml_fields  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
 
@@ -127,8 +132,7 @@ class Announced:
 
 def binding() -> Any:
     """pynvml, also where it lies beside gpusetup in a folder that `-I` leaves out."""
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path.append(os.path.dirname(os.path.dirname(here)))
+    sys.path.append(os.path.dirname(os.path.dirname(HERE)))
     import pynvml
 
     return pynvml

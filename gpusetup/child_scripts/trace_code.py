@@ -16,15 +16,20 @@ import traceback
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Set
 
-import driver_answers  # type: ignore[import-not-found, unused-ignore]
 import torch
-import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import trace_step as steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+
 OLDEST = (2, 4)
 """The oldest torch that has what is needed here."""
 PHASES = ("forward", "backward", "optimizer")

@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler
 from torch.utils.checkpoint import checkpoint as recompute
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
@@ -138,7 +138,7 @@ def named_parts(returned: Any) -> Dict[str, Any]:
         raise Contract("it returned %s, and no model with a batch" % kind(returned))
     if not 2 <= len(returned) <= len(PARTS):
         raise Contract("it returned %d values, and no model with a batch" % len(returned))
-    return dict(zip(PARTS, returned))
+    return {name: value for name, value in zip(PARTS, returned)}  # noqa: B905, C416 - Python 3.8
 
 
 def kind(value: Any) -> str:

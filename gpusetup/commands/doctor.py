@@ -124,6 +124,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
         proof=diagnosis.proof,
         certainty=diagnosis.certainty,
         other_causes=diagnosis.other_causes,
+        ruled_out=diagnosis.ruled_out,
         next_reading=diagnosis.next_reading,
         symptom=diagnosis.symptom,
         program=diagnosis.program,

@@ -13,7 +13,7 @@ from gpusetup.commands.common import add_shared, gather
 from gpusetup.commands.plan_code import run_code
 from gpusetup.configs.config import read_config
 from gpusetup.configs.keys import optimizer_named, strategy_named
-from gpusetup.errors import UsageError
+from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.documents import PlanCellsAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.plan import config
@@ -129,9 +129,16 @@ def run(options: Namespace, out: Console) -> int:
 
 
 def run_cells(options: Namespace, out: Console) -> int:
+    """Answer each row; a row that cannot be answered fails alone, unless that is all of them."""
     gpus = load_catalog().gpus
-    found = tuple(plans(Path(options.cells), gpus, predict=options.predict))
-    return out.answer(PlanCellsAnswer(cells=found))
+    cells = tuple(plans(Path(options.cells), gpus, predict=options.predict))
+    errors = [cell.error for cell in cells if cell.error]
+    if errors and len(errors) == len(cells):
+        raise BadInput(f"{options.cells}: no row can be answered; {errors[0]}")
+    if errors:
+        counted = f"{len(errors)} of {len(cells)} rows"
+        out.talk(f"{options.cells}: {counted} could not be answered; the first: {errors[0]}")
+    return out.answer(PlanCellsAnswer(cells=cells))
 
 
 def asked_of(options: Namespace, out: Console) -> PlanRequest:
@@ -156,6 +163,8 @@ def asked_of(options: Namespace, out: Console) -> PlanRequest:
         job=job,
         config=found.read if found else None,
         notes=found.notes if found else (),
+        rope=found.rope if found else None,
+        gpu_rows=tuple(load_catalog().gpus),
     )
 
 

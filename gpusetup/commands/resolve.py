@@ -24,6 +24,7 @@ from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, requirement, resolution_text
 from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
+from gpusetup.resolver.conda_environment import conda_name, new_environment
 from gpusetup.resolver.decide import check_request, resolve, to_answer
 from gpusetup.resolver.described import Description, described
 from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
@@ -64,6 +65,8 @@ def configure(parser: ArgumentParser) -> None:
     add = group.add_argument
     add_shared(group, "-r --requirements", "--torch", "--backend", "--index")
     add("--installer", choices=("uv", "pip", "conda"))
+    name = "the name of a new conda environment, which conda's commands then create"
+    add("-n", "--name", dest="conda_name", metavar="NAME", help=name)
     add("--explain", action="store_true", help="list every reason against a build")
     offline = "with PACKAGE: use no network, only gpusetup's own table"
     add("--offline", action="store_true", help=offline)
@@ -87,7 +90,22 @@ def _torch_of_words(options: Namespace) -> None:
         options.packages = []
 
 
+def _installer_of(options: Namespace) -> str | None:
+    """The installer that was asked for; the name of a conda environment asks for conda."""
+    installer: str | None = options.installer
+    if options.conda_name is None:
+        return installer
+    conda_name(options.conda_name)
+    if installer not in (None, "conda"):
+        raise UsageError(
+            f"`--name` names a conda environment, and {installer} creates none",
+            hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
+        )
+    return "conda"
+
+
 def answer(options: Namespace, out: Console) -> int:
+    options.installer = _installer_of(options)
     root = index_root_of(options.index_root)
     shown = without_logins(root)
     catalog = load_catalog()
@@ -117,9 +135,10 @@ def answer(options: Namespace, out: Console) -> int:
     resolution = at_root(resolution, shown)
     resolution = replace(resolution, notes=_notes(resolution, snapshot, root))
     chosen = joint.packages if joint else ()
+    created = new_environment(snapshot, options.conda_name)
     if joint:
         named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
-        found = to_answer(resolution, snapshot, (*family(chosen), *named))
+        found = to_answer(resolution, snapshot, (*family(chosen), *named), created)
         found = replace(found, packages=chosen, held_back=joint.held_back)
     else:
         build, packages = resolution.build, [*FAMILY]
@@ -128,7 +147,8 @@ def answer(options: Namespace, out: Console) -> int:
             packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
             notes = (*resolution.notes, *beside_in_words(snapshot, build, catalog))
             resolution = replace(resolution, notes=notes)
-        found = replace(to_answer(resolution, snapshot, tuple(packages)), newest=newest)
+        found = to_answer(resolution, snapshot, tuple(packages), created)
+        found = replace(found, newest=newest)
     how = {"installer": options.installer or "uv", "explain": options.explain}
     screen = partial(resolution_text, snapshot=snapshot, **how)
     return out.answer(found, screen, yes=found.torch)

@@ -12,9 +12,11 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
+from gpusetup.tune.presets import LIST, PRESETS, spelled
 
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
+    from gpusetup.model.machine import Snapshot
     from gpusetup.tune.case import Facts, Measured, Proposal
 
 SUMMARY = (
@@ -25,6 +27,7 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
+    "gpusetup tune --preset balanced -o train.yaml",
     "gpusetup tune train.yaml --batch-size --code train:build --max 64",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
@@ -36,8 +39,11 @@ def configure(parser: ArgumentParser) -> None:
     add("config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config")
     add_shared(parser, "--from", "--python")
     group = parser.add_argument_group("the config")
+    preset = "print a config to start from, or write it with -o; `list` shows the presets"
+    names = (LIST, *(row.name for row in PRESETS))
+    group.add_argument("--preset", type=spelled, choices=names, metavar="NAME", help=preset)
     add = group.add_mutually_exclusive_group().add_argument
-    add("-o", dest="target", metavar="OUT", help="write the tuned config to this file")
+    add("-o", dest="target", metavar="OUT", help="write the tuned config, or the preset, to OUT")
     own = "change CONFIG itself; the previous one is kept"
     add("--in-place", action="store_true", help=own)
     group = parser.add_argument_group("measuring")
@@ -73,7 +79,7 @@ def _check(options: Namespace) -> None:
     rules = (
         (
             not config and (writes or not measuring),
-            "there is nothing to tune: name a CONFIG",
+            "there is nothing to tune: name a CONFIG, or start from a preset with `--preset list`",
         ),
         (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
@@ -93,11 +99,16 @@ def _check(options: Namespace) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     """Measure what is to be measured, then propose for the config, if there is one."""
+    if options.preset:
+        from gpusetup.commands.tune_preset import run_preset
+
+        return run_preset(options, out)
     _check(options)
     from gpusetup.render.tune import tune_screen
+    from gpusetup.tune.case import facts_of
 
     config = _read(options.config) if options.config else None
-    facts = _facts(options, out) if config or options.benchmark else None
+    facts = facts_of(_machine(options, out)) if config or options.benchmark else None
     answer, measured = TuneAnswer(), None
     if options.benchmark or options.batch_size:
         answer, measured = _measure(options, out, config, facts)
@@ -129,10 +140,15 @@ def _read(path: str) -> Config:
     return config
 
 
-def _facts(options: Namespace, out: Console) -> Facts:
-    from gpusetup.tune.case import facts_of
+def _machine(options: Namespace, out: Console) -> Snapshot:
+    """The machine that the options name; this one also by nvidia-smi, if NVML does not load."""
+    machine = gather(options, out)
+    if options.machine_from:
+        return machine
+    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
+    from gpusetup.system.system import System
 
-    return facts_of(gather(options, out))
+    return with_gpus_of_nvidia_smi(machine, System())
 
 
 def _written(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.ok import computed, may_be_ok, proof
@@ -17,10 +17,11 @@ from gpusetup.diagnosis.pasting import fit_for_pasting
 from gpusetup.diagnosis.platforms import fit_to_lent_machine, fit_to_system
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
+from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import Rule, RuleContext, is_report
-from gpusetup.model.finding import Finding, Severity, unique_evidence
+from gpusetup.model.finding import Finding, RuledOut, Severity, unique_evidence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
@@ -56,6 +57,8 @@ class Diagnosis(Frozen):
     """`likely` if another cause is left open; None without a root."""
     other_causes: tuple[str, ...] = ()
     """What is left open beside the root, the likelier first."""
+    ruled_out: tuple[RuledOut, ...] = ()
+    """What a message suggests and a reading denies."""
     next_reading: str | None = None
     """The command whose answer would decide."""
     symptom: str | None = None
@@ -74,34 +77,31 @@ def diagnose(
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
 ) -> Diagnosis:
-    """Judge one machine. `request` is what the person asked for; else what the machine shows."""
+    """Judge one machine. `request` is what the person asked for; else what the machine shows.
+
+    The steps: collect what the rules find, refute it by what was read, fit each way out to the
+    program and the machine, explain one finding by another, choose the root, infer the cause behind
+    a symptom, choose the question that decides.
+    """
     context, answer = build_case(snapshot, catalog, request, other_host=other_host)
-    seen = findings_of(context, rules_of(RULE_FILES) if rules is None else rules)
-    findings = with_explanations(one_per_id(with_fitting_fix(context, finding) for finding in seen))
-    main = root_of(findings) or failure_without_cause(context, findings)
-    # A live machine was asked all there is to ask: its answer names where that ended.
-    symptom = main if main and is_report(context) and RECORDS[main.id].symptom else None
-    if symptom and (likely := likely_cause(context, symptom)):
-        likely = fit_to_lent_machine(context, fit_to_system(context, likely))
-        others = (
-            finding for finding in findings if finding is not symptom and finding.id != likely.id
-        )
-        findings = (likely, replace(symptom, explained_by=likely.id), *others)
+    collected = collect(context, rules)
+    remaining = refute(context, collected)
+    fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
+    explained = with_explanations(fitting)
+    main = choose_root(context, explained)
+    symptom = main if main and is_unexplained_symptom(context, main) else None
+    findings = infer_cause(context, explained, symptom)
     root = root_of(findings)
     cause = cause_of(context, root or main, symptom)
-    inferred = symptom is not None and cause != UNKNOWN
-    unexplained_errors = unexplained(findings, root)
-    other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
-    unproven = cause == OK and is_report(context) and not computed(context)
-    undecided = inferred or cause == UNKNOWN or unproven
-    next_reading = reading_command(context, reading, undecided=undecided)
+    question = choose_question(context, findings, root, symptom, cause, remaining)
     marked = (
-        with_reading_first(context, replace(finding, root=finding is root), next_reading)
+        with_reading_first(context, replace(finding, root=finding is root), question.reading)
         if finding in (root, symptom)
         else finding
         for finding in findings
     )
     has_root = root is not None and cause != UNKNOWN
+    doubted = question.inferred or bool(question.unexplained)
     return Diagnosis(
         cause=cause,
         proof=proof(context) if cause == OK else None,
@@ -113,11 +113,76 @@ def diagnose(
         decision=context.decision,
         snapshot=context.snapshot,
         answer=answer,
-        confidence=sureness(inferred or bool(unexplained_errors)) if has_root else None,
-        certainty=sureness(inferred or bool(other_causes)) if has_root else None,
-        other_causes=other_causes,
-        next_reading=next_reading,
+        confidence=sureness(doubted) if has_root else None,
+        certainty=sureness(question.inferred or bool(question.other_causes)) if has_root else None,
+        other_causes=question.other_causes,
+        ruled_out=remaining.ruled_out,
+        next_reading=question.reading,
     )
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
+    """What the rules find, one finding an id."""
+    return one_per_id(findings_of(context, rules_of(RULE_FILES) if rules is None else rules))
+
+
+def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
+    """The root, or in a text what the program failed at."""
+    return root_of(findings) or failure_without_cause(context, findings)
+
+
+def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
+    """Whether a text shows what was seen, and not why.
+
+    A live machine was asked all there is to ask: its answer names where that ended.
+    """
+    return is_report(context) and RECORDS[main.id].symptom
+
+
+def infer_cause(
+    context: RuleContext, findings: tuple[Finding, ...], symptom: Finding | None
+) -> tuple[Finding, ...]:
+    """The findings with the likely cause behind a symptom first, if one is likely."""
+    likely = likely_cause(context, symptom) if symptom else None
+    if symptom is None or likely is None:
+        return findings
+    likely = fit_to_lent_machine(context, fit_to_system(context, likely))
+    others = (finding for finding in findings if finding is not symptom and finding.id != likely.id)
+    return (likely, replace(symptom, explained_by=likely.id), *others)
+
+
+class Question(NamedTuple):
+    """What is left open, and the one reading that decides."""
+
+    other_causes: tuple[str, ...]
+    reading: str | None
+    inferred: bool
+    """Whether the cause was inferred from a symptom, or took a refuted one's place."""
+    unexplained: list[Finding]
+    """Errors that the root does not explain."""
+
+
+def choose_question(
+    context: RuleContext,
+    findings: tuple[Finding, ...],
+    root: Finding | None,
+    symptom: Finding | None,
+    cause: str,
+    remaining: Remaining,
+) -> Question:
+    """The causes that are left open, and the reading whose answers lead to different ones."""
+    unexplained_errors = unexplained(findings, root)
+    other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
+    unproven = cause == OK and is_report(context) and not computed(context)
+    inferred = symptom is not None and cause != UNKNOWN
+    if root and root.id in remaining.asks:
+        inferred, reading = True, remaining.asks[root.id]
+    undecided = inferred or cause == UNKNOWN or unproven
+    command = reading_command(context, reading, undecided=undecided)
+    return Question(other_causes, command, inferred, unexplained_errors)
 
 
 def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None) -> str:

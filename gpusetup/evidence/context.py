@@ -159,6 +159,13 @@ NO_FAILURES = (
     "backend-runs",
     "ran-first",
     "program-failed",
+    "trainer-named",
+    "old-launch",
+    "launcher-deprecated",
+    *("gpu-unused", "remedy-tried", "ran-alone"),
+    *("no-root-rights", "cloud-machine", "no-boot-screen"),
+    *("file-listed", "failing-file", "loaded-first", "run-finished"),
+    *("container-engine", "toolkit-installed", "docker-runtime", "python-bound", "question-asked"),
 )
 """Events that explain no failure by themselves."""
 

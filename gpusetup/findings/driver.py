@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.record import Message
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -20,6 +19,7 @@ from gpusetup.evidence.context import (
     serving,
     whole_number,
 )
+from gpusetup.evidence.facts import complaints_of_the_driver, driver_asked_by
 from gpusetup.evidence.places import job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.presence import (
@@ -32,7 +32,7 @@ from gpusetup.findings.presence import (
 )
 from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.model.finding import Finding, Findings, Fix
-from gpusetup.model.machine import Event, Events, Torch
+from gpusetup.model.machine import Events, Torch
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.situation import driver_family, first_drivers, gpus_to_serve
 
@@ -57,34 +57,17 @@ def driver_not_loaded(context: RuleContext) -> Findings:
         yield finding(context, "driver-not-loaded", evidence)
 
 
-CALLED_TOO_OLD = Message(
-    title="A message calls driver {driver} too old, but it is new enough",
-    plain="A message calls the driver too old, but it is new enough",
-    text="Keep the driver and torch. Perhaps the loader finds another libcuda before the driver's "
-    "own (a compat or stubs folder in LD_LIBRARY_PATH, or in the image). Perhaps the driver was "
-    "updated without a reboot. Or another library was built for a newer CUDA than torch: the "
-    "traceback names it",
-    look=("ldconfig -p | grep libcuda",),
-)
-
-
-INSUFFICIENT_DRIVER = 35
-"""cudaErrorInsufficientDriver."""
-
-
 def driver_too_old(context: RuleContext) -> Findings:
     """The driver serves less CUDA than the installed torch, or any torch, needs."""
     driver, torch = context.driver, context.torch
-    said = (
-        *events(context, "driver-too-old", "image-needs-newer-driver"),
-        *cuda_errors(context, INSUFFICIENT_DRIVER),
-    )
+    said = complaints_of_the_driver(context)
     if context.catalog.never_serves(gpus(context)):
         return
-    asked = [(event, _asked_by(context, event)) for event in said]
+    asked = [(event, driver_asked_by(context, event)) for event in said]
     unmet = [one for one in asked if not one[1] or _is_older(driver.version or "0", one[1])]
     if said and not unmet:
-        yield finding(context, "cuda-init-failed", said, message=CALLED_TOO_OLD)
+        # What was read refutes it (`refuted_by`): the message is about another library.
+        yield _too_old(context, "torch or the program", asked[0][1], said)
     told = next((floor for _, floor in unmet if floor), None)
     cuda = cuda_needed(torch) or _above(said)
     floor = told or (
@@ -125,21 +108,6 @@ def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) ->
     needs = f"driver {floor}" if floor else "a newer driver"
     evidence = (*said, *read)
     return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
-
-
-def _asked_by(context: RuleContext, event: Event) -> str | None:
-    """The driver that a message asks for; the one of torch's CUDA where a CUDA is refused.
-
-    Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
-    """
-    values, catalog, family = event.values, context.catalog, driver_family(context.snapshot)
-    if "cuda" in values and not (values.get("needs_driver") or values.get("needed")):
-        cuda = values["cuda"]
-        return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
-    cuda = cuda_needed(context.torch) or ""
-    of_torch = cuda and (event.kind == "cuda-error" or values.get("refused"))
-    told = values.get("needs_driver") or values.get("needed")
-    return told or (catalog.driver_floor(cuda, family) if of_torch else None)
 
 
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:

@@ -11,12 +11,17 @@ from gpusetup.evidence.context import (
     events,
     gib,
     gpus,
+    is_report,
+    says_nothing_else,
     whole_number,
 )
-from gpusetup.findings.message_rules import finding
+from gpusetup.findings.message_rules import finding, marked
+from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Events
+from gpusetup.model.machine import Event, Events, Gpu
+from gpusetup.readings.gpu_use import GpuUse, gpu_use
+from gpusetup.readings.smi_processes import shows_computing
 
 
 def out_of_memory(context: RuleContext) -> Findings:
@@ -146,8 +151,41 @@ def _about_it(context: RuleContext, *kinds: str) -> Events:
     )
 
 
+def gpu_works_little(context: RuleContext) -> Findings:
+    """A text whose only content is a GPU that computes less than half of the time.
+
+    A machine that is read live shows one moment between two others: `monitor` watches it.
+    """
+    # No order: a text about a failure is not about speed.
+    asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
+    if not is_report(context) or not asks_about_speed:
+        return
+    used = [(gpu, use) for gpu in gpus(context) if (use := _use_of(gpu)).use == "low"]
+    if not used:
+        return
+    first, use = used[0]
+    concerned = [gpu for gpu, _ in used]
+    said = marked(context, concerned, "utilization_percent", "power_watts", "temperature_celsius")
+    low = finding(
+        context, "gpu-works-little", said, who=gpu_naming.gpu_label(first), picture=use.words
+    )
+    steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
+    fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
+    yield replace(low, fix=fix)
+
+
+def _use_of(gpu: Gpu) -> GpuUse:
+    return gpu_use(
+        gpu.utilization_percent,
+        gpu.memory_used_bytes,
+        gpu.memory_total_bytes,
+        shows_computing(gpu.processes),
+    )
+
+
 RULES = (
     out_of_memory,
+    gpu_works_little,
     nccl_error,
     of_programs,
     library_missing,

@@ -45,17 +45,28 @@ FAMILIES_BY_KERNEL = ((r"\.fc\d", "fedora"), (r"\.el\d", "rhel"), (r"-arch\d", "
 
 
 def linux_family(context: RuleContext) -> str | None:
-    """The family of distributions whose commands this machine takes: by its ID, else by the name of
-    the system, else by its kernel's."""
+    """The family of distributions whose package commands this machine takes; None if not known.
+
+    The distribution's id decides, then the ids that it says it is like, so that a derivative which
+    no table names is served too. A pasted text seldom holds an id: there the system's name decides,
+    then the kernel's.
+    """
     os = context.os
-    if (not os.id and os.family not in (None, "linux")) or re.search(
-        IMAGE_SYSTEMS, os.name or "", re.I
-    ):
+    is_other_system = not os.id and os.family not in (None, "linux")
+    is_image = re.search(IMAGE_SYSTEMS, os.name or "", re.I)
+    if is_other_system or is_image:
         return None
-    name, kernel = (os.id or os.name or "").lower(), "" if os.id else os.kernel or ""
-    by_name = (family for form, family in FAMILIES_BY_NAME if re.match(form, name))
-    by_kernel = (family for form, family in FAMILIES_BY_KERNEL if re.search(form, kernel))
-    return next(by_name, None) or next(by_kernel, None)
+    names = (os.id, *os.like) if os.id else (os.name,)
+    for name in names:
+        for pattern, family in FAMILIES_BY_NAME:
+            if re.match(pattern, (name or "").lower()):
+                return family
+    if os.id:
+        return None
+    for pattern, family in FAMILIES_BY_KERNEL:
+        if re.search(pattern, os.kernel or ""):
+            return family
+    return None
 
 
 FIRST_SUPPORTED = {"ubuntu": (22, 4), "debian": (12, 0)}

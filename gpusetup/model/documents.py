@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from gpusetup.model.finding import Finding, Stage
+from gpusetup.model.finding import Finding, RuledOut, Stage
 from gpusetup.model.frozen import Amount, Frozen, Number, Text
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import (
@@ -67,6 +67,8 @@ class DoctorAnswer(Frozen):
     """`likely` where `other_causes` are left open; null without a root."""
     other_causes: tuple[str, ...] = ()
     """Ids of what may be the cause instead, the likelier first."""
+    ruled_out: tuple[RuledOut, ...] = ()
+    """Causes that a message suggests and that a reading denies, with the reading."""
     next_reading: Text = None
     """One command whose answer would decide between them."""
     symptom: Text = None
@@ -181,6 +183,8 @@ class Help(Frozen):
     """One change that makes a plan smaller."""
 
     step: str
+    kind: Literal["recipe", "setting", "job"] = "setting"
+    """A further step of the recipe, a setting of the same training, or another training."""
     saves_gib: float
     """Of one GPU, against the recipe that is shown, or lacks least."""
     recipe: Text
@@ -233,6 +237,46 @@ class ConfigRead(Frozen):
     not_understood: tuple[ConfigKey, ...]
 
 
+class FewerGpus(Frozen):
+    """A smaller number of the GPUs that does better than all of them."""
+
+    gpus: int
+    recipe: str
+    context: int
+    """The longest, if that was looked for."""
+    reason: str
+    environment: Mapping[str, str]
+    """The variable that shows a program only these GPUs."""
+
+
+class Speed(Frozen):
+    """What several GPUs bring in speed, against one of them."""
+
+    gpus: int
+    times_low: float
+    """If nothing is sent while the GPUs compute."""
+    times_high: float
+    """If all is sent while they compute."""
+    exchanged_gib: float
+    """What one GPU sends in a micro-step."""
+    sending_seconds: float
+    computing_seconds: Amount
+    """Of a micro-step at the share of the peak that published runs reach; null: no peak is known."""
+    link: str
+
+
+class TrainerSettings(Frozen):
+    """A plan in the words of one trainer, to paste as it is."""
+
+    trainer: str
+    title: str
+    """Where the text goes."""
+    text: str
+    """Its config's keys, or the flags of its command."""
+    missing: tuple[str, ...] = ()
+    """Settings of the plan that the text does not say: the trainer has no key for them here."""
+
+
 class PlanCell(Frozen):
     """One plan: the recipe, or `-`, and everything that follows from it."""
 
@@ -246,8 +290,15 @@ class PlanCell(Frozen):
     margin_percent: float
     env: Mapping[str, str] = {}
     settings: Mapping[str, Any] = {}
+    trainer_settings: TrainerSettings | None = None
+    """The same in the words of the trainer that was named, or whose config was read."""
     helps: tuple[Help, ...] = ()
-    """What would help if nothing fits, or if memory runs out all the same: the most first."""
+    """If it fits: what to do if memory runs out all the same, recipes in the order to try. If not:
+    what would help, first what is enough alone."""
+    better: FewerGpus | None = None
+    """Fewer of the GPUs, where they do better than all."""
+    speed: Speed | None = None
+    """What the other GPUs bring, where one would do."""
     ways: tuple[Way, ...] = ()
     """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
     advice: tuple[str, ...] = ()
@@ -265,6 +316,8 @@ class PlanCell(Frozen):
     """Which of the three was asked for and is the answer."""
     code: CodePlan | None = None
     config: ConfigRead | None = None
+    error: Text = None
+    """Why a row of `--cells` could not be answered; nothing else in its cell counts then."""
 
 
 class PlanAnswer(PlanCell, tag="gpusetup.plan/1", tag_field="schema"):  # type: ignore[call-arg]

@@ -31,6 +31,16 @@ class Alternative(Frozen):
     commands: Lines
 
 
+class Need(Frozen):
+    """What must be known before a change is right, and whether it was read."""
+
+    what: str
+    """`torch`, `environment`, `installer`, `system`, `rights`, `container engine`, `Python`…"""
+    state: Literal["read", "unread", "denied"]
+    because: str = ""
+    """What was read, or what denies it; "" if nothing was read."""
+
+
 class Fix(Frozen):
     """A way out."""
 
@@ -44,6 +54,9 @@ class Fix(Frozen):
     needs_reboot: bool = False
     min_driver: str | None = None
     python: str | None = None
+    needs: tuple[Need, ...] = ()
+    """What the commands that change something need to know. If one is unread or denied, there are
+    no such commands: `text` says what would be right."""
 
 
 def command_lines(fix: Fix | None) -> Lines:
@@ -75,6 +88,14 @@ class Finding(Frozen):
     explained_by: str | None = None
     evidence: tuple[Evidence, ...] = ()
     fix: Fix | None = None
+
+
+class RuledOut(Frozen):
+    """A cause that a message suggests and that a reading denies."""
+
+    id: str
+    because: str
+    """The reading, in a sentence."""
 
 
 Findings = Iterator[Finding]

@@ -29,6 +29,8 @@ class Os(Frozen):
     """What the system calls itself: `Ubuntu 24.04.1 LTS`."""
     id: Text = None
     """The distribution's id (`ubuntu`, `fedora`, `arch`), for package commands."""
+    like: tuple[str, ...] = ()
+    """The ids of the distributions that it derives from, the nearest first."""
     version: Text = None
     kernel: Text = None
     machine: Text = None

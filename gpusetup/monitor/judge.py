@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.advice import sentence
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.signs import Seen, below
+from gpusetup.monitor.seen import Seen, below
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
 from gpusetup.monitor.work import Work
@@ -27,7 +26,7 @@ class Judgement(NamedTuple):
     cause: str
     evidence: str
     steps: tuple[str, ...] = ()
-    """Ids of next steps (`advice.STEPS`), the best first."""
+    """Ids of next steps (`steps.STEPS`), the best first."""
 
 
 def judge(run: Run) -> tuple[Judgement, Seen | None]:
@@ -52,7 +51,7 @@ def judgement_of(run: Run) -> tuple[Judgement, Seen | None]:
     hangs_or_throttled = case.verdict == "throttled" or case.cause == "hang"
     if not hangs_or_throttled and (unevenness := uneven_work(run)):
         return unevenness, None
-    evidence = sentence(case.says, run, seen)
+    evidence = case.says(seen)
     if len(run.gpus) > 1 and case.verdict != "good" and not evidence.startswith("GPU "):
         evidence = f"GPU {seen.gpu.label}: {evidence}"
     return Judgement(case.verdict, case.cause, evidence, case.steps), seen

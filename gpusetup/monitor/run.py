@@ -38,6 +38,11 @@ class Run:
         self.launched = is_launched(command) or (self.ranks or 0) > 1
         """A launcher started its ranks."""
 
+    @property
+    def usable_cores(self) -> float | None:
+        """How many cores the command may use; without a command, those of the machine."""
+        return self.cores or self.host_cores
+
     @cached_property
     def at_work(self) -> tuple[Gpu, ...]:
         return tuple(filter(worked, self.gpus))
@@ -84,3 +89,17 @@ def considered(gpu: Gpu) -> Work | None:
     """Its work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
     return parts.body if parts.pause_share > marks.PAUSE_SHARE else parts.work
+
+
+MOST_WORKERS = 16
+"""More loader workers than this per GPU are seldom worth their memory."""
+
+
+def useful_workers(run: Run) -> int:
+    """How many loader workers help each GPU: the usable cores, shared by the GPUs at work.
+
+    4 if the number of cores is unknown.
+    """
+    gpus_at_work = [gpu for gpu in run.gpus if (gpu.utilization or 0.0) >= marks.IDLE]
+    cores = round(run.cores or 4)
+    return max(1, min(MOST_WORKERS, cores) // max(1, len(gpus_at_work)))

@@ -2,41 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
-from gpusetup.monitor.advice import next_step, ordered_advice, sentence
+from gpusetup.monitor.advice import ordered_advice
 from gpusetup.monitor.documents import Sample, Summary
+from gpusetup.monitor.evidence import megabytes, memory_grew, whole
 from gpusetup.monitor.judge import judge
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.signs import Seen, Sign, below
+from gpusetup.monitor.seen import Seen, Sign, below
+from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.throttling import has_low_clocks
+from gpusetup.monitor.throttling import clocks_are_low
 
-room = Sign(lambda seen: below(seen.gpu.memory.p95, marks.MEMORY_LOW))
-hot = Sign(lambda seen: (seen.gpu.heat or 0.0) > marks.HOT)
-warmed_up = Sign(lambda seen: seen.gpu.parts.warm)
-paused = Sign(lambda seen: seen.gpu.parts.pauses)
-only_draws = Sign(lambda seen: seen.gpu.only_draws)
-low_clocks = Sign(lambda seen: has_low_clocks(seen.work))
-NOTES: tuple[tuple[Sign, str], ...] = (
-    (s.memory_grew, "memory grew all the time, to {gpu.memory.peak:.0f} %: perhaps a leak"),
+
+@Sign
+def has_room(seen: Seen) -> bool:
+    """Its memory leaves room for a larger batch."""
+    return below(seen.gpu.memory.p95, marks.MEMORY_LOW)
+
+
+@Sign
+def hot(seen: Seen) -> bool:
+    return (seen.gpu.heat or 0.0) > marks.HOT
+
+
+@Sign
+def warmed_up(seen: Seen) -> bool:
+    """It worked less in the beginning."""
+    return seen.gpu.parts.warm > 0
+
+
+@Sign
+def paused(seen: Seen) -> bool:
+    return len(seen.gpu.parts.pauses) > 0
+
+
+@Sign
+def only_draws(seen: Seen) -> bool:
+    return seen.gpu.only_draws
+
+
+@Sign
+def has_low_clocks(seen: Seen) -> bool:
+    return clocks_are_low(seen.work)
+
+
+def times_and_lengths(seen: Seen) -> str:
+    """How often it paused, and for how long."""
+    parts = seen.gpu.parts
+    return (
+        f"paused {parts.times} times, {whole(parts.pause_share)} % of its time, "
+        f"{whole(parts.longest_pause)} s at most"
+    )
+
+
+def memory_p95(seen: Seen) -> str:
+    return f"memory {whole(seen.gpu.memory.p95)} % full"
+
+
+NOTES: tuple[tuple[Sign, Callable[[Seen], str]], ...] = (
+    (s.memory_grew, lambda it: f"{memory_grew(it)}: perhaps a leak"),
     (s.memory_high & ~(s.memory_grew | s.server),
-     f"memory {{gpu.memory.p95:.0f}} % full, more than {marks.MEMORY_HIGH:.0f} %"),
-    (room & s.of_kind("training", ""), "memory {gpu.memory.p95:.0f} % full: 70 to 90 % is usual"),
-    (hot, f"{{gpu.heat:.0f}} °C, more than {marks.HOT:.0f} °C"),
-    (warmed_up, "the figures leave out a warm-up of {gpu.parts.warm:.0f} s (perhaps compilation, "
-    "or cold caches)"),
-    (paused, "paused {gpu.parts.times} times, {gpu.parts.pause_share:.0f} % of its time, "
-     "{gpu.parts.longest_pause:.0f} s at most"),
-    (only_draws, "only programs that draw on the screen use this GPU"),
-    (s.slow_link, "its PCIe link carries {gpu.link_limit:MB/s} in one direction: check the "
-    "slot and the riser"),
-    (s.busy & low_clocks & s.unexplained,
-     "SM clock at {work.clock_share:.0f} % of its maximum, and the driver gives no reason; "
-     "`nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
+     lambda it: f"{memory_p95(it)}, more than {marks.MEMORY_HIGH:.0f} %"),
+    (has_room & s.training, lambda it: f"{memory_p95(it)}: 70 to 90 % is usual"),
+    (hot, lambda it: f"{whole(it.gpu.heat)} °C, more than {marks.HOT:.0f} °C"),
+    (warmed_up, lambda it: f"the figures leave out a warm-up of {whole(it.gpu.parts.warm)} s "
+     "(perhaps compilation, or cold caches)"),
+    (paused, times_and_lengths),
+    (only_draws, lambda it: "only programs that draw on the screen use this GPU"),
+    (s.slow_link, lambda it: f"its PCIe link carries {megabytes(it.gpu.link_limit)} in one "
+     "direction: check the slot and the riser"),
+    (s.busy & has_low_clocks & s.unexplained,
+     lambda it: f"SM clock at {whole(it.work.clock_share)} % of its maximum, and the driver gives "
+     "no reason; `nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
 )  # fmt: skip
 """What is said of a GPU that works, if it is so."""
 
@@ -51,8 +92,9 @@ def notes(run: Run) -> Iterator[str]:
             yield f"GPU {gpu.label} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
         elif work is not None:
             seen = Seen(run, gpu, work)
-            sentences = (sentence(text, run, seen) for when, text in NOTES if when(seen))
-            yield from (f"GPU {gpu.label}: {one}" for one in sentences)
+            for is_seen, says in NOTES:
+                if is_seen(seen):
+                    yield f"GPU {gpu.label}: {says(seen)}"
     resting = [gpu for gpu in run.gpus if not worked(gpu)] if run.at_work else []
     for words, *state in (
         ("its memory is held and it did nothing", True, False),

@@ -49,7 +49,7 @@ THROTTLES = (
 
 def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
     """The first that is on, with the cause that fits this card."""
-    slow = has_low_clocks(work)
+    slow = clocks_are_low(work)
     for one in THROTTLES:
         if work.reasons.get(one.reason, 0.0) >= one.mark and (slow or not one.held_down):
             return _of_this_card(one, work, gpu)
@@ -60,7 +60,7 @@ def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
     return None
 
 
-def has_low_clocks(work: Work) -> bool:
+def clocks_are_low(work: Work) -> bool:
     return work.clock_share is not None and work.clock_share < LOW_CLOCKS
 
 

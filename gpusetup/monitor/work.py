@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from statistics import fmean
 from typing import Any
 
-from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.documents import GpuSample, HostSample, Sample, TreeSample
 from gpusetup.monitor.marks import QUIET
 
 
@@ -22,23 +22,42 @@ class Moment:
         self.seconds, self.phase = sample.seconds, ""
 
 
+Figure = Callable[[Moment], float | None]
+"""A figure of one moment; None if no source told it."""
+
+
 class Mean:
-    """The mean of one field, of those samples that tell it; None if none does.
+    """The mean of one figure, of those samples that tell it; None if none does.
 
     `running`: only of the samples in which the GPU worked.
     """
 
-    def __init__(self, part: str, field: str, *, running: bool = False) -> None:
-        self.part, self.field, self.running = part, field, running
+    def __init__(self, figure: Figure, *, running: bool = False) -> None:
+        self.figure, self.running = figure, running
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __get__(self, work: Work, owner: type) -> float | None:
         rows = work.running if self.running else work.rows
-        found = mean(getattr(getattr(row, self.part), self.field, None) for row in rows)
-        work.__dict__[self.name] = found
-        return found
+        value = mean(map(self.figure, rows))
+        # The next access reads the instance and does not come here again.
+        work.__dict__[self.name] = value
+        return value
+
+
+def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False) -> Mean:
+    return Mean(lambda row: figure(row.gpu), running=running)
+
+
+def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
+    """Of the command's processes, in the samples that have them."""
+    return Mean(lambda row: None if row.tree is None else figure(row.tree))
+
+
+def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
+    """Of the machine, in the samples that have it."""
+    return Mean(lambda row: None if row.host is None else figure(row.host))
 
 
 class Work:
@@ -47,30 +66,30 @@ class Work:
     What is None was told by no source. CPU percentages count cores: 400 is four of them.
     """
 
-    memory_busy = Mean("gpu", "memory_busy_percent")
-    power_watts = Mean("gpu", "power_watts")
-    clock_mhz = Mean("gpu", "clock_sm_mhz", running=True)
-    clock_most = Mean("gpu", "clock_sm_max_mhz", running=True)
-    power_limit = Mean("gpu", "power_limit_watts")
-    pcie_in = Mean("gpu", "pcie_rx_bytes_per_second")
-    pcie_out = Mean("gpu", "pcie_tx_bytes_per_second")
-    pcie_limit = Mean("gpu", "pcie_limit_bytes_per_second")
-    nvlink_in = Mean("gpu", "nvlink_rx_bytes_per_second")
-    nvlink_out = Mean("gpu", "nvlink_tx_bytes_per_second")
-    busiest_cpu = Mean("tree", "busiest_cpu_percent")
+    memory_busy = of_gpu(lambda gpu: gpu.memory_busy_percent)
+    power_watts = of_gpu(lambda gpu: gpu.power_watts)
+    clock_mhz = of_gpu(lambda gpu: gpu.clock_sm_mhz, running=True)
+    clock_most = of_gpu(lambda gpu: gpu.clock_sm_max_mhz, running=True)
+    power_limit = of_gpu(lambda gpu: gpu.power_limit_watts)
+    pcie_in = of_gpu(lambda gpu: gpu.pcie_rx_bytes_per_second)
+    pcie_out = of_gpu(lambda gpu: gpu.pcie_tx_bytes_per_second)
+    pcie_limit = of_gpu(lambda gpu: gpu.pcie_limit_bytes_per_second)
+    nvlink_in = of_gpu(lambda gpu: gpu.nvlink_rx_bytes_per_second)
+    nvlink_out = of_gpu(lambda gpu: gpu.nvlink_tx_bytes_per_second)
+    busiest_cpu = of_tree(lambda tree: tree.busiest_cpu_percent)
     """Of the busiest process that is no loader's worker; None if no command was watched."""
-    cpu = Mean("tree", "cpu_percent")
-    loader_workers = Mean("tree", "loader_workers")
-    loader_cpu = Mean("tree", "loader_cpu_percent")
-    read_rate = Mean("tree", "read_bytes_per_second")
-    input_rate = Mean("tree", "input_bytes_per_second")
-    write_rate = Mean("tree", "write_bytes_per_second")
-    blocked = Mean("tree", "blocked_processes")
-    host_cpu = Mean("host", "cpu_percent")
-    host_cores = Mean("host", "cores")
-    network_rate = Mean("host", "network_receive_bytes_per_second")
-    disk_read_rate = Mean("host", "disk_read_bytes_per_second")
-    disk_write_rate = Mean("host", "disk_write_bytes_per_second")
+    cpu = of_tree(lambda tree: tree.cpu_percent)
+    loader_workers = of_tree(lambda tree: tree.loader_workers)
+    loader_cpu = of_tree(lambda tree: tree.loader_cpu_percent)
+    read_rate = of_tree(lambda tree: tree.read_bytes_per_second)
+    input_rate = of_tree(lambda tree: tree.input_bytes_per_second)
+    write_rate = of_tree(lambda tree: tree.write_bytes_per_second)
+    blocked = of_tree(lambda tree: tree.blocked_processes)
+    host_cpu = of_host(lambda host: host.cpu_percent)
+    host_cores = of_host(lambda host: host.cores)
+    network_rate = of_host(lambda host: host.network_receive_bytes_per_second)
+    disk_read_rate = of_host(lambda host: host.disk_read_bytes_per_second)
+    disk_write_rate = of_host(lambda host: host.disk_write_bytes_per_second)
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows, self.samples = rows, len(rows)

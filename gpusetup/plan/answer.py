@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gpusetup.catalog.gpus import GpuRow
 from gpusetup.model.documents import (
     ConfigRead,
     PlanAnswer,
@@ -24,11 +25,15 @@ from gpusetup.plan.decide import (
     max_context,
     near_limit,
 )
+from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
 from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
+from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
+from gpusetup.plan.speed import speed_of_several
+from gpusetup.plan.trainer_settings import trainer_settings
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
@@ -111,6 +116,10 @@ def uncertainties(question: Question, decision: Decision, place: Place) -> Itera
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
 """The variable's old name, which every torch reads, and the new one (torch 2.9 and later)."""
+SET_BEFORE_START = (
+    "set PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF (its name since torch 2.9) before Ray and "
+    "the workers start: a process that already runs keeps its allocator"
+)
 SOURCES = {
     "measured": "measured: Trinity-RFT's GPU configuration guide",
     "fitted": "predicted by the memory model, which was fitted to measured jobs of this kind",
@@ -129,6 +138,10 @@ class PlanRequest(Frozen):
     """What was read of a training config."""
     notes: tuple[str, ...] = ()
     """What the config says that cannot be counted."""
+    rope: RopeScaling | None = None
+    """How far the config extends the model's positions."""
+    gpu_rows: tuple[GpuRow, ...] = ()
+    """The catalog's GPUs, for the speed of the place's card."""
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
@@ -136,14 +149,21 @@ def answer(request: PlanRequest) -> PlanAnswer:
     person."""
     question, place = request.question, request.place
     decision = (SOLVERS[question.solve] if question.solve else decide)(request.job, request.limits)
-    advice = [*request.notes, *notes(question, decision, place)]
+    wrong_factor = factor_remark(request.rope, decision.job)
+    remarks = (wrong_factor,) if wrong_factor else ()
+    if decision.fits and decision.shown.recipe.env:
+        remarks = (*remarks, SET_BEFORE_START)
+    advice = [*remarks, *request.notes, *notes(question, decision, place)]
     is_open = request.notes or any(uncertainties(question, decision, place))
     plain, gpus = cell(decision, place.gpu), decision.job.gpus
-    first_gpus = ",".join(map(str, range(gpus)))
-    visible_devices = {"CUDA_VISIBLE_DEVICES": first_gpus} if (place.count or 0) > gpus else {}
+    uses_some = (place.count or 0) > gpus
+    shown_gpus = {"CUDA_VISIBLE_DEVICES": visible_devices(gpus)} if uses_some else {}
     return PlanAnswer(**{field.name: getattr(plain, field.name) for field in fields(plain)} | {
         "confidence": "close" if is_open and plain.confidence == "clear" else plain.confidence,
-        "env": {**plain.env, **visible_devices} if decision.fits else {},
+        "env": {**plain.env, **shown_gpus} if decision.fits else {},
+        "better": better_with_fewer(decision, question.solve),
+        "speed": speed_of_several(decision, place.gpu, request.gpu_rows),
+        "trainer_settings": trainer_settings(question.trainer, decision),
         "helps": helps(decision),
         "ways": tuple(ways(request)),
         "advice": tuple(advice),

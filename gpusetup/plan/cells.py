@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.catalog.gpus import GpuRow, one_memory, rows_named
-from gpusetup.errors import BadInput, UsageError
-from gpusetup.model.documents import PlanCell
+from gpusetup.errors import BadInput, GpuSetupError, UsageError
+from gpusetup.model.documents import PlanCell, PlanMemory
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import cell
 from gpusetup.plan.decide import decide
@@ -22,37 +22,75 @@ from gpusetup.plan.place import Place, named_gpu, place_of
 _model = lru_cache(maxsize=64)(model_named)
 
 
+COLUMNS = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
+LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
+"""Beyond these a number in a row is a slip of the finger."""
+
+
 def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[PlanCell]:
-    """One plan a row; BadInput names the line and what is wrong with it."""
+    """One plan for each row of the file, in order; a row that cannot be answered says its `error`.
+
+    Raises BadInput if a column is missing: then no row can be answered.
+    """
     reader = csv.DictReader(io.StringIO(named_file.read_text(path)), skipinitialspace=True)
     if not {"num_gpus", "model", "max_model_len"} <= {*(reader.fieldnames or ())}:
-        hint = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
-        raise BadInput(f"{path} needs the columns num_gpus, model and max_model_len", hint=hint)
-
-    @lru_cache
-    def place(name: str, gib: str) -> Place:
-        if not name:
-            return place_of(None, round(number("gpu_mem_gb", gib, 10**4) * GIB))
-        has_sizes = gib and one_memory(rows_named(name, gpus)) is None
-        found = named_gpu(f"{name} {gib}GB" if has_sizes else name, gpus)
-        total_gib = found.total_bytes / GIB
-        if gib and abs(total_gib / number("gpu_mem_gb", gib, 10**4) - 1) > 0.1:
-            raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {gib}")
-        return found
-
-    for line, row in enumerate(reader, 2):
+        message = f"{path} needs the columns num_gpus, model and max_model_len"
+        raise BadInput(message, hint=COLUMNS)
+    places: dict[tuple[str, str], Place] = {}
+    for row in reader:
         try:
-            place_of_row = place((row.get("gpu") or "").strip(), row.get("gpu_mem_gb") or "")
-            job = Job(
-                shape=_model((row["model"] or "").strip()),
-                gpus=int(number("num_gpus", row["num_gpus"], 10**5)),
-                context=int(number("max_model_len", row["max_model_len"], 10**8)),
-            )
-        except UsageError as problem:
-            raise BadInput(
-                f"{path}, line {line}: {problem.message}", hint=problem.hint
-            ) from problem
-        yield cell(decide(job, place_of_row.limits(predict=predict)), place_of_row.gpu)
+            name, size = (row.get("gpu") or "").strip(), (row.get("gpu_mem_gb") or "").strip()
+            if (name, size) not in places:  # hundreds of rows name the same few cards
+                places[name, size] = place_of_row(name, size, gpus)
+            place = places[name, size]
+            limits = place.limits(predict=predict)
+            yield cell(decide(job_of_row(row), limits), place.gpu)
+        except GpuSetupError as problem:
+            hint = f" ({problem.hint})" if problem.hint else ""
+            message = f"line {reader.line_num}: {problem.message}{hint}"
+            yield unanswered(message, row.get("model") or "", name)
+
+
+def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
+    """The GPU of a row by its name, its memory or both; UsageError if the two contradict."""
+    if not name:
+        return place_of(None, round(number("gpu_mem_gb", size, LARGEST_GIB) * GIB))
+    card_has_several_sizes = one_memory(rows_named(name, gpus)) is None
+    place = named_gpu(f"{name} {size}GB" if size and card_has_several_sizes else name, gpus)
+    total_gib = place.total_bytes / GIB
+    if size and abs(total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1) > 0.1:
+        raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {size}")
+    return place
+
+
+def job_of_row(row: Mapping[str, str | None]) -> Job:
+    return Job(
+        shape=_model((row.get("model") or "").strip()),
+        gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
+        context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
+    )
+
+
+def unanswered(error: str, model: str, gpu: str) -> PlanCell:
+    """The cell of a row that cannot be answered: only its error means something."""
+    nothing = PlanMemory(
+        states=0, checkpoints=0, logits=0, fragmentation=0, other=0, total=0, capacity=0
+    )
+    return PlanCell(
+        error=error,
+        fits=False,
+        recipe="",
+        basis="predicted",
+        confidence="close",
+        memory_gib=nothing,
+        margin_percent=0,
+        model=model,
+        parameters=0,
+        active_parameters=0,
+        gpu=gpu,
+        gpus=0,
+        context=0,
+    )
 
 
 def number(name: str, text: str | None, most: int) -> float:

@@ -16,6 +16,7 @@ from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
 from gpusetup.configs.settings import TRUE, Setting, name_of, value_of
+from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
@@ -23,7 +24,7 @@ from gpusetup.plan.config_reader import Reader
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, Question
-from gpusetup.plan.trainers import trainer_of
+from gpusetup.plan.rope import RopeScaling
 
 Fields = dict[str, Any]
 """Fields of a job or question, and `notes`, `per_gpu`, `total` and `devices` of `FromConfig`."""
@@ -57,6 +58,8 @@ class FromConfig(Frozen):
     read: ConfigRead
     notes: tuple[str, ...] = ()
     """What the plan cannot count, as sentences."""
+    rope: RopeScaling | None = None
+    """How far the config extends the model's positions."""
 
 
 def question_of(
@@ -90,6 +93,7 @@ def question_of(
         total=fields["total"],
         gpus=fields["devices"],
         notes=tuple(fields["notes"]),
+        rope=rope_scaling(reader),
         read=ConfigRead(
             file=config.name,
             trainer=trainer,
@@ -209,10 +213,30 @@ def length(reader: Reader, fields: Fields) -> Fields:
     return {"context": tokens or default}
 
 
+def rope_scaling(reader: Reader) -> RopeScaling | None:
+    """How far the config extends the model's positions; None if it says nothing of it."""
+    factor = reader.decimal("rope-factor")
+    original = reader.number("rope-original", LARGEST["context"])
+    kind = reader.word("rope-kind")
+    if factor is None:
+        return None
+    return RopeScaling(
+        place=reader.place("rope-factor"),
+        factor=factor,
+        original=original,
+        kind=(kind or "yarn").lower(),
+    )
+
+
 def batch(reader: Reader, fields: Fields) -> Fields:
     trinity = fields["trainer"] == "trinity"
     if trinity and reader.switch("dynamic") is not False:
-        return {"tokens": reader.number("tokens", LARGEST["tokens"])}
+        return {
+            "tokens": reader.number("tokens", LARGEST["tokens"]),
+            "log_prob_tokens": reader.number_anywhere(
+                "log_prob_max_token_len_per_gpu", "tokens", LARGEST["tokens"]
+            ),
+        }
     each = reader.number("batch", LARGEST["batch"])
     total = None if trinity and each else reader.number("total", LARGEST["batch"])
     if each is None and total is None and not trinity:

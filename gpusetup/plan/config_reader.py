@@ -8,9 +8,10 @@ from typing import Any
 
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import NO_GPU_MEMORY, key_of
-from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Setting, dotted
+from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Setting, dotted, name_of
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
+from gpusetup.plan.interpolation import Interpolation
 
 OTHER_MODELS = frozenset((
     "rollout", "rollout_model", "ref", "critic", "reward_model", "auxiliary_models", "teacher",
@@ -19,24 +20,23 @@ OTHER_MODELS = frozenset((
 """A key under one of these is about another model than the one that is trained."""
 SWITCH_VALUES = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
-VARIABLE = re.compile(r"(?:\$\{oc\.decode:\s*)?\$\{oc\.env:\s*([\w.]+)\s*(?:,\s*(.*?)\s*)?\}\}?")
-REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
 
 class Reader:
     """One config, and what was read of it so far."""
 
     def __init__(self, config: Config, variables: Mapping[str, str]) -> None:
-        self.config, self.variables = config, variables
+        self.config = config
         self.by_role: dict[str, list[Setting]] = {}
         self.by_path: dict[tuple[str | int, ...], Setting] = {}
         self.used: dict[tuple[str | int, ...], ConfigKey] = {}
         self.assumed: list[str] = []
-        for one in config.settings:
-            self.by_path.setdefault(one.path, one)
-            key = key_of(one.path)
-            if key is not None and not OTHER_MODELS & set(one.path[:-1]):
-                self.by_role.setdefault(key.role, []).append(one)
+        self.interpolation = Interpolation(self._written_text, variables)
+        for setting in config.settings:
+            self.by_path.setdefault(setting.path, setting)
+            key = key_of(setting.path)
+            if key is not None and not OTHER_MODELS & set(setting.path[:-1]):
+                self.by_role.setdefault(key.role, []).append(setting)
 
     def all(self, role: str) -> Iterator[tuple[Setting, str]]:
         """Each setting of a role that says something, with its text."""
@@ -70,6 +70,35 @@ class Reader:
 
         return self.word(role, value_of)
 
+    def decimal(self, role: str) -> float | None:
+        """The first positive number of a role, with or without decimals."""
+
+        def value_of(_: Setting, text: str) -> float | None:
+            is_number = re.fullmatch(r"\d{1,9}(\.\d{1,9})?", text)
+            return float(text) if is_number else None
+
+        value: float | None = self.word(role, value_of)
+        return value
+
+    def number_anywhere(self, name: str, role: str, most: int) -> int | None:
+        """The smallest whole number under a name, also where it is about another model.
+
+        The token budget of a reference model or a rollout is one of the training's own knobs.
+        """
+        numbers = []
+        for setting in self.config.settings:
+            text = self.text(setting) if name_of(setting.path) == name else None
+            if text and re.fullmatch(r"\d{1,18}", text) and 1 <= int(text) <= most:
+                numbers.append(int(text))
+                self.note(setting, f"{role}: {int(text)}")
+        return min(numbers, default=None)
+
+    def place(self, role: str) -> str:
+        """The key and the line of a role's first setting, as an answer names them."""
+        settings = self.by_role.get(role, ())
+        first = next((setting for setting in settings if self.text(setting)), None)
+        return f"`{dotted(first.path)}` (line {first.line})" if first else role
+
     def switch(self, role: str) -> Any:
         """The first switch of a role."""
         return self.word(role, lambda _, text: SWITCH_VALUES.get(text))
@@ -86,29 +115,34 @@ class Reader:
         return frozenset(names)
 
     def text(self, setting: Setting) -> str | None:
-        """A scalar without quotes and anchors, its variables replaced; None if it is empty, or
-        refers to a reference."""
+        """A scalar without quotes and anchors, its variables and references replaced.
+
+        None if it is empty, or if one of them is not known here.
+        """
         if setting.kind in ("list", "map"):
             return None
-        bare = ANCHOR.sub("", setting.text, count=1).strip().strip("'\"")
-        if bare in EMPTY or bare in ("auto", "???"):
+        bare = bare_text(setting)
+        if bare in EMPTY or bare in ("auto", "???"):  # OmegaConf's mark of a missing value
             return None
-        if variable := VARIABLE.fullmatch(bare):
-            return self._variable(setting, variable[1], (variable[2] or "").strip("'\""))
         if "${" not in bare:
             return bare
-        reference = REFERENCE.fullmatch(bare)
-        other = self.by_path.get(tuple(reference[1].split("."))) if reference else None
-        return None if other is None or REFERENCE.search(other.text) else self.text(other)
+        self.interpolation.asked.clear()
+        value = self.interpolation.resolve(bare, setting.path)
+        for variable in self.interpolation.asked:
+            set_or_not = "set" if variable.is_set else "not set"
+            nothing = "nothing was read, and OmegaConf stops there: export the variable"
+            outcome = f"{variable.value} was read" if variable.value else nothing
+            self.assumed.append(
+                f"{dotted(setting.path)} takes the variable {variable.name}, which is "
+                f"{set_or_not}: {outcome}"
+            )
+        return value or None
 
-    def _variable(self, setting: Setting, name: str, default: str) -> str | None:
-        """OmegaConf's variable of the environment, or its default."""
-        set_value = self.variables.get(name)
-        value = set_value or (None if default in EMPTY else default)
-        is_set, was = "set" if set_value else "not set", "was" if value else "was not"
-        outcome = f"is {is_set}: {value or 'it'} {was} read"
-        self.assumed.append(f"{dotted(setting.path)} takes the variable {name}, which {outcome}")
-        return value
+    def _written_text(self, path: tuple[str | int, ...]) -> str | None:
+        """The scalar at a path as it is written, for a value that refers to it."""
+        setting = self.by_path.get(path)
+        is_scalar = setting is not None and setting.kind not in ("list", "map")
+        return bare_text(setting) if setting is not None and is_scalar else None
 
     def note(self, setting: Setting, meaning: str) -> None:
         self.used.setdefault(setting.path, key_read(setting, meaning))
@@ -119,14 +153,20 @@ class Reader:
 
     def not_understood(self) -> Iterator[ConfigKey]:
         """The settings that were not read and may take memory for all that is known."""
-        for one in self.config.settings:
-            is_read = one.path in self.used or OTHER_MODELS & set(one.path)
-            words = [part for part in one.path if isinstance(part, str)]
-            harmless = any(NO_GPU_MEMORY.search(word) for word in words)
-            if not (is_read or harmless) and self.text(one):
-                yield key_read(one, "")
+        for setting in self.config.settings:
+            is_read = setting.path in self.used or OTHER_MODELS & set(setting.path)
+            words = [part for part in setting.path if isinstance(part, str)]
+            is_harmless = any(NO_GPU_MEMORY.search(word) for word in words)
+            if not (is_read or is_harmless) and self.text(setting):
+                yield key_read(setting, "")
 
 
-def key_read(one: Setting, meaning: str) -> ConfigKey:
-    value = "" if one.kind in ("list", "map") else one.text.strip()[:80]
-    return ConfigKey(key=dotted(one.path), line=one.line, value=value, meaning=meaning)
+def bare_text(setting: Setting) -> str:
+    """A scalar without an anchor before it and quotes around it."""
+    return ANCHOR.sub("", setting.text, count=1).strip().strip("'\"")
+
+
+def key_read(setting: Setting, meaning: str) -> ConfigKey:
+    """A setting with what it was read as; no meaning if it was not understood."""
+    value = "" if setting.kind in ("list", "map") else setting.text.strip()[:80]
+    return ConfigKey(key=dotted(setting.path), line=setting.line, value=value, meaning=meaning)

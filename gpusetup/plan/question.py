@@ -9,7 +9,7 @@ from typing import Any
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.decide import Limits, sequence_degrees
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens, takes_longest
+from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     model_named,
@@ -39,6 +39,8 @@ class Question(Frozen):
     context: int | None = None
     batch: int | None = None
     tokens: int | None = None
+    log_prob_tokens: int | None = None
+    """The budget of tokens of a GPU while log-probabilities are computed, without gradients."""
     accumulate: int | None = None
     gpus: int | None = None
     sp: int | None = None
@@ -154,20 +156,47 @@ def check(job: Job, question: Question) -> None:
     for is_wrong, message, hint in contradictions(job, question):
         if is_wrong:
             raise UsageError(message, hint=hint)
+    check_sequence_degree(job, question)
+    check_budgets(job, question)
+
+
+def check_sequence_degree(job: Job, question: Question) -> None:
+    """UsageError for an `--sp` that cannot be, with the degrees that can."""
     degrees = sequence_degrees(job, Limits(capacity=0))
-    if question.sp and question.sp not in degrees:
+    if not question.sp or question.sp in degrees:
+        return
+    if job.copies_model:
         raise UsageError(
-            f"`--sp {question.sp}` must divide both the {job.data_parallel} GPUs and the "
-            f"{job.shape.heads} heads, under a sharded strategy: not {job.strategy}",
-            hint=f"with these: {', '.join(map(str, degrees))}; `--strategy fsdp`",
+            f"`--sp {question.sp}` needs a strategy that shards the model; {job.strategy} keeps a "
+            "whole copy on each GPU",
+            hint="add `--strategy fsdp`",
         )
-    most = question.sp or degrees[-1]
-    if question.solve != "gpus" and not takes_longest(job, most):
-        raise UsageError(
-            f"{job.tokens:,} tokens a GPU (`max_token_len_per_gpu`) are too few for a sequence of "
-            f"{job.length:,}: the trainer refuses them",
-            hint=f"at least {least_tokens(job, most):,} with SP={most}",
-        )
+    possible = " or ".join(map(str, degrees))
+    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    raise UsageError(
+        f"`--sp {question.sp}` does not work: the number must divide both the {job.data_parallel} "
+        f"GPUs and the {job.shape.heads} heads of attention, and suit the {key_value_heads} heads "
+        "of keys and values",
+        hint=f"possible here: {possible} ({', '.join(f'`--sp {degree}`' for degree in degrees)})",
+    )
+
+
+def check_budgets(job: Job, question: Question) -> None:
+    """UsageError for a budget of tokens that the longest sequence does not fit into."""
+    if question.solve == "gpus":
+        return
+    sp = question.sp or sequence_degrees(job, Limits(capacity=0))[-1]
+    least = least_tokens(job, sp)
+    for key, budget in (
+        ("ppo_max_token_len_per_gpu", job.tokens),
+        ("log_prob_max_token_len_per_gpu", question.log_prob_tokens),
+    ):
+        if budget is not None and budget < least:
+            raise UsageError(
+                f"{budget:,} tokens a GPU (`{key}`) are too few for a sequence of "
+                f"{job.length:,}: the trainer refuses them",
+                hint=f"at least {least:,} with SP={sp}",
+            )
 
 
 def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str | None], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from gpusetup.model.documents import Help
 from gpusetup.model.frozen import replace
@@ -66,31 +66,66 @@ def adapters(job: Job) -> Changes:
 
 
 def helps(decision: Decision) -> tuple[Help, ...]:
-    """Changes that are enough first, then by what they save.
+    """What takes less memory.
 
-    If it fits: what is left to do if memory runs out all the same. If nothing fits: also other
-    trainings, less work, more GPUs.
+    If the job fits: the steps to take if memory runs out all the same, recipes in the order of
+    their cost in speed (Env, then SP, then Offload), then settings by what they save. If it does
+    not fit: what is enough alone, then what is not, each by what it saves.
+    """
+    if decision.fits:
+        return (*next_recipes(decision), *settings_that_save(decision))
+    return ways_to_fit(decision)
+
+
+def next_recipes(decision: Decision) -> Iterator[Help]:
+    """The recipes after this one, in order; one that saves no more than an earlier one is no step.
+
+    The order is the guide's of Trinity-RFT: start simple, and climb only when memory runs out.
     """
     job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
-    fields = fewer_tokens(job, recipe) | same_training(job)
-    if decision.fits:
-        recipes = candidates(job, limits)
-        later = recipes[recipes.index(recipe) + 1 :]
-        changes = [(f"`{one}`", job, one) for one in later if host_holds(job, one, limits)]
-    else:
-        fields |= adapters(job)
-        changes = [(text, other, recipe) for text, other in fitting(job, limits)]
-    changes += [(text, replace(job, **change), recipe) for text, change in fields.items()]
-    saving_steps = []
-    for text, other, with_recipe in changes:
-        saved = (decision.shown.memory.total - memory(other, with_recipe).total) / GIB
+    recipes = candidates(job, limits)
+    most_saved = LEAST_GIB
+    for later in recipes[recipes.index(recipe) + 1 :]:
+        saved = saved_gib(decision, job, later)
+        if saved > most_saved and host_holds(job, later, limits):
+            most_saved = saved
+            yield Help(step=f"`{later}`", kind="recipe", saves_gib=saved, recipe=str(later))
+
+
+def settings_that_save(decision: Decision) -> list[Help]:
+    """Changes of the settings, with the recipe as it is; what saves most first."""
+    job, recipe = decision.job, decision.shown.recipe
+    steps = []
+    for step, changes in (fewer_tokens(job, recipe) | same_training(job)).items():
+        saved = saved_gib(decision, replace(job, **changes), recipe)
         if saved > LEAST_GIB:
-            then_recipe = with_recipe if decision.fits else decide(other, limits).recipe
+            steps.append(Help(step=step, kind="setting", saves_gib=saved, recipe=str(recipe)))
+    return sorted(steps, key=lambda help: -help.saves_gib)
+
+
+def ways_to_fit(decision: Decision) -> tuple[Help, ...]:
+    """Changes of the settings, other trainings, less work, more GPUs."""
+    job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
+    changes = fewer_tokens(job, recipe) | same_training(job) | adapters(job)
+    jobs = dict(fitting(job, limits))
+    jobs |= {step: replace(job, **fields) for step, fields in changes.items()}
+    steps: list[Help] = []
+    for step, changed_job in jobs.items():
+        saved = saved_gib(decision, changed_job, recipe)
+        if saved > LEAST_GIB:
+            then_recipe = decide(changed_job, limits).recipe
             enough = str(then_recipe) if then_recipe else None
-            saving_steps.append(Help(step=text, saves_gib=round(saved, 2), recipe=enough))
-    if not decision.fits and not any(one.recipe for one in saving_steps):
-        saving_steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
-    return tuple(sorted(saving_steps, key=lambda one: (one.recipe is None, -one.saves_gib)))
+            kind: Literal["setting", "job"] = "setting" if step in changes else "job"
+            steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=enough))
+    if not any(help.recipe for help in steps):
+        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
+    return tuple(sorted(steps, key=lambda help: (help.recipe is None, -help.saves_gib)))
+
+
+def saved_gib(decision: Decision, job: Job, recipe: Recipe) -> float:
+    """GiB of one GPU that another job or recipe needs less than the decision."""
+    difference = decision.shown.memory.total - memory(job, recipe).total
+    return round(difference / GIB, 2)
 
 
 def together(decision: Decision, changes: Changes) -> Iterator[Help]:

@@ -1,4 +1,4 @@
-"""What trainers do by default, and whose a config is: one row each (`data/plan/trainers.json`)."""
+"""What trainers do by default: one row each (`data/plan/trainers.json`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gpusetup.configs.config import Config
-from gpusetup.configs.settings import names_in, unquoted
 from gpusetup.errors import UsageError
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
@@ -90,34 +88,3 @@ def is_widened(row: Mapping[str, Any], fields: Mapping[str, Any], dtype_given: b
     steps_in_32_bits |= not dtype_given and (masters == "always" or sharded)
     is_16_bit = fields.get("dtype") in ("bf16", "fp16")
     return steps_in_32_bits and is_16_bit and not fields.get("amp")
-
-
-# --- whose a config is ----------------------------------------------------------------------------
-
-TRAINER_KEYS = (
-    ("trinity", "actor_rollout_ref trainer_type algorithm_type explorer use_dynamic_bsz"),
-    ("trinity", "max_model_len+rope_scaling"),
-    ("torchtitan", "activation_checkpoint local_batch_size flavor tensor_parallel_degree "
-                   "data_parallel_shard_degree pipeline_parallel_degree"),
-    ("llama-factory", "finetuning_type cutoff_len"),
-    ("axolotl", "base_model sequence_len"),
-    ("unsloth", "use_gradient_checkpointing use_rslora"),
-    ("litgpt", "checkpoint_dir lora_query lora_mlp"),
-    ("megatron", "tensor_model_parallel_size pipeline_model_parallel_size"),
-    ("hf", "do_train mlm_probability preprocessing_num_workers dataset_config_name "
-           "max_train_samples max_source_length validation_split_percentage"),
-    ("trl", "use_peft dataset_name max_length packing lora_r"),
-    ("hf", "per_device_train_batch_size train_micro_batch_size_per_gpu zero_optimization "
-           "model_name_or_path"),
-)  # fmt: skip
-"""Trainer -> names of which one says that a config is its own (`+`: both); in order."""
-
-
-def trainer_of(config: Config) -> str | None:
-    """The trainer's name as `--trainer` takes it; None for a plain loop."""
-    for one in config.settings:
-        if one.path[-1:] == ("_component_",) and unquoted(one.text).startswith("torchtune."):
-            return "torchtune"
-    names = names_in(config.settings)
-    signs = ((name, word.split("+")) for name, words in TRAINER_KEYS for word in words.split())
-    return next((name for name, words in signs if names.issuperset(words)), None)

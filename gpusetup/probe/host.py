@@ -11,6 +11,7 @@ from typing import Any
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Toolkit
 from gpusetup.model.units import architecture_named
+from gpusetup.probe.distribution import read_distribution
 from gpusetup.probe.target import Target
 from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
@@ -23,7 +24,6 @@ from gpusetup.system.system import (
     unless_refused,
 )
 
-OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -54,19 +54,16 @@ def read_os(system: System) -> Snapshot:
 
 
 def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> Snapshot:
-    texts = {path: read_or_none(system, path) for path in OS_RELEASE}
-    path = next((path for path, text in texts.items() if text), OS_RELEASE[0])
-    release = os_release(texts[path] or "")
-    name = release.get("PRETTY_NAME") or release.get("NAME")
-    problem = None if name else "no os-release file in /etc or /usr/lib"
+    distribution = read_distribution(system)
     libc = read_libc(system, facts)
     boot = read_or_none(system, SECURE_BOOT)
     version = (read_or_none(system, "/proc/version") or "").lower()
-    found = replace(
+    named = replace(
         plain,
-        name=name,
-        id=release.get("ID", "").lower() or None,
-        version=release.get("VERSION_ID") or None,
+        name=distribution.name,
+        id=distribution.id,
+        version=distribution.version,
+        like=distribution.like,
         libc=libc,
         wsl="microsoft" in version or exists(system, "/dev/dxg"),
         jetson=read_jetson(system),
@@ -75,9 +72,14 @@ def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> Snapshot:
     unknown = None if libc else "no C library is known"
     return Snapshot(
         taken_at=facts.get("now"),
-        os=found,
+        os=named,
         readings=(
-            Reading(subject="os", source=path, value=name, problem=problem),
+            Reading(
+                subject="os",
+                source=distribution.source,
+                value=distribution.name,
+                problem=distribution.problem,
+            ),
             Reading(subject="libc", source="confstr", value=libc, problem=unknown),
         ),
     )
@@ -93,16 +95,6 @@ def windows_name(version: str) -> str:
     if not found:
         return f"Windows {version.partition('.')[0]}".strip()
     return "Windows 11" if int(found[1]) >= 22000 else "Windows 10"
-
-
-def os_release(text: str) -> dict[str, str]:
-    """What an os-release file says.
-
-    >>> os_release('ID=debian\\nPRETTY_NAME="Debian 12"')["PRETTY_NAME"]
-    'Debian 12'
-    """
-    rows = re.findall(r"""^(\w+)=(["']?)(.*?)\2\s*$""", text, re.M)
-    return {name: value for name, _, value in rows}
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:

@@ -14,6 +14,7 @@ from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read
 from gpusetup.probe.own_files import guard_events, unfinished_events
 from gpusetup.probe.target import Target, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch
+from gpusetup.probe.windows_runtime import runtime_events
 from gpusetup.readings.environment import allowed_variables
 from gpusetup.readings.sources import merged_snapshots, missing
 from gpusetup.system.system import System
@@ -59,6 +60,7 @@ def read_machine(
         events=(
             *_stale_environment(system, target),
             *library_events(system, target),
+            *runtime_events(system, target),
             *unfinished_events(system, target),
             *guard_events(system, target),
         ),

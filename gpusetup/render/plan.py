@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.model.documents import CodePlan, ConfigRead, PlanCell, ServePlan, Way
+from gpusetup.model.documents import (
+    CodePlan,
+    ConfigRead,
+    FewerGpus,
+    Help,
+    PlanCell,
+    ServePlan,
+    Speed,
+    TrainerSettings,
+    Way,
+)
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -41,8 +51,11 @@ def plan_text(plan: PlanCell) -> Screen:
         "",
         *_verdict(plan),
         *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
+        *(_fewer_gpus(plan, plan.better) if plan.better else ()),
+        *(_speed(plan.speed) if plan.speed else ()),
         *_memory(plan),
         *section("Set", _settings(plan) if plan.settings else ()),
+        *(_trainer_settings(plan.trainer_settings) if plan.trainer_settings else ()),
         *(() if plan.ways else _helps(plan)),
         *(_config(plan.config) if plan.config else ()),
         *notes(plan.advice),
@@ -78,9 +91,8 @@ def _count(parameters: int) -> str:
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
-    host, parts = plan.memory_gib.host, plan.recipe.split(" + ")
-    meant = (RECIPES.get(part.partition("=")[0], "") for part in parts)
-    recipe = f": {plan.recipe} ({', '.join(meant)})"
+    host = plan.memory_gib.host
+    recipe = f": {plan.recipe} ({_meaning(plan.recipe)})"
     if plan.solved and not plan.code:
         solved = {
             "context": f"longest context: {plan.context * plan.fits:,} tokens",
@@ -121,25 +133,109 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     return section("Memory of a GPU, GiB", facts(told))
 
 
+def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
+    """The number of GPUs that does better than all of them, why, and how to use just those."""
+    recipe = f"with {fewer.recipe}"
+    if plan.solved == "context":
+        recipe = f"with {fewer.recipe}, for up to {fewer.context:,} tokens"
+    yield from section(
+        f"Use {fewer.gpus} of your {plan.gpus} GPUs instead",
+        (
+            Row(f"  It fits {recipe}: {fewer.reason}.", hang=2),
+            *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
+        ),
+    )
+
+
+def _speed(speed: Speed) -> Iterator[str]:
+    """How much faster the GPUs are than one of them, and what that is reckoned from."""
+    low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
+    times = f"about {high}" if low == high else f"{low} to {high}"
+    exchange = (
+        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
+        f"{_seconds(speed.sending_seconds)}"
+    )
+    if speed.computing_seconds is None:
+        times = f"up to {high}"
+        beside = "; the longer a step computes, the less that counts"
+    else:
+        beside = f", beside {_seconds(speed.computing_seconds)} of computing (an estimate)"
+    yield from section(
+        f"One GPU would do; {speed.gpus} are {times} times as fast",
+        (
+            Row(
+                f"  Each computes its own samples, so a step does {speed.gpus} times the work; "
+                f"{exchange}{beside}.",
+                hang=2,
+            ),
+        ),
+    )
+
+
+def _seconds(seconds: float) -> str:
+    """
+    >>> _seconds(0.0042), _seconds(1.234)
+    ('4 ms', '1.23 s')
+    """
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{max(1000 * seconds, 1):.0f} ms"
+
+
 def _helps(plan: PlanCell) -> Iterator[str]:
-    """What would help, those that are enough apart from those that are not."""
-    width = max((len(one.step) for one in plan.helps), default=0)
-    good = "If it runs out of memory anyway" if plan.fits else "What would help, each alone"
-    for enough, head in ((True, good), (False, "Not enough alone")):
-        rows = []
-        for one in plan.helps:
-            if (one.recipe is not None) == enough:
-                end = f"   then fits with {one.recipe}" if enough and not plan.fits else ""
-                saved = f"  {one.step:{width}}  saves {one.saves_gib:6.1f} GiB{end}"
-                rows.append(Row(saved, hang=4))
-        yield from section(head, rows)
+    """What would help: recipes in their order, then what is enough alone, then what is not."""
+    recipes = [help for help in plan.helps if help.kind == "recipe"]
+    others = [help for help in plan.helps if help.kind != "recipe"]
+    if plan.fits:
+        yield from _steps("If it runs out of memory anyway, in this order", recipes, plan)
+        title = "Or change a setting" if recipes else "If it runs out of memory anyway"
+        yield from _steps(title, others, plan)
+    else:
+        enough = [help for help in others if help.recipe]
+        not_enough = [help for help in others if not help.recipe]
+        yield from _steps("What would help, each alone", enough, plan)
+        yield from _steps("Not enough alone", not_enough, plan)
+
+
+def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
+    """A list of steps with what each saves; a part of a recipe is explained where it first comes."""
+    explained: set[str] = set()
+    labels = []
+    for help in helps:
+        new_parts = set(help.step.strip("`").split(" + ")) - explained
+        meanings = _meaning(" + ".join(sorted(new_parts))) if help.kind == "recipe" else ""
+        explained |= new_parts
+        labels.append(f"{help.step} ({meanings})" if meanings else help.step)
+    width = max(map(len, labels), default=0)
+    rows = []
+    for help, label in zip(helps, labels, strict=True):
+        then = f"   then fits with {help.recipe}" if help.recipe and not plan.fits else ""
+        rows.append(Row(f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB{then}", hang=4))
+    return section(title, rows)
+
+
+def _meaning(recipe: str) -> str:
+    """
+    >>> _meaning("Env + SP=2")
+    'expandable segments, sequence parallelism'
+    """
+    parts = (part.partition("=")[0] for part in recipe.split(" + "))
+    return ", ".join(RECIPES.get(part, "") for part in parts)
 
 
 def _settings(plan: PlanCell) -> Iterator[str]:
+    if any("ALLOC_CONF" in name for name in plan.env):
+        yield command("# before Ray and the workers start:")
     for name, value in plan.env.items():
         yield command(f"export {name}={value}")
     for name, value in plan.settings.items():
         yield command(f"{name}: {_value(value)}")
+
+
+def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
+    """The trainer's own keys or flags to paste, and what they do not say."""
+    lines = settings.text.splitlines()
+    yield from section(settings.title, [command(line) for line in lines])
+    if settings.missing:
+        yield Row(f"  The text does not set: {', '.join(settings.missing)}", hang=4)
 
 
 def _value(value: Any) -> str:

@@ -42,7 +42,10 @@ def resolution_text(
     lines += section("Not newer, because", (Row(line, hang=4) for line in held))
     if answer.torch:
         steps = answer.commands.get(installer, ())
+        is_new = is_new_conda_environment(steps)
+        steps = (*steps, TEST) if is_new else steps
         typed = [command(shell_line(argv, snapshot.os.family)) for argv in steps]
+        typed += [Row(f"  {NOT_ACTIVATED}", hang=2)] if is_new else []
         lines += section(f"With {installer}", typed or [f"  {installer} has no build that fits"])
     why = answer.rejections if explain else interesting(answer)
     more = [] if len(why) == len(answer.rejections) else ["  `--explain` shows every reason"]
@@ -50,6 +53,20 @@ def resolution_text(
     if answer.advice:
         lines += ["", remark("advice", _advice(answer.advice))]
     return Screen((*lines, *(remark("note", note) for note in answer.notes if note != NO_GPU)))
+
+
+TEST = ("gpusetup", "verify")
+"""What proves that torch works in the environment that is active by then."""
+
+
+NOT_ACTIVATED = (
+    "If `conda activate` asks for `conda init`, run `conda init` once and open a new shell."
+)
+
+
+def is_new_conda_environment(steps: Sequence[Sequence[str]]) -> bool:
+    """Whether conda's commands begin with a new environment."""
+    return any(tuple(argv[:2]) == ("conda", "create") for argv in steps)
 
 
 def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -75,6 +76,25 @@ def shown(value: object) -> str:
     if value is None:
         return "empty"
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
+    """The presets as a table, one of them as its text, or where it was written.
+
+    `kept`: the copy of what stood in the file before.
+    """
+    if answer.presets:
+        rows = [(row.name, row.trains, row.card, row.guide) for row in answer.presets]
+        listed = table(("preset", "trains", "on", "source"), rows, left=range(4))
+        step = Row("`gpusetup tune --preset NAME -o train.yaml` writes one of them")
+        return Screen((*listed, "", step))
+    if answer.written is None:
+        return Screen(Row(line, whole=True) for line in answer.preset.splitlines())
+    lines = [Row(f"Written to {answer.written}", hang=2)]
+    if kept is not None:
+        lines.append(Row(f"{kept} is the previous file", hang=2))
+    fit = f"gpusetup tune {shlex.quote(answer.written)} --in-place"
+    return Screen((*lines, "", Row(f"Next, fit it to this machine: `{fit}`", whole=True)))
 
 
 # --- measured -----------------------------------------------------------------------------------

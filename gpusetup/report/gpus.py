@@ -6,6 +6,7 @@ A bare number is no GPU: the word of a maker or of a series stands in front of i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
 from gpusetup.messages.search import Text, event
@@ -58,19 +59,81 @@ def gpus(text: Text) -> Facts:
         yield Gpus((gpu,), "report", GUESS)
 
 
+BARE_NUMBER = lazy(
+    r"(?<![\w.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![\w%]|[.:]\d|xx)"
+    r"(?P<size> ?\(?(?:\d{1,2} ?G(?:i?B)?\b|\d{1,2} ?ГБ|\d{1,2}GB))?(?P<laptop2> ?Laptop)?",
+    re.I,
+)
+"""A GeForce card by its number alone, as people call it."""
+CARD_WORD = lazy(
+    r"(?:\b(?:my|an?|the|new|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :]{0,3}$",
+    re.I,
+)
+"""What stands before such a number, so that it is a card's."""
+OTHER_CARD = lazy(
+    r"\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|upgraded from(?: my| an?| the)?|came from(?: an?)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
+    re.I,
+)
+WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)", re.I)  # fmt: skip
+"""A card that a text only mentions: another one failed."""
+SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx)\b", re.I)
+
+
 def only_gpu_named(text: Text) -> Gpu | None:
-    """The GPU that people name in a sentence, if the whole text speaks of one only."""
-    named = {
-        tokens(match["name"]) - SERIES_WORDS: match["name"]
-        for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ)
-    }
+    """The GPU that people name in a sentence, if the whole text speaks of one only.
+
+    A card that is named beside the one that failed ("on my old 3080 it worked") does not count.
+    """
+    named: dict[frozenset[str], str] = {}
+    for name in (*_full_names(text), *_bare_numbers(text)):
+        words = tokens(name) - SERIES_WORDS
+        # "5070 Ti" and "RTX 5070 Ti Laptop GPU" are one card: the fuller name stays.
+        if any(words < other for other in named) or len(named.get(words, "")) > len(name):
+            continue
+        named = {other: full for other, full in named.items() if not other <= words}
+        named[words] = name
     if named:
         name = named.popitem()[1].replace("DGX Spark", "GB10")
         return None if named else Gpu(name=name)
+    if len({match["series"] for match in SERIES.finditer(text.flat, 0, CHARACTERS_READ)}) > 1:
+        return None  # a list of what a program supports
     for family, (pattern, *capability) in FAMILIES.items():
         if pattern.search(text.flat, 0, CHARACTERS_READ):
             return Gpu(name=f"a {family} GPU", compute_capability=Capability(*capability))
     return None
+
+
+AROUND = 40
+
+
+def _full_names(text: Text) -> Iterator[str]:
+    for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
+        if not _is_another(text.flat, match.start(), match.end()):
+            yield match["name"]
+
+
+def _bare_numbers(text: Text) -> Iterator[str]:
+    """Cards by their numbers, if a word of a card, a size or a suffix stands beside the number."""
+    for match in BARE_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
+        before = text.flat[max(match.start() - AROUND, 0) : match.start()]
+        suffixed = not match["number"][-1].isdigit() or match["laptop"] or match["laptop2"]
+        if not (suffixed or match["size"] or CARD_WORD.search(before)):
+            continue
+        if not _is_another(text.flat, match.start(), match.end()):
+            line = "GTX" if match["number"].startswith("1") else "RTX"
+            number = re.sub(
+                r"(?i)(?<=\d)[ -]?(ti|super)",
+                lambda suffix: f" {suffix[1].title()}",
+                match["number"],
+            )
+            laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""
+            yield f"{line} {number}{laptop}"
+
+
+def _is_another(flat: str, first: int, last: int) -> bool:
+    """Whether the card that is named there is one beside the card that failed."""
+    before = flat[max(first - AROUND, 0) : first]
+    return bool(OTHER_CARD.search(before) or WORKED_THERE.match(flat[last : last + AROUND]))
 
 
 # --- torch's own words about a GPU that it has no kernels for, torch 0.3 to 2.13 -------------------

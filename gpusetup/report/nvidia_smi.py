@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gpusetup.messages.search import Text
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
+from gpusetup.readings import smi_csv
 from gpusetup.readings.nvidia_smi import (
     ERRORS,
     NO_DEVICES,
@@ -20,6 +22,7 @@ from gpusetup.readings.nvidia_smi import (
     parse_table,
     row_of,
 )
+from gpusetup.readings.smi_processes import processes_of
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
@@ -33,6 +36,8 @@ def nvidia_smi(text: Text) -> Facts:
     """The facts of all its outputs, and the NVML error that the text speaks of."""
     for source, smi in outputs(text):
         yield from output_facts(smi, source)
+    for line, smi in smi_csv.outputs_of(text.lines[:MAX_LINES]):
+        yield from output_facts(smi, f"nvidia-smi --query-gpu, line {line + 1}", is_whole=True)
     if any(part in text.low for part in (*ERRORS, NO_DEVICES)):
         yield from nvml_error(text)
 
@@ -46,7 +51,7 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
     logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
     if not logs and any(part in text.low for part in QUERY_PARTS):
         logs = [0]
-    forms = (("nvidia-smi", tables, parse_table), ("nvidia-smi -q", logs, parse_query))
+    forms = (("nvidia-smi", tables, table_with_processes), ("nvidia-smi -q", logs, parse_query))
     for name, starts, parse in forms:
         for start, end in pairwise((*starts, len(lines))):
             part = lines[start:end][:MAX_LINES]
@@ -56,7 +61,23 @@ def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
             )
 
 
-def output_facts(smi: Smi, source: str) -> Facts:
+def table_with_processes(text: str) -> Smi:
+    """The table, each GPU with its processes as far as they are listed."""
+    smi, by_gpu = parse_table(text), processes_of(text)
+    if by_gpu is None or smi.gpus is None:
+        return smi
+    listed = tuple(
+        replace(gpu, processes=by_gpu.get(-1 if gpu.nvml_index is None else gpu.nvml_index, ()))
+        for gpu in smi.gpus
+    )
+    return replace(smi, gpus=listed)
+
+
+def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
+    """The versions and the GPUs of one output.
+
+    `is_whole`: it lists every GPU by its place, although it need not name a bus address.
+    """
     for subject, value, trust in (
         ("driver.version", smi.driver_version, SURE),
         ("driver.cuda", smi.cuda_version, SURE),
@@ -68,7 +89,8 @@ def output_facts(smi: Smi, source: str) -> Facts:
         # A table without its banner that was pasted twice has each GPU twice.
         slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
         # A part of a log that names no place tells of a GPU that another list has.
-        yield Gpus(tuple(slots.values()), source, GUESS - 1 if "0" in slots else SURE)
+        is_a_part = "0" in slots and not is_whole
+        yield Gpus(tuple(slots.values()), source, GUESS - 1 if is_a_part else SURE)
     driver = smi.driver_version or ""
     if smi.smi_version not in (None, driver) and driver.count(".") == 1:
         # A program of Linux on Windows' driver, whose versions have two numbers.

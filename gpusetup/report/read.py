@@ -9,15 +9,20 @@ from gpusetup.messages.search import Text, events_of
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.patterns import lazy
 from gpusetup.report import (
+    bare_answer,
     cuda_errors,
     environment,
     failures,
     field_patterns,
+    files,
     gpus,
     hardware,
     installers,
+    launches,
     nvidia_smi,
     paths,
+    person,
+    runs,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
@@ -48,6 +53,11 @@ READERS: tuple[Reader, ...] = (
     gpus.capability_warnings,
     cuda_errors.cuda_errors,
     messages,
+    bare_answer.bare_answer,
+    launches.old_launches,
+    person.person,
+    files.files,
+    runs.runs,
     failures.failures,
     failures.complaints,
     failures.failing_program,

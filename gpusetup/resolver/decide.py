@@ -180,11 +180,12 @@ def to_answer(
     resolution: Resolution,
     snapshot: Snapshot,
     packages: tuple[str, ...] = FAMILY,
+    conda_name: str | None = None,
 ) -> ResolveAnswer:
     """The public document of a resolution, with the commands of every installer.
 
     `packages` are torch and what comes along with it; of what is not torch's family conda is not
-    told, because pip installed it.
+    told, because pip installed it. `conda_name` is a new environment for conda's commands.
     """
     from gpusetup.installers import INSTALLERS, InstallerOptions
     from gpusetup.model.documents import ResolveAnswer
@@ -197,6 +198,8 @@ def to_answer(
             python=snapshot.python.executable,
             packages=tuple(p for p in packages if p in FAMILY) if by_conda else packages,
             conda_prefix=snapshot.python.prefix if snapshot.python.manager == "conda" else None,
+            conda_name=conda_name,
+            conda_python=python_tag(snapshot),
         )
         try:
             commands[name] = tuple(step.argv for step in steps(resolution, options))

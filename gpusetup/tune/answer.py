@@ -45,6 +45,15 @@ class Row(Trial):
     loss_without_amp: float | None = None
 
 
+class PresetRow(Frozen):
+    """One of the guides' presets, as `--preset list` shows it."""
+
+    name: str
+    trains: str
+    card: str
+    guide: str
+
+
 class TuneAnswer(Frozen):
     schema: Literal["gpusetup.tune/1"] = "gpusetup.tune/1"
     changes: tuple[TuneChange, ...] = ()
@@ -64,6 +73,10 @@ class TuneAnswer(Frozen):
     """Why nothing made it faster, or what to measure next."""
     device: str | None = None
     """What was measured, or the GPU that the config is for."""
+    presets: tuple[PresetRow, ...] = ()
+    """The presets that there are, with `--preset list`."""
+    preset: str = ""
+    """The text of a preset: a config to start from."""
     diff: str = ""
     written: str | None = None
     interrupted: bool = False

@@ -13,10 +13,10 @@ from gpusetup.configs.settings import (
     names_in,
     value_of,
 )
+from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.plan.place import Place, System, place_of
-from gpusetup.plan.trainers import trainer_of
 from gpusetup.tune.answer import TuneChange
 
 

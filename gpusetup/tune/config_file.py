@@ -79,3 +79,16 @@ def write_tuned(source: str, target: str | None, before: bytes, after: bytes) ->
         shutil.copy(source, source + SUFFIX)
     write_bytes(source, after)
     return source
+
+
+def write_keeping_previous(target: str, raw: bytes) -> str | None:
+    """Write a new file; what another file of this name held is kept, and the name of that copy."""
+    previous = None
+    if named_file.is_there(target):
+        if read_bytes(target) == raw:
+            return None
+        previous = target + SUFFIX
+        with blocked_by_files(f"Cannot keep the previous {target}"):
+            shutil.copy(target, previous)
+    write_bytes(target, raw)
+    return previous

@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpusetup.configs.settings import Setting, dotted, whole_number
+from gpusetup.configs.settings import Setting
 from gpusetup.tune.case import MEASURED, Case, Suggestion, Why, change_value, label
+from gpusetup.tune.refusals import refusals, step_counts
 
 if TYPE_CHECKING:
     from gpusetup.tune.batch import Split
@@ -31,8 +32,6 @@ def larger_batch_in_words(split: Split, measured: int) -> str:
 
 def grown_batch(case: Case, split: Split, measured: int) -> Iterator[Suggestion]:
     """The batch that ran, without accumulation, and what has to change with it."""
-    from gpusetup.tune.batch import refusals, step_counts
-
     for reason in reasons_to_stay(case, split):
         yield f"{split.name} stays {split.size}, though {measured} ran here: {reason}"
         return

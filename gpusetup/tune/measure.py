@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.configs.settings import switch_value, whole_number
 from gpusetup.model.frozen import Frozen, replace
@@ -129,7 +129,7 @@ MOST_RUNS = 5
 """Runs of a setting, at most, to find out whether it is faster than another one."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
 """How long steps are timed in the first run of a setting, and at most in a later one."""
-MOST_SECONDS = 120.0
+MOST_SECONDS = 45.0
 """After this time a comparison ends where it is."""
 
 
@@ -144,7 +144,7 @@ def timed_seconds(runs: int) -> float:
 
 
 def middle_half(runs: Sequence[Trial]) -> list[Trial]:
-    """The runs that count, the slowest first: from four runs on one disturbed run decides nothing."""
+    """The runs that count, the slowest first: of four or more, the middle half."""
     ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
     quarter = len(ordered) // 4
     return ordered[quarter : len(ordered) - quarter]
@@ -192,7 +192,8 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     if even the best of it is less than that above the worst of the other.
 
     >>> def runs(speed, spread=0.0):
-    ...     return [Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=spread)] * 2
+    ...     trial = Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=spread)
+    ...     return [trial, trial]
     >>> compare(runs(104.0), runs(100.0)), compare(runs(102.0), runs(100.0))
     ('gain', 'no gain')
     >>> compare(runs(104.0, spread=10.0), runs(100.0)), compare(runs(104.0)[:1], runs(100.0))
@@ -237,9 +238,7 @@ class Session:
 
     def batch_size(self) -> None:
         """The search: above the config's batch too, because only what runs is worth knowing."""
-        self.bench.find(
-            self.search_goal(), self.trials, self.say, speed=self.request.finds_fastest
-        )
+        self.bench.find(self.search_goal(), self.trials, self.say, speed=self.request.finds_fastest)
 
     def search_goal(self) -> Goal:
         has_config = self.baseline.effective is not None
@@ -358,7 +357,7 @@ class Session:
 
     def show_losses(self) -> None:
         """The loss with and without mixed precision, after as many steps, in the row of AMP."""
-        index, row = next((pair for pair in enumerate(self.rows) if pair[1].name == "+AMP"))
+        index, row = next(pair for pair in enumerate(self.rows) if pair[1].name == "+AMP")
         mixed, plain = row, self.rows[0]
         if plain.amp:  # the config has it on: one more run, without it
             mixed = plain
@@ -516,9 +515,7 @@ def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
     >>> gains_by_role([row_of("+AMP", Setup(), None)])
     {}
     """
-    return {
-        row.name.removeprefix("+").lower(): row.kept for row in rows if row.status != "skipped"
-    }
+    return {row.name.removeprefix("+").lower(): row.kept for row in rows if row.status != "skipped"}
 
 
 def cause_of(rows: Sequence[Row]) -> str | None:

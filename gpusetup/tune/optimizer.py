@@ -305,14 +305,14 @@ class OptimizedConfig(TuneAnswer):
         return len(self.document())
 
     def __contains__(self, key: object) -> bool:
-        try:
-            self[str(key)]
-        except KeyError:
-            return False
-        return True
+        absent = object()
+        return self.get(str(key), absent) is not absent
 
     def get(self, key: str, default: Any = None) -> Any:
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def __getitem__(self, key: str) -> Any:
         document = self.document()
@@ -369,6 +369,8 @@ def _machine(name: str | None) -> Any:
 
         return machine_named(name)
     from gpusetup.probe.machine import read_machine
+    from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
     from gpusetup.system.system import System
 
-    return read_machine(System())
+    system = System()
+    return with_gpus_of_nvidia_smi(read_machine(system), system)

@@ -5,6 +5,7 @@ A change never alters the experiment; what would is said in words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from gpusetup.configs.config import Config, edited
@@ -19,7 +20,7 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.batch import batch_fixed_by, cannot_fit, split_batches
+from gpusetup.tune.batch import split_batches
 from gpusetup.tune.case import (
     MEASURED,
     Case,
@@ -37,6 +38,14 @@ from gpusetup.tune.case import (
     not_a_number,
     trainer_in,
 )
+from gpusetup.tune.experiment import (
+    embedding_cache,
+    network_size,
+    sequence_length,
+    unstable_loss,
+)
+from gpusetup.tune.refusals import batch_fixed_by
+from gpusetup.tune.verdict import cannot_fit
 
 MOST_WORKERS = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
@@ -149,41 +158,73 @@ def pinning(case: Case) -> Iterator[Suggestion]:
 
 AMP_ROLES = ("amp", "bf16", "fp16", "precision")
 TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16"}
+TENSOR_CORES_SINCE = (7, 0)
+"""Compute capability of Volta."""
+BF16_SINCE = (8, 0)
+"""Compute capability of Ampere; older GPUs compute bf16 in float32."""
+WITHOUT_TENSOR_CORES = "GTX 16"
+"""Turing cards of this series have capability 7.5 and no tensor cores."""
+FULL_PRECISION = ("32", "32-true")
+"""Lightning's and litgpt's words for 32 bits."""
+HALF_PRECISION = re.compile(r"(?i)\b(?:bf16|fp16|bfloat16|float16|half|16)\b|^pure_bf16$")
+"""Values, and switches that are on, which say that the training computes in 16 bits already."""
+DTYPE_NAMES = ("torch_dtype", "dtype", "model_dtype", "amp_dtype", "pure_bf16")
+AMP_WHY = Why(
+    reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
+    source="acceleration guide, with its correction",
+)
 
 
 def half_type(facts: Facts) -> str:
     """The 16-bit type of a GPU: bf16, before Ampere fp16."""
-    return "fp16" if (facts.capability or (8, 0)) < (8, 0) else "bf16"
+    return "fp16" if (facts.capability or BF16_SINCE) < BF16_SINCE else "bf16"
+
+
+def has_tensor_cores(facts: Facts) -> bool:
+    """Whether the GPU computes 16-bit products faster; so where its capability is not known."""
+    is_old = (facts.capability or TENSOR_CORES_SINCE) < TENSOR_CORES_SINCE
+    return not is_old and WITHOUT_TENSOR_CORES not in (facts.gpu or "")
 
 
 def precision(case: Case) -> Iterator[Suggestion]:
     """Mixed precision where a key for it stands in the config and the GPU gains by it."""
-    is_faster, kind = case.measured.is_faster.get("amp"), half_type(case.facts)
-    capability = case.facts.capability or ((8, 0) if is_faster else None)
-    if capability is None or is_faster is False or case.fixed_by:
+    is_faster, settings = case.measured.is_faster.get("amp"), case.with_role(*AMP_ROLES)
+    is_known = case.facts.capability is not None or is_faster
+    if not is_known or is_faster is False:
         return
-    if capability < (7, 0) and not is_faster:
-        if case.with_role(*AMP_ROLES):
+    if case.fixed_by:
+        for setting in settings:
+            if switch_value(setting) is False:
+                yield f"{label(setting)} stays off: {case.fixed_by}"
+        return
+    if not has_tensor_cores(case.facts) and not is_faster:
+        if settings:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
-    why = Why(
-        reason="tensor cores; measured savings of memory are 1 to 49 %, by model",
-        source="acceleration guide, with its correction",
-    )
+    kind, why = half_type(case.facts), AMP_WHY
     if is_faster:
         why = Why(reason="it trains faster", source=MEASURED)
         line = f"with torch.autocast(device, torch.{TORCH_TYPES[kind]}): loss = step(batch)"
         yield from _add_or_say(case, (kind, *AMP_ROLES), line)
+    yield from _switch_half_on(case, kind, why)
+
+
+def _switch_half_on(case: Case, kind: str, why: Why) -> Iterator[Suggestion]:
+    """The config's own switches for mixed precision, as this GPU computes it."""
     is_on = any(map(switch_value, case.with_role("amp", "bf16", "fp16")))
-    for setting in case.with_role(*AMP_ROLES):
-        role = next(key.role for one, key in case.keyed if one is setting)
+    for setting, key in case.keyed:
+        if key.role not in AMP_ROLES:
+            continue
         text, switch = unquoted(setting.text).lower(), switch_value(setting)
-        if switch is False and (role == "amp" or (role == kind and not is_on)):
+        is_this_kind = key.role in ("amp", kind)
+        if switch is False and (key.role == "amp" or (is_this_kind and not is_on)):
             yield from change_value(case, setting, _on_value(case, setting, kind), why)
             is_on = True
-        elif role == "precision" and text in ("32", "32-true"):
+        elif switch is False and not is_this_kind and not is_on:
+            yield from _other_half(case, setting, kind, why)
+        elif key.role == "precision" and text in FULL_PRECISION:
             yield from change_value(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
-        elif kind == "fp16" and (text.startswith("bf16") or (role == "bf16" and switch)):
+        elif kind == "fp16" and (text.startswith("bf16") or (key.role == "bf16" and switch)):
             yield (
                 f"{label(setting)} asks for bf16, which this GPU computes slowly (before "
                 "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
@@ -191,11 +232,45 @@ def precision(case: Case) -> Iterator[Suggestion]:
             )
 
 
+def _other_half(case: Case, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
+    """What to do with `fp16: false` where bf16 is this GPU's own, or the other way round."""
+    if case.with_role(kind, "amp"):
+        return  # the config has a better switch, which is changed or on
+    half = _computes_in_half(case)
+    if half is not None:
+        yield f"{label(setting)} stays off, because {label(half)} is {unquoted(half.text)[:20]}"
+        return
+    added = add_key(case, kind, "true", why)
+    yield from added
+    if added:
+        return
+    is_plain_switch = name_of(setting.path) == "fp16"
+    if kind == "bf16" and is_plain_switch:
+        reason = f"{why.reason}; the config has no bf16 key, and fp16 needs torch.amp.GradScaler"
+        yield from change_value(case, setting, "true", replace(why, reason=reason))
+    else:
+        yield (
+            f"{label(setting)} is off, and this GPU has tensor cores: mixed precision in {kind} "
+            f"saves 1 to 49 % of the memory. Not written, because the config has no key for {kind}"
+        )
+
+
+def _computes_in_half(case: Case) -> Setting | None:
+    """The setting that says that the training computes in 16 bits already."""
+    for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
+        text, switch = unquoted(setting.text)[:40], switch_value(setting)
+        is_type = switch is None and HALF_PRECISION.search(text) is not None
+        if is_type or (switch and HALF_PRECISION.search(name_of(setting.path))):
+            return setting
+    return None
+
+
 def _on_value(case: Case, setting: Setting, kind: str) -> str:
     """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
-    trainer, quoted = trainer_in(case.config), unquoted(setting.text) != setting.text
-    in_types = quoted or (trainer and trainer.name in ("accelerate", "diffusers"))
-    return kind if in_types and name_of(setting.path) == "mixed_precision" else "true"
+    trainer, is_quoted = trainer_in(case.config), unquoted(setting.text) != setting.text
+    of_accelerate = trainer is not None and trainer.name in ("accelerate", "diffusers")
+    is_named_by_type = name_of(setting.path) == "mixed_precision"
+    return kind if is_named_by_type and (is_quoted or of_accelerate) else "true"
 
 
 def compiling(case: Case) -> Iterator[Suggestion]:
@@ -255,6 +330,10 @@ RULES: tuple[Callable[[Case], Iterator[Suggestion]], ...] = (
     precision,
     compiling,
     rollout,
+    network_size,
+    sequence_length,
+    unstable_loss,
+    embedding_cache,
 )
 """All but the batch, which is judged by the config as these leave it."""
 
@@ -262,32 +341,33 @@ NOTHING_MEASURED = Measured()
 
 
 def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED) -> Proposal:
-    """Every rule's changes and words, in the file's order."""
-    keyed = tuple(one for one in known_settings(config) if not one[1].plan)
-    fixed = batch_fixed_by(config)
-    case = Case(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed)
-    suggestions = [one for rule in RULES for one in rule(case)]
+    """Every rule's changes in the file's order, and what is only said."""
+    keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
+    fixed_by = batch_fixed_by(config)
+    case = Case(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
+    suggestions = [suggestion for rule in RULES for suggestion in rule(case)]
     if measured.interrupted:
-        suggestions = [
-            one for one in suggestions if isinstance(one, str) or one.change.source == MEASURED
-        ]
-    edits = [one.edit for one in suggestions if isinstance(one, Proposed)]
+        suggestions = [part for part in suggestions if isinstance(part, str) or is_measured(part)]
+    # The batch is judged by the config as the other rules leave it.
+    edits = [part.edit for part in suggestions if isinstance(part, Proposed)]
     case = replace(case, tuned=edited(config, edits))
     sample_problem = cannot_fit(case)
     if measured.batch_size or not measured.interrupted:
         splits = () if sample_problem else split_batches(case)
         suggestions = [*several_gpus(case), *splits, *suggestions]
-    batch_problem = next((one for one in suggestions if isinstance(one, DoesNotFit)), None)
+    batch_problem = next((part for part in suggestions if isinstance(part, DoesNotFit)), None)
     problem = sample_problem or batch_problem
-    proposed = [one for one in suggestions if isinstance(one, Proposed) and not problem]
-    proposed.sort(key=lambda one: (one.edit.start, one.edit.text))
+    # If the run does not fit, a faster loader is no answer: nothing is proposed.
+    changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]
+    changes.sort(key=lambda part: (part.edit.start, part.edit.text))
+    words = [part for part in suggestions if isinstance(part, str) and part != batch_problem]
     return Proposal(
-        changes=tuple(one.change for one in proposed),
-        edits=tuple(one.edit for one in proposed),
-        words=tuple(
-            dict.fromkeys(
-                one for one in suggestions if isinstance(one, str) and one != batch_problem
-            )
-        ),
+        changes=tuple(part.change for part in changes),
+        edits=tuple(part.edit for part in changes),
+        words=tuple(dict.fromkeys(words)),
         cannot_fit=problem,
     )
+
+
+def is_measured(suggestion: Proposed) -> bool:
+    return suggestion.change.source == MEASURED

@@ -56,8 +56,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=LEVELS,
         default="quick",
         help="quick: about as long as `import torch`; standard: everything that training uses,"
-        " about a minute and a half; census: standard with every form of every operator,"
-        " an hour; stress: --seconds under load, watched",
+        " and how many times faster the GPU is than the CPU, about a minute and a half;"
+        " census: standard with every form of every operator, an hour;"
+        " stress: --seconds under load, watched",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
     add("--seed", type=seed, metavar="N", help="compute with other random numbers than usual")

@@ -22,7 +22,7 @@ from .judging.expect import NAMES, judge
 from .options import Options, read_options
 from .ranks.gathering import Hub, Spoke, as_message, merged
 from .ranks.launch import Rank, device_of, rank_in
-from .streams import ELSEWHERE, Unwritten, complete, drop
+from .streams import ELSEWHERE, Unwritten, complete, drop, say
 from .values import (
     CRASHED,
     FAILED,
@@ -42,6 +42,11 @@ from .values import (
 
 MOST_SILENT = 2
 """After so many checks in a row without an answer the others of the device are not tried."""
+BEFORE_TORCHRUN = (
+    "\nThe traceback that torchrun prints below is its own: it only repeats that a rank ended with "
+    "an error. verify's report is above.\n"
+)
+"""torchrun prints some thirty lines for any exit code but 0, and no option of it stops that."""
 MEETING = "meet"
 """The first check of all ranks together; nobody begins it before all have come."""
 
@@ -103,7 +108,10 @@ def proven(options: Options) -> int:
         return code or answer
     try:
         report = merged(run.report(), others, rank) if rank.rank == 0 else None
-        return link.settle(finish(report, options) if report else 1)
+        settled = link.settle(finish(report, options) if report else 1)
+        if report and settled and "TORCHELASTIC_RUN_ID" in os.environ:
+            say(BEFORE_TORCHRUN)
+        return settled
     except Stop as stop:
         link.settle(stop.exit_code)
         raise
@@ -167,7 +175,7 @@ class Run:
         devices = device_of(self.rank, wanted, seen) if self.rank else chosen(wanted, seen)
         if wanted in ("auto", "cuda"):
             devices = devices or ("cuda",)  # itself, where none could be looked for
-        rows = [(device, self._chosen(on_device(level, device))) for device in devices]
+        rows = [(device, self._chosen(self._of_device(level, device))) for device in devices]
         self.live.of = len(self.results) + sum(len(checks) for _, checks in rows)
         for device, checks in rows:
             for check in checks:
@@ -176,6 +184,11 @@ class Run:
             self._settle(check, HOST, wanted)
         if self.rank:
             self._with_the_others(self.rank, devices[0] if devices else "cpu")
+
+    def _of_device(self, level: str, device: str) -> Tuple[Check, ...]:
+        """The checks of a device; a rank leaves out those that other ranks would disturb."""
+        checks = on_device(level, device)
+        return tuple(check for check in checks if not (self.rank and check.alone))
 
     def _chosen(self, checks: Tuple[Check, ...]) -> Tuple[Check, ...]:
         return chosen_rows(checks, self.options.asked.only, self.options.skip)

@@ -137,6 +137,8 @@ class Check(NamedTuple):
     that lasts `--seconds` gets them on top."""
     lasts: bool = False
     """Whether it runs for `--seconds`."""
+    alone: bool = False
+    """Whether it needs the machine's whole CPU, which the ranks of one machine share."""
     environment: Tuple[Tuple[str, str], ...] = ()
     """Variables that must be set before torch starts: the check gets a child of its own."""
     scratch: bool = False
@@ -171,6 +173,15 @@ class Report(NamedTuple):
     strict: bool
     facts: Row
     results: Tuple[Result, ...]
+
+
+def figure(value: float) -> str:
+    """Two digits below 100, whole numbers above, never with an exponent of ten there.
+
+    >>> figure(0.25), figure(54.3), figure(691.7), figure(1e9)
+    ('0.25', '54', '692', '1e+09')
+    """
+    return f"{value:.0f}" if 100 <= value < 1e6 else f"{value:.2g}"
 
 
 def kind(device: str) -> str:

@@ -1,12 +1,14 @@
 """What a test of the acceptance is given, and where its answer goes.
 
-A test decides the claim that it names: passed, it holds; failed, it is refuted; skipped, it is
-open. Each answer is written at once, so that what was found stays when the part is killed.
+A test decides the claim that it names: passed, it holds; failed by an `assert`, it is refuted;
+skipped, it is open. A test that ends with another error has no answer, which no machine excuses.
+Each answer is written at once, so that what was found stays when the part is killed.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -16,10 +18,13 @@ from typing import Any
 
 import pytest
 
+from acceptance.evidence import NO_ANSWER
 from acceptance.processes import Said, environment, run
 
 OWN_FAULT = 5
 """gpusetup's exit code for a fault of its own."""
+REFUSAL = "gpusetup.error/"
+"""How the schema begins with which gpusetup says, in place of an answer, why there is none."""
 VERDICTS = {"passed": "holds", "failed": "fails", "skipped": "open"}
 
 
@@ -33,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[WORK] = Work(config)
+    if not config.stash[WORK].on_card:
+        os.environ["GPUSETUP_ACCEPTANCE_SIZE"] = "small"  # as `trainings.py` reads it
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -45,6 +52,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         item.add_marker("gpu")
     work.tests = Counter(mark.args[0] for item in items for mark in item.iter_markers("claim"))
+
+
+class NoAnswer(Exception):
+    """A command ended without the answer that it was run for."""
 
 
 class Work:
@@ -74,11 +85,12 @@ class Work:
                 answers.write(json.dumps(line, default=str) + "\n")
 
     def gpusetup(self, *words: str, limit: float = 120, **more: str) -> Said:
-        """An answer of gpusetup's, whatever it is; its own failure fails the test."""
+        """An answer of gpusetup's, whatever it is; NoAnswer if it gave none."""
         said = self.program((sys.executable, "-m", "gpusetup", *words), limit, **more)
         code = said.exit or 0
-        broken = code == OWN_FAULT or code < 0 or (code and not said.stdout)
-        assert not broken, f"gpusetup {words[0]}: {said.problem}"
+        is_refused = str(said.document.get("schema")).startswith(REFUSAL)
+        if code == OWN_FAULT or code < 0 or is_refused or (code and not said.stdout):
+            raise NoAnswer(f"gpusetup {words[0]}: {said.problem}")
         return said
 
     def python(self, code: str, *words: str) -> Said:
@@ -114,6 +126,9 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     told = work.figure
     if call.excinfo and (report.skipped or not told):
         told += f" {call.excinfo.value}".partition("\n")[0][:300]
-    answer = {"claim": mark.args[0], "verdict": VERDICTS[report.outcome], "figure": told.strip()}
+    verdict = VERDICTS[report.outcome]
+    if report.failed and call.excinfo and not call.excinfo.errisinstance(AssertionError):
+        verdict, told = NO_ANSWER, f"no answer: {call.excinfo.value}".partition("\n")[0][:300]
+    answer = {"claim": mark.args[0], "verdict": verdict, "figure": told.strip()}
     work.write({**answer, "tests": work.tests[mark.args[0]]})
     work.figure = ""

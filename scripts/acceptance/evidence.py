@@ -12,8 +12,11 @@ from gpusetup.redaction import redact_document
 
 FILE = "evidence.json"
 HOLDS, FAILS, OPEN = "holds", "fails", "open"
+NO_ANSWER = "no answer"
+"""A command failed by itself, so that nothing was measured: a defect on any machine."""
 STAND_IN = "stand-in"
-"""What a verdict becomes without a card: the question was run, the answer says nothing."""
+"""What a verdict becomes without a card, if only a card decides it: the question was run, the
+answer says nothing."""
 ELSEWHERE = "elsewhere"
 """Another machine than this one decides it."""
 SAME = ("device", "card", "driver", "torch", "commit")
@@ -121,7 +124,10 @@ def claim(known: Known, answers: Answers, device: str) -> Claim:
         figure = "; ".join(dict.fromkeys(answer["figure"] for answer in answers))[:600]
         verdicts = {answer["verdict"] for answer in answers}
         is_whole = len(answers) == answers[0]["tests"] and OPEN not in verdicts
-        verdict = FAILS if FAILS in verdicts else HOLDS if is_whole else OPEN
-        if device == "cpu" and verdict != OPEN:
+        if NO_ANSWER in verdicts or (FAILS in verdicts and (device != "cpu" or known.anywhere)):
+            verdict = FAILS
+        elif FAILS in verdicts or (is_whole and device == "cpu"):
             verdict = STAND_IN
+        elif is_whole:
+            verdict = HOLDS
     return Claim(known.id, known.text, verdict, figure)

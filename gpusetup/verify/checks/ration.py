@@ -26,6 +26,7 @@ from ..values import (
     Outcome,
     WrongQuestion,
     asked,
+    kind,
     seconds_left,
     sticky,
     working_on,
@@ -43,8 +44,8 @@ class Source(NamedTuple):
     load: Callable[[Any], Dict[str, Any]]
     turns: int
     """Questions to an entry in `standard`."""
-    seconds: float
-    """Of `standard`, at most."""
+    seconds: Dict[str, float]
+    """Kind of device -> the seconds of `standard`, at most."""
     census: int
     """Questions to an entry in `census`: each length with each kind of numbers."""
 
@@ -54,11 +55,17 @@ def _operators(torch: Any) -> Dict[str, Any]:
 
 
 SOURCES = {
-    "operators": Source(_operators, 8, 56.0, len(LENGTHS) * len(NUMBERS)),
+    "operators": Source(_operators, 8, {"cpu": 56.0, "cuda": 32.0}, len(LENGTHS) * len(NUMBERS)),
     "optimizers": Source(
-        lambda torch: of_optimizers.entries(loading.optimizers(torch)), 12, 8.0, 24
+        lambda torch: of_optimizers.entries(loading.optimizers(torch)),
+        12,
+        {"cpu": 8.0, "cuda": 6.0},
+        24,
     ),
 }
+"""The seconds make `standard` end after about a minute and a half. What comes before takes 20 to
+30 s on a CPU. It took 55 s on an H100 with 16 cores, 12 of them for processes that are now spared;
+so a GPU gets fewer. Each seed begins with other entries (`ROUND`)."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -77,7 +84,7 @@ def ration(name: str, device: str) -> Outcome:
         known = known_to(torch, name)
     except loading.NoDatabase as problem:
         return Outcome(SKIPPED, f"torch's own database of {name} cannot be loaded: {problem}")
-    found = Found(name)
+    found = Found(name, SOURCES[name].seconds[kind(device)])
     with exact_products(torch):
         for entry, turn in chosen(name, known):
             if found.is_over():
@@ -114,8 +121,8 @@ def _turns(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
 class Found:
     """What the questions gave so far."""
 
-    def __init__(self, check: str) -> None:
-        self.check = check
+    def __init__(self, check: str, seconds: float) -> None:
+        self.check, self.seconds = check, seconds
         self.parts: List[Part] = []
         self.bad = self.tried = self.not_asked = 0
         self.began = time.monotonic(), time.thread_time()
@@ -126,7 +133,7 @@ class Found:
         return max(computed, passed / 3)
 
     def is_over(self) -> bool:
-        late = asked().level != "census" and self.spent() >= SOURCES[self.check].seconds
+        late = asked().level != "census" and self.spent() >= self.seconds
         return late or seconds_left() <= 0 or self.bad >= ENOUGH
 
     def ask(self, torch: Any, device: str, entry: Any, turn: int) -> None:

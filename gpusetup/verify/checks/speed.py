@@ -1,15 +1,16 @@
-"""How fast a device multiplies and copies."""
+"""How fast a device multiplies and copies, and how many times as fast as the CPU."""
 
 from __future__ import annotations
 
+import functools
 import time
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, NamedTuple, Tuple
 
 import torch
 
 from ..device.gpus import least
 from ..judging.tolerance import numbers
-from ..values import FAILED, PASSED, Outcome, kind
+from ..values import FAILED, PASSED, Outcome, figure, kind
 
 ROUNDS = 7
 SLOWEST_COPY = 0.2
@@ -23,6 +24,11 @@ LONG_ENOUGH_SECONDS = 0.02
 """Of a round on a GPU: a single product takes less time there than to start it and to wait for
 it, and less than the clock takes to rise from idle."""
 MOST_TIMES = 1000
+CPU_SIZES = (4096, 2048, 1024)
+"""Sides of the products that a CPU may be measured with: the GPU's first, so that both do the same
+work; smaller ones where that would take too long (two old cores need 3 s for one of 4096)."""
+CPU_PRODUCT_SECONDS = 1.0
+"""How long one product on the CPU may take; five are computed."""
 
 
 def speed(device: str) -> Outcome:
@@ -36,15 +42,75 @@ def speed_half(device: str) -> Outcome:
 
 
 def _speed(device: str, name: str, check: str) -> Outcome:
+    size, rate = FAST[kind(device)], product_rate(device, name)
+    floor = least_rate(device, check)
+    return rated(f"{size} x {size} products in {name}", rate, (floor, "TFLOP/s"))
+
+
+def product_rate(device: str, name: str) -> float:
+    """TFLOP/s of square products in a number format."""
     size = FAST[kind(device)]
     left, right = (
         numbers(torch, size, size, salt=111 + place).to(getattr(torch, name)).to(device)
         for place in (0, 1)
     )
     out = torch.empty_like(left)
-    found = measured(device, lambda: torch.mm(left, right, out=out), 2 * size**3 / 1e12)
-    floor = least_rate(device, check)
-    return rated(f"{size} x {size} products in {name}", found, (floor, "TFLOP/s"))
+    return measured(device, lambda: torch.mm(left, right, out=out), 2 * size**3 / 1e12)
+
+
+class CpuRate(NamedTuple):
+    """How fast the CPU multiplies in float32."""
+
+    tflops: float
+    size: int
+    """The side of the product that was measured."""
+    threads: int
+
+
+def speed_over_cpu(device: str) -> Outcome:
+    """How many times as fast as this machine's CPU a GPU multiplies.
+
+    The CPU computes in float32 in both comparisons: training on a CPU does, while a GPU trains in
+    float16 or bfloat16 with mixed precision. A GPU is not judged by it: a slow GPU beside many
+    cores is no fault.
+    """
+    cpu = cpu_rate()
+    single, half = (product_rate(device, name) for name in ("float32", "float16"))
+    size = FAST[kind(device)]
+    at_size = "" if cpu.size == size else f" at {cpu.size}"
+    detail = (
+        f"products of {size} x {size}: {figure(single)} TFLOP/s in float32 and {figure(half)} in "
+        f"float16 ({figure(half / cpu.tflops)} times), against {figure(cpu.tflops)} in float32 on "
+        f"the CPU{at_size} with {cpu.threads} threads"
+    )
+    return Outcome(PASSED, detail, single / cpu.tflops, unit="times the CPU in float32")
+
+
+@functools.lru_cache(maxsize=None)
+def cpu_rate() -> CpuRate:
+    """The CPU's rate, measured once for all GPUs of the machine."""
+    smallest = CPU_SIZES[-1]
+    seconds = seconds_of_cpu_product(smallest, times=2)
+    for size in CPU_SIZES:
+        # A product of n x n takes n cubed multiplications.
+        expected = seconds * (size / smallest) ** 3
+        if size == smallest or expected <= CPU_PRODUCT_SECONDS:
+            seconds = seconds_of_cpu_product(size, times=3)
+            break
+    return CpuRate(2 * size**3 / seconds / 1e12, size, int(torch.get_num_threads()))
+
+
+def seconds_of_cpu_product(size: int, times: int) -> float:
+    """The fastest of some float32 products of this side on the CPU."""
+    left, right = (numbers(torch, size, size, salt=113 + place) for place in (0, 1))
+    out = torch.empty_like(left)
+    fastest = float("inf")
+    for _ in range(times):
+        began = time.perf_counter()
+        torch.mm(left, right, out=out)
+        # A clock that does not advance must not divide by zero.
+        fastest = min(fastest, max(time.perf_counter() - began, 1e-9))
+    return fastest
 
 
 def least_rate(device: str, check: str) -> float:

@@ -104,8 +104,11 @@ class Question:
 
     def as_before(self, x: Any, before: Any) -> bool:
         """Instance norm writes its running values back as the mean of so many like ones."""
+        # Nearly always every bit is as it was, and `equal` costs a tenth of `allclose`.
+        if self.torch.equal(x, before):
+            return True
         if not x.is_floating_point():
-            return bool(self.torch.equal(x, before))
+            return False
         return bool(self.torch.allclose(x, before, rtol=2 * self.u, atol=0.0))
 
     def _exact(self) -> Answer:

@@ -184,7 +184,8 @@ def numbered(draw: Draw, call: Call, kind: str, dtype: str) -> Call:
     return replaced(draw.torch, call, changed)
 
 
-SPECIAL = (nan, inf, -inf, 0.0, -0.0, 0.5, 2.5, -1.5)
+ZEROS_AND_TIES = (0.0, -0.0, 0.5, 2.5, -1.5)
+SPECIAL = (nan, inf, -inf, *ZEROS_AND_TIES)
 
 
 def _numbers(draw: Draw, x: Any, kind: str) -> Any:
@@ -206,7 +207,7 @@ def _numbers(draw: Draw, x: Any, kind: str) -> Any:
     if kind == "large":  # the first and the last decide; more would leave the range
         y.view(-1)[:: max(1, y.numel() - 1)] = 16.0
         return y
-    for value in SPECIAL:
+    for value in SPECIAL if kind == "special" else ZEROS_AND_TIES:
         y.view(-1)[draw.chance.randrange(y.numel())] = value
     return y
 

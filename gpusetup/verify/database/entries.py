@@ -37,6 +37,17 @@ class Entry(NamedTuple):
     def of_single_numbers(self) -> bool:
         return type(self.info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
 
+    @property
+    def defines_nan(self) -> bool:
+        """Whether torch says what this operator makes of NaN and infinities.
+
+        It does where its own tests have a reference, or where it has a gradient, so that programs
+        train with it. The others may answer anything: a conversion of NaN to a whole number is
+        another one on each processor, and `special.chebyshev_polynomial_t` of torch 2.11 returns
+        for NaN its answer to the number before (its C++ sets no value).
+        """
+        return self.info.supports_autograd or getattr(self.info, "ref", None) is not None
+
     def counts_up(self, torch: Any, call: Call) -> bool:
         """Whether it may compute with fractions, or in as many steps as a whole number says."""
         if not self.of_single_numbers:
@@ -167,6 +178,8 @@ class Entry(NamedTuple):
             longer, kind = grown(draw, call, most), draw.form.numbers
             if kind == "large" and dtype in WHOLE and self.counts_up(torch, longer):
                 kind = ""
+            if kind == "special" and not self.defines_nan:
+                kind = "zeros and ties"
             made = longer
             if kind:
                 made = replaced(torch, longer, lambda x: x.detach())

@@ -6,6 +6,7 @@ sound machine is called wrong.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any, Dict, NamedTuple, Tuple
 
@@ -146,6 +147,7 @@ def matches(name: str, patterns: Tuple[str, ...]) -> bool:
     )
 
 
+@functools.lru_cache(maxsize=None)
 def reason(rules: Tuple[Rule, ...], name: str, dtype: str = "") -> str:
     """Why an entry is not asked in a format (or in none); empty where it is.
 

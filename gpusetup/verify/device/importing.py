@@ -16,7 +16,16 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
         "its libraries are incomplete or for another machine architecture; " + REINSTALL,
     ),
     (
-        ("cannot open shared object file", "DLL load failed", "[WinError", "Library not loaded"),
+        ("[WinError 1455]",),
+        "the page file of Windows is too small: enlarge it (System, Advanced, Performance)",
+    ),
+    (
+        ("DLL load failed", "[WinError 126]", "[WinError 127]", "[WinError 1114]"),
+        "a DLL that it needs is missing, usually the Visual C++ runtime (x64): "
+        "`winget install Microsoft.VCRedist.2015+.x64`; if that does not help, " + REINSTALL,
+    ),
+    (
+        ("cannot open shared object file", "[WinError", "Library not loaded"),
         "a library of it is missing or cannot be loaded; " + REINSTALL,
     ),
     (

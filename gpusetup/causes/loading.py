@@ -1,0 +1,138 @@
+"""What a loader takes: another libcuda, a folder that it does not search, DLLs that came first."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.causes import alike
+from gpusetup.causes.record import Cause
+from gpusetup.evidence.command_values import is_a_path
+from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.facts import listed_files
+from gpusetup.fixes import paste
+from gpusetup.messages.row import says
+from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Lines
+
+
+def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
+    """The folder of the listed library, put before the others that the loader searches."""
+    variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
+    folders = [re.sub(r"[/\\][^/\\]+$", "", path) for path in listed_files(context)]
+    known = next((folder for folder in folders if is_a_path(folder)), None)
+    commands: Lines = (paste.prepending(context, variable, known),) if known else ()
+    folder = f" ({known})" if known else ""
+    return Fix(text=text.format(variable=variable, folder=folder), commands=commands)
+
+
+CAUSES = (
+    Cause(
+        "wrong-libcuda-loaded",
+        title="The program loads another libcuda than the driver's: {fact}",
+        plain="The program loads another libcuda than the driver's own",
+        means="libcuda itself says which CUDA it serves. A stub of the toolkit or a library of "
+        "cuda-compat says less than the driver's own, if the loader finds it first.",
+        text="Keep the driver and torch. Look which libcuda is loaded, and take folders called "
+        "`stubs` or `compat` out of LD_LIBRARY_PATH (in a container: out of the image). If the "
+        "driver was updated and the machine was not restarted since, restart it. If another "
+        "library was built for a newer CUDA, the traceback names it",
+        proven_by="A message calls the driver too old, and its version is new enough",
+        not_when="If the driver is older than the program's CUDA needs, the cause is driver-too-old",
+        # Source: CUDA Compatibility guide; ld.so(8).
+        by_check=True,
+        look=(alike.WHICH_LIBCUDA,),
+    ),
+    Cause(
+        "library-not-on-path",
+        title="The loader does not search the folder of {library}",
+        plain="A library is there, but the loader does not search its folder",
+        means="A wheel's libraries lie in folders of site-packages that only torch looks into. A "
+        "program that loads one itself needs the folder on its path.",
+        text="Install nothing. Add the library's folder{folder} to {variable} before the program "
+        "starts. Or let the program import torch first, which loads its own CUDA libraries",
+        proven_by="A program does not find a library, and a listing shows the file",
+        not_when="If the file is not there, the cause is cuda-lib-missing",
+        # Source: ld.so(8); torch/__init__.py, _preload_cuda_deps.
+        stage="import",
+        by_check=True,
+        way=_folder_on_the_path,
+    ),
+    Cause(
+        "dll-load-order",
+        title="Older DLLs are loaded before torch: {fact}",
+        plain="Another package loads older DLLs before torch",
+        means="A process has one copy of each DLL. Qt, OpenCV and others bring their own C++ "
+        "runtime; if it is older than torch's and loads first, torch's DLLs do not start.",
+        text="Keep the torch that is there. Import torch first: make `import torch` the first "
+        "line of the program, before the window toolkit. Or update the package that loads first",
+        proven_by="torch's DLLs do not start (error 1114), and they do if nothing else is loaded",
+        not_when="If `import torch` alone fails, the cause is windows-dll-missing",
+        # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
+        stage="import",
+        by_check=True,
+    ),
+    Cause(
+        "extension-needs-libcuda",
+        title="{library} uses {symbol} of the driver's libcuda, and is not linked to it",
+        plain="A library uses the driver's libcuda, and is not linked to it",
+        means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with the "
+        "driver. The library does not ask the loader for it, or the loader does not find it.",
+        text="Keep driver and CUDA: the package must be linked to libcuda (report it to whoever "
+        "builds it). Until then preload the driver's own: set LD_PRELOAD to its libcuda.so.1 "
+        "(NixOS: /run/opengl-driver/lib/libcuda.so.1)",
+        proven_by="A symbol of the driver's API is undefined",
+        not_when="If the symbol is one of torch's, the cause is extension-abi-mismatch",
+        # Source: cuda.h (the driver API); ld.so(8).
+        stage="import",
+        look=("ldd {path}",),
+        says=(
+            says(
+                r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu[A-Z]\w{2,40})\b",
+                unless=r"lib(?:torch|c10)\w*\.so: undefined",
+            ),
+        ),
+        examples=("OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate",),
+        not_examples=("ImportError: /x/flash_attn.so: undefined symbol: cudaLaunch",),
+    ),
+    Cause(
+        "source-checkout-imported",
+        title="{fact}",
+        plain="Python imports a package from its source folder, not the installed one",
+        means="Python looks in the working folder first. A project's sources lack the compiled "
+        "files that its wheel has.",
+        text="Start the program from another folder; the installed package is then imported. Or "
+        "build the checkout (`pip install -e .`). Another installation does not help",
+        proven_by="The file that failed lies in a source folder, and not in site-packages",
+        not_when="If the file lies in site-packages, the cause is extension-not-built",
+        # Source: Python documentation, sys.path.
+        kind_of="module-shadowed",
+        stage="import",
+        by_check=True,
+        look=('python -c "import sys; print(sys.path[0])"',),
+    ),
+    Cause(
+        "other-torch-imported",
+        title="The program imports another torch than the listed one: {fact}",
+        plain="The program imports another torch than the one that is listed",
+        means="A second environment, ~/.local or a program's own Python has a torch of its own.",
+        text="Change nothing in this environment. Ask the Python that runs the program which torch "
+        "it imports and from where, and start the program with the right Python",
+        proven_by="The versions that are listed fit each other, and the program says that they do not",
+        # Source: Python documentation, site and sys.path.
+        stage="import",
+        by_check=True,
+        look=(alike.WHICH_TORCH,),
+    ),
+    Cause(
+        "other-gpu-used",
+        title="The program runs on another GPU than the one that is named: {fact}",
+        plain="The program runs on another GPU than the one that is named",
+        means="A machine may have a second, older GPU, and CUDA may number it first.",
+        text="Ask torch which GPU it takes. Choose the right one with CUDA_VISIBLE_DEVICES, and "
+        "set CUDA_DEVICE_ORDER=PCI_BUS_ID so that the numbers are those of nvidia-smi",
+        proven_by="A message calls the GPU too old, and the named GPU is new enough",
+        # Source: CUDA C++ Programming Guide, environment variables.
+        stage="first-kernel",
+        by_check=True,
+    ),
+)

@@ -1,0 +1,181 @@
+"""A training that computes on the GPU and still goes wrong: its loss diverges, or it is not faster."""
+
+from __future__ import annotations
+
+from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence.context import RuleContext, gpus
+from gpusetup.messages.row import says
+from gpusetup.messages.training import (
+    DIVERGES,
+    DIVERGES_LETTERS,
+    HALF_PRECISION,
+    NOT_ABOUT_TRAINING,
+    NOT_FASTER,
+    NOT_FASTER_LETTERS,
+    NOT_HAD,
+)
+from gpusetup.model.finding import Severity
+from gpusetup.model.machine import Gpu
+from gpusetup.model.versions import Capability
+
+FIRST_WITH_TENSOR_CORES = Capability(7, 0)
+"""Volta (NVIDIA, CUDA C++ Programming Guide, Compute Capabilities)."""
+
+
+def _has_no_tensor_cores(gpu: Gpu) -> bool:
+    """GPUs before Volta, and the GTX 16 series, which is Turing without tensor cores."""
+    capability = gpu.compute_capability
+    is_older = capability is not None and capability < FIRST_WITH_TENSOR_CORES
+    return is_older or "GTX 16" in gpu.name
+
+
+def _no_gpu_has_tensor_cores(context: RuleContext) -> bool:
+    shown = gpus(context)
+    return bool(shown) and all(_has_no_tensor_cores(gpu) for gpu in shown)
+
+
+def _is_gtx_16(context: RuleContext) -> bool:
+    return any("GTX 16" in gpu.name for gpu in gpus(context))
+
+
+STABLE = (
+    "Clip the gradients at 1.0 (`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` before "
+    "the optimizer's step), lower the learning rate to a third or a tenth, and warm it up over the "
+    "first 3 to 10 % of the steps. If NaN still comes, look for it in your data, and let "
+    "`torch.autograd.set_detect_anomaly(True)` name the operation that makes the first one"
+)
+"""The utilisation guide's three steps (grad_clip 1.0, learning rate, warm-up), then how to look."""
+
+FASTER = (
+    "Find out first what the training waits for: run it under `gpusetup monitor` (your own command "
+    "after `--`). If the data come too slowly, use more DataLoader workers, pinned memory and "
+    "cached or decoded data. If the model or the batch is too small to fill the GPU, use a larger "
+    "batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. `gpusetup tune "
+    "CONFIG --benchmark` measures a run of your own code with and without mixed precision"
+)
+
+CAUSES = (
+    Cause(
+        "gpu-works-little",
+        severity=Severity.NOTE,
+        title="{who} works little: {picture}",
+        plain="A GPU that computes is busy less than half of the time",
+        means="One reading does not show why: the data may come too slowly, or the batch or the "
+        "model is too small to fill the GPU.",
+        text="Watch the training for a minute: gpusetup names the cause",
+        proven_by="nvidia-smi shows a program that computes and a utilisation below 50 %",
+        not_when="If nothing computes, the GPU is idle and there is no finding",
+        # Source: the marks of readings/gpu_use.py.
+        by_check=True,
+        stage="running",
+        commands=("gpusetup monitor -- python train.py",),
+    ),
+    Cause(
+        "loss-diverges",
+        severity=Severity.NOTE,
+        title="The loss diverges: it becomes NaN or infinite, or explodes",
+        means="The training's steps are too large for the model, or a value is beyond what the "
+        "number format holds. GPU, driver and torch are not the reason.",
+        text=STABLE,
+        proven_by="A log or a person says that the loss is NaN, infinite, or explodes",
+        not_when="If a GPU computes wrongly (an Xid, an ECC error), that is the cause",
+        # Source: torch documentation, automatic mixed precision, "Gradient clipping".
+        failure=6,
+        stage="running",
+        cases=(
+            Message(
+                having={"half": ""},
+                where=(_is_gtx_16,),
+                means="Cards of the GTX 16 series often compute NaN in float16.",
+                text=f"Switch mixed precision off on this card (train in float32). If the loss "
+                f"still diverges: {STABLE}",
+            ),
+            Message(
+                having={"half": ""},
+                means="float16 ends at 65,504 and rounds small gradients to zero, so a loss "
+                "diverges that is fine in float32.",
+                text="Use bfloat16 instead of float16 (GPUs from compute capability 8.0 on); with "
+                "float16 use a torch.amp.GradScaler, and call `scaler.unscale_(optimizer)` before "
+                f"you clip. {STABLE}",
+            ),
+        ),
+        says=(
+            says(
+                rf"(?P<half>{HALF_PRECISION}).{{0,300}}?(?:{DIVERGES})",
+                *DIVERGES_LETTERS,
+                unless=NOT_HAD,
+            ),
+            says(
+                rf"(?:{DIVERGES}).{{0,300}}?(?P<half>{HALF_PRECISION})",
+                *DIVERGES_LETTERS,
+                unless=NOT_HAD,
+            ),
+            says(DIVERGES, *DIVERGES_LETTERS, unless=NOT_HAD),
+        ),
+        examples=(
+            "Epoch 3, step 120: loss=nan with fp16",
+            "Training with AMP: {'loss': 2.31} then Loss is nan, stopping training",
+            "FloatingPointError: Loss became infinite or NaN at iteration=123!",
+            "The loss explodes after a few epochs",
+            "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1e-05}",
+            "I get NaN after 500 steps",
+            "Der Loss wird plötzlich nan",
+            "La perte explose à la deuxième époque",
+            "La pérdida se vuelve nan",
+            "A perda diverge logo no começo",
+            "лосс становится nan",
+            "训练时loss变成nan",
+            "学習中にlossが発散する",
+            "학습 중에 손실이 발산합니다",
+        ),
+        not_examples=(
+            "if the loss is nan, lower the learning rate",
+            "assert not torch.isnan(loss)",
+            "the loss is not nan",
+            "we clip at 1.0 to avoid exploding gradients",
+            "train_loss: 0.3121, val_loss: 0.4410",
+            "the loss function handles nan values",
+        ),
+    ),
+    Cause(
+        "mixed-precision-no-gain",
+        severity=Severity.WARNING,
+        title="Mixed precision is on, and the training is not faster",
+        means="Mixed precision speeds up matrix products and convolutions on tensor cores. It gains "
+        "nothing if the GPU waits for data (few DataLoader workers, a slow disk, data that are "
+        "decoded again in each epoch), or if the model or the batch is too small to fill the GPU.",
+        text=FASTER,
+        proven_by="A person says that mixed precision did not make a training faster",
+        not_when="If it fails or computes NaN, the cause is loss-diverges or another error",
+        # Source: torch documentation, automatic mixed precision recipe, "Speedup is small or none".
+        stage="running",
+        commands=("gpusetup monitor -- python train.py",),
+        cases=(
+            Message(
+                where=(_no_gpu_has_tensor_cores,),
+                title="{gpus}: without tensor cores mixed precision saves memory, and seldom time",
+                plain="Without tensor cores mixed precision saves memory, and seldom time",
+                means="Tensor cores came with Volta; the GTX 16 series has none either. On such a "
+                "card mixed precision gains little, and nothing if the data come too slowly or the "
+                "model is too small to fill the GPU.",
+                commands=("gpusetup monitor -- python train.py",),
+            ),
+        ),
+        says=(says(NOT_FASTER, *NOT_FASTER_LETTERS, unless=NOT_ABOUT_TRAINING),),
+        examples=(
+            "Mixed precision is enabled but training speed did not improve",
+            "I see no speedup with AMP on my card",
+            "bf16 training is not faster than fp32",
+            "autocast makes my training slower",
+            "With use_amp=True an epoch takes the same time",
+            "Mixed Precision ist an, aber das Training ist nicht schneller",
+            "J'ai activé la précision mixte, mais ce n'est pas plus rapide",
+            "开启混合精度训练后速度没有提升",
+        ),
+        not_examples=(
+            "AMP is enabled and training is twice as fast now",
+            "without AMP the training is slower",
+            "mixed precision did not change the memory",
+        ),
+    ),
+)

@@ -1,0 +1,96 @@
+"""Whose config it is: the trainer, by the families of keys that its configs have.
+
+A single common name decides nothing: `max_length` and `dataset_name` stand in configs of TRL, of
+transformers' own examples and of many loops of one's own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from gpusetup.configs.config import Config
+from gpusetup.configs.keys import key_of
+from gpusetup.configs.settings import names_in, unquoted
+
+
+class TrainerKeys(NamedTuple):
+    """The names by which a trainer's configs are recognised."""
+
+    trainer: str
+    own: str = ""
+    """Names that only this trainer reads: one of them is enough."""
+    shared: str = ""
+    """Names that other programs read too: two of them are needed."""
+    generates_text: bool = False
+    """Whether it trains only models that generate text: then a named encoder is not its own."""
+
+
+TRAINER_KEYS = (
+    TrainerKeys("trinity", own="actor_rollout_ref trainer_type algorithm_type explorer "
+                               "use_dynamic_bsz", shared="max_model_len rope_scaling"),
+    TrainerKeys("torchtitan", own="activation_checkpoint local_batch_size flavor "
+                                  "tensor_parallel_degree data_parallel_shard_degree "
+                                  "pipeline_parallel_degree"),
+    TrainerKeys("llama-factory", own="finetuning_type cutoff_len"),
+    TrainerKeys("axolotl", own="base_model sequence_len"),
+    TrainerKeys("unsloth", own="use_gradient_checkpointing use_rslora"),
+    TrainerKeys("litgpt", own="checkpoint_dir lora_query lora_mlp"),
+    TrainerKeys("megatron", own="tensor_model_parallel_size pipeline_model_parallel_size"),
+    TrainerKeys("hf", own="do_train mlm_probability preprocessing_num_workers dataset_config_name "
+                          "max_train_samples max_source_length validation_split_percentage"),
+    TrainerKeys("trl", own="use_peft packing dataset_text_field assistant_only_loss "
+                           "completion_only_loss",
+                shared="dataset_name max_length lora_r", generates_text=True),
+    TrainerKeys("hf", own="per_device_train_batch_size train_micro_batch_size_per_gpu "
+                          "zero_optimization model_name_or_path"),
+)  # fmt: skip
+"""In the order in which they are tried: transformers comes last, because the others build on it."""
+
+ENCODER_NAME = re.compile(
+    r"(?i)(?:^|[/_.-])(?:\w*bert\w*|(?:xlm-?)?roberta\w*|electra|mpnet|minilm\w*|longformer|bigbird"
+    r"|xlnet|vit|deit|beit|swin\w*|convnext\w*|clip|wav2vec2?|hubert|whisper|t5|bart)(?:[/_.-]|$)"
+)
+"""Names of models that read, translate, see or hear: none is trained by TRL's SFTTrainer."""
+
+
+def trainer_of(config: Config) -> str | None:
+    """The trainer's name as `plan --trainer` takes it; None for a loop of one's own.
+
+    >>> from gpusetup.configs.config import read_config
+    >>> head = "model_name_or_path: bert-base-uncased\\nper_device_train_batch_size: 32\\n"
+    >>> trainer_of(read_config(f"{head}max_length: 512".encode(), "c.yaml"))
+    'hf'
+    >>> trainer_of(read_config(b"model: Qwen/Qwen3-4B\\npacking: true", "c.yaml"))
+    'trl'
+    """
+    if _is_torchtunes(config):
+        return "torchtune"
+    names = names_in(config.settings)
+    names_encoder = _names_encoder(config)
+    for row in TRAINER_KEYS:
+        own_names = names & set(row.own.split())
+        shared_names = names & set(row.shared.split())
+        is_recognised = bool(own_names) or len(shared_names) >= 2
+        if is_recognised and not (row.generates_text and names_encoder):
+            return row.trainer
+    return None
+
+
+def _is_torchtunes(config: Config) -> bool:
+    """Whether a component is one of torchtune's, which only its own recipes build."""
+    for setting in config.settings:
+        is_component = setting.path[-1:] == ("_component_",)
+        if is_component and unquoted(setting.text).startswith("torchtune."):
+            return True
+    return False
+
+
+def _names_encoder(config: Config) -> bool:
+    """Whether the model that the config names does not generate text."""
+    for setting in config.settings:
+        key = key_of(setting.path)
+        is_model_name = key is not None and key.role == "named-model"
+        if is_model_name and ENCODER_NAME.search(unquoted(setting.text)[:200]):
+            return True
+    return False

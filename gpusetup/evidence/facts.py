@@ -1,0 +1,302 @@
+"""Facts that rule a cause out: each function returns what was read in a sentence, or "".
+
+A cause's record names the facts that refute it (`refuted_by`); `diagnosis.refute` asks them. A fact
+speaks of values of the snapshot only, so it holds for this machine, a snapshot and a text alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpusetup.evidence.context import (
+    RuleContext,
+    cuda_errors,
+    cuda_needed,
+    events,
+    gpus,
+    listed_gpus,
+    package,
+    serving,
+)
+from gpusetup.model.machine import Event, Events, Gpu
+from gpusetup.model.versions import Capability, parsed
+from gpusetup.resolver.situation import driver_family
+
+Fact = Callable[[RuleContext], str]
+"""What was read, in a sentence; "" if it was not read, or if it does not hold."""
+
+
+def _named(listed: tuple[Gpu, ...]) -> str:
+    return ", ".join(dict.fromkeys(gpu.name for gpu in listed))
+
+
+# --- kernels --------------------------------------------------------------------------------------
+
+
+def torch_has_the_kernels(context: RuleContext) -> str:
+    """The installed torch has kernels for every GPU whose capability is known."""
+    # torch's own warning about the GPU comes from the torch that runs, whatever a list shows.
+    if events(context, "gpu-not-in-wheel"):
+        return ""
+    known = tuple(gpu for gpu in gpus(context) if gpu.compute_capability)
+    if not known or not all(_torch_serves(context, gpu) for gpu in known):
+        return ""
+    version = f"torch {context.torch.version or ''}".strip()
+    targets = [gpu.compute_capability.sm for gpu in known if gpu.compute_capability]
+    return f"{version} has kernels for {_named(known)} ({', '.join(dict.fromkeys(targets))})"
+
+
+def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
+    """By the list of kernels; of a build newer than the catalog, by the newest of its index."""
+    torch = context.torch
+    if torch.kernels is not None:
+        return serving(context, gpu) is not None
+    rows = [row for row in context.catalog.builds if row.backend == torch.backend]
+    newest = max((parsed(row.torch) for row in rows), default=None)
+    own = parsed((torch.version or "0").partition("+")[0])
+    # Only a build that is newer than those in the catalog is judged by its index.
+    if newest is None or torch.version is None or own < newest:
+        return False
+    capability = gpu.compute_capability or Capability(0, 0)
+    return any(capability.sm in row.kernels for row in rows if parsed(row.torch) == newest)
+
+
+def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
+    """Every GPU whose capability is known has at least this one."""
+    least = Capability(major, minor)
+
+    def fact(context: RuleContext) -> str:
+        known = [gpu for gpu in gpus(context) if gpu.compute_capability]
+        if not known or any(
+            gpu.compute_capability < least for gpu in known if gpu.compute_capability
+        ):
+            return ""
+        return f"{_named(tuple(known))} has compute capability {known[0].compute_capability}"
+
+    return fact
+
+
+# --- the driver -----------------------------------------------------------------------------------
+
+
+INSUFFICIENT_DRIVER = 35
+"""cudaErrorInsufficientDriver."""
+
+
+def complaints_of_the_driver(context: RuleContext) -> Events:
+    """What calls the driver too old."""
+    return (
+        *events(context, "driver-too-old", "image-needs-newer-driver"),
+        *cuda_errors(context, INSUFFICIENT_DRIVER),
+    )
+
+
+def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
+    """The driver that a complaint asks for; the one of torch's CUDA where a CUDA is refused.
+
+    Who names a CUDA compares it with what nvidia-smi prints: minor versions do not help there.
+    """
+    values, catalog, family = complaint.values, context.catalog, driver_family(context.snapshot)
+    named = values.get("needs_driver") or values.get("needed")
+    if "cuda" in values and not named:
+        cuda = values["cuda"]
+        return catalog.toolkit_driver(cuda, family) or catalog.driver_floor(cuda, family)
+    cuda_of_torch = cuda_needed(context.torch) or ""
+    is_of_torch = complaint.kind == "cuda-error" or values.get("refused")
+    if named or not (cuda_of_torch and is_of_torch):
+        return named
+    return catalog.driver_floor(cuda_of_torch, family)
+
+
+def driver_serves_the_cuda(context: RuleContext) -> str:
+    """The driver is new enough for torch's CUDA, for the toolkit that built the program, and for
+    whatever a complaint asks for."""
+    version, family = context.driver.version, driver_family(context.snapshot)
+    if version is None:
+        return ""
+    built_with = context.snapshot.toolkit.nvcc
+    own_need = context.catalog.driver_floor(built_with, family) if built_with else None
+    for complaint in complaints_of_the_driver(context):
+        # The driver's own library said which CUDA it serves: it is the one that was loaded.
+        floor = driver_asked_by(context, complaint) or (
+            None if "found" in complaint.values else own_need
+        )
+        if floor is None or parsed(version) < parsed(floor):
+            return ""
+    needed = cuda_needed(context.torch) or built_with
+    floor = context.catalog.driver_floor(needed, family) if needed else None
+    if floor and parsed(version) < parsed(floor):
+        return ""
+    shown = f" (CUDA {context.driver.cuda})" if context.driver.cuda else ""
+    serves = f"runs programs of CUDA {needed}" if needed else "is as new as the message asks"
+    return f"driver {version}{shown} {serves}"
+
+
+def driver_lists_a_gpu(context: RuleContext) -> str:
+    """The driver answers and lists a GPU."""
+    listed = listed_gpus(context)
+    return f"the driver lists {_named(listed)}" if listed else ""
+
+
+# --- files, packages, tools -----------------------------------------------------------------------
+
+
+def missing_library_is_listed(context: RuleContext) -> str:
+    """A listing shows the library that a program does not find."""
+    wanted = {
+        _stem(event.values.get("library", ""))
+        for event in events(context, "cuda-lib-missing", "library-missing", "program-lib-missing")
+    }
+    for path in listed_files(context):
+        name = re.split(r"[/\\]", path)[-1]
+        if any(stem and name.startswith(stem) for stem in wanted):
+            return f"{name} is there: {path}"
+    return ""
+
+
+def _stem(library: str) -> str:
+    """A library's name up to its major version: a loader asks for that name.
+
+    >>> _stem("libcudnn_ops.so.9.1.0"), _stem("libnvrtc.so.12"), _stem("cudnn64_9.dll")
+    ('libcudnn_ops.so.9', 'libnvrtc.so.12', 'cudnn64_9.dll')
+    """
+    so_name = re.match(r"lib[\w+-]+\.so(?:\.\d+)?", library)
+    return so_name[0] if so_name else library
+
+
+def listed_files(context: RuleContext) -> tuple[str, ...]:
+    """The paths that a listing of files shows."""
+    return tuple(event.values["path"] for event in events(context, "file-listed"))
+
+
+def toolkit_is_installed(context: RuleContext) -> str:
+    """nvidia-container-toolkit is installed on the host."""
+    shown = events(context, "toolkit-installed")
+    versions = [event.values["version"] for event in shown if "version" in event.values]
+    if not shown:
+        return ""
+    toolkit = " ".join(("nvidia-container-toolkit", *versions[:1]))
+    return f"{toolkit} is installed"
+
+
+def pods_are_started(context: RuleContext) -> str:
+    """It is a node of Kubernetes that starts containers."""
+    kind = context.snapshot.container.kind
+    return "pods are started by the node's own engine" if kind == "kubernetes" else ""
+
+
+def torch_fails_at_its_dll(context: RuleContext) -> str:
+    """The DLL that does not start is torch's own."""
+    for event in events(context, "failing-file"):
+        if event.values.get("package") == "torch":
+            return "torch's own DLL does not start in the program"
+    return ""
+
+
+def failing_file_is_in_a_checkout(context: RuleContext) -> str:
+    """The file that failed lies in the sources of a project, and not in site-packages."""
+    for event in events(context, "failing-file"):
+        values = event.values
+        if values.get("place") == "checkout" and values.get("package"):
+            root = values.get("root", "the working folder")
+            return f"Python imports {values['package']} from the source folder {root}"
+    return ""
+
+
+def versions_are_a_pair(companion: str) -> Fact:
+    """torch and its companion, as they are listed, belong together."""
+    from gpusetup.catalog.companions import serves_torch
+
+    def fact(context: RuleContext) -> str:
+        beside, torch = package(context, companion), context.torch.version
+        if beside is None or torch is None:
+            return ""
+        release = context.catalog.release_of(torch)
+        label, own = beside.version.partition("+")[2], torch.partition("+")[2]
+        same_build = not (label and own) or label == own
+        name = "torchvision" if companion == "torchvision" else "torchaudio"
+        fits = release and serves_torch(context.catalog, name, beside.version, release.torch)
+        if not fits or not same_build:
+            return ""
+        return f"{companion} {beside.version} belongs to torch {torch}"
+
+    return fact
+
+
+def catalog_has_torch_for_this_python(context: RuleContext) -> str:
+    """Some index has the torch that is asked for, for this Python and system."""
+    asked, os = (context.snapshot.wanted.torch or "").removeprefix("=="), context.os
+    here = ".".join((context.snapshot.python.version or "").split(".")[:2])
+    indexes = [
+        row.backend
+        for row in context.catalog.builds
+        if row.torch == asked
+        and here in row.pythons
+        and os.family in (None, row.os)
+        and os.machine in (None, row.machine)
+    ]
+    if not indexes:
+        return ""
+    return f"torch {asked} has wheels for Python {here}: {', '.join(dict.fromkeys(indexes))}"
+
+
+# --- what was done, and what ran ------------------------------------------------------------------
+
+
+def was_tried(*remedies: str) -> Fact:
+    """Every one of these remedies was tried already, and the failure is still there."""
+    words = {
+        "torch": "torch was reinstalled already",
+        "driver": "the driver was reinstalled already",
+        "reboot": "the machine was restarted already",
+        "vc-runtime": "the Visual C++ runtime is there",
+        "package": "the package was reinstalled already",
+    }
+
+    def fact(context: RuleContext) -> str:
+        tried = {event.values.get("what") for event in events(context, "remedy-tried")}
+        return "; ".join(words[name] for name in remedies) if tried.issuperset(remedies) else ""
+
+    return fact
+
+
+def another_runtime_is_loaded_first(context: RuleContext) -> str:
+    """A package with DLLs of its own is imported before torch."""
+    for event in events(context, "loaded-first"):
+        return f"{event.values['package']} is imported before torch and brings DLLs of its own"
+    return ""
+
+
+def imports_alone(context: RuleContext) -> str:
+    """The same import works if nothing else was loaded before."""
+    return "the same import works on its own" if events(context, "ran-alone") else ""
+
+
+def a_run_ended_well(context: RuleContext) -> str:
+    """The text's last run came to its end without an error."""
+    for event in events(context, "run-finished"):
+        return f"the run came to its end after this message ({(event.text or '')[:40].strip()}…)"
+    return ""
+
+
+def a_program_computed(context: RuleContext) -> str:
+    """torch sees the GPU, or a program computed on it."""
+    if context.torch.cuda_available:
+        return "torch.cuda.is_available() is True"
+    return "a program computed on the GPU" if events(context, "gpu-computes") else ""
+
+
+def any_of(*facts: Fact) -> Fact:
+    """The first of these facts that holds."""
+    return lambda context: next(filter(None, (fact(context) for fact in facts)), "")
+
+
+def all_of(*facts: Fact) -> Fact:
+    """All of these facts, in one sentence; "" if one of them does not hold."""
+
+    def fact(context: RuleContext) -> str:
+        sentences = [one(context) for one in facts]
+        return "; ".join(sentences) if all(sentences) else ""
+
+    return fact

@@ -1,0 +1,57 @@
+"""A training on several GPUs, started by torchrun in place of torch's old launcher."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from gpusetup.evidence.context import RuleContext, events
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Fix
+from gpusetup.model.shell import Lines, lines
+
+OLD_LAUNCH = "old-launch"
+"""The event of a text that shows the old launcher's command line."""
+
+ONE_PROCESS_A_GPU = "torchrun --nproc-per-node=gpu train.py"
+"""What to type if the text does not show its command."""
+
+TAKEN_AWAY = ("--use_env", "--use-env")
+"""Options of the old launcher that torchrun does not have: it always sets LOCAL_RANK."""
+
+MOST_WORDS = 100
+
+
+def by_torchrun(context: RuleContext, text: str) -> Fix:
+    """The same command by torchrun, if the text shows it, else the form of such a command."""
+    for launch in events(context, OLD_LAUNCH):
+        if commands := _translated(context, launch.values):
+            return Fix(text=text, commands=commands)
+    return Fix(text=f"{text}. With your own script:", commands=lines(ONE_PROCESS_A_GPU))
+
+
+def _translated(context: RuleContext, values: Mapping[str, str]) -> Lines:
+    """The old launcher's command line as torchrun's, after the variables that stand before it."""
+    words = tuple(_words(values.get("arguments", "")))
+    # A shell's own variable would be quoted, and so be another word.
+    if not words or any("$" in word or "`" in word for word in words):
+        return ()
+    settings = []
+    for variable in values.get("variables", "").split():
+        name, _, value = variable.partition("=")
+        settings.append(paste.setting(context, name, value))
+    return (*settings, paste.command(context, "torchrun", *words))
+
+
+def _words(arguments: str) -> Iterator[str]:
+    """The words up to a pipe or a redirection, without the options that torchrun lacks."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:  # a quotation that is not closed
+        return
+    for word in words[:MOST_WORDS]:
+        if re.match(r"\d?[|&;<>]", word):
+            return
+        if word not in TAKEN_AWAY:
+            yield word

@@ -1,0 +1,83 @@
+"""The trainers that people name most, and what each offers against a full GPU.
+
+Sources: verl's and Trinity-RFT's configuration pages, DeepSpeed's ZeRO and Ulysses pages, the
+arguments of Megatron-LM, torch.distributed.fsdp; November 2026.
+"""
+
+from __future__ import annotations
+
+from gpusetup.messages.row import row
+from gpusetup.model.frozen import Frozen
+
+
+class Trainer(Frozen):
+    """A program that trains one model on several GPUs."""
+
+    name: str
+    marks: tuple[str, ...]
+    """Patterns of its paths, options and log lines: a bare name in a sentence is not enough."""
+    sequence_parallel: str = ""
+    """Its setting that splits each sequence over several GPUs; "" if it has none."""
+    offload: str = ""
+    """Its setting that keeps parameters and optimizer in the computer's memory."""
+    before_start: str = "before you start the training"
+    """When the allocator's variable must be set, so that every worker gets it."""
+
+
+# A trainer that is built on another one comes first: Trinity-RFT's paths contain verl's and FSDP's.
+TRAINERS = (
+    Trainer(
+        name="Trinity-RFT",
+        marks=(
+            r"\btrinity[/\\](?:trainer|explorer|buffer|common|manager|cli)\b",
+            r"\bTrinity-RFT\b",
+            r"\btrinity run --config\b",
+        ),
+        sequence_parallel="ulysses_sequence_parallel_size: 2",
+        offload="fsdp_config.offload_policy: true, with strategy: fsdp2",
+        before_start="before `ray start`, so that Ray and its workers inherit it",
+    ),
+    Trainer(
+        name="verl",
+        marks=(
+            r"\bverl[/\\](?:trainer|workers|utils|models|single_controller)\b",
+            r"\bverl\.trainer\.",
+            r"\bactor_rollout_ref\.",
+        ),
+        sequence_parallel="actor_rollout_ref.actor.ulysses_sequence_parallel_size=2",
+        offload="actor_rollout_ref.actor.fsdp_config.offload_policy=True, with strategy=fsdp2",
+        before_start="before `ray start`, so that Ray and its workers inherit it",
+    ),
+    Trainer(
+        name="DeepSpeed",
+        marks=(
+            r"\bdeepspeed[/\\]runtime[/\\]",
+            r"\bDeepSpeedEngine\b",
+            r"\bDeepSpeedZeroOptimizer\w*",
+        ),
+        sequence_parallel="sequence_parallel_size: 2 (Ulysses)",
+        offload="zero_optimization with offload_optimizer and offload_param on the device cpu",
+    ),
+    Trainer(
+        name="Megatron-LM",
+        marks=(r"\bmegatron[/\\](?:core|training)[/\\]", r"\bmegatron\.(?:core|training)\."),
+        sequence_parallel="--context-parallel-size 2",
+        offload="--optimizer-cpu-offload",
+    ),
+    Trainer(
+        name="FSDP",
+        marks=(
+            r"\btorch[/\\]distributed[/\\]fsdp[/\\]",
+            r"\bFullyShardedDataParallel\b",
+            r"\bfully_shard\(",
+        ),
+        offload="fully_shard(model, offload_policy=CPUOffloadPolicy())",
+    ),
+)
+
+TRAINER_NAMED = "trainer-named"
+"""The kind of event that names a trainer: a fact, and no failure."""
+
+ROWS = tuple(
+    row(TRAINER_NAMED, "|".join(trainer.marks), trainer=trainer.name) for trainer in TRAINERS
+)

@@ -1,0 +1,82 @@
+"""Where fewer of the GPUs train what all of them cannot, or need not offload what all of them must.
+
+Sequence parallelism divides the GPUs: six can only use SP=2 where four can use SP=4, so four hold
+longer sequences than six. Of the 560 measured cells 28 are like this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model.documents import FewerGpus
+from gpusetup.model.frozen import replace
+from gpusetup.plan.decide import Decision, decide, max_context, sequence_degrees
+
+MOST_TRIED = 8
+"""Smaller numbers of GPUs that are tried: a node has eight GPUs."""
+
+
+def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None:
+    """A smaller number of the GPUs that does better; None if none does.
+
+    Better: it fits where all of them do not; it needs no offload, which costs most speed; or it
+    holds a longer context, if `solve` asks for the longest.
+    """
+    if solve in ("gpus", "batch"):
+        return None
+    best = decision
+    for smaller in smaller_numbers(decision, solve):
+        if rank(smaller, solve) > rank(best, solve):
+            best = smaller
+    if best is decision:
+        return None
+    saves_offload = decision.shown.recipe.offload and not best.shown.recipe.offload
+    no_offload = "without the offload, which costs most speed; " if saves_offload else ""
+    return FewerGpus(
+        gpus=best.job.gpus,
+        recipe=str(best.shown.recipe),
+        context=best.job.context,
+        reason=no_offload + reason(decision, best),
+        environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
+    )
+
+
+def smaller_numbers(decision: Decision, solve: str | None) -> Iterator[Decision]:
+    """The same job on fewer GPUs, the most first: with equal recipes more GPUs are faster."""
+    job, limits = decision.job, decision.limits
+    group = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
+    solver = max_context if solve == "context" else decide
+    for gpus in range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1):
+        can_use_degree = limits.sp is None or gpus % limits.sp == 0
+        if gpus % group == 0 and can_use_degree:
+            yield solver(replace(job, gpus=gpus), limits)
+
+
+def rank(decision: Decision, solve: str | None) -> tuple[int, ...]:
+    """How good a decision is: larger is better; what was measured comes before a prediction."""
+    length = decision.job.context if solve == "context" else 0
+    needs_no_offload = decision.fits and not decision.shown.recipe.offload
+    return (decision.fits, length, needs_no_offload, decision.fits and decision.measured)
+
+
+def reason(all_gpus: Decision, fewer: Decision) -> str:
+    """Why fewer GPUs do better, in a sentence."""
+    heads = all_gpus.job.shape.heads
+    most_with_all = sequence_degrees(all_gpus.job, all_gpus.limits)[-1]
+    most_with_fewer = sequence_degrees(fewer.job, fewer.limits)[-1]
+    if most_with_fewer > most_with_all:
+        return (
+            f"the degree of sequence parallelism divides both the GPUs and the {heads} heads: "
+            f"{all_gpus.job.gpus} GPUs can use SP={most_with_all} at most, {fewer.job.gpus} can "
+            f"use SP={most_with_fewer}"
+        )
+    return "each GPU then needs less memory for what it exchanges"
+
+
+def visible_devices(gpus: int) -> str:
+    """The first GPUs of a machine, as CUDA_VISIBLE_DEVICES names them.
+
+    >>> visible_devices(4)
+    '0,1,2,3'
+    """
+    return ",".join(map(str, range(gpus)))

@@ -1,0 +1,150 @@
+"""The values of a config that come from elsewhere: `${...}` of OmegaConf and of a shell.
+
+OmegaConf 2.3 knows references (`${model.path}`, `${.path}` beside the key, `${..path}` one map
+higher) and resolvers: `oc.env` (a variable of the environment, or a default), `oc.decode` (a text
+as the value it spells), `oc.select` (a reference with a default). Hydra's old `env:NAME` and the
+shell's `${NAME:-default}` mean a variable as well. They nest. Other resolvers are code of a
+project, which is never run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from gpusetup.configs.settings import EMPTY, Path
+
+MOST_DEPTH = 16
+"""How deep values may refer to one another; a config that refers to itself never ends."""
+SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
+
+
+class Variable(NamedTuple):
+    """A variable of the environment that a value asked for."""
+
+    name: str
+    is_set: bool
+    value: str | None
+    """What was read: the variable's value, or the default that stands beside it."""
+
+
+class Interpolation:
+    """Resolves the values of one config, and remembers the variables that they asked for."""
+
+    def __init__(
+        self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]
+    ) -> None:
+        """`text_at`: the scalar at a path of the config as it is written, None if there is none."""
+        self.text_at = text_at
+        self.variables = variables
+        self.asked: list[Variable] = []
+
+    def resolve(self, text: str, path: Path, depth: int = 0) -> str | None:
+        """The text with each `${...}` replaced; None if one of them cannot be known.
+
+        `path`: where the text stands, for references beside it.
+
+        >>> values = Interpolation(lambda path: None, {"FACTOR": "2.0"})
+        >>> values.resolve("${oc.decode:${oc.env:FACTOR}}", ("factor",))
+        '2.0'
+        >>> values.resolve("${oc.env:OWNER,Qwen}/${oc.env:NAME,Qwen3-8B}", ("model",))
+        'Qwen/Qwen3-8B'
+        """
+        if depth > MOST_DEPTH:
+            return None
+        resolved = ""
+        rest = text
+        while "${" in rest:
+            literal, _, after = rest.partition("${")
+            body_length = closing_brace(after)
+            if body_length is None:
+                return None
+            value = self._body(after[:body_length].strip(), path, depth + 1)
+            if value is None:
+                return None
+            resolved += literal + value
+            rest = after[body_length + 1 :]
+        return resolved + rest
+
+    def _body(self, body: str, path: Path, depth: int) -> str | None:
+        """The value of what stands between `${` and `}`."""
+        if shell := SHELL_DEFAULT.fullmatch(body):
+            return self._variable(shell[1], self.resolve(shell[2], path, depth))
+        resolver, colon, argument_text = body.partition(":")
+        if not colon:
+            return self._reference(body, path, depth)
+        arguments = [self.resolve(part, path, depth) for part in split_arguments(argument_text)]
+        first = unquoted_value(arguments[0] if arguments else None)
+        default = unquoted_value(arguments[1]) if len(arguments) > 1 else None
+        if resolver == "oc.decode":
+            return first
+        if resolver in ("oc.env", "env") and first:
+            return self._variable(first, default)
+        if resolver == "oc.select" and first:
+            return self._reference(first, path, depth) or default
+        return None
+
+    def _reference(self, body: str, path: Path, depth: int) -> str | None:
+        """The value of another key of the config, by its path from the top or from here."""
+        dots = len(body) - len(body.lstrip("."))
+        names = re.findall(r"[^.\[\]\s]+", body)
+        target: Path = tuple(int(name) if name.isdigit() else name for name in names)
+        if dots:  # one dot: the map that the key stands in
+            target = path[: max(len(path) - dots, 0)] + target
+        text = self.text_at(target)
+        return None if text is None else unquoted_value(self.resolve(text, target, depth))
+
+    def _variable(self, name: str, default: str | None) -> str | None:
+        """A variable of the environment. One that is set to nothing counts as not set."""
+        set_value = self.variables.get(name) or None
+        value = set_value or default
+        self.asked.append(Variable(name, set_value is not None, value))
+        return value
+
+
+def closing_brace(text: str) -> int | None:
+    """Where the brace that is open before the text closes; None if it never does.
+
+    >>> closing_brace("oc.env:A,${b}} and more")
+    13
+    """
+    depth = 1
+    for position, letter in enumerate(text):
+        if letter == "{":
+            depth += 1
+        elif letter == "}":
+            depth -= 1
+        if depth == 0:
+            return position
+    return None
+
+
+def split_arguments(text: str) -> Iterator[str]:
+    """The arguments of a resolver: split by commas, but not inside quotes and braces.
+
+    >>> list(split_arguments("MODEL, 'a, b', ${oc.env:X,1}"))
+    ['MODEL', "'a, b'", '${oc.env:X,1}']
+    """
+    argument, depth, quote = "", 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "{[":
+            depth += 1
+        elif letter in "}]":
+            depth -= 1
+        if letter == "," and depth == 0 and not quote:
+            yield argument.strip()
+            argument = ""
+        else:
+            argument += letter
+    yield argument.strip()
+
+
+def unquoted_value(text: str | None) -> str | None:
+    """A scalar without its quotes; None if it spells nothing (`null`, `~`, an empty text)."""
+    bare = (text or "").strip().strip("'\"")
+    return None if bare in EMPTY else bare

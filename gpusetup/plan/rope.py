@@ -1,0 +1,55 @@
+"""Whether a config extends the model's positions as far as its sequences are long."""
+
+from __future__ import annotations
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.job import Job
+
+SAME_FACTOR = 0.01
+"""Factors are written with one or two decimals (1.25, 3.33): so far they are taken as equal."""
+STATIC_KINDS = ("yarn", "linear", "su", "longrope")
+"""Kinds of scaling whose factor is the longest length over the original one. `dynamic` grows with
+the text by itself, `llama3` comes with the model."""
+
+
+class RopeScaling(Frozen):
+    """A config's extension of the model's positions."""
+
+    place: str
+    """The factor's key and line, as an answer names them."""
+    factor: float
+    original: int | None = None
+    """The length that the model was trained with; None: the model's own."""
+    kind: str = "yarn"
+
+
+def factor_remark(scaling: RopeScaling | None, job: Job) -> str | None:
+    """What is wrong with a config's factor at the length of the job; None if nothing is.
+
+    The factor must be at least the length over the original length: with less, positions repeat
+    beyond what the model knows, and its texts break there. A larger one costs quality in short
+    texts (the model cards of Qwen2.5 and Qwen3).
+    """
+    native = job.shape.native_context
+    if scaling is None or native is None or scaling.kind not in STATIC_KINDS:
+        return None
+    original = scaling.original or native
+    needed = job.context / original
+    reckoning = f"{job.context:,} tokens / {original:,}"
+    if needed > 1 and scaling.factor < needed * (1 - SAME_FACTOR):
+        return (
+            f"{scaling.place} is wrong: a factor of {scaling.factor:g} is too small for "
+            f"{job.context:,} tokens, it must be {needed:g} ({reckoning})"
+        )
+    if needed <= 1 < scaling.factor:
+        return (
+            f"{scaling.place}: {job.context:,} tokens need no scaling (the model reads "
+            f"{original:,}), and a factor of {scaling.factor:g} makes short texts worse; leave "
+            "`rope_scaling` out"
+        )
+    if scaling.factor > needed * (1 + SAME_FACTOR) and needed > 1:
+        return (
+            f"{scaling.place}: {reckoning} needs a factor of {needed:g}; {scaling.factor:g} works, "
+            "but makes short texts worse"
+        )
+    return None

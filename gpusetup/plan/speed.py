@@ -1,0 +1,137 @@
+"""What several GPUs bring in speed where one would do: about their number, less the exchange.
+
+Each GPU computes its own samples, so n GPUs do n times the work in a step; in each step they also
+exchange gradients, and weights if those are sharded. How long that takes depends on the link. What
+is sent while the GPUs compute costs nothing, so the answer is a range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpusetup.catalog.gpus import GpuRow, rows_or_none, tokens
+from gpusetup.model.documents import Speed
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.decide import Decision, Limits, decide
+from gpusetup.plan.job import BYTES, SHARDED, Job, Recipe
+from gpusetup.plan.job import tokens as tokens_of_gpu
+
+
+class Link(NamedTuple):
+    """What joins the GPUs of a machine."""
+
+    name: str
+    bytes_per_second: float
+    """In one direction."""
+
+
+PCIE = Link("PCIe 4.0", 20e9)
+"""16 lanes carry 32 GB/s in one direction; programs see about 20."""
+NVLINKS: tuple[tuple[str, Link], ...] = (
+    ("V100 SXM2", Link("NVLink", 150e9)), ("A100 SXM4", Link("NVLink", 300e9)),
+    ("H100 SXM5", Link("NVLink", 450e9)), ("H800 SXM5", Link("NVLink", 200e9)),
+    ("H200 SXM", Link("NVLink", 450e9)), ("H20", Link("NVLink", 450e9)),
+    ("B200", Link("NVLink", 900e9)), ("B300", Link("NVLink", 900e9)),
+)  # fmt: skip
+"""Cards whose machines join them by NVLink; half of what NVIDIA's datasheets give for both
+directions together. Cards that are only sometimes bridged count as PCIe."""
+
+SHARE_OF_PEAK = 0.4
+"""The share of a GPU's peak that trainings reach: published runs are between 25 and 65 %
+(torchtitan's and llm-foundry's tables)."""
+
+
+def speed_of_several(decision: Decision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:
+    """What the GPUs bring against one of them; None if one GPU would not do by itself.
+
+    `gpu`: the card's name, for its peak and its link.
+    """
+    job = decision.job
+    if job.gpus == 1 or not decision.fits or not one_gpu_is_enough(decision):
+        return None
+    link, flops = link_of(gpu, rows), flops_of(gpu, rows)
+    sent_bytes = exchanged_bytes(job)
+    sending = sent_bytes / link.bytes_per_second
+    computing = step_flop(job, decision.shown.recipe) / (flops * SHARE_OF_PEAK) if flops else None
+    lowest = job.gpus * computing / (computing + sending) if computing else 1.0
+    highest = job.gpus * computing / max(computing, sending) if computing else float(job.gpus)
+    return Speed(
+        gpus=job.gpus,
+        times_low=round(lowest, 1),
+        times_high=round(highest, 1),
+        exchanged_gib=round(sent_bytes / GIB, 2),
+        sending_seconds=round(sending, 4),
+        computing_seconds=round(computing, 4) if computing else None,
+        link=link.name,
+    )
+
+
+def one_gpu_is_enough(decision: Decision) -> bool:
+    """Whether one of the GPUs would train the job without offloading anything."""
+    job = decision.job
+    groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
+    if groups > 1:
+        return False
+    # A batch is of all GPUs together: one GPU takes its own share, and accumulates the rest.
+    share = None if job.batch is None else max(job.batch // job.gpus, 1)
+    alone = replace(job, gpus=1, batch=share)
+    limits: Limits = replace(decision.limits, sp=None)
+    on_one = decide(alone, limits)
+    return on_one.fits and not on_one.shown.recipe.offload
+
+
+def exchanged_bytes(job: Job) -> float:
+    """What one GPU sends in a micro-step.
+
+    A ring sends (n - 1) / n of a tensor to gather it or to reduce it to shards, twice that for an
+    all-reduce. Sharded weights are gathered in the forward and in the backward pass.
+    """
+    ring = (job.gpus - 1) / job.gpus
+    sharded = SHARDED[job.strategy]
+    times_gathered = 2 if "parameters" in sharded else 0
+    weights = job.shape.parameters * job.compute_bytes * times_gathered
+    times_reduced = 1 if "gradients" in sharded else 2
+    gradient_bytes = BYTES[job.dtype] if job.lora is None else 4
+    gradients = job.trained_parameters * gradient_bytes * times_reduced
+    return ring * (weights + gradients)
+
+
+def step_flop(job: Job, recipe: Recipe) -> float:
+    """Floating point operations of one GPU in a micro-step.
+
+    For each parameter that a token uses 2 in the forward pass, 2 for the gradient of the input, and
+    2 for that of a trained weight (Kaplan et al., arXiv 2001.08361); checkpointing computes the
+    forward pass twice. Attention: two products of the queries with half of the sequence's keys and
+    values, three times as much with the backward pass.
+    """
+    shape = job.shape
+    trained_share = min(1.0, job.trained_parameters / max(shape.parameters, 1))
+    passes = 4 + 2 * trained_share
+    attention_passes = 3
+    if job.checkpointing:
+        passes += 2
+        attention_passes += 1
+    attention = 2 * job.length * shape.query * shape.layers * attention_passes
+    return (passes * shape.active + attention) * tokens_of_gpu(job, recipe)
+
+
+def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
+    """The link of a card's machines: NVLink if all cards of that name have it, else PCIe."""
+    matching_rows = rows_or_none(gpu, rows)
+    for name, link in NVLINKS:
+        words = tokens(name)
+        if matching_rows and all(words <= tokens(row.name) for row in matching_rows):
+            return link
+    return PCIE
+
+
+def flops_of(gpu: str, rows: Sequence[GpuRow]) -> float | None:
+    """The dense 16-bit operations a second of a card's slowest variant; None if none is known."""
+    peaks = []
+    for row in rows_or_none(gpu, rows):
+        peak = row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16")
+        if peak:
+            peaks.append(peak * 1e12)
+    return min(peaks, default=None)

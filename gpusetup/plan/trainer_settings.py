@@ -1,0 +1,456 @@
+"""A plan in the words of a trainer: the keys of its config, or the flags of its command, to paste.
+
+The names are those of the versions in `data/plan/trainers.json`. Data, learning rate and the like
+are the person's own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from gpusetup.configs.config import read_config
+from gpusetup.configs.settings import EMPTY, FALSE, TRUE
+from gpusetup.model.documents import TrainerSettings
+from gpusetup.model.frozen import replace
+from gpusetup.plan.config import for_gpus, question_of
+from gpusetup.plan.decide import Decision, Limits
+from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.models import hub_id
+from gpusetup.plan.question import job_of
+
+Values = dict[str, Any]
+"""Keys of a trainer's config with their values; None: the trainer needs no such key."""
+Format = Literal["yaml", "json", "flags", "overrides"]
+"""`flags`: `--name value`; `overrides`: `name=value`, as Hydra and torchtune take them."""
+
+
+class Facts(NamedTuple):
+    """What a trainer's keys say: a job and its recipe."""
+
+    job: Job
+    recipe: Recipe
+
+    @property
+    def model(self) -> str:
+        return hub_id(self.job.shape.name)
+
+    @property
+    def samples(self) -> int:
+        """Sequences of one micro-batch on one GPU."""
+        return samples(self.job, self.recipe)
+
+    @property
+    def half(self) -> str:
+        """The type that is computed in: `bf16`, `fp16` or `fp32`."""
+        return self.job.amp or self.job.dtype
+
+    @property
+    def budget(self) -> int | None:
+        """Tokens of one GPU at once; None if the batch is a number of sequences."""
+        return tokens(self.job, self.recipe) if self.job.batch is None else None
+
+    @property
+    def has_4_bit_base(self) -> bool:
+        return self.job.quantize in ("nf4", "nf4-dq")
+
+
+def only_if(condition: object, value: Any) -> Any:
+    """The value if the condition holds; else None, which leaves its key out."""
+    return value if condition else None
+
+
+# --- trainers for reinforcement learning ----------------------------------------------------------
+
+
+def trinity(facts: Facts) -> Values:
+    """Trinity-RFT's config. Its two knobs default to `ceil(2 * max_model_len / SP)`."""
+    actor: Values = {"ppo_max_token_len_per_gpu": facts.budget}
+    if facts.recipe.offload:
+        actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
+    reference: Values = {"log_prob_max_token_len_per_gpu": facts.budget}
+    return {
+        "model": {
+            "model_path": facts.model,
+            "max_model_len": facts.job.context,
+            "rope_scaling": yarn(facts.job),
+        },
+        "trainer": {
+            "use_dynamic_bsz": facts.budget is not None,
+            "ulysses_sequence_parallel_size": facts.recipe.sp,
+            "max_token_len_per_gpu": facts.budget,
+            "trainer_config": {"actor_rollout_ref": {"actor": actor, "ref": reference}},
+        },
+    }
+
+
+def verl(facts: Facts) -> Values:
+    """verl's Hydra overrides; the reference and the rollout take the same budget as the actor."""
+    is_dynamic = facts.budget is not None
+    is_fsdp1 = facts.job.strategy == "fsdp1" and not facts.recipe.offload
+    actor: Values = {
+        "strategy": "fsdp" if is_fsdp1 else "fsdp2",
+        "use_dynamic_bsz": is_dynamic,
+        "ppo_max_token_len_per_gpu": facts.budget,
+        "ppo_micro_batch_size_per_gpu": only_if(not is_dynamic, facts.samples),
+        "ulysses_sequence_parallel_size": facts.recipe.sp,
+        "fsdp_config": {"offload_policy": only_if(facts.recipe.offload, True)},
+    }
+    log_prob: Values = {
+        "log_prob_use_dynamic_bsz": is_dynamic,
+        "log_prob_max_token_len_per_gpu": facts.budget,
+        "log_prob_micro_batch_size_per_gpu": only_if(not is_dynamic, facts.samples),
+    }
+    return {
+        "actor_rollout_ref": {
+            "model": {
+                "path": facts.model,
+                "enable_gradient_checkpointing": facts.job.checkpointing,
+            },
+            "actor": actor,
+            "ref": log_prob,
+            "rollout": log_prob,
+        },
+        "trainer": {"n_gpus_per_node": min(facts.job.gpus, 8)},
+    }
+
+
+# --- transformers' Trainer and what builds on it --------------------------------------------------
+
+HF_OPTIMIZERS = {
+    "adamw8bit": "adamw_bnb_8bit", "adamw4bit": "adamw_torch_4bit",
+    "paged-adamw": "paged_adamw_32bit", "paged-adamw8bit": "paged_adamw_8bit",
+    "adafactor": "adafactor", "lion": "lion_32bit", "lion8bit": "lion_8bit", "sgd": "sgd",
+    "adagrad": "adagrad", "rmsprop": "rmsprop",
+}  # fmt: skip
+"""Optimizer -> its name in `TrainingArguments.optim`, for those that are not AdamW."""
+TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+def hf_optimizer(job: Job) -> str | None:
+    """The value of `optim`; None if transformers has no such optimizer."""
+    if job.optimizer in ("adam", "adamw"):
+        return "adamw_torch_fused" if job.step == "fused" else "adamw_torch"
+    return HF_OPTIMIZERS.get(job.optimizer)
+
+
+def deepspeed_file(job: Job) -> str | None:
+    """The file of a DeepSpeed config for the job's stage, which the person keeps."""
+    is_zero = job.strategy.startswith("zero")
+    return f"ds_{job.strategy}.json" if is_zero else None
+
+
+def hf(facts: Facts) -> Values:
+    """`TrainingArguments` of transformers, as the flags of a script that parses them."""
+    job = facts.job
+    return {
+        "model_name_or_path": facts.model,
+        "per_device_train_batch_size": facts.samples,
+        "gradient_accumulation_steps": job.accumulate,
+        "gradient_checkpointing": job.checkpointing,
+        "optim": hf_optimizer(job),
+        "dtype": TORCH_TYPES[job.dtype],
+        "bf16": only_if(job.amp == "bf16", True),  # autocast, over weights in `dtype`
+        "fp16": only_if(job.amp == "fp16", True),
+        "torch_compile": only_if(job.compile, True),
+        "use_liger_kernel": only_if(job.fused_kernels, True),
+        "deepspeed": deepspeed_file(job),
+        "fsdp": only_if(job.strategy in ("fsdp", "fsdp1"), "full_shard auto_wrap"),
+    }
+
+
+def trl(facts: Facts) -> Values:
+    """TRL's `trl sft`: `SFTConfig`, `ModelConfig` and transformers' arguments."""
+    job = facts.job
+    return hf(facts) | {
+        "bf16": only_if(facts.half == "bf16", True),
+        "fp16": only_if(facts.half == "fp16", True),
+        "max_length": job.context,
+        "use_peft": only_if(job.lora is not None, True),
+        "lora_r": job.lora,
+        "lora_target_modules": only_if(job.lora is not None, "all-linear"),
+        "load_in_4bit": only_if(facts.has_4_bit_base, True),
+        "use_bnb_nested_quant": only_if(job.quantize == "nf4-dq", True),
+        "load_in_8bit": only_if(job.quantize == "int8", True),
+        "activation_offloading": only_if(job.offload_checkpoints, True),
+    }
+
+
+def llama_factory(facts: Facts) -> Values:
+    """A config of `llamafactory-cli train`, which builds on transformers' arguments."""
+    job = facts.job
+    quantization_bits = {"nf4": 4, "nf4-dq": 4, "int8": 8}.get(job.quantize or "")
+    names_of_attention = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
+    arguments = hf(facts)
+    for name in ("gradient_checkpointing", "use_liger_kernel", "dtype"):
+        del arguments[name]  # LLaMA-Factory has its own words for them
+    return arguments | {
+        "bf16": only_if(facts.half == "bf16", True),
+        "fp16": only_if(facts.half == "fp16", True),
+        "finetuning_type": "full" if job.lora is None else "lora",
+        "lora_rank": job.lora,
+        "lora_target": only_if(job.lora is not None, "all"),
+        "quantization_bit": quantization_bits,
+        "double_quantization": only_if(quantization_bits == 4, job.quantize == "nf4-dq"),
+        "cutoff_len": job.context,
+        "flash_attn": names_of_attention[job.attention],
+        "disable_gradient_checkpointing": not job.checkpointing,
+        "pure_bf16": only_if(job.lora is None and job.dtype == "bf16" and not job.amp, True),
+        "enable_liger_kernel": only_if(job.fused_kernels, True),
+    }
+
+
+def axolotl(facts: Facts) -> Values:
+    job = facts.job
+    adapter = only_if(job.lora is not None, "qlora" if facts.has_4_bit_base else "lora")
+    return {
+        "base_model": facts.model,
+        "sequence_len": job.context,
+        "sample_packing": True,
+        "adapter": adapter,
+        "lora_r": job.lora,
+        "lora_target_linear": only_if(adapter, True),
+        "load_in_4bit": only_if(facts.has_4_bit_base, True),
+        "bnb_4bit_use_double_quant": only_if(facts.has_4_bit_base, job.quantize == "nf4-dq"),
+        "load_in_8bit": only_if(job.quantize == "int8", True),
+        "micro_batch_size": facts.samples,
+        "gradient_accumulation_steps": job.accumulate,
+        "optimizer": hf_optimizer(job),
+        "bf16": only_if(facts.half == "bf16", True),
+        "fp16": only_if(facts.half == "fp16", True),
+        "gradient_checkpointing": job.checkpointing,
+        "flash_attention": only_if(job.attention == "flash", True),
+        "sdp_attention": only_if(job.attention == "sdpa", True),
+        "cut_cross_entropy": only_if(job.loss == "fused", True),
+        "torch_compile": only_if(job.compile, True),
+        "tensor_parallel_size": only_if(job.tensor_parallel > 1, job.tensor_parallel),
+        "context_parallel_size": only_if(job.context_parallel > 1, job.context_parallel),
+        "deepspeed": only_if(deepspeed_file(job), f"deepspeed_configs/{job.strategy}.json"),
+        "fsdp_version": only_if(job.strategy in ("fsdp", "fsdp1"), 2),
+    }
+
+
+# --- engines and other trainers -------------------------------------------------------------------
+
+
+def deepspeed(facts: Facts) -> Values:
+    """A DeepSpeed config in JSON."""
+    job = facts.job
+    stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3}.get(job.strategy)
+    optimizer_place = only_if(job.offload_optimizer, {"device": "cpu"})
+    return {
+        "train_micro_batch_size_per_gpu": facts.samples,
+        "gradient_accumulation_steps": job.accumulate,
+        "bf16": {"enabled": facts.half == "bf16"},
+        "fp16": {"enabled": facts.half == "fp16"},
+        "zero_optimization": {
+            "stage": stage,
+            "offload_optimizer": optimizer_place,
+            "offload_param": only_if(facts.recipe.offload, {"device": "cpu"}),
+        },
+    }
+
+
+def torchtune(facts: Facts) -> Values:
+    """Overrides of a torchtune recipe (`tune run ... key=value`)."""
+    job = facts.job
+    return {
+        "batch_size": facts.samples,
+        "gradient_accumulation_steps": job.accumulate,
+        "tokenizer": {"max_seq_len": job.context},
+        "dtype": job.dtype,
+        "enable_activation_checkpointing": job.checkpointing,
+        "enable_activation_offloading": only_if(job.offload_checkpoints, True),
+        "optimizer_in_bwd": only_if(job.step == "backward", True),
+        "fsdp_cpu_offload": only_if(facts.recipe.offload, True),
+        "model": {"lora_rank": job.lora},
+        "compile": only_if(job.compile, True),
+    }
+
+
+def torchtitan(facts: Facts) -> Values:
+    """Flags over a torchtitan job config."""
+    job = facts.job
+    mode = "full" if job.checkpointing else "none"
+    return {
+        "training": {"local_batch_size": facts.samples, "seq_len": job.context},
+        "parallelism": {
+            "tensor_parallel_degree": job.tensor_parallel,
+            "pipeline_parallel_degree": job.pipeline_parallel,
+            "context_parallel_degree": job.context_parallel,
+        },
+        "activation_checkpoint": {"mode": "selective" if job.selective else mode},
+        "compile": {"enable": only_if(job.compile, True)},
+    }
+
+
+def megatron(facts: Facts) -> Values:
+    """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
+    job = facts.job
+    return {
+        "micro-batch-size": facts.samples,
+        "global-batch-size": (job.batch or job.gpus) * job.accumulate,
+        "seq-length": job.context,
+        "tensor-model-parallel-size": job.tensor_parallel,
+        "pipeline-model-parallel-size": job.pipeline_parallel,
+        "context-parallel-size": only_if(job.context_parallel > 1, job.context_parallel),
+        "sequence-parallel": only_if(job.sequence_parallel and job.tensor_parallel > 1, True),
+        "use-distributed-optimizer": only_if(job.strategy == "zero1", True),
+        "bf16": only_if(facts.half == "bf16", True),
+        "fp16": only_if(facts.half == "fp16", True),
+        "recompute-granularity": only_if(job.checkpointing, "full"),
+        "recompute-method": only_if(job.checkpointing, "uniform"),
+        "recompute-num-layers": only_if(job.checkpointing, 1),
+    }
+
+
+class Writer(NamedTuple):
+    """How a trainer's settings are written, and where they go."""
+
+    values: Callable[[Facts], Values]
+    format: Format
+    title: str
+
+
+WRITERS: Mapping[str, Writer] = {
+    "trinity": Writer(trinity, "yaml", "Paste into Trinity-RFT's config"),
+    "verl": Writer(verl, "overrides", "Paste after `python3 -m verl.trainer.main_ppo`"),
+    "hf": Writer(hf, "flags", "Flags to paste after your script (transformers' Trainer)"),
+    "trl": Writer(trl, "flags", "Flags to paste after `trl sft`"),
+    "llama-factory": Writer(llama_factory, "yaml", "Paste into LLaMA-Factory's config"),
+    "axolotl": Writer(axolotl, "yaml", "Paste into axolotl's config"),
+    "deepspeed": Writer(deepspeed, "json", "DeepSpeed's config"),
+    "torchtune": Writer(torchtune, "overrides", "Paste after `tune run RECIPE --config CONFIG`"),
+    "torchtitan": Writer(torchtitan, "flags", "Flags to paste after torchtitan's run_train.sh"),
+    "megatron": Writer(megatron, "flags", "Flags to paste after Megatron-LM's pretrain_gpt.py"),
+}
+
+
+def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings | None:
+    """The decision in a trainer's own words; None if it does not fit, or the trainer is not known.
+
+    What the trainer has no key for is listed as `missing`: the text is read back as a config, and
+    what then differs from the plan is missing in it.
+    """
+    writer = WRITERS.get(trainer or "")
+    if writer is None or trainer is None or not decision.fits:
+        return None
+    values = without_none(writer.values(Facts(decision.job, decision.shown.recipe)))
+    return TrainerSettings(
+        trainer=trainer,
+        title=writer.title,
+        text=written(values, writer.format),
+        missing=tuple(missing(trainer, decision, yaml_text(values))),
+    )
+
+
+def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
+    """What a run must be told that is not read back from its config."""
+    job = decision.job
+    from_config = question_of(read_config(text.encode(), "train.yaml"), trainer)
+    # A data set's length and the model are no matter of memory settings: they are the plan's.
+    question = replace(for_gpus(from_config, job.gpus), context=job.context, tokens=job.tokens)
+    if job.lora is not None and question.job_fields.get("quantize") is None:
+        question = replace(question, job_fields={**question.job_fields, "lora": job.lora})
+    read_back = job_of(question, job.shape, Limits(capacity=0))
+    is_fsdp = job.strategy in ("fsdp", "fsdp1")
+    for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
+        wanted, read = getattr(job, name), getattr(read_back, name)
+        same_family = name == "strategy" and is_fsdp and read in ("fsdp", "fsdp1")
+        if wanted != read and not same_family:
+            yield f"{name.replace('_', ' ')}: {wanted}"
+    if decision.shown.recipe.offload and trainer not in ("trinity", "verl", "deepspeed"):
+        yield "CPU offload of the parameters"
+    if decision.shown.recipe.sp > 1 and trainer not in ("trinity", "verl"):
+        yield f"sequence parallelism over {decision.shown.recipe.sp} GPUs"
+
+
+NOT_COMPARED = {"batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context"}
+"""Fields of a job that a trainer derives by itself, or that the reading back adds."""
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+
+def without_none(values: Values) -> Values:
+    """The values without those that are None, and without maps that are then empty."""
+    kept: Values = {}
+    for key, value in values.items():
+        cleaned = without_none(value) if isinstance(value, dict) else value
+        if cleaned is not None and cleaned != {}:
+            kept[key] = cleaned
+    return kept
+
+
+def written(values: Values, form: Format) -> str:
+    """The settings as a text that pastes as it is."""
+    if form == "yaml":
+        return yaml_text(values)
+    if form == "json":
+        return json.dumps(values, indent=2) + "\n"
+    lines = [
+        flag(name, value) if form == "flags" else f"{name}={shlex.quote(spelled(value))}"
+        for name, value in dotted_names(values)
+    ]
+    return " \\\n".join(lines) + "\n"
+
+
+def flag(name: str, value: Any) -> str:
+    """One option of a command line; a switch that is on needs no value in most programs.
+
+    >>> flag("max_length", 4096), flag("fsdp", "full_shard auto_wrap"), flag("bf16", True)
+    ('--max_length 4096', "--fsdp 'full_shard auto_wrap'", '--bf16')
+    """
+    return f"--{name}" if value is True else f"--{name} {shlex.quote(spelled(value))}"
+
+
+def spelled(value: Any) -> str:
+    """A value as YAML and most command lines spell it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def dotted_names(values: Values, before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value of nested maps with its path.
+
+    >>> list(dotted_names({"actor": {"strategy": "fsdp2"}}))
+    [('actor.strategy', 'fsdp2')]
+    """
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from dotted_names(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def yaml_text(values: Values, indent: str = "") -> str:
+    """Block YAML of nested maps of plain values.
+
+    >>> print(yaml_text({"model": {"path": "a/b", "tied": True}, "note": "x: y"}), end="")
+    model:
+      path: a/b
+      tied: true
+    note: "x: y"
+    """
+    lines = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            lines.append(f"{indent}{key}:\n{yaml_text(value, indent + '  ')}")
+        else:
+            lines.append(f"{indent}{key}: {yaml_scalar(value)}\n")
+    return "".join(lines)
+
+
+def yaml_scalar(value: Any) -> str:
+    """A plain value as YAML; a text is quoted if YAML would read another thing.
+
+    >>> yaml_scalar("Qwen/Qwen3-8B"), yaml_scalar("yes"), yaml_scalar("3"), yaml_scalar(3)
+    ('Qwen/Qwen3-8B', '"yes"', '"3"', '3')
+    """
+    if isinstance(value, str):
+        is_plain = re.fullmatch(r"[A-Za-z][\w./-]*", value)
+        is_other_kind = value in (*TRUE, *FALSE, *EMPTY)
+        return value if is_plain and not is_other_kind else json.dumps(value)
+    return spelled(value)

@@ -1,0 +1,84 @@
+"""The Linux distribution: its name, id, version and what it is like. The home of `distro`."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import distro
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.system.system import System, read_or_none
+
+OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
+"""In the order of preference that os-release(5) gives."""
+
+OLDER_FILES = (
+    *("/etc/redhat-release", "/etc/centos-release", "/etc/SuSE-release"),
+    *("/etc/debian_version", "/etc/alpine-release", "/etc/gentoo-release", "/etc/arch-release"),
+)
+"""What systems before os-release had (CentOS 6, for example), and the exact point release of
+Debian, which os-release leaves out."""
+
+
+class Distribution(Frozen):
+    """What the release files say; None where they say nothing."""
+
+    name: str | None = None
+    """As the distribution calls itself: `Debian GNU/Linux 12 (bookworm)`."""
+    id: str | None = None
+    """os-release's ID, in lower case: `ubuntu`, `ol`, `opensuse-leap`."""
+    version: str | None = None
+    like: tuple[str, ...] = ()
+    """os-release's ID_LIKE, the nearest first: a derivative takes the packages of these."""
+    source: str = OS_RELEASE[0]
+    """The first release file that was there."""
+    problem: str | None = None
+    """Why there is no name."""
+
+
+def read_distribution(system: System) -> Distribution:
+    """The distribution by its release files, which `distro` parses.
+
+    `distro` reads files below a root folder. The machine may be a recording, so that the files are
+    read through `system` and laid out in a temporary folder, which is then that root.
+    """
+    release_files: dict[str, str] = {}
+    for path in (*OS_RELEASE, *OLDER_FILES):
+        text = read_or_none(system, path)
+        if text:
+            release_files[path] = text
+    if not release_files:
+        return Distribution(problem="no os-release file in /etc or /usr/lib")
+    source = next(iter(release_files))
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpusetup-") as root:
+            write_below(Path(root), release_files)
+            return parse_below(root, source)
+    # OSError: a read-only system without a temporary folder. ValueError: a quote that never closes.
+    except (OSError, ValueError) as problem:
+        return Distribution(source=source, problem=f"{source} could not be parsed: {problem}")
+
+
+def write_below(root: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        copy = root / path.lstrip("/")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(text, encoding="utf-8", errors="replace")
+
+
+def parse_below(root: str, source: str) -> Distribution:
+    linux = distro.LinuxDistribution(
+        include_lsb=False, include_uname=False, include_oslevel=False, root_dir=root
+    )
+    # The id as the file has it: `distro.id()` writes `oracle` for `ol`, and our tables have `ol`.
+    distribution_id = linux.os_release_attr("id") or linux.id()
+    name = linux.name(pretty=True).strip()
+    return Distribution(
+        name=name or None,
+        id=distribution_id.lower() or None,
+        version=linux.version() or None,
+        like=tuple(linux.like().lower().split()),
+        source=source,
+        problem=None if name else f"{source} names no distribution",
+    )

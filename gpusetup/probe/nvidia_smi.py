@@ -1,0 +1,126 @@
+"""The GPUs by nvidia-smi, for a machine whose NVIDIA library does not load into this process.
+
+In some containers and on some clusters `libnvidia-ml` is missing or broken for Python, while
+`nvidia-smi` answers. What it tells (name, memory, compute capability) is enough to tune a config.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from gpusetup.accelerators.makers import identified
+from gpusetup.catalog.file import load_catalog
+from gpusetup.catalog.gpus import one_capability, rows_or_none
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Gpu, Reading, Snapshot, visible_gpus
+from gpusetup.model.versions import Capability
+from gpusetup.readings.nvidia_smi import cell, integer, memory
+from gpusetup.system.system import HOLD_BACK, System
+
+PROGRAM = "nvidia-smi"
+FIELDS = ("index", "name", "uuid", "memory.total", "compute_cap")
+"""Of `nvidia-smi --help-query-gpu`."""
+FIELDS_OF_OLD_DRIVERS = FIELDS[:-1]
+"""Drivers before 470 do not know `compute_cap` and refuse the whole query."""
+LIMIT_SECONDS = 20.0
+"""nvidia-smi takes a second a GPU where persistence mode is off."""
+
+
+def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
+    """The machine with nvidia-smi's GPUs, if no other source told the memory of one.
+
+    A machine whose GPUs are all hidden by CUDA_VISIBLE_DEVICES stays as it is.
+    """
+    all_gpus, shown_gpus = machine.gpus or (), visible_gpus(machine)
+    is_hidden = bool(all_gpus) and not shown_gpus
+    has_memory = any(gpu.memory_total_bytes for gpu in shown_gpus)
+    if is_hidden or has_memory:
+        return machine
+    gpus = gpus_by_nvidia_smi(system)
+    shown = tuple(visible_by_variable(gpus, system.environ().get("CUDA_VISIBLE_DEVICES")))
+    if not shown:
+        return machine
+    reading = Reading(subject="gpus", source=PROGRAM, value=", ".join(gpu.name for gpu in shown))
+    return replace(machine, gpus=shown, readings=(*machine.readings, reading))
+
+
+def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
+    """Every GPU that nvidia-smi lists; () if there is no nvidia-smi, or it does not answer."""
+    program = system.which(PROGRAM)
+    if program is None:
+        return ()
+    # On Linux it would load kernel modules and make device nodes, which asking must not do.
+    before = (sys.executable, "-I", "-S", HOLD_BACK) if system.family == "linux" else ()
+    for fields in (FIELDS, FIELDS_OF_OLD_DRIVERS):
+        query = (f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
+        output = system.run((*before, program, *query), LIMIT_SECONDS)
+        if output.ok:
+            return tuple(parse_gpus(output.stdout))
+    return ()
+
+
+def parse_gpus(text: str) -> Iterator[Gpu]:
+    """The GPUs of a query for `FIELDS` without a heading; rows that are cut are left out.
+
+    >>> [gpu] = parse_gpus("0, NVIDIA GeForce RTX 4090, GPU-1234, 24564 MiB, 8.9")
+    >>> gpu.name, gpu.memory_total_bytes >> 20, str(gpu.compute_capability)
+    ('NVIDIA GeForce RTX 4090', 24564, '8.9')
+    """
+    for line in text.splitlines():
+        cells = [cell(text) for text in line.split(",")]
+        # Without `compute_cap` a row has one cell less; a row that is cut has fewer still.
+        index, name, uuid, size, capability = (cells + [None] * len(FIELDS))[: len(FIELDS)]
+        if name is None or memory(size) is None:
+            continue
+        gpu = Gpu(
+            name=name,
+            nvml_index=integer(index),
+            uuid=uuid,
+            memory_total_bytes=memory(size),
+            compute_capability=_capability(capability) or capability_by_name(name),
+        )
+        yield identified(gpu)
+
+
+def _capability(text: str | None) -> Capability | None:
+    try:
+        return Capability.parse(text) if text else None
+    except ValueError:
+        return None
+
+
+def capability_by_name(name: str) -> Capability | None:
+    """The compute capability of a card by its name; None if the catalog does not know it."""
+    rows = rows_or_none(name, load_catalog().gpus)
+    try:
+        return one_capability(name, rows) if rows else None
+    except UsageError:  # the name means cards of different capability
+        return None
+
+
+def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator[Gpu]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, by their index or UUID; all if it is not set.
+
+    >>> cards = (Gpu(name="A", nvml_index=0, uuid="GPU-1a"), Gpu(name="B", nvml_index=1))
+    >>> [gpu.name for gpu in visible_by_variable(cards, "1")]
+    ['B']
+    >>> [gpu.name for gpu in visible_by_variable(cards, "GPU-1")]
+    ['A']
+    """
+    if variable is None:
+        yield from gpus
+        return
+    for word in filter(None, (part.strip() for part in variable.split(","))):
+        matching = [gpu for gpu in gpus if _is_named_by(gpu, word)]
+        # CUDA stops at the first word that names no GPU: `-1` hides those after it.
+        if not matching:
+            return
+        yield matching[0]
+
+
+def _is_named_by(gpu: Gpu, word: str) -> bool:
+    is_index = word.isdecimal() and gpu.nvml_index == int(word[:9])
+    is_uuid = word.startswith("GPU-") and (gpu.uuid or "").startswith(word)
+    return is_index or is_uuid

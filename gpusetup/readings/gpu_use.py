@@ -1,0 +1,102 @@
+"""How well a GPU is used, as one reading of it shows: the acceleration guide's marks and steps.
+
+A single reading (nvidia-smi's table, one sample) shows that a GPU works too little, but not why.
+So its three steps stand in the guide's order, and each says what it is for. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from gpusetup.model.units import GIB
+
+# The acceleration guide: utilisation near 100 % and memory from 70 to 90 % are good; below half of
+# the time comes its ordered advice.
+BUSY_PERCENT = 85.0
+LOW_PERCENT = 50.0
+MEMORY_HIGH_PERCENT = 90.0
+IDLE_PERCENT = 5.0
+"""Below this nothing computes: a display, or a stray kernel."""
+DESKTOP_MEMORY_PERCENT = 15.0
+"""What a desktop and its programs hold; above it something computes, if nothing says what."""
+
+LARGER_BATCH = "larger batch with less accumulation (the same effective batch)"
+MIXED_PRECISION = (
+    "mixed precision: torch.amp.autocast in bfloat16 from compute capability 8.0 on, "
+    "else float16 with a GradScaler"
+)
+MORE_WORKERS = "DataLoader with num_workers={workers}, pin_memory, persistent_workers"
+"""`{workers}`: how many are of use, or words for it."""
+WORKERS_UNKNOWN = "one for each CPU core you may use (16 at most)"
+
+Use = Literal["unknown", "idle", "low", "fair", "good"]
+
+
+class GpuUse(NamedTuple):
+    """One GPU at one moment. `use` is by its utilisation; `steps` are the guide's, in order."""
+
+    use: Use
+    words: str
+    """The figures: "utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)"."""
+    steps: tuple[str, ...] = ()
+
+
+def gpu_use(
+    utilization_percent: float | None,
+    memory_used_bytes: int | None = None,
+    memory_total_bytes: int | None = None,
+    computes: bool | None = None,
+) -> GpuUse:
+    """How well a GPU is used in one reading, with the guide's steps if it works too little.
+
+    `computes`: whether a process that computes is on it; None: the reading does not tell.
+
+    >>> gpu_use(45, 6 << 30, 24 << 30).words
+    'utilisation 45 %, memory 6.0 of 24.0 GiB (25 %)'
+    >>> gpu_use(45, 6 << 30, 24 << 30).use, gpu_use(98, 18 << 30, 24 << 30).use
+    ('low', 'good')
+    """
+    memory_percent = None
+    if memory_used_bytes is not None and memory_total_bytes:
+        memory_percent = memory_used_bytes / memory_total_bytes * 100
+    words = "utilisation unknown"
+    if utilization_percent is not None:
+        words = f"utilisation {utilization_percent:.0f} %"
+    if memory_percent is not None and memory_used_bytes is not None and memory_total_bytes:
+        sizes = f"{memory_used_bytes / GIB:.1f} of {memory_total_bytes / GIB:.1f} GiB"
+        words += f", memory {sizes} ({memory_percent:.0f} %)"
+    use = use_of(utilization_percent, memory_percent, computes)
+    return GpuUse(use, words, ordered_steps(memory_percent) if use == "low" else ())
+
+
+def use_of(
+    utilization_percent: float | None, memory_percent: float | None, computes: bool | None
+) -> Use:
+    """The word for a utilisation.
+
+    A desktop draws at 10 to 30 % and holds little memory, so that a low utilisation counts only if
+    something computes.
+    """
+    if utilization_percent is None:
+        return "unknown"
+    if computes is None:
+        computes = (memory_percent or 0.0) >= DESKTOP_MEMORY_PERCENT
+    is_at_rest = utilization_percent < IDLE_PERCENT
+    only_draws = not computes and utilization_percent < LOW_PERCENT
+    if is_at_rest or only_draws:
+        return "idle"
+    if utilization_percent < LOW_PERCENT:
+        return "low"
+    return "good" if utilization_percent >= BUSY_PERCENT else "fair"
+
+
+def ordered_steps(memory_percent: float | None, workers: int | None = None) -> tuple[str, ...]:
+    """The guide's three steps for a utilisation below half: batch, loader, mixed precision.
+
+    `workers`: how many loader workers this machine can use, if that is known. A larger batch is
+    left out if the memory is nearly full.
+    """
+    has_room = (memory_percent or 0.0) < MEMORY_HIGH_PERCENT
+    useful_workers = WORKERS_UNKNOWN if workers is None else str(workers)
+    loader = MORE_WORKERS.format(workers=useful_workers)
+    return (LARGER_BATCH, loader, MIXED_PRECISION) if has_room else (loader, MIXED_PRECISION)

@@ -1,0 +1,224 @@
+"""What `nvidia-smi --query-gpu=… --format=csv` prints: any columns, with and without units or heading.
+
+Pure: lines in, values out. Source of the columns' names: `nvidia-smi --help-query-gpu`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gpusetup.model.machine import Gpu
+from gpusetup.model.patterns import lazy
+from gpusetup.model.versions import Capability
+from gpusetup.readings.nvidia_smi import (
+    Smi,
+    cell,
+    compute_mode,
+    dotted,
+    driver_model,
+    flag,
+    integer,
+    memory,
+    number,
+    recovery_action,
+    throttle_mask,
+)
+from gpusetup.readings.sources import UNNAMED
+
+MAX_ROWS = 256
+"""Rows of one output: 16 GPUs for some moments; a longer log is `monitor --replay`'s."""
+
+Reader = Callable[[str], Any]
+
+
+def capability(text: str) -> Capability | None:
+    """
+    >>> str(capability("8.9")), capability("[N/A]")
+    ('8.9', None)
+    """
+    plain = cell(text) or ""
+    return Capability.parse(plain) if re.fullmatch(r"\d{1,2}\.\d", plain) else None
+
+
+COLUMNS: Mapping[str, tuple[str, Reader]] = {
+    "index": ("nvml_index", integer),
+    **dict.fromkeys(("name", "gpu_name"), ("name", cell)),
+    **dict.fromkeys(("uuid", "gpu_uuid"), ("uuid", cell)),
+    **dict.fromkeys(("pci.bus_id", "gpu_bus_id"), ("pci_bus_id", cell)),
+    "compute_cap": ("compute_capability", capability),
+    "memory.total": ("memory_total_bytes", memory),
+    "memory.used": ("memory_used_bytes", memory),
+    "utilization.gpu": ("utilization_percent", integer),
+    "temperature.gpu": ("temperature_celsius", integer),
+    **dict.fromkeys(
+        ("power.draw", "power.draw.average", "power.draw.instant"), ("power_watts", number)
+    ),
+    **dict.fromkeys(("power.limit", "enforced.power.limit"), ("power_limit_watts", number)),
+    "power.default_limit": ("power_limit_default_watts", number),
+    **dict.fromkeys(
+        ("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), ("pcie_generation", integer)
+    ),
+    **dict.fromkeys(
+        ("pcie.link.gen.max", "pcie.link.gen.gpumax"), ("pcie_generation_max", integer)
+    ),
+    "pcie.link.width.current": ("pcie_width", integer),
+    "pcie.link.width.max": ("pcie_width_max", integer),
+    "mig.mode.current": ("mig_enabled", flag),
+    "compute_mode": ("compute_mode", compute_mode),
+    "ecc.mode.current": ("ecc_enabled", flag),
+    "ecc.errors.uncorrected.volatile.total": ("ecc_uncorrected", integer),
+    "driver_model.current": ("driver_model", driver_model),
+    "vbios_version": ("vbios_version", cell),
+    "gpu_recovery_action": ("recovery_action", recovery_action),
+    **dict.fromkeys(
+        ("clocks_throttle_reasons.active", "clocks_event_reasons.active"),
+        ("throttle_reasons", throttle_mask),
+    ),
+}
+"""Column -> the GPU's field, and how its cells are read."""
+
+DRIVER, PERSISTENCE, MOMENT, PROCESS = "driver_version", "persistence_mode", "timestamp", "pid"
+OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
+
+HEADING_CELL = lazy(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[A-Za-z%]{1,5}\])?")
+NAMED_GPU = lazy(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN)\b.{1,60}")
+UUID = lazy(r"(?:GPU|MIG)-[0-9a-f-]{8,40}")
+BUS_ID = lazy(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
+
+
+def cells_of(line: str) -> list[str]:
+    return [one.strip() for one in line.split(",")]
+
+
+def heading_of(line: str) -> list[str]:
+    """The columns of a heading, without their units; [] for any other line.
+
+    >>> heading_of("name, memory.total [MiB]"), heading_of("a name, a version")
+    (['name', 'memory.total'], [])
+    """
+    cells = cells_of(line)
+    if not all(map(HEADING_CELL.fullmatch, cells)):
+        return []
+    names = [one.partition(" [")[0] for one in cells]
+    # The query of processes has columns of the same names.
+    is_of_gpus = OF_THE_QUERY.intersection(names) and PROCESS not in names
+    return names if is_of_gpus else []
+
+
+def columns_by_shape(line: str) -> list[str]:
+    """The columns of a row without a heading, as far as each cell can only be one thing.
+
+    The GPU's name must be there and something that a sentence does not have beside it. Of sizes
+    the largest can only be the total; "" stands for a cell that may be several columns.
+
+    >>> columns_by_shape("0, NVIDIA GeForce RTX 4090, 580.95.05, 24564 MiB, 1024 MiB")
+    ['index', 'name', 'driver_version', 'memory.total', '']
+    >>> columns_by_shape("NVIDIA GeForce RTX 4090, and it is fast")
+    []
+    """
+    cells = cells_of(line)
+    columns = [_column_of(text, place) for place, text in enumerate(cells)]
+    sizes = [
+        memory(text) or 0 for text, column in zip(cells, columns, strict=True) if column == "memory"
+    ]
+    for place, column in enumerate(columns):
+        if column == "memory":
+            is_total = memory(cells[place]) == max(sizes) and "memory.total" not in columns
+            columns[place] = "memory.total" if is_total else ""
+    tells = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}.intersection(columns)
+    return columns if "name" in columns and tells and None not in columns else []  # type: ignore[return-value]
+
+
+def _column_of(text: str, place: int) -> str | None:
+    """What a cell without a heading can only be: "" for several things, None for a word."""
+    for column, form in SHAPES:
+        if form.fullmatch(text):
+            return column
+    return "index" if place == 0 and text.isdecimal() and len(text) < 3 else None
+
+
+SHAPES = (
+    ("uuid", UUID),
+    ("pci.bus_id", BUS_ID),
+    (DRIVER, lazy(r"[3-9]\d{2}\.\d{2,3}(?:\.\d{1,3})?")),
+    ("compute_cap", lazy(r"(?:[3-9]|1[0-3])\.\d")),
+    ("memory", lazy(r"\d{3,7} MiB")),
+    ("name", NAMED_GPU),
+    # A percentage, a clock, a power or a number may be of several columns.
+    ("", lazy(r"\d{1,7}(?:\.\d{1,2})?(?: (?:%|W|MHz|MiB))?|\[?N/A\]?|P\d{1,2}|Enabled|Disabled|Default|\[Not Supported\]")),
+)  # fmt: skip
+
+
+def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
+    """Each output of such a query in a text, with the line that it begins at."""
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        names = heading_of(line) if "," in line or "_" in line or "." in line else []
+        first = number + 1
+        if not names and "," in line:
+            names, first = columns_by_shape(line), number
+        rows = _rows(names, lines[first : first + MAX_ROWS]) if names else []
+        if rows:
+            yield number, _output(rows)
+        number = first + len(rows) if rows else number + 1
+
+
+def _rows(names: Sequence[str], lines: Sequence[str]) -> list[dict[str, str]]:
+    """The rows below a heading: as many cells, and each that tells what it is is that."""
+    rows: list[dict[str, str]] = []
+    for line in lines:
+        cells = cells_of(line)
+        if len(cells) != len(names) or heading_of(line) == list(names):
+            break
+        row = dict(zip(names, cells, strict=True))
+        if not _is_plausible(row):
+            break
+        rows.append(row)
+    return rows
+
+
+MUST_BE = {"name": NAMED_GPU, "gpu_name": NAMED_GPU, "uuid": UUID, "gpu_uuid": UUID}
+
+
+def _is_plausible(row: Mapping[str, str]) -> bool:
+    """Whether a row is the answer to its heading, and not a sentence with as many commas."""
+    for name, text in row.items():
+        form = MUST_BE.get(name)
+        if form and not form.fullmatch(text):
+            return False
+        if name == DRIVER and dotted(text) is None:
+            return False
+    # Numbers and N/A alone: every cell is short and begins with what a value begins with.
+    return all(len(text) < 80 for text in row.values())
+
+
+def _output(rows: list[dict[str, str]]) -> Smi:
+    """One output. Of a log with its time only what does not change from moment to moment counts."""
+    moments = {row.get(MOMENT) for row in rows}
+    first = [row for row in rows if row.get(MOMENT) == rows[0].get(MOMENT)]
+    gpus = [_gpu(row, place, is_a_log=len(moments) > 1) for place, row in enumerate(first)]
+    drivers = [dotted(row[DRIVER]) for row in rows if DRIVER in row]
+    persistence = [flag(row[PERSISTENCE]) for row in rows if PERSISTENCE in row]
+    return Smi(
+        driver_version=drivers[0] if drivers else None,
+        gpus=tuple(gpus),
+        persistence=all(persistence) if persistence and None not in persistence else None,
+    )
+
+
+MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")
+"""What changes from moment to moment: a log of it is for `gpusetup monitor --replay`."""
+
+
+def _gpu(row: Mapping[str, str], place: int, *, is_a_log: bool) -> Gpu:
+    known: dict[str, Any] = {"name": UNNAMED, "nvml_index": place}
+    for name, text in row.items():
+        if name in COLUMNS:
+            field, read = COLUMNS[name]
+            if not (is_a_log and field in MEASURED):
+                known[field] = read(text)
+    known["name"] = known["name"] or UNNAMED
+    return Gpu(**known)

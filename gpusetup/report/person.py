@@ -1,0 +1,90 @@
+"""What a person says in sentences of their own: read in the prose of a text, never in its logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.messages.people import ROWS
+from gpusetup.messages.row import Row
+from gpusetup.messages.search import Text
+from gpusetup.model.machine import Event
+from gpusetup.model.patterns import in_any_case, lazy, lowered
+
+CHARACTERS_READ = 12_000
+"""Characters of prose that are read: a complaint stands at the beginning of a post, or at its end."""
+PRINTED = lazy(
+    r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
+    r"|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
+)
+"""How a line begins that a program printed, or that was typed."""
+LETTER = re.compile(r"[^\W\d_]")
+WIDE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
+LETTERS_OF_PROSE = 0.6
+"""The share of letters in a line of prose: lines of logs have more digits and signs (measured over the
+labelled reports: 0.5 separates them)."""
+WORDS_OF_PROSE, WIDE_OF_PROSE = 3, 4
+
+
+def is_prose(line: str) -> bool:
+    """Whether a line is a sentence of a person, as far as its form tells.
+
+    >>> is_prose("My card stays at 0 % all day."), is_prose("2.6.0+cu124 True"), is_prose("显卡认不出来")
+    (True, False, True)
+    """
+    bare = line.strip()
+    if not bare or PRINTED.search(line):
+        return False
+    letters = len(LETTER.findall(bare))
+    if letters < LETTERS_OF_PROSE * len(bare.replace(" ", "")):
+        return False
+    return len(bare.split()) >= WORDS_OF_PROSE or len(WIDE.findall(bare)) >= WIDE_OF_PROSE
+
+
+def paragraphs(text: Text) -> Iterator[tuple[int, str]]:
+    """The paragraphs of prose: the number of the first line (from 1), and the words on one line."""
+    first, words = 0, ""
+    for number, line in enumerate((*text.lines, ""), 1):
+        if is_prose(line):
+            first = first if words else number
+            words = f"{words} {' '.join(line.split())}".strip()
+        elif words:
+            yield first, words
+            words = ""
+
+
+def person(text: Text) -> Iterator[Event]:
+    """What the person says of the GPU, of what was tried, and of the machine: each thing once."""
+    known: set[tuple[str, str]] = set()
+    characters = 0
+    for number, words in paragraphs(text):
+        characters += len(words)
+        if characters > CHARACTERS_READ:
+            return
+        low = lowered(words)
+        for row in ROWS:
+            subject = (row.kind, row.values.get("what", ""))
+            if subject in known or not any(letters in low for letters in row.letters):
+                continue
+            if match := _meant(words, row):
+                known.add(subject)
+                named = {name: value for name, value in match.groupdict().items() if value}
+                values = {**row.values, **named}
+                source = f"report, line {number}"
+                yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN])
+
+
+def _meant(words: str, row: Row) -> re.Match[str] | None:
+    """Where the words say it, unless their own sentence makes a condition or a wish of them."""
+    for match in in_any_case(row.pattern).finditer(words):
+        sentence_start = max(words.rfind(end, 0, match.start()) for end in SENTENCE_ENDS) + 1
+        sentence_end = min(match.end() + BEHIND, len(words))
+        sentence = words[sentence_start:sentence_end]
+        if not (row.unless and in_any_case(row.unless).search(sentence)):
+            return match
+    return None
+
+
+SENTENCE_ENDS = (". ", "! ", "? ", "\n", "。")
+BEHIND, SHOWN = 30, 200
+"""Characters behind the words that may still change their meaning; characters of a quote."""

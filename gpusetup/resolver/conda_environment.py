@@ -1,0 +1,61 @@
+"""Into which conda environment torch goes: the active one, or a new one with a name. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.errors import UsageError
+from gpusetup.model.machine import Snapshot
+
+NEW_NAME = "torch"
+"""What a new environment is called if you give it no name."""
+RESERVED = ("base", "root")
+"""The names of conda's own environment (`conda create` refuses them)."""
+NAME_PARTS = r"[A-Za-z0-9_][\w.+-]*"
+"""The letters of a name: conda refuses `/`, `:`, `#` and spaces, and a word that begins with `-`
+would be an option."""
+
+
+def conda_name(text: str) -> str:
+    """A name for a new conda environment; UsageError for one that conda does not accept.
+
+    >>> conda_name("qwen")
+    'qwen'
+    """
+    if text in RESERVED:
+        raise UsageError(
+            f"conda's own environment is called {text!r}", hint="give the new one another name"
+        )
+    if not re.fullmatch(NAME_PARTS, text, re.ASCII):
+        raise UsageError(
+            f"conda accepts no environment called {text!r}",
+            hint="use letters, digits, `-`, `_` and `.`, such as `torch-cu124`",
+        )
+    return text
+
+
+def new_environment(machine: Snapshot, name: str | None) -> str | None:
+    """The name of the environment to create; None if the active one is to be changed.
+
+    torch does not belong into conda's base environment, which conda itself runs in: one broken
+    package there can break conda.
+    """
+    if name is not None:
+        return conda_name(name)
+    is_conda = machine.python.manager == "conda" and machine.python.prefix is not None
+    return None if is_conda and not is_base(machine) else NEW_NAME
+
+
+def is_base(machine: Snapshot) -> bool:
+    """Whether the target is conda's base environment: the active one says its name, another one
+    lies in a folder `envs`."""
+    prefix = (machine.python.prefix or "").rstrip("/\\")
+    active = machine.environment.get("CONDA_PREFIX", "").rstrip("/\\")
+    name = machine.environment.get("CONDA_DEFAULT_ENV")
+    if name and (not active or active == prefix):
+        return name in RESERVED
+    folder = re.split(r"[/\\]", prefix)[-1].lower()
+    return (
+        re.fullmatch(r"(mini|ana)(conda|forge)\d?|(mamba|micromamba)(forge)?|conda", folder)
+        is not None
+    )

@@ -1,0 +1,209 @@
+"""What would change the experiment: named with the guides' advice, never written. Pure.
+
+The size of a network, the length of a sequence, another loss, clipping and the learning rate decide
+what is learned. gpusetup says what the guides advise for this card and leaves the choice to you.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.configs.settings import (
+    EMPTY,
+    Setting,
+    name_of,
+    switch_value,
+    unquoted,
+    whole_number,
+)
+from gpusetup.model.units import MIB
+from gpusetup.plan.batch_verdict import BatchVerdict
+from gpusetup.tune.case import Case, Suggestion, label
+from gpusetup.tune.marks import (
+    SMALL_CARD_GB,
+    card_of,
+    has_memory,
+    image_preset,
+    sequence_preset,
+    training_of,
+)
+from gpusetup.tune.verdict import plan_verdict
+
+# --- the size of the network ----------------------------------------------------------------------
+
+IMAGE_KEYS: tuple[tuple[str, str], ...] = (
+    ("channels", "base_channels"),
+    ("blocks", "num_blocks"),
+    ("patch", "patch_size"),
+    ("perceptual", "use_perceptual"),
+)
+"""Role of a key -> the optimisation guide's name for it."""
+SEQUENCE_KEYS: tuple[tuple[str, str], ...] = (
+    ("hidden", "hidden_size"),
+    ("layers", "num_layers"),
+    ("dropout", "dropout"),
+)
+"""Role of a key -> the acceleration guide's name for it."""
+NEVER_WRITTEN = "Each of these is another experiment, so gpusetup never writes them"
+
+
+def network_size(case: Case) -> Iterator[Suggestion]:
+    """The guide's sizes of a network for this card, next to the config's."""
+    memory_bytes = case.facts.memory_bytes
+    if not memory_bytes:
+        return
+    training = training_of(case)
+    if training == "images":
+        preset, keys = image_preset(memory_bytes), IMAGE_KEYS
+        cards = card_of(case, preset)
+    elif training == "sequences":
+        preset, keys = sequence_preset(memory_bytes), SEQUENCE_KEYS
+        cards = preset.card
+    else:
+        return
+    comparisons = []
+    for role, guide_key in keys:
+        for setting in case.with_role(role):
+            name, value = name_of(setting.path), preset.value(guide_key)
+            current = unquoted(setting.text)[:40]
+            comparisons.append(f"{name} {value} (line {setting.line}: {current})")
+    if comparisons:
+        yield (
+            f"On {cards}, the {preset.guide} starts with {', '.join(comparisons)}. "
+            f"{NEVER_WRITTEN}. `gpusetup tune --preset {preset.name}` shows the whole config"
+        )
+
+
+# --- the length of a sequence ---------------------------------------------------------------------
+
+SHORT_LENGTHS = (128, 256)
+"""Tokens that the set-up guide advises on its laptop with 4 GB."""
+
+
+def sequence_length(case: Case) -> Iterator[Suggestion]:
+    """Shorter sequences for a card with less than 5 GB."""
+    memory_bytes = case.facts.memory_bytes
+    if not memory_bytes or has_memory(memory_bytes, SMALL_CARD_GB):
+        return
+    least, most = SHORT_LENGTHS
+    next_step = ""
+    if isinstance(plan_verdict(case, 1, steps=1), BatchVerdict):
+        next_step = f"; `gpusetup plan --from-config CONFIG --context {most}` says what it saves"
+    for setting in case.with_role("length"):
+        length = whole_number(setting)
+        if length is not None and length > most:
+            yield (
+                f"{label(setting)} is {length}: on a card with 4 GB the set-up guide advises "
+                f"sequences of {least} to {most} tokens. Texts that are cut are another "
+                f"experiment, so gpusetup never writes it{next_step}"
+            )
+
+
+# --- a loss that explodes -------------------------------------------------------------------------
+
+CLIP_AT = "1.0"
+"""The optimisation guide's limit of the gradients' norm."""
+
+
+def unstable_loss(case: Case) -> Iterator[Suggestion]:
+    """Clipping where it is off, and what else to do if the loss explodes or becomes NaN."""
+    unclipped = [setting for setting in case.with_role("clip") if _is_off(setting)]
+    for setting in unclipped:
+        value = setting.text.strip() or "empty"
+        yield (
+            f"{label(setting)} is {value}, so gradients are not clipped. The optimisation guide "
+            f"clips at {CLIP_AT}, which keeps one bad batch from making the loss explode or NaN. "
+            "Not written, because clipping changes the updates"
+        )
+    if unclipped:
+        yield f"If the loss explodes or becomes NaN, {_calmer_steps(case)}"
+
+
+def _calmer_steps(case: Case) -> str:
+    """The steps against a loss that explodes, with the config's own keys and values."""
+    rate_step = "then try half of the learning rate, then a tenth"
+    for setting in case.with_role("learning-rate")[:1]:
+        rate_step += f" ({label(setting)} is {unquoted(setting.text)[:20]})"
+    warm_up_step = "then let the learning rate warm up"
+    for setting in case.with_role("warm-up")[:1]:
+        warm_up_step += f" ({label(setting)} is {unquoted(setting.text)[:20]})"
+    return f"clip first, {rate_step}, {warm_up_step}"
+
+
+def _is_off(setting: Setting) -> bool:
+    """Whether a number or switch is 0, off or empty: `0`, `0.0`, `null`, `false`."""
+    if setting.kind != "scalar":
+        return False
+    text = unquoted(setting.text)
+    if text in EMPTY or switch_value(setting) is False:
+        return True
+    try:
+        return float(text) == 0
+    except ValueError:
+        return False
+
+
+# --- a recommender's cache ------------------------------------------------------------------------
+
+BYTES_PER_NUMBER = 4
+"""Of an embedding in float32."""
+CACHE_OFF_BELOW_GB = 4
+"""The multi-GPU guide switches the cache off on smaller GPUs."""
+LARGE_SHARE = 0.05
+"""A cache that takes more of a GPU than this is worth the time that computing it again costs."""
+
+
+def embedding_cache(case: Case) -> Iterator[Suggestion]:
+    """What the cache of a recommender's embeddings takes on this card, and the other mode."""
+    memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
+    if not memory_bytes or not caches or training_of(case) != "recommender":
+        return
+    cache = caches[0]
+    is_on = switch_value(cache) is True
+    is_small = not has_memory(memory_bytes, CACHE_OFF_BELOW_GB)
+    modes = (
+        "The cached mode (on) keeps the users' embeddings on each GPU, the dynamic mode (off) "
+        "computes them for each batch"
+    )
+    size_bytes = _cache_bytes(case)
+    if size_bytes is None:
+        takes = "its users and numbers are not plain, so gpusetup does not know what it takes"
+        is_large = is_small
+    else:
+        count, width = _plain(case, "users"), _plain(case, "embedding-dim")
+        share = size_bytes / memory_bytes
+        takes = (
+            f"{count:,} users of {width} numbers take {size_bytes / MIB:.1f} MiB, "
+            f"{100 * share:.1g} % of this GPU's memory"
+        )
+        is_large = share > LARGE_SHARE
+    yield f"{label(cache)}: {takes}. {modes}. {_cache_advice(is_on, is_small, is_large)}"
+
+
+def _cache_bytes(case: Case) -> int | None:
+    """The bytes of the users' embeddings; None if the config does not say how many there are."""
+    count, width = _plain(case, "users"), _plain(case, "embedding-dim")
+    return count * width * BYTES_PER_NUMBER if count and width else None
+
+
+def _plain(case: Case, role: str) -> int | None:
+    """The first whole number of a role."""
+    for setting in case.with_role(role):
+        value = whole_number(setting)
+        if value is not None and value > 0:
+            return value
+    return None
+
+
+def _cache_advice(is_on: bool, is_small: bool, is_large: bool) -> str:
+    """What to do with the cache on this card."""
+    if is_small and is_on:
+        guide = f"The multi-GPU guide switches it off on GPUs below {CACHE_OFF_BELOW_GB} GB"
+        if is_large:
+            return f"{guide}: do so here"
+        return f"{guide}; here that frees next to nothing, so do it only if memory runs out"
+    if is_small:
+        return f"Off is the multi-GPU guide's advice for GPUs below {CACHE_OFF_BELOW_GB} GB"
+    if is_on:
+        return "On is the multi-GPU guide's advice for GPUs with 4 GB or more"
+    return "The multi-GPU guide switches it on for GPUs with 4 GB or more: it saves time"

@@ -1,0 +1,257 @@
+"""The guides' presets: configs to start from, each line with its source and its reason.
+
+Three are of the acceleration guide (`top`, `balanced`, `saving`: a small transformer or LSTM), the
+others of the optimisation guide (an image network on an RTX 4090, 4080, 4070 or GTX 1080). The
+figures are the guides'. Where a guide is wrong or out of date, the reason says what is right.
+
+`marks.py` compares a config with the same rows, so that a preset and the advice never differ.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import NamedTuple
+
+from gpusetup.errors import UsageError
+
+ACCELERATION = "acceleration guide"
+OPTIMISATION = "optimisation guide"
+
+
+class Line(NamedTuple):
+    """One setting of a preset, with the reason that stands beside it in the file."""
+
+    key: str
+    value: str
+    reason: str
+    source: str
+
+
+class Preset(NamedTuple):
+    """A config to start from."""
+
+    name: str
+    card: str
+    """The card that it is for, as a sentence names it: `an RTX 4090 (24 GB)`."""
+    trains: str
+    guide: str
+    expected: str
+    """What the guide promises; the file says instead how to measure it."""
+    lines: tuple[Line, ...]
+
+    def value(self, key: str) -> str | None:
+        """What the preset sets a key to; None if it has no such line."""
+        for line in self.lines:
+            if line.key == key:
+                return line.value
+        return None
+
+
+# --- the acceleration guide -----------------------------------------------------------------------
+
+
+def _sequence_lines(
+    model: str, epochs: int, batch: tuple[int, int], hidden: int, workers: Line
+) -> tuple[Line, ...]:
+    """The lines of one of the acceleration guide's presets; `batch` has its accumulation."""
+    batch_size, accumulation = batch
+    steps_reason = "the batch is one step of the optimizer"
+    if accumulation > 1:
+        steps_reason = f"{accumulation} x {batch_size} samples are one step of the optimizer"
+    return (
+        Line("model_type", model, "the guide's model for this much memory", ACCELERATION),
+        Line("hidden_size", str(hidden), "for this much memory; 128 to 256 are usual",
+             ACCELERATION),
+        Line("num_layers", "2", "2 to 4 are usual", f"{ACCELERATION}, its table"),
+        Line("dropout", "0.2", "0.1 to 0.3 are usual", f"{ACCELERATION}, its table"),
+        Line("epochs", str(epochs), "watch the validation loss, stop earlier", ACCELERATION),
+        Line("batch_size", str(batch_size), "a mark to measure, see above", ACCELERATION),
+        Line("gradient_accumulation_steps", str(accumulation), steps_reason, ACCELERATION),
+        Line("amp", "true", "use torch.amp, torch.cuda.amp is deprecated; saves 1 to 49 % of "
+             "the memory", f"{ACCELERATION}, corrected"),
+        workers,
+        Line("pin_memory", "true", "copies run while the GPU computes", ACCELERATION),
+    )  # fmt: skip
+
+
+def _workers(count: int, source: str = ACCELERATION) -> Line:
+    """The guide's number of workers, which `tune` replaces by the cores of the machine."""
+    reason = "one for each usable core is better: `gpusetup tune` sets it"
+    return Line("num_workers", str(count), reason, f"{source}, corrected")
+
+
+# --- the optimisation guide -----------------------------------------------------------------------
+
+# A GTX 1080 has compute capability 6.1; tensor cores come with 7.0.
+NO_TENSOR_CORES = "saves memory; hardly faster, because a GTX 1080 has no tensor cores"
+TENSOR_CORES = "tensor cores; saves 1 to 49 % of the memory, by model"
+COMPILE = "some models become slower: `--benchmark` measures it"
+
+
+class ImageFigures(NamedTuple):
+    """What the optimisation guide sets for one card."""
+
+    batch: int
+    base_channels: int
+    num_blocks: int
+    patch_size: int
+    workers: int
+    perceptual: bool = True
+    compiles: bool = False
+    precision_reason: str = TENSOR_CORES
+    depth_source: str = OPTIMISATION
+    """Whose number of blocks, patch size and workers these are."""
+
+
+def _image_lines(figures: ImageFigures) -> tuple[Line, ...]:
+    """The lines of one of the optimisation guide's presets."""
+    depth_source = figures.depth_source
+    perceptual_reason = "another loss, so another experiment"
+    return (
+        Line("batch_size", str(figures.batch), "a mark to measure, see above", OPTIMISATION),
+        Line("base_channels", str(figures.base_channels), "the width; memory grows with it",
+             OPTIMISATION),
+        Line("num_blocks", str(figures.num_blocks), "the depth; memory grows with it",
+             depth_source),
+        Line("patch_size", str(figures.patch_size), "twice the side takes four times the memory",
+             depth_source),
+        Line("use_perceptual", _switch(figures.perceptual), perceptual_reason, depth_source),
+        Line("use_mixed_precision", "true", figures.precision_reason, f"{OPTIMISATION}, corrected"),
+        Line("compile_model", _switch(figures.compiles), COMPILE, f"{OPTIMISATION}, corrected"),
+        Line("grad_clip", "1.0", "keeps one bad batch from ruining the run", OPTIMISATION),
+        _workers(figures.workers, depth_source),
+        Line("pin_memory", "true", "copies run while the GPU computes", OPTIMISATION),
+        Line("persistent_workers", "true", "workers do not start again in every epoch",
+             OPTIMISATION),
+        Line("prefetch_factor", "2", "each worker prepares 2 batches", OPTIMISATION),
+    )  # fmt: skip
+
+
+def _switch(is_on: bool) -> str:
+    return "true" if is_on else "false"
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+IMAGES = "an image network"
+
+PRESETS: tuple[Preset, ...] = (
+    Preset(
+        name="top",
+        card="a card with 12 GB or more",
+        trains="a small transformer",
+        guide=ACCELERATION,
+        expected="2 to 3 times the speed, 6 to 8 GB, 1 to 1.5 hours",
+        lines=_sequence_lines("transformer", 100, (512, 1), 256, _workers(4)),
+    ),
+    Preset(
+        name="balanced",
+        card="a card with 8 to 12 GB",
+        trains="an LSTM",
+        guide=ACCELERATION,
+        expected="1.5 to 2 times the speed, 4 to 6 GB, 1.5 to 2 hours",
+        lines=_sequence_lines("lstm", 50, (256, 1), 128, _workers(2)),
+    ),
+    Preset(
+        name="saving",
+        card="a card with 8 GB or less",
+        trains="an LSTM",
+        guide=ACCELERATION,
+        expected="2 to 4 GB",
+        # The guide names no workers here: those of `balanced`.
+        lines=_sequence_lines("lstm", 50, (128, 2), 64, _workers(2)),
+    ),
+    Preset(
+        name="rtx-4090",
+        card="an RTX 4090 (24 GB)",
+        trains=IMAGES,
+        guide=OPTIMISATION,
+        expected="75 to 85 % utilisation instead of 20 %",
+        lines=_image_lines(ImageFigures(64, 128, 12, 256, workers=12, compiles=True)),
+    ),
+    Preset(
+        name="rtx-4080",
+        card="an RTX 4080 (16 GB)",
+        trains=IMAGES,
+        guide=OPTIMISATION,
+        expected="75 to 85 % utilisation instead of 20 %",
+        # The guide names only its batch and width: the rest is the next smaller card's.
+        lines=_image_lines(
+            ImageFigures(48, 96, 8, 192, workers=8, depth_source=f"{OPTIMISATION}, RTX 4070")
+        ),
+    ),
+    Preset(
+        name="rtx-4070",
+        card="an RTX 4070 (12 GB)",
+        trains=IMAGES,
+        guide=OPTIMISATION,
+        expected="75 to 85 % utilisation instead of 20 %",
+        lines=_image_lines(ImageFigures(32, 96, 8, 192, workers=8)),
+    ),
+    Preset(
+        name="gtx-1080",
+        card="a GTX 1080 (8 GB)",
+        trains=IMAGES,
+        guide=OPTIMISATION,
+        expected="75 to 85 % utilisation instead of 20 %",
+        lines=_image_lines(
+            ImageFigures(
+                16, 64, 6, 128, workers=6, perceptual=False, precision_reason=NO_TENSOR_CORES
+            )
+        ),
+    ),
+)
+
+LIST = "list"
+"""What `--preset` takes to show the presets instead of writing one."""
+
+
+def spelled(text: str) -> str:
+    """A preset's name as the table has it, for one as people write it.
+
+    >>> spelled("RTX 4090"), spelled("gtx_1080"), spelled("Top")
+    ('rtx-4090', 'gtx-1080', 'top')
+    """
+    return "-".join(text.lower().replace("_", " ").replace("-", " ").split())
+
+
+def preset_named(name: str) -> Preset:
+    """The preset of a name; `UsageError` names those that exist."""
+    wanted = spelled(name)
+    for preset in PRESETS:
+        if preset.name == wanted:
+            return preset
+    names = ", ".join(preset.name for preset in PRESETS)
+    raise UsageError(f"No preset is called {name!r}", hint=f"one of {names}; or `{LIST}`")
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+WIDTH = 100
+"""Columns of the file's text; the reasons stand in one column where they fit."""
+
+
+def preset_text(preset: Preset, file: str) -> str:
+    """The preset as YAML; the commands in its comments name the file that it is written to."""
+    # A line break in the name would end the comment.
+    quoted_file = shlex.quote(file) if file.isprintable() else "CONFIG"
+    head = (
+        f"Preset `{preset.name}`: {preset.trains} on {preset.card}.",
+        f"Source: {preset.guide}. A starting point: change it to suit your model and data.",
+        "",
+        f"The guide expects {preset.expected}.",
+        "That depends on your model and data, so measure what each step gains:",
+        f"  gpusetup tune {quoted_file} --benchmark --code MODULE:FUNCTION",
+        "batch_size is a mark to measure as well; another batch takes another learning rate:",
+        f"  gpusetup tune {quoted_file} --batch-size --code MODULE:FUNCTION",
+        "Several GPUs: start one process each with torchrun, not with the deprecated",
+        "torch.distributed.launch; then batch_size counts for each GPU.",
+        "To begin, fit the workers and the precision to your machine:",
+        f"  gpusetup tune {quoted_file} --in-place",
+    )
+    settings = [f"{line.key}: {line.value}" for line in preset.lines]
+    widest = max(map(len, settings))
+    text = "".join(f"# {row}".rstrip() + "\n" for row in head) + "\n"
+    for setting, line in zip(settings, preset.lines, strict=True):
+        text += f"{setting:{widest}}  # {line.reason} ({line.source})\n"
+    return text

@@ -1,0 +1,202 @@
+"""Why a batch, or a precision, of a config must stay as it is. Pure.
+
+Another micro-batch is the same experiment only if nothing else depends on it: no step count, no
+BatchNorm, no loss over the pairs in one batch, no second file that holds a batch too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpusetup.configs.config import Config
+from gpusetup.configs.keys import Loop, is_other_phase
+from gpusetup.configs.settings import (
+    EMPTY,
+    Setting,
+    name_of,
+    switch_value,
+    unquoted,
+    whole_number,
+)
+from gpusetup.tune.case import Case, label, trainer_in
+
+# --- another file decides too ---------------------------------------------------------------------
+
+DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
+"""Names that only DeepSpeed's own JSON has."""
+DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
+"""Keys whose value names DeepSpeed's settings: a file, a preset's name, or `true`."""
+FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
+OTHER_FILES = (*DEEPSPEED_KEYS, "fsdp_config", "_base_")
+
+
+def batch_fixed_by(config: Config) -> str | None:
+    """Why the batch and the precision of a config must stay; None if they may change.
+
+    A config of transformers and its DeepSpeed JSON must agree, or the trainer refuses to start.
+
+    >>> batch_fixed_by(Config(name="train.yaml", text="", format="yaml", settings=()))
+    """
+    names = {name_of(setting.path) for setting in config.settings}
+    is_deepspeed_json = not names.isdisjoint(DEEPSPEED_JSON)
+    for setting in config.settings:
+        text = unquoted(setting.text)
+        if is_deepspeed_json and text == "auto":
+            return f"{label(setting)} is auto: the trainer's own config sets the value"
+        if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
+            # A word without a file's ending names settings that a program brings along.
+            is_file = FILE_NAME.fullmatch(text) is not None
+            holder = text if is_file else "DeepSpeed's own configuration"
+            return f"{holder} sets a batch and a precision too: change both files by hand"
+    return None
+
+
+def sharded_elsewhere(case: Case) -> str | None:
+    """Which setting leaves to another file how the model is sharded; None if none does."""
+    for setting in case.with_name(*OTHER_FILES):
+        if _names_settings(setting):
+            return f"{label(setting)} leaves to another file how the model is sharded"
+    return None
+
+
+def _names_settings(setting: Setting) -> bool:
+    """Whether the value refers to settings that are not in this config (a map would be)."""
+    if setting.kind == "list":
+        return name_of(setting.path) == "_base_"
+    is_empty = setting.text in EMPTY or switch_value(setting) is False
+    return setting.kind in ("scalar", "alias") and not is_empty
+
+
+# --- counts of steps ------------------------------------------------------------------------------
+
+STEP_COUNTS = re.compile(
+    r"(?ix) (?:max|min|num|total|train|warmup|decay|save|saving|eval|val|validation|checkpoint\w*"
+    r"|ckpt|lr|limit|per|every|n|test|scheduler|cooldown|stable)s?_?(?:\w*_)?(?:steps?|iters?"
+    r"|iterations?|batches|updates?)(?:_per_epoch|_ratio)?$"
+    r"| ^(?:steps?|iters?|iterations?|steps_per_epoch|num_steps|T_max|step_size|milestones"
+    r"|val_check_interval|val_interval|(?:eval|save|checkpoint)_(?:interval|every|freq)"
+    r"|overfit_batches|by_epoch)$"
+    r"| ^(?:eval|save)_every\w*$"
+)
+"""Names of what is counted in steps of some kind."""
+OTHER_COUNTS = re.compile(
+    r"(?i)accum|micro|ratio|logging|log_|per_print|grad_|num_train_epochs"
+    r"|^limit_(?:val|test|predict)|sanity"
+)
+"""Names that look like them and count something else."""
+
+
+def step_counts(case: Case) -> Iterator[Setting]:
+    """The settings whose number is a count of steps (0, -1, ratios and epochs are none)."""
+    for setting in case.config.settings:
+        name = name_of(setting.path)
+        maps = [word for word in setting.path[:-1] if isinstance(word, str)]
+        if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
+            continue
+        if any(is_other_phase(word) for word in maps):
+            continue
+        counts_iterations = name == "by_epoch" and switch_value(setting) is False
+        is_positive = setting.kind == "scalar" and (whole_number(setting) or 0) > 0
+        if setting.kind == "list" or counts_iterations or is_positive:
+            yield setting
+
+
+# --- the model and its loss -----------------------------------------------------------------------
+
+CONTRASTIVE = re.compile(
+    r"(?i)contrastive|info_?nce|nt_?xent|multiple_?negatives|simclr|supcon|clip_?loss|siglip"
+    r"|in_?batch_?neg|barlow|vicreg|byol|\bmoco\b|\bkto\b|apo_zero_unpaired"
+)
+"""Words of losses over pairs in one batch: their value depends on the micro-batch."""
+BATCH_NORM = re.compile(
+    r"(?i)^(?:(?:sync_?)?bn(?:[123]d)?|(?:sync_?)?batch_?norm\w*|(?:wide_?|se_?)?resne[tx]t?\w*"
+    r"|efficientnet\w*|tf_efficientnet\w*|mobilenet\w*|regnet\w*|densenet\w*|vgg\d+_bn"
+    r"|(?:\w*_)?conformer|yolo\w*|inception\w*|mnasnet\w*|shufflenet\w*|hrnet\w*)$"
+)
+"""Values that name BatchNorm, or a model that is built with it."""
+BATCH_NORM_KEYS = (
+    "norm", "norm_layer", "norm_type", "normalization", "type", "model", "arch", "backbone",
+    "model_name", "name", "encoder_name", "encoder", "cnn_module_norm", "conv_norm_type",
+)  # fmt: skip
+BATCH_NORM_SWITCHES = ("batch_norm", "use_batchnorm", "use_batch_norm", "batchnorm", "use_bn")
+TIED_TO_MICRO_BATCH = {
+    "optimizer_in_bwd": "steps within the backward pass: its trainer refuses accumulation",
+    "early_step_in_backward": "steps within the backward pass: its trainer refuses accumulation",
+    "steps_per_generation": "depends on the micro-batch",
+    "generation_batch_size": "depends on the micro-batch",
+}
+"""Setting, where it is on or a number -> what it says against another micro-batch."""
+
+
+def names_batch_norm(setting: Setting) -> bool:
+    """Whether a setting switches BatchNorm on, or names a model that is built with it."""
+    if setting.kind != "scalar":
+        return False
+    name, text = name_of(setting.path).lower(), unquoted(setting.text)[:200]
+    if name in BATCH_NORM_SWITCHES:
+        return switch_value(setting) is True
+    # `torchvision.models.resnet50` names it last, `yolo11n.pt` first.
+    words = (text.rpartition(".")[2], text.partition(".")[0])
+    return name in BATCH_NORM_KEYS and any(BATCH_NORM.match(word) for word in words)
+
+
+def has_batch_norm(case: Case) -> bool:
+    return any(names_batch_norm(setting) for setting in case.config.settings)
+
+
+def refusals(case: Case) -> Iterator[str]:
+    """The reasons against another micro-batch, in the order of their weight."""
+    if case.fixed_by:
+        yield case.fixed_by
+    for setting in case.config.settings:
+        yield from _refusals_of(case, setting)
+    yield from _refusals_of_counts(case)
+
+
+def _refusals_of(case: Case, setting: Setting) -> Iterator[str]:
+    """What one setting says against another micro-batch."""
+    name, text = name_of(setting.path), unquoted(setting.text)[:200]
+    is_on = switch_value(setting) is True or bool(whole_number(setting))
+    is_off = switch_value(setting) is False or whole_number(setting) == 0
+    speaks_of_pairs = CONTRASTIVE.search(name) or CONTRASTIVE.search(text)
+    if setting.kind == "scalar" and not is_off and speaks_of_pairs:
+        yield (
+            f"{label(setting)} compares the samples of one batch with each other: another "
+            "micro-batch changes the loss"
+        )
+    if name in TIED_TO_MICRO_BATCH and is_on:
+        yield f"{label(setting)} {TIED_TO_MICRO_BATCH[name]}"
+    if "auto_scale_lr" in setting.path and name == "enable" and switch_value(setting):
+        yield "auto_scale_lr is on: the learning rate changes with the loader's batch"
+    if "GradientAccumulationScheduler" in text:
+        yield f"line {setting.line} schedules the accumulation itself"
+    if setting.path == ("batch_size",) and _is_axolotls(case):
+        yield (
+            f"{label(setting)} is axolotl's total batch: axolotl derives the accumulation from it"
+        )
+    if names_batch_norm(setting):
+        yield (
+            f"{label(setting)} is {text}, which has BatchNorm: another micro-batch would "
+            "change its statistics. The choice is yours: keep the batch, synchronise "
+            "BatchNorm over GPUs, or use GroupNorm"
+        )
+
+
+def _is_axolotls(case: Case) -> bool:
+    trainer = trainer_in(case.config)
+    return trainer is not None and trainer.name == "axolotl"
+
+
+def _refusals_of_counts(case: Case) -> Iterator[str]:
+    """The settings that count micro-batches, or for all that is known may count them."""
+    trainer = trainer_in(case.config) or Loop(name="this trainer")
+    for setting in step_counts(case):
+        name = name_of(setting.path)
+        if name in trainer.micro.split():
+            yield f"{label(setting)} counts micro-batches: change it and the batch by hand"
+        elif trainer.steps == "unknown" and name not in trainer.updates.split():
+            yield (
+                f"{label(setting)} counts steps, but gpusetup does not know whether of "
+                "micro-batches or of updates: change it and the batch by hand"
+            )

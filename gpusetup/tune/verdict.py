@@ -1,0 +1,80 @@
+"""What `plan` says of a batch of this config on this card, or why it cannot judge it. Pure."""
+
+from __future__ import annotations
+
+from gpusetup.configs.config import Config
+from gpusetup.configs.settings import names_in
+from gpusetup.errors import GpuSetupError
+from gpusetup.plan.batch_verdict import BatchVerdict, batch_verdict, ways_to_fit
+from gpusetup.plan.config import question_of
+from gpusetup.plan.place import Place
+from gpusetup.tune.case import Case
+from gpusetup.tune.refusals import sharded_elsewhere
+
+BY_PLAN = "`gpusetup plan --from-config`"
+
+PREFERENCE = frozenset((
+    "beta", "pref_beta", "loss_type", "precompute_ref_log_probs", "ref_model", "reference_free",
+    "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
+    "num_generations_per_prompt",
+))  # fmt: skip
+"""Names of preference training, whose pairs, references and generations the plan does not count."""
+
+
+class CannotJudge(str):
+    """Why `plan` says nothing of a config, as the end of a sentence."""
+
+
+def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | CannotJudge:
+    """What plan says of a batch with so many steps of accumulation (None: as the config has it)."""
+    card = case.facts.card
+    config = case.config if steps is None else case.tuned or case.config
+    if card is None:
+        return CannotJudge("the memory of the GPU is not known")
+    elsewhere = sharded_elsewhere(case)
+    if elsewhere:
+        return CannotJudge(elsewhere)
+    preference_names = sorted(names_in(config.settings) & PREFERENCE)
+    if preference_names:
+        return CannotJudge(
+            f"`{preference_names[0]}` belongs to preference training, whose pairs and reference "
+            "model plan does not count"
+        )
+    try:
+        from_config = question_of(config)
+        question = from_config.question
+        if question.model is None and question.params is None:
+            return CannotJudge("it names no model that plan knows")
+        if from_config.notes:
+            return CannotJudge("; ".join(from_config.notes))
+        if steps is None and from_config.per_gpu != size:
+            return CannotJudge("it holds several batches")
+        return batch_verdict(config, size, card, accumulate=steps)
+    except GpuSetupError as problem:
+        return CannotJudge(problem.message)
+
+
+def cannot_fit(case: Case) -> str | None:
+    """Why not even one sample of the model fits, whatever the other changes save; None if it may.
+
+    This is said before anything else.
+    """
+    card, config = case.facts.card, case.tuned or case.config
+    if card is None or sharded_elsewhere(case) or case.measured.batch_size:
+        return None
+    try:
+        verdict = batch_verdict(config, 1, card, any_length=True)
+        if verdict.verdict != "too much":
+            return None
+        return (
+            "This model with these settings does not fit on this card: a single sample needs "
+            f"{verdict.total_gib:.1f} of {verdict.capacity_gib:.1f} GiB. {how_to_fit(config, card)}"
+        )
+    except GpuSetupError:
+        return None
+
+
+def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
+    """A sentence with the first three ways to make one sample fit."""
+    ways = "; ".join(ways_to_fit(config, card, steps)[:3])
+    return f"What makes it fit: {ways}" if ways else f"{BY_PLAN} says what saves most"
