@@ -322,9 +322,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any]) -> None:
-    from gpusetup.child_scripts import bench
+    from gpusetup.child_scripts import trial_memory
 
-    assert bench.Cuda(None).limit == 3 << 30
+    assert trial_memory.Cuda(None).limit == 3 << 30
     assert played["part"] == 0.75
-    assert bench.Cuda(1 << 30).limit == 1 << 30
+    assert trial_memory.Cuda(1 << 30).limit == 1 << 30
     assert played["part"] == 0.25

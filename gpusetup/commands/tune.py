@@ -178,8 +178,9 @@ def _measure(
     from gpusetup.probe.target import choose_target
     from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
+    from gpusetup.tune.baseline import DEFAULT_BASELINE, MeasureRequest, baseline_of
     from gpusetup.tune.bench import BenchJob
-    from gpusetup.tune.measure import DEFAULT_BASELINE, MeasureRequest, baseline_of, measure
+    from gpusetup.tune.measure import measure
     from gpusetup.tune.rules import worker_count
 
     job = BenchJob(
