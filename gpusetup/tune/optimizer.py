@@ -316,14 +316,20 @@ class OptimizedConfig(TuneAnswer):
 
     def __getitem__(self, key: str) -> Any:
         document = self.document()
-        if key in document:
+        setting = self.setting(key)
+        # `batch_size` is a key of both: here nothing was measured, so the document's is empty.
+        if document.get(key) or (key in document and setting is None):
             return document[key]
-        if key in self.settings:
-            return self.settings[key]
-        values = [value for path, value in self.settings.items() if path.endswith(f".{key}")]
-        if len(values) != 1:
+        if setting is None:
             raise KeyError(f"{key}: neither one of {', '.join(document)} nor one setting")
-        return values[0]
+        return self.settings[setting]
+
+    def setting(self, key: str) -> str | None:
+        """The path of the setting that a key names, whole or by its last word; None if not one."""
+        if key in self.settings:
+            return key
+        paths = [path for path in self.settings if path.endswith(f".{key}")]
+        return paths[0] if len(paths) == 1 else None
 
 
 def auto_optimize_config(
