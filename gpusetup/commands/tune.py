@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
@@ -133,7 +132,7 @@ def _read(path: str) -> Config:
     from gpusetup.tune.case import known_settings
     from gpusetup.tune.config_file import read_bytes
 
-    config = read_config(read_bytes(path), Path(path).name)
+    config = read_config(read_bytes(path), path)
     if all(key.plan for _, key in known_settings(config)):
         known_names = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
         raise BadInput(f"{config.name} has no setting that is known", hint=known_names)

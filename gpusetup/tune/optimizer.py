@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from gpusetup.configs.config import Config, edited, read_config
@@ -346,8 +345,8 @@ def auto_optimize_config(
     """
     from gpusetup.tune.config_file import read_bytes, write_tuned
 
-    source_bytes, name = read_bytes(str(source)), Path(source).name
-    config = read_config(source_bytes, name)
+    source_bytes = read_bytes(str(source))
+    config = read_config(source_bytes, str(source))
     facts = facts_of(_machine(machine))
     proposal = propose(config, facts)
     tuned = edited(config, proposal.edits)
@@ -356,7 +355,7 @@ def auto_optimize_config(
         changes=proposal.changes,
         cannot_fit=proposal.cannot_fit,
         recommendations=proposal.words,
-        diff=difference(name, config.text, tuned.text),
+        diff=difference(config.name, config.text, tuned.text),
         written=written,
         device=facts.gpu,
         settings=settings_of(tuned),
