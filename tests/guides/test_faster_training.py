@@ -412,7 +412,7 @@ def test_workers_that_brought_nothing_are_not_written(
     play(lambda setting: 90.0 if setting["workers"] else 100.0, dataset=1000)
     screen = tune("--benchmark", "--code", "a:b", "-o", "new.yaml")
     assert "num_workers: 0\n" in (tmp_path / "new.yaml").read_text()
-    assert re.search(r"num_workers \(line 4\) stays 0: \d+ were not faster", screen)
+    assert re.search(r"num_workers \(line 4\) stays 0: \d+ were not clearly faster", screen)
 
 
 def test_a_gain_that_the_next_run_denies_is_within_the_noise(
