@@ -13,7 +13,6 @@ from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks.table import on_device
 from gpusetup.verify.values import Outcome, Report, Result
 
-
 LAPTOP = ("--from", "rtx3050-laptop")
 
 
