@@ -32,9 +32,7 @@ class Variable(NamedTuple):
 class Interpolation:
     """Resolves the values of one config, and remembers the variables that they asked for."""
 
-    def __init__(
-        self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]
-    ) -> None:
+    def __init__(self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]) -> None:
         """`text_at`: the scalar at a path of the config as it is written, None if there is none."""
         self.text_at = text_at
         self.variables = variables
