@@ -15,18 +15,20 @@ from gpusetup.model.documents import (
 )
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB
+from gpusetup.plan.data_parallel import data_parallel_notes, other_gpu_bytes
 from gpusetup.plan.decide import (
     SOLVERS,
     Decision,
     Limits,
     decide,
     doubt,
+    fewest_gpus,
     max_batch,
     max_context,
     near_limit,
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
-from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
@@ -49,11 +51,48 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
             f"The text encoders and the VAE ({encoders}) are not counted: encode the data before "
             "the training, or load these models on another GPU"
         )
+    yield from parts_beside(question, decision)
+    if job.strategy == "dp" and job.gpus > 1:
+        yield from data_parallel_notes(job, decision.shown.recipe)
     yield from assumptions(question, decision)
+    if question.solve == "gpus":
+        yield from offload_notes(decision)
     yield from machine_notes(decision, place)
     if decision.fits and not decision.measured and (reason := doubt(job, decision.shown.recipe)):
         yield reason
     yield from uncertainties(question, decision, place)
+
+
+def parts_beside(question: Question, decision: Decision) -> Iterator[str]:
+    """What is trained beside the model, and what of the model is not trained."""
+    job = decision.job
+    if job.tables:
+        weight_bytes = job.tables * BYTES[job.dtype]
+        names = " and ".join(map(str, question.tables))
+        yield (
+            f"embedding tables: {names} are {size_text(weight_bytes)} of weights; trained, they "
+            "have gradients of the same size and the optimizer's states as well"
+        )
+    if job.frozen and job.lora is None:
+        part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
+        yield (
+            f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
+            "activations all the same; they are only needed if something before it is trained"
+        )
+        if not job.trained_parameters:
+            yield (
+                "plan knows of nothing that is trained: add the parts around the model "
+                "(`--embedding ROWSxWIDTH`, `--lora 16`), or trace your code with `--code`"
+            )
+
+
+def size_text(size_bytes: float) -> str:
+    """
+    >>> size_text(1546240), size_text(5120000000)
+    ('1.5 MiB', '4.8 GiB')
+    """
+    gib = size_bytes / GIB
+    return f"{gib:.1f} GiB" if gib >= 1 else f"{1024 * gib:.1f} MiB"
 
 
 def assumptions(question: Question, decision: Decision) -> Iterator[str]:
@@ -79,11 +118,34 @@ def assumptions(question: Question, decision: Decision) -> Iterator[str]:
             yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
 
 
+def offload_notes(decision: Decision) -> Iterator[str]:
+    """How few GPUs would do with offload, which the number of GPUs needed leaves aside."""
+    if decision.shown.recipe.offload:
+        if decision.fits:
+            yield "no number of these GPUs fits without offload, which is slow"
+        return
+    fewest = fewest_gpus(decision.job, decision.limits)
+    if fewest is not None and fewest.job.gpus < decision.job.gpus:
+        counted = "1 GPU would do" if fewest.job.gpus == 1 else f"{fewest.job.gpus} GPUs would do"
+        host = fewest.shown.memory.host / GIB
+        yield (
+            f"{counted} with offload ({fewest.shown.recipe}), many times slower, and with "
+            f"{host:,.0f} GiB of RAM"
+        )
+
+
 def machine_notes(decision: Decision, place: Place) -> Iterator[str]:
     """How the machine differs from what the plan is for."""
     job, count = decision.job, place.count
     if count is not None and job.gpus > count:
-        yield f"this machine has {count} GPU{'s' * (count > 1)}, the plan is for {job.gpus}"
+        counted = "1 GPU" if count == 1 else f"{count} GPUs"
+        yield f"this machine has {counted}, the plan is for {job.gpus}"
+    if count is not None and count > job.gpus and decision.fits:
+        times = count / job.gpus
+        yield (
+            f"this machine has {count} GPUs, the plan uses {job.gpus}: with all of them the "
+            f"training is up to {times:g} times as fast (`--gpus {count}`)"
+        )
     if place.unified:
         yield (
             "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
@@ -97,11 +159,8 @@ def uncertainties(question: Question, decision: Decision, place: Place) -> Itera
     capacity = decision.limits.capacity
     if not decision.fits or decision.measured:
         return
-    if question.params is not None and question.context is None and job.context == 1:
-        yield (
-            "memory grows with the tokens of a sample: give `--context` (1: a table row), or "
-            "measure one step"
-        )
+    if question.params is not None:
+        yield assumed_shape(question, job)
     if total + place.used_bytes > capacity:
         yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
     encoder_bytes = 2.0 * job.shape.beside
@@ -111,6 +170,26 @@ def uncertainties(question: Question, decision: Decision, place: Place) -> Itera
             f"with the encoders of text and the VAE on the GPU {with_encoders / GIB:.1f} GiB are "
             "needed: encode the data before, or load them on another GPU"
         )
+
+
+def assumed_shape(question: Question, job: Job) -> str:
+    """The model that a number of parameters is taken for; its real shape decides the memory."""
+    s = job.shape
+    vocabulary = "no vocabulary"
+    if s.vocabulary:
+        vocabulary = f"GPT-2's vocabulary of {s.vocabulary:,}"
+    samples_are = ""
+    if question.context is None and job.context == 1:
+        samples_are = (
+            ". A sample is one token, as a row of a table is: memory grows with the tokens, so "
+            "give `--context` for sequences"
+        )
+    layers = "1 layer" if s.layers == 1 else f"{s.layers} layers"
+    return (
+        f"`--params` says nothing of the model's shape. Assumed: a transformer of {layers} of "
+        f"width {s.hidden:,}, {vocabulary}. For your own give `--model config.json` or "
+        f"`--code FILE:NAME`{samples_are}"
+    )
 
 
 ALLOCATOR = "expandable_segments:True"
@@ -204,8 +283,11 @@ PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "
 
 
 def memory_gib(decision: Decision) -> PlanMemory:
+    """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     values = {name: getattr(memory, name) for name in PARTS} | {"capacity": capacity}
+    if decision.job.strategy == "dp" and decision.job.gpus > 1:
+        values["other_gpus"] = other_gpu_bytes(decision.job, decision.shown.recipe)
     if memory.total <= capacity:  # the allocator gives back what it only keeps for later
         values["reserved"] = min(memory.reserved, capacity - memory.runtime)
     return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})
@@ -214,7 +296,7 @@ def memory_gib(decision: Decision) -> PlanMemory:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing")  # fmt: skip
+               "amp", "dtype", "checkpointing", "frozen", "tables")  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:

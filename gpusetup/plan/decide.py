@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Job, Recipe, takes_longest
@@ -87,6 +87,8 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
         (job.shape.tower and job.lora is None,
          "plan does not count what the image encoder keeps; with LoRA it is not trained"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
+        (job.strategy == "dp" and job.gpus > 1,
+         "plan never compared DataParallel with a measurement"),
         (job.lora is not None and job.strategy.startswith("zero"),
          f"runs of adapters under ZeRO {often}"),
     )  # fmt: skip
@@ -183,18 +185,45 @@ def max_batch(job: Job, limits: Limits) -> Decision:
 
 
 def gpus_needed(job: Job, limits: Limits) -> Decision:
-    """The fewest GPUs with which some recipe fits: up to eight, then whole nodes of eight.
+    """The fewest GPUs with which some recipe fits without offload.
+
+    Where only offload fits, the fewest with it: a model of 70 billion parameters "fits" on one GPU
+    with a terabyte of RAM, but nobody trains it there.
+    """
+    with_offload: Decision | None = None
+    for decision in decisions_by_gpus(job, limits):
+        if decision.fits and not decision.shown.recipe.offload:
+            return decision
+        if decision.fits and with_offload is None:
+            with_offload = decision
+    if with_offload is not None:
+        return with_offload
+    group = group_size(job)
+    return decide(replace(job, gpus=max(MOST_GPUS // group, 1) * group), limits)
+
+
+def fewest_gpus(job: Job, limits: Limits) -> Decision | None:
+    """The fewest GPUs with which any recipe fits, offload included; None if none does."""
+    return next((one for one in decisions_by_gpus(job, limits) if one.fits), None)
+
+
+def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
+    """The job on more and more GPUs: up to eight, then whole nodes of eight.
 
     If every GPU has a whole copy, no more help than there are samples.
     """
-    group = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
-    most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
-    counts = (
-        n * group for n in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)) if n * group <= most_gpus
-    )
-    decisions = (decide(replace(job, gpus=n), limits) for n in counts)
-    largest_cluster = decide(replace(job, gpus=max(MOST_GPUS // group, 1) * group), limits)
-    return next((one for one in decisions if one.fits), largest_cluster)
+    group = group_size(job)
+    most_gpus = MOST_GPUS
+    if job.copies_model:
+        most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS)
+    for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
+        if groups * group <= most_gpus:
+            yield decide(replace(job, gpus=groups * group), limits)
+
+
+def group_size(job: Job) -> int:
+    """The GPUs that hold one copy of the model together."""
+    return job.tensor_parallel * job.pipeline_parallel * job.context_parallel
 
 
 SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {

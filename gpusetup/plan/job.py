@@ -8,7 +8,7 @@ from typing import Any, Literal
 from gpusetup.model.frozen import Frozen, defaults
 from gpusetup.plan.shape import DENOISERS, Shape, lora_parameters
 
-Strategy = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
+Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
@@ -17,7 +17,7 @@ Step = Literal["foreach", "fused", "loop", "backward"]
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
 SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
-    "single": (), "ddp": (), "zero1": ("optimizer",), "zero2": ("gradients", "optimizer"),
+    "single": (), "dp": (), "ddp": (), "zero1": ("optimizer",), "zero2": ("gradients", "optimizer"),
     "zero3": ALL_SHARDED, "fsdp": ALL_SHARDED, "fsdp1": ALL_SHARDED, "hsdp": ALL_SHARDED,
 }  # fmt: skip
 """Strategy -> which of parameters, gradients and optimizer states it divides among the GPUs
@@ -66,6 +66,10 @@ class Job(Frozen):
     """The rank of LoRA on every linear layer; the model itself is frozen then."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
+    frozen: float = 0.0
+    """The share of the model's parameters that is not trained, if there are no adapters."""
+    tables: int = 0
+    """Parameters of trained embedding tables beside the model (a recommender's users, items)."""
 
     # Optimizer.
     optimizer: str = "adamw"
@@ -160,9 +164,17 @@ class Job(Frozen):
     @property
     def trained_parameters(self) -> int:
         """The parameters that get gradients and optimizer states."""
-        if self.lora is not None:
-            return self.adapter_parameters + self.shape.outside * self.trained_embeddings
-        return self.shape.parameters
+        if self.lora is None:
+            return round(self.shape.parameters * (1 - self.frozen)) + self.tables
+        trained = self.adapter_parameters + self.tables
+        if self.trained_embeddings:
+            trained += self.shape.outside
+        return trained
+
+    @property
+    def trains_layers(self) -> bool:
+        """Whether any weight of the model's own layers is trained."""
+        return self.lora is None and self.frozen < 1
 
 
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))

@@ -23,6 +23,7 @@ from gpusetup.plan.states import (
     keeps_cast_weights,
     optimizer_step,
     per_gpu,
+    reduced_gradients,
     resident_states,
     rest_is_32_bit,
     unsharded_extra,
@@ -103,7 +104,8 @@ def norm_bytes(job: Job) -> int:
     residual, compute = residual_bytes(job), job.compute_bytes
     if job.compile or job.fused_kernels or not job.shape.rms_norm:
         return residual + compute
-    return 4 + residual * (job.lora is None) + compute
+    normalised = residual if job.trains_layers else 0
+    return 4 + normalised + compute
 
 
 def attention_bytes(job: Job) -> float:
@@ -222,6 +224,8 @@ def logit_count(job: Job, recipe: Recipe) -> float:
     """Tokens times vocabulary, or samples times classes."""
     s = job.shape
     outputs = s.vocabulary * tokens(job, recipe) + s.classes * samples(job, recipe)
+    if job.strategy == "dp":  # the first GPU gathers the outputs of all, and computes the loss
+        outputs *= job.gpus
     return outputs / job.tensor_parallel
 
 
@@ -241,6 +245,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),
     ("states", ("backward", "step"), gradients),
+    ("states", ("backward",), reduced_gradients),
     ("checkpoints", FORWARD, activations),
     ("logits", ("logits",), logits),
     ("other", ("layer", "backward"), layer_backward),
@@ -294,10 +299,16 @@ def own_segments(job: Job, recipe: Recipe) -> float:
     """Bytes in segments of logits, or of their copies, of a size that nothing else has."""
     if recipe.env or job.gathers:
         return 0.0
-    shifted = job.loss == "eager-old" and samples(job, recipe) > 1
-    each = 4.2 * (shifted or job.loss == "vocab-parallel")
-    each += job.compute_bytes * (job.loss == "hf" and job.compute_bytes < 4)
-    return logit_count(job, recipe) * each
+    bytes_per_logit = 0.0
+    # Old transformers copy the shifted logits in float32 (4 bytes, and 5 % for the segment's
+    # rounding); one sample alone is shifted as a view. Megatron's loss keeps a copy as large.
+    copies_shifted_logits = job.loss == "eager-old" and samples(job, recipe) > 1
+    if copies_shifted_logits or job.loss == "vocab-parallel":
+        bytes_per_logit += 4.2
+    # Today's transformers upcast 16-bit logits once more, in their own format.
+    if job.loss == "hf" and job.compute_bytes < 4:
+        bytes_per_logit += job.compute_bytes
+    return logit_count(job, recipe) * bytes_per_logit
 
 
 # --- the sum --------------------------------------------------------------------------------------

@@ -100,13 +100,17 @@ def optimizer_on_host(job: Job) -> bool:
 
 
 def model_weights(job: Job) -> float:
-    """Bytes of the model without adapters: quantised layers; embedding and head unquantised."""
+    """Bytes of the model without adapters, and of the tables beside it.
+
+    Of a quantised model the embedding and the head stay as they are.
+    """
     whole = per_gpu(job, job.shape.parameters, "parameters")
+    tables = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
     if not job.is_quantized:
-        return whole * weight_bytes(job)
+        return whole * weight_bytes(job) + tables
     outside = per_gpu(job, job.shape.outside, "parameters")
     plain = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
-    return (whole - outside) * QUANTIZED[job.quantize or ""] + plain
+    return (whole - outside) * QUANTIZED[job.quantize or ""] + plain + tables
 
 
 def gradients_stay(job: Job) -> bool:
@@ -144,9 +148,11 @@ def gathered_unit(job: Job, recipe: Recipe) -> float:
     if not job.shards_parameters:
         return 0.0
     rate = FROZEN_UNIT
-    if job.lora is None:
+    if job.trains_layers:
         rate = OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
     unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
+    # Tables beside the model are in FSDP's outermost unit, which stays whole with its gradients.
+    unit += job.tables * 2 * job.compute_bytes
     if job.gpus == 1:
         return unit
     live = min(1e9, per_gpu(job, s.parameters)) * (job.strategy == "zero3")
@@ -164,6 +170,16 @@ def gradients(job: Job, recipe: Recipe) -> float:
 def gradients_in_forward(job: Job, recipe: Recipe) -> float:
     """Bytes of the gradients that are there while the forward pass runs."""
     return gradients(job, recipe) if gradients_stay(job) else 0.0
+
+
+def reduced_gradients(job: Job, recipe: Recipe) -> float:
+    """Bytes of the sum of all GPUs' gradients under DataParallel, beside the first GPU's own.
+
+    All gradients are there before the first is added (`ReduceAddCoalesced` of the whole model).
+    """
+    if job.strategy != "dp" or job.gpus == 1:
+        return 0.0
+    return job.trained_parameters * gradient_bytes(job)
 
 
 def optimizer_step(job: Job, recipe: Recipe) -> float:
@@ -189,8 +205,7 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     """Bytes in host memory: with Offload one whole copy of all states for each group."""
     if not recipe.offload:
         return per_gpu(job, job.trained_parameters) * optimizer_bytes(job) * optimizer_on_host(job)
-    copy: float = (
-        job.shape.parameters * BYTES[job.dtype] + job.adapter_parameters * job.trained_bytes
-    )
+    plain_parameters = job.shape.parameters + job.tables
+    copy: float = plain_parameters * BYTES[job.dtype] + job.adapter_parameters * job.trained_bytes
     copy += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
     return copy * (job.data_parallel / shard_count(job, "parameters"))

@@ -52,11 +52,11 @@ def plan_text(plan: PlanCell) -> Screen:
         *_verdict(plan),
         *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
         *(_fewer_gpus(plan, plan.better) if plan.better else ()),
-        *(_speed(plan.speed) if plan.speed else ()),
         *_memory(plan),
         *section("Set", _settings(plan) if plan.settings else ()),
         *(_trainer_settings(plan.trainer_settings) if plan.trainer_settings else ()),
         *(() if plan.ways else _helps(plan)),
+        *(_speed(plan.speed) if plan.speed else ()),
         *(_config(plan.config) if plan.config else ()),
         *notes(plan.advice),
         *(_code(plan.code) if plan.code else ()),
@@ -126,22 +126,31 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     """The parts, and what the card has."""
     memory, free = plan.memory_gib, plan.margin_percent
     left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
-    told = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
-    told["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
+    lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
+    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
-        told["torch says"] = f"{memory.allocated:8.2f}  allocated, {memory.reserved:.2f} reserved"
-    return section("Memory of a GPU, GiB", facts(told))
+        given_back = " (some of it is given back when memory runs short)"
+        note = given_back if memory.reserved > memory.total else ""
+        reserved = f"{memory.reserved:.2f} reserved{note}"
+        lines["torch says"] = f"{memory.allocated:8.2f}  allocated, {reserved}"
+    if not memory.other_gpus:
+        return section("Memory of a GPU, GiB", facts(lines))
+    lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
+    return section("Memory of the first GPU, GiB", facts(lines))
 
 
 def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
     """The number of GPUs that does better than all of them, why, and how to use just those."""
-    recipe = f"with {fewer.recipe}"
+    gain = ""
     if plan.solved == "context":
-        recipe = f"with {fewer.recipe}, for up to {fewer.context:,} tokens"
+        gain = f", up to {fewer.context:,} tokens"
+    elif fewer.without_offload:
+        gain = ", without the offload that costs most speed"
     yield from section(
         f"Use {fewer.gpus} of your {plan.gpus} GPUs instead",
         (
-            Row(f"  It fits {recipe}: {fewer.reason}.", hang=2),
+            Row(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
+            Row(f"  {fewer.reason}", hang=2),
             *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
         ),
     )
@@ -150,26 +159,19 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
 def _speed(speed: Speed) -> Iterator[str]:
     """How much faster the GPUs are than one of them, and what that is reckoned from."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
-    times = f"about {high}" if low == high else f"{low} to {high}"
-    exchange = (
-        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
-        f"{_seconds(speed.sending_seconds)}"
-    )
     if speed.computing_seconds is None:
         times = f"up to {high}"
-        beside = "; the longer a step computes, the less that counts"
+        computing = "the longer a step computes, the less that counts"
     else:
-        beside = f", beside {_seconds(speed.computing_seconds)} of computing (an estimate)"
-    yield from section(
-        f"One GPU would do; {speed.gpus} are {times} times as fast",
-        (
-            Row(
-                f"  Each computes its own samples, so a step does {speed.gpus} times the work; "
-                f"{exchange}{beside}.",
-                hang=2,
-            ),
-        ),
+        times = f"about {high}" if low == high else f"{low} to {high}"
+        computing = f"its computing takes {_seconds(speed.computing_seconds)} (an estimate)"
+    sentence = (
+        f"  Each computes its own samples, so a step does {speed.gpus} times the work. For that "
+        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
+        f"{_seconds(speed.sending_seconds)}; {computing}."
     )
+    title = f"One GPU would do; {speed.gpus} are {times} times as fast"
+    return section(title, (Row(sentence, hang=2),))
 
 
 def _seconds(seconds: float) -> str:
@@ -196,7 +198,7 @@ def _helps(plan: PlanCell) -> Iterator[str]:
 
 
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
-    """A list of steps with what each saves; a part of a recipe is explained where it first comes."""
+    """Steps with what each saves; a part of a recipe is explained where it first comes."""
     explained: set[str] = set()
     labels = []
     for help in helps:

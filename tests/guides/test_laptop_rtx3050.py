@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -159,3 +162,106 @@ def test_verify_of_the_cpu_says_nothing_of_a_gpu() -> None:
     imported = Result("import", "host", Outcome("passed", ""))
     report = Report("cpu", False, {"devices": []}, (imported,))
     assert "times the CPU" not in as_text(report)
+
+
+NO_NVCC = (
+    "C:\\Users\\me> nvcc --version\n"
+    "'nvcc' is not recognized as an internal or external command,\n"
+    "operable program or batch file.\n"
+)
+ASKED_TORCH = (
+    'C:\\Users\\me> python -c "import torch; print(torch.__version__, torch.cuda.is_available())"\n'
+)
+
+
+def doctor_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[str, str]:
+    """The cause that `doctor --report` names for a text, and the whole screen."""
+    file = tmp_path / "report.txt"
+    file.write_text(text, encoding="utf-8")
+    main(["doctor", "--report", str(file), "--json"])
+    cause = json.loads(capsys.readouterr().out)["cause"]
+    main(["doctor", "--report", str(file)])
+    return cause, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        NO_NVCC,
+        "nvcc: command not found\n",
+        'Der Befehl "nvcc" ist entweder falsch geschrieben oder konnte nicht gefunden werden.\n',
+    ],
+)
+def test_a_cpu_build_comes_before_a_toolkit_that_nothing_needed(
+    said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-7: only `nvcc --version` failed, and torch is a CPU build."""
+    cause, screen = doctor_reads(tmp_path, capsys, f"{said}{ASKED_TORCH}2.5.1+cpu False\n")
+    assert cause == "torch-cpu-build"
+    assert "torch's wheels bring all of CUDA that they need" in screen
+
+
+def test_a_missing_nvcc_does_not_explain_why_torch_sees_no_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-7: of another build the reason stays open, and the answer says how to find it."""
+    cause, screen = doctor_reads(
+        tmp_path, capsys, f"{NO_NVCC}>>> torch.cuda.is_available()\nFalse\n"
+    )
+    assert cause == "unknown"
+    assert "torch.cuda.init()" in screen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch 2.5.1+cpu\nnvcc: command not found\nFailed building wheel for flash-attn\n",
+        "Windows 11, torch 2.5.1+cu124\nOSError: CUDA_HOME environment variable is not set. "
+        "Please set it to your CUDA install root.\n",
+    ],
+)
+def test_a_build_without_a_toolkit_lacks_the_toolkit(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-7: neighbours, in which something was built."""
+    cause, _ = doctor_reads(tmp_path, capsys, text)
+    assert cause == "cuda-toolkit-missing"
+
+
+ERROR_126 = "[WinError 126] The specified module could not be found. Error loading fbgemm.dll"
+ERROR_1114 = "[WinError 1114] A dynamic link library (DLL) initialization routine failed."
+
+
+def environment_whose_torch_raises(folder: Path, error: str) -> Path:
+    """A new environment with a torch that raises this error at its import; its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (python,) = (path for path in folder.glob("*/python*") if path.stem == "python")
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([str(python), "-c", ask], check=True, capture_output=True, text=True)
+    torch = Path(site.stdout.strip()) / "torch"
+    torch.mkdir(parents=True)
+    (torch / "__init__.py").write_text(f"raise OSError({error!r})\n", encoding="utf-8")
+    return python
+
+
+@pytest.mark.parametrize("error", [ERROR_126, ERROR_1114, "DLL load failed while importing _C"])
+def test_verify_of_a_torch_whose_dll_fails_names_the_visual_cpp_runtime(
+    error: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """002-19: the same answer live as for the pasted error."""
+    python = environment_whose_torch_raises(tmp_path / "env", error)
+    assert main(["verify", "--python", str(python)]) == 1
+    hint = capfd.readouterr()
+    assert "Microsoft.VCRedist.2015+.x64" in hint.out + hint.err
+
+
+def test_verify_of_a_torch_that_fails_otherwise_does_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """002-19: a neighbour on Linux, whose library is missing."""
+    error = "libcudart.so.12: cannot open shared object file: No such file or directory"
+    python = environment_whose_torch_raises(tmp_path / "env", error)
+    assert main(["verify", "--python", str(python)]) == 1
+    hint = capfd.readouterr()
+    assert "VCRedist" not in hint.out + hint.err
+    assert "gpusetup install" in hint.out + hint.err
