@@ -54,8 +54,10 @@ class Measured(Frozen):
 
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
+    grows: bool = False
+    """Whether a batch that ran is written although the effective batch grows by it."""
     is_faster: Mapping[str, bool] = {}
-    """Whether `amp` and `compile` were faster; absent: not measured."""
+    """Whether `amp`, `workers` and `compile` were faster; absent: not measured."""
     interrupted: bool = False
     """Whether measuring was interrupted: then only what was measured is written."""
 

@@ -94,6 +94,13 @@ def loader(case: Case) -> Iterator[Suggestion]:
     if not facts.cores:
         return
     count, why = worker_count(facts)
+    is_faster = case.measured.is_faster.get("workers")
+    if is_faster is False:
+        # Without workers, persistent ones and a prefetch are errors of the loader.
+        yield from _workers_stay(settings, count)
+        return
+    if is_faster:
+        why = Why(reason=f"it trains faster with {count} loader workers", source=MEASURED)
     for setting in settings:
         if (whole_number(setting) or 0) < 0 or whole_number(setting) is None:
             yield not_a_number(setting)
@@ -102,6 +109,8 @@ def loader(case: Case) -> Iterator[Suggestion]:
     added = add_key(case, "workers", str(count), why)
     yield from added
     if not (settings or added):
+        if is_faster:
+            yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
         return
     if facts.family == "windows":
         yield (
@@ -121,6 +130,12 @@ def loader(case: Case) -> Iterator[Suggestion]:
         size = whole_number(setting)
         if (size is not None and size < LEAST_PREFETCH) or setting.text in EMPTY[1:]:
             yield from change_value(case, setting, str(LEAST_PREFETCH), why)
+
+
+def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
+    """That more workers brought nothing on this machine."""
+    for setting in settings:
+        yield f"{label(setting)} stays {setting.text}: {count} were not faster ({MEASURED})"
 
 
 def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:
