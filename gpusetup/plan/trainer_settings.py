@@ -282,9 +282,10 @@ def torchtitan(facts: Facts) -> Values:
 def megatron(facts: Facts) -> Values:
     """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
     job = facts.job
+    global_batch = (job.batch or job.gpus) * job.accumulate
     return {
         "micro-batch-size": facts.samples,
-        "global-batch-size": (job.batch or job.gpus) * job.accumulate,
+        "global-batch-size": global_batch,
         "seq-length": job.context,
         "tensor-model-parallel-size": job.tensor_parallel,
         "pipeline-model-parallel-size": job.pipeline_parallel,
