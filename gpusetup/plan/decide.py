@@ -208,7 +208,10 @@ def gpus_needed(job: Job, limits: Limits) -> Decision:
     if with_offload is not None:
         return with_offload
     group = group_size(job)
-    return decide(replace(job, gpus=max(MOST_GPUS // group, 1) * group), limits)
+    groups = max(MOST_GPUS // group, 1)
+    if job.copies_model:  # more GPUs take nothing off a whole copy
+        groups = 1
+    return decide(replace(job, gpus=groups * group), limits)
 
 
 def fewest_gpus(job: Job, limits: Limits) -> Decision | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.data_parallel import data_parallel_notes
-from gpusetup.plan.decide import Decision, doubt, fewest_gpus, max_batch
+from gpusetup.plan.decide import Decision, doubt, fewest_gpus, gpus_needed, max_batch
 from gpusetup.plan.job import BYTES, Job, yarn
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
@@ -30,7 +31,7 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
         yield from data_parallel_notes(job, decision.shown.recipe)
     yield from assumptions(question, decision)
     if question.solve == "gpus":
-        yield from offload_notes(decision)
+        yield from number_notes(decision)
     yield from machine_notes(decision, place)
     reason = doubt(job, decision.shown.recipe)
     if reason and decision.fits and not decision.measured:
@@ -98,14 +99,23 @@ def assumptions(question: Question, decision: Decision) -> Iterator[str]:
             yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
 
 
-def offload_notes(decision: Decision) -> Iterator[str]:
-    """How few GPUs would do with offload, which the number of GPUs needed leaves aside."""
-    if decision.shown.recipe.offload:
-        if decision.fits:
-            yield "no number of these GPUs fits without offload, which is slow"
+def number_notes(decision: Decision) -> Iterator[str]:
+    """What else a person should know who asks how many GPUs are needed."""
+    job, limits = decision.job, decision.limits
+    if not decision.fits:
+        if job.copies_model and limits.linux:
+            sharded = gpus_needed(replace(job, strategy="fsdp"), limits)
+            if sharded.fits:
+                yield (
+                    f"`--strategy fsdp` divides the model among the GPUs: then "
+                    f"{sharded.job.gpus} of them are enough"
+                )
         return
-    fewest = fewest_gpus(decision.job, decision.limits)
-    if fewest is not None and fewest.job.gpus < decision.job.gpus:
+    if decision.shown.recipe.offload:
+        yield "no number of these GPUs fits without offload, which is slow"
+        return
+    fewest = fewest_gpus(job, limits)
+    if fewest is not None and fewest.job.gpus < job.gpus:
         counted = "1 GPU would do" if fewest.job.gpus == 1 else f"{fewest.job.gpus} GPUs would do"
         host = fewest.shown.memory.host / GIB
         yield (

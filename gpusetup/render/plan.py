@@ -127,7 +127,11 @@ def _solution(plan: PlanCell) -> str:
         return f"longest context: {plan.context if plan.fits else 0:,} tokens"
     if plan.solved == "batch":
         return f"largest batch: {plan.batch or 0 if plan.fits else 0:,}"
-    return f"GPUs needed: {plan.gpus if plan.fits else f'more than {plan.gpus}'}"
+    if plan.fits:
+        return f"GPUs needed: {plan.gpus}"
+    if plan.strategy in ("single", "dp", "ddp"):
+        return "GPUs needed: more do not help, because each holds the whole model"
+    return f"GPUs needed: more than {plan.gpus}"
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
