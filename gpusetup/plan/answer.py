@@ -84,7 +84,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         env=environment(decision, place),
         better=better_with_fewer(decision, question.solve),
         speed=speed_of_several(decision, place.gpu, request.gpu_rows),
-        trainer_settings=trainer_settings(question.trainer, decision),
+        trainer_settings=trainer_settings(trainer_in_words(request), decision),
         helps=helps(decision),
         ways=tuple(ways(request)),
         advice=tuple(advice(request, decision)),
@@ -101,6 +101,17 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     )  # fmt: skip
     names = [field.name for field in fields(plain)]
     return {name: getattr(plain, name) for name in names if name not in answered}
+
+
+def trainer_in_words(request: PlanRequest) -> str | None:
+    """The trainer in whose words the settings are written.
+
+    Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
+    `actor_rollout_ref` at its top, and needs verl's words.
+    """
+    keys = [key.key for key in request.config.read] if request.config else []
+    is_verls_own = any(key.startswith("actor_rollout_ref.") for key in keys)
+    return "verl" if is_verls_own else request.question.trainer
 
 
 def environment(decision: Decision, place: Place) -> dict[str, str]:
