@@ -21,7 +21,7 @@ from standin import A100, RTX_3050
 
 from gpusetup import cli
 from gpusetup.model.codec import to_json
-from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import Tally
 
 HERE = Path(__file__).resolve().parent
@@ -392,7 +392,9 @@ TOUCHES = "memory touches 99 % and the command ends with an error"
 
 def written(run: Run, file: Path, exit_code: int | None = 0) -> Path:
     """A composed run as its record."""
-    told = summarise(Tally(run.samples), source="nvml", command=run.command, exit_code=exit_code)
+    told = summarise(
+        Tally(run.samples), Story(source="nvml", command=run.command, exit_code=exit_code)
+    )
     file.write_text("".join(to_json(one) + "\n" for one in (*run.samples, told)), "utf-8")
     return file
 

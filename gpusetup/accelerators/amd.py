@@ -11,11 +11,27 @@ BUILT_FOR = (
 """What torch's ROCm wheels have kernels for: PYTORCH_ROCM_ARCH in .ci/docker/manywheel/build.sh of
 PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026; older wheels lack gfx1103."""
 
+BUILT_FOR_TORCH = "2.13"
+"""Of which torch `BUILT_FOR` was read."""
+
 RELATIVES = {
     **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
     "gfx1103": ("gfx1100", "11.0.0"),
 }
 """A target without kernels -> one whose kernels it runs, as HSA_OVERRIDE_GFX_VERSION names it."""
+
+FIRST_ROCM = {
+    **dict.fromkeys(("gfx1101", "gfx1102"), "6.3"),
+    **dict.fromkeys(("gfx1200", "gfx1201"), "6.4"),
+    **dict.fromkeys(("gfx950", "gfx1150", "gfx1151"), "7.0"),
+    "gfx1103": "7.2",
+}
+"""A target -> the ROCm from which on torch's wheels have kernels for it (the same script, by its
+conditions on ROCM_VERSION, read in November 2026); the others were always there."""
+
+DROPPED = {"gfx803": "Polaris", "gfx802": "Tonga", "gfx701": "Hawaii"}
+"""Targets that ROCm no longer supports (ROCm 4.5 was the last), and their generation: no override
+helps, because no target that is still built runs on them."""
 
 BOARDS = (
     (r"\bRX ?5[67]00|Radeon Pro W5700", "gfx1010"),
@@ -29,7 +45,12 @@ BOARDS = (
     (r"\bRX ?7(?:400|600|650)|Pro W7[56]00", "gfx1102"),
     (r"\bRX ?9070|AI PRO R9[67]00", "gfx1201"),
     (r"\bRX ?9060", "gfx1200"),
-    (r"\bRX ?(?:4[678]0|5[789]0)\b", "gfx803"),
+    (r"\bRX ?(?:4[678]0|5[789]0)\b|\bWX ?[457]100\b|\bWX ?[23][12]00\b|\bPolaris\b", "gfx803"),
+    (r"\bWX ?(?:8200|9100)\b", "gfx900"),
+    (r"\bPro W6600\b", "gfx1032"),
+    (r"\bStrix Halo\b|\bRyzen AI Max\b", "gfx1151"),
+    (r"\bStrix Point\b", "gfx1150"),
+    (r"\bR9 (?:Nano|Fury|3[89]0)", "gfx803"),
     (r"\bVega ?(?:56|64)\b", "gfx900"),
     (r"\bRadeon VII\b|\bMI[56]0\b", "gfx906"),
     (r"\b7[468]0M\b", "gfx1103"),

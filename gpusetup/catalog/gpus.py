@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
-from gpusetup.accelerators.makers import MAKERS, Maker
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
+from gpusetup.accelerators.makers import APPLE, Maker
+from gpusetup.accelerators.other_gpus import APPLE_CHIP, maker_named, other_gpu
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
@@ -52,6 +53,8 @@ class GpuRow(Frozen):
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
+    on: str | None = None
+    """The only platform on which there is such a GPU: `linux-aarch64` of a GB200."""
     memory_gb: float | None = None
     tdp_w: float | None = None
     peak_tflops: Mapping[str, float] = {}
@@ -105,14 +108,15 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """Another maker's GPU: its build of torch, where that may have kernels for it."""
-    gfx = gfx_of(text)
-    if gfx and gfx not in BUILT_FOR:
+    """Another maker's GPU, where only NVIDIA's are judged: its build of torch."""
+    gfx = other_gpu(text, maker).target
+    if gfx and gfx not in (*BUILT_FOR, *RELATIVES):
         return Unsatisfiable(f"{text!r} is AMD's {gfx}: no ROCm build of torch has kernels for it")
+    index = f" --index-url {maker.index}" if maker.index else ""
     return Unsatisfiable(
-        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: builds of torch for {maker.name} "
-        "are not proven here",
-        hint=f"`pip install torch torchvision --index-url {maker.index}`",
+        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: only NVIDIA GPUs are judged here",
+        hint=f"`pip install torch torchvision{index}` installs torch for it; `gpusetup resolve "
+        "--gpu NAME` says more",
     )
 
 
@@ -245,8 +249,8 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     if written := re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower()):
         found = Capability.parse(written[1])
         return Gpu(name=found.sm, compute_capability=found)
-    theirs = (one for one in MAKERS if one.index and re.search(str(one.models), text.lower()))
-    if (maker := next(theirs, None)) and not rows_or_none(text, rows):
+    maker = maker_of_name(text, rows)
+    if maker is not None:
         raise _not_proven(text, maker)
     hits = rows_named(text, rows)
     shared = one_capability(text, hits)
@@ -256,3 +260,30 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     if written_gb and all(row.memory_gb is None for row in hits):
         memory_bytes = written_gb << 30
     return Gpu(name=name, compute_capability=shared, memory_total_bytes=memory_bytes)
+
+
+def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
+    """The maker of a GPU if it is not NVIDIA's. UsageError for a name that two makers have."""
+    maker, nvidia = maker_named(text), rows_or_none(text, rows)
+    if maker is None or not nvidia:
+        return maker
+    is_bare_chip = re.fullmatch(APPLE_CHIP, text.strip().lower())
+    if maker is APPLE and is_bare_chip:
+        chip = text.strip().upper()
+        raise UsageError(
+            f"{text!r} is a chip of Apple and a GPU of NVIDIA",
+            hint=f"say `Apple {chip}` or `{nvidia[0].name}`",
+        )
+    return None
+
+
+def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
+    """A GPU as somebody writes it, whoever made it; UsageError for an unknown name."""
+    maker = maker_of_name(text, rows)
+    return gpu_described(text, rows) if maker is None else other_gpu(text, maker)
+
+
+def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
+    """The only platform on which a named GPU is found: `linux-aarch64` of a GB200."""
+    platforms = {row.on for row in rows_or_none(text, rows)}
+    return platforms.pop() if len(platforms) == 1 else None

@@ -15,6 +15,8 @@ ASK_TORCH = (
     'python -c "import torch; print(torch.__version__, torch.version.cuda); torch.cuda.init()"'
 )
 """It prints torch and its CUDA, and ends with torch's own reason where that finds no GPU."""
+TORCH_SEES = 'python -c "import torch; torch.cuda.init(); print(torch.cuda.get_device_name())"'
+"""It names the GPU, or ends with torch's own reason."""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
@@ -41,6 +43,7 @@ SETTLES: dict[str, tuple[str, ...]] = {
     ASK_TORCH: ("torch",),
     BESIDE_TORCH: ("gpus", "program"),
     NODES: (),
+    "gpusetup monitor": (),
     "conda list torch": (),
     "findmnt -O noexec": (),
 }

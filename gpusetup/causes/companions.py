@@ -286,11 +286,24 @@ CAUSES = (
         proven_by="torch is older than 2.3, and NumPy is 2 or newer",
         # Source: NumPy 2 migration guide.
         commands=_older_numpy,
+        cases=(
+            Message(
+                having={"wants": ""},
+                title="A module was built for NumPy 2, and NumPy 1 is installed",
+                means="A module for NumPy 2 does not run with NumPy 1.",
+                text="Update NumPy, or install an older release of the module that needs it",
+                commands=("pip install --upgrade 'numpy>=2'",),
+            ),
+        ),
         says=(
             "_array_api not found",
             r"compiled using NumPy (?P<compiled>1\.x) cannot be run in NumPy (?P<running>\d+\.[\d.]+\d)",
             r"numpy\.core\.multiarray failed to import",
             r"numpy\.(?:dtype|ufunc|ndarray) size changed",
+            says(
+                r"compiled against NumPy C-API version 0x\w+ \(NumPy (?P<compiled>2)[\d.]*\) but the running NumPy has C-API version",
+                wants="NumPy 2",
+            ),
             r"compiled against (?:ABI|API) version (?P<compiled>0x\w+) but this version of numpy is (?P<running>0x\w+)",
             r"Could not infer dtype of numpy\.\w+",
             r"(?:Error: |processing !!! |error: )Numpy is not available",
@@ -299,6 +312,7 @@ CAUSES = (
             "A module that was compiled using NumPy 1.x cannot be run in NumPy 2.1.3 as it may crash.",
             "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
             "RuntimeError: module compiled against API version 0x10 but this version of numpy is 0xf",
+            "RuntimeError: module was compiled against NumPy C-API version 0x12 (NumPy 2.0) but the running NumPy has C-API version 0x11",
             "RuntimeError: Could not infer dtype of numpy.float32",
             "RuntimeError: Numpy is not available",
         ),

@@ -139,13 +139,6 @@ CAUSES = (
         proven_by="The container engine names the device that it cannot resolve",
         not_when="If the engine knows no NVIDIA driver at all, the cause is "
         "container-toolkit-missing",
-        refuted_by=(
-            Refutation(
-                facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
-                "container-runtime-not-default",
-            ),
-            Refutation(facts.toolkit_is_installed, "docker-other-daemon", alike.DOCKER_CONTEXT),
-        ),
         # Source: NVIDIA Container Toolkit documentation, CDI support.
         commands=(
             "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
@@ -169,6 +162,13 @@ CAUSES = (
     ),
     Cause(
         "container-toolkit-missing",
+        refuted_by=(
+            Refutation(
+                facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
+                "container-runtime-not-default",
+            ),
+            Refutation(facts.toolkit_is_installed, "docker-other-daemon", alike.DOCKER_CONTEXT),
+        ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
         means="The toolkit registers the runtime that puts the driver's files into a container.",

@@ -7,6 +7,7 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
+from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
 HERE = Message(
@@ -126,6 +127,13 @@ CAUSES = (
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         cases=(
             Message(
+                having={"place": "host"},
+                text="Restart the host: its kernel module is still the old one. To avoid that, stop "
+                "every program that uses the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm "
+                "nvidia_modeset nvidia && sudo modprobe nvidia`. Then start the container",
+                commands=("sudo reboot",),
+            ),
+            Message(
                 where=(IN_A_CONTAINER,),
                 text="Restart the container, so that it gets the libraries of the host's driver. "
                 "Remove driver packages from the image",
@@ -133,6 +141,7 @@ CAUSES = (
         ),
         says=(
             r"Driver/library version mismatch(?:.{0,3}NVML library version: (?P<library>\d[\d.]+\d))?",
+            says(r"nvml error: driver/library version mismatch", place="host"),
             "nvml/rm version mismatch",
             r"kernel version (?P<kernel>[\d.]{3,14}\d) does not match DSO version (?P<client>[\d.]{3,14}\d)",
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts
-from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
 from gpusetup.messages.row import says
@@ -184,16 +184,45 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
-        title="The GPU is from AMD, which CUDA does not support",
-        means="CUDA builds of torch do not use AMD's GPUs; torch has ROCm builds for Linux.",
+        title="The GPU is from AMD: torch's ROCm builds use it, its CUDA builds do not",
+        means="torch has ROCm builds for Linux; AMD publishes more, for Windows too.",
         text="If ROCm supports the GPU, install torch's ROCm build",
         proven_by="The only GPUs are AMD's, or torch is a ROCm build and there is no NVIDIA GPU",
         # Source: torch's index, labels rocm*.
+        refuted_by=(
+            Refutation(
+                facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
+                "rocm-override-wrong",
+            ),
+        ),
+        cases=(
+            Message(
+                where=(lambda context: bool(events(context, "hip-kernel-missing")),),
+                title="torch's ROCm build has no kernels for {board}",
+                plain="torch's ROCm build has no kernels for this GPU",
+                means="A kernel runs only on the target (gfx…) that it was compiled for.",
+            ),
+        ),
+    ),
+    Cause(
+        "rocm-override-wrong",
+        title="HSA_OVERRIDE_GFX_VERSION makes ROCm take the kernels of another GPU",
+        means="The installed torch has kernels for this GPU. The variable names the target of "
+        "another one, so the runtime looks for kernels that do not run here.",
+        text="Remove HSA_OVERRIDE_GFX_VERSION: it is not needed for this GPU. Keep the torch that "
+        "is there",
+        proven_by="torch lists the GPU's target, and HSA_OVERRIDE_GFX_VERSION is set",
+        not_when="If torch does not list the target, the cause is amd-gpu",
+        # Source: ROCm documentation, environment variables.
+        kind_of="amd-gpu",
+        stage="first-kernel",
+        by_check=True,
+        commands=("unset HSA_OVERRIDE_GFX_VERSION",),
     ),
     Cause(
         "intel-gpu",
-        title="The GPU is from Intel, which CUDA does not support",
-        means="torch's CUDA builds do not use Intel's GPUs; its XPU builds do.",
+        title="The GPU is from Intel: torch's XPU build uses it, its CUDA builds do not",
+        means="torch calls an Intel GPU `xpu`; a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.

@@ -185,6 +185,7 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
 ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: ("install-unfinished",),
     Layer.NO_GPU: (
+        "rocm-override-wrong",
         "amd-gpu",
         "apple-silicon",
         "intel-gpu",

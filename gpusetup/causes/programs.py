@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, says_nothing_else
@@ -34,6 +35,12 @@ def _has_a_gpu(context: RuleContext) -> bool:
     return bool(asked) and has_nvidia(context) is not False
 
 
+def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
+    """Whether no other finding has the reason: a CPU build, another maker's GPU, another program."""
+    known = context.torch.backend == "cpu" or events(context, "foreign-gpu")
+    return not (known or is_beside_torch(context))
+
+
 CALLED = (
     r"(?:ollama|(?:lm|llm) ?studio|llama[.-]cpp(?:-python)?|onnxruntime|(?:faster-)?whisper|tensorflow"
     r"|koboldcpp|gpt4all|localai)"
@@ -60,7 +67,7 @@ CAUSES = (
         not_when="If the driver, the container or a variable hides the GPU, that is the cause",
         symptom=True,
         failure=4,
-        events=("program-sees-no-gpu", "cuda-unavailable"),
+        events=("program-sees-no-gpu", "cuda-unavailable", "gpu-unused"),
         by_check=True,
         where=(_has_a_gpu, is_all),
         way=programs_own,
@@ -119,6 +126,49 @@ CAUSES = (
             "tf.config.list_physical_devices('GPU')\n[PhysicalDevice(name='/physical_device:GPU:0', device_type='GPU')]",
             "2 compatible GPUs were discovered",
         ),
+    ),
+    Cause(
+        "gpu-unused",
+        severity=Severity.WARNING,
+        title="The GPU stays unused, and torch's version is not shown",
+        plain="Somebody says that a program does not use the GPU",
+        means="Usually the program's torch is a CPU build: on Windows `pip install torch` installs "
+        "one, and another package may bring one. Or torch finds no driver.",
+        text="Ask the Python that runs the program (a bundle has its own, for example "
+        "runtime\\python.exe or venv\\Scripts\\python.exe). `+cpu` or `None` means a CPU build: "
+        "replace it with a CUDA build. Driver and CUDA toolkit need no change for that. If the "
+        "program prints an error message, post it as text",
+        proven_by="Somebody says so in a sentence, and no message says more",
+        not_when="If torch says that it is a CPU build, the cause is torch-cpu-build",
+        symptom=True,
+        stage="start",
+        failure=6,
+        where=(says_nothing_else, _is_not_known_to_be_the_cpus),
+        alike={
+            alike.ASK_TORCH: ("torch-cpu-build", "driver-too-old", "driver-missing"),
+            alike.TORCH_SEES: ("cuda-visible-devices-hidden", "driver-not-loaded"),
+        },
+    ),
+    Cause(
+        "input-bound",
+        severity=Severity.WARNING,
+        title="The GPU works, and waits for its input in between",
+        plain="Somebody says that the GPU waits for its data",
+        means="A loader that is slower than the GPU leaves it idle between batches: decoding and "
+        "augmentation on few CPU cores, a slow or remote disk, or transfers that nothing overlaps.",
+        text="Measure where the time goes before you change anything: `gpusetup monitor` beside "
+        "the training names what the GPU waits for (CPU, disk, network, loader). Often a copy of "
+        "the data on a local disk, smaller images made once, or more loader workers help. Driver, "
+        "CUDA and torch need no change",
+        proven_by="Somebody describes a utilization that rises and falls, and no error is shown",
+        not_when="If the GPU stays at 0 % all the time, the cause is gpu-unused",
+        # Source: PyTorch, Performance Tuning Guide.
+        symptom=True,
+        stage="running",
+        failure=7,
+        where=(says_nothing_else, _is_not_known_to_be_the_cpus),
+        events=("gpu-starved",),
+        alike={"gpusetup monitor": ()},
     ),
     Cause(
         "program-without-gpu-support",

@@ -15,7 +15,7 @@ from gpusetup.evidence.places import (
     windows_shows_no_torch,
     wsl_lists_no_gpu,
 )
-from gpusetup.fixes import paste
+from gpusetup.fixes import other_makers, paste
 from gpusetup.fixes.jetson import jetson_fix
 from gpusetup.messages.fragments import TORCH_SYMBOL
 from gpusetup.model.finding import Fix, Severity
@@ -36,7 +36,9 @@ def _recover(context: RuleContext) -> Lines:
 
 
 def _install(context: RuleContext, _: str) -> Fix:
-    return jetson_fix(context) if context.os.jetson else paste.install_torch(context)
+    if context.os.jetson:
+        return jetson_fix(context)
+    return other_makers.first_install(context) or paste.install_torch(context)
 
 
 def _anew(context: RuleContext, _: str) -> Fix:

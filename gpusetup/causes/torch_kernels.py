@@ -10,7 +10,7 @@ from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Fix, Severity
 
 REJECTED = r"CUDA_ERROR_INVALID_(?:PTX|HANDLE|IMAGE|SOURCE)"
 """What the driver answers to a kernel that it cannot use."""
@@ -49,9 +49,6 @@ CAUSES = (
         proven_by="The compiler's error names the option or the architecture",
         not_when="If torch's own kernels do not support the GPU, the cause is "
         "arch-too-new-for-wheel",
-        refuted_by=(
-            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
-        ),
         # Source: NVRTC documentation; Triton's and XLA's sources.
         stage="first-kernel",
         explains=("cuda-init-failed",),
@@ -106,6 +103,9 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
+        refuted_by=(
+            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+        ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
         means="The build has no kernels for the GPU's generation, and no PTX (portable code) that "
@@ -138,6 +138,17 @@ CAUSES = (
         "the program from source for the GPU's compute capability, or use a release or image for "
         "older GPUs. Or use another program that supports the GPU, or run this one on the CPU. A "
         "newer driver, cuDNN or torch does not help: this program does not use torch",
+    ),
+    Cause(
+        "builds-for-gpu",
+        severity=Severity.NOTE,
+        title="{gpu} needs a build of torch from {builds}: others have no kernels for it",
+        plain="The GPU needs certain builds of torch",
+        means="Which torch is installed is not shown.",
+        text="Compare torch's version with it",
+        proven_by="The catalog's builds, by the GPU's compute capability",
+        # Source: the wheels and indexes of torch, read for the catalog.
+        by_check=True,
     ),
     Cause(
         "no-kernel-image",

@@ -88,8 +88,9 @@ CAUSES = (
         plain="Windows cannot load torch's DLLs: a DLL that they need is missing",
         means="Usually the Visual C++ runtime (msvcp140, vcruntime140_1) is missing or old. torch "
         "2.4.0 needs libomp140.x86_64.dll too.",
-        text="Install the current Visual C++ runtime (x64), then reinstall torch. If 2.4.0 still "
-        "does not load, install 2.4.1, which fixes that",
+        text="Install the current Visual C++ runtime (x64) and start the program again: the torch "
+        "that is there can stay. If that does not help, reinstall the same release of torch; only "
+        "torch 2.4.0 needs a newer one (2.4.1)",
         proven_by="Windows answers error 126, 127, 182, 193 or 1114",
         not_when="With error 1455 the cause is windows-pagefile-too-small. If an extension's DLL "
         "is missing, it is extension-abi-mismatch",
@@ -97,7 +98,6 @@ CAUSES = (
         stage="import",
         where=(_is_not_told,),
         windows=(VISUAL_CPP_RUNTIME,),
-        then=("gpusetup install",),
         needs_root=True,
         cases=(
             # This machine itself was searched: torch was not imported.

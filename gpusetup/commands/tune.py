@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
@@ -107,7 +106,7 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.tune.config_file import read_bytes
 
         raw = read_bytes(options.config)
-        config = read_config(raw, Path(options.config).name)
+        config = read_config(raw, options.config)
         facts = facts_of(_machine(options, out))
         if all(key.plan for _, key in known_settings(config)):
             known = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."

@@ -32,6 +32,8 @@ class Key(Frozen):
     source: str = ""
     under: str = ""
     """One of these words is the key of a map that it stands in; "" anywhere."""
+    directly: bool = False
+    """Whether that map is the one it stands in: `model.name`, but not `model.optim.name`."""
     written: bool = True
     """False if the program derives other things from it: then only words."""
     plan: bool = False
@@ -110,14 +112,20 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     ('precision', 'rollout-batch')
     >>> key_of(("val_loader", "batch_size")) is None
     True
+    >>> key_of(("model", "name")).role, key_of(("model", "optim", "name")) is None
+    ('named-model', True)
     """
     words = [key_name(word) for word in path if isinstance(word, str)]
     if not words or any(is_other_phase(word) for word in words[:-1]):
         return None
-    around = set(words[:-1])
-    rows = _keys_by_name().get(words[-1], ())
-    found = next((row for row in rows if not row.under or set(row.under.split()) & around), None)
-    return None if found and found.role in LOADER_ROLES and NOT_LOADER_MAPS & around else found
+    maps, name = words[:-1], words[-1]
+    for row in _keys_by_name().get(name, ()):
+        nearby_maps = maps[-1:] if row.directly else maps
+        if row.under and set(row.under.split()).isdisjoint(nearby_maps):
+            continue
+        is_no_loaders = row.role in LOADER_ROLES and not NOT_LOADER_MAPS.isdisjoint(maps)
+        return None if is_no_loaders else row
+    return None
 
 
 LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")

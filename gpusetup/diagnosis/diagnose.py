@@ -21,7 +21,8 @@ from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import Rule, RuleContext, is_report
-from gpusetup.model.finding import Finding, RuledOut, Severity, unique_evidence
+from gpusetup.fixes import needs
+from gpusetup.model.finding import Finding, Need, RuledOut, Severity, unique_evidence
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
@@ -180,9 +181,19 @@ def choose_question(
     inferred = symptom is not None and cause != UNKNOWN
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]
+    unread = unread_needs(root)
+    if unread:
+        # The cause stands; what would be done needs to know more.
+        reading = unread[0].reading
     undecided = inferred or cause == UNKNOWN or unproven
     command = reading_command(context, reading, undecided=undecided)
     return Question(other_causes, command, inferred, unexplained_errors)
+
+
+def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
+    """What the changes of a finding need to know and a text does not show."""
+    listed = finding.fix.needs if finding and finding.fix else ()
+    return tuple(need for need in listed if need.state == "unread" and need.reading)
 
 
 def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None) -> str:
@@ -195,10 +206,16 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
 
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
-    """The finding with a way out for this program and this machine."""
-    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_for_pasting):
+    """The finding with a way out for this program and this machine, as far as they were read."""
+    for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
         finding = fit(context, finding)
-    return finding
+    return fit_for_pasting(context, finding)
+
+
+def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:
+    """The finding with those changes only whose needs were read, and none denied."""
+    fix = finding.fix
+    return finding if fix is None else replace(finding, fix=needs.judge(context, fix))
 
 
 def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:

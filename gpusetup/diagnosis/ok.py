@@ -19,6 +19,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     serving,
 )
+from gpusetup.evidence.facts import driver_serves, wanted_cuda
 from gpusetup.findings.presence import serves_its_maker
 from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.machine import visible_gpus
@@ -34,6 +35,8 @@ elsewhere in the text, for example on the host, does not prove that the program 
 
 def may_be_ok(context: RuleContext) -> bool:
     """Whether a working stack is shown, and a text complains of nothing."""
+    if is_report(context) and (_answers_a_question(context) or _ended_well(context)):
+        return True
     complains = is_report(context) and readings(context, COMPLAINT)
     # If a library of CUDA fails, what a text showed before that proves nothing.
     library_fails = events(context, "cuda-library-error", "cuda-call-not-supported")
@@ -42,6 +45,19 @@ def may_be_ok(context: RuleContext) -> bool:
     return serves_its_maker(context) or bool(
         _report_is_healthy(context) if is_report(context) else _machine_is_healthy(context)
     )
+
+
+def _ended_well(context: RuleContext) -> bool:
+    """Whether a program of a CUDA build came to its end on a machine whose GPU is named: what it
+    printed before was no failure."""
+    ended = events(context, "run-finished") and not events(context, "gpu-unused", "gpu-starved")
+    return bool(ended and is_cuda_build(context.torch) and gpus(context))
+
+
+def _answers_a_question(context: RuleContext) -> bool:
+    """Whether a plain question is asked, and the driver serves the CUDA that it is about."""
+    wanted = wanted_cuda(context)
+    return wanted is not None and driver_serves(context, wanted) is True
 
 
 def torch_said_false(machine: Snapshot) -> bool:
@@ -92,6 +108,17 @@ def _machine_is_healthy(context: RuleContext) -> bool:
 def proof(context: RuleContext) -> str:
     """What was seen, in one line, and nothing that was not."""
     torch, seen = context.torch, visible_gpus(context.snapshot)
+    if is_report(context) and _answers_a_question(context):
+        return (
+            f"driver {context.driver.version} runs builds for CUDA {wanted_cuda(context)}: keep "
+            "the driver, and remove nothing. The CUDA that nvidia-smi shows is the newest that the "
+            "driver supports; older ones run too"
+        )
+    if is_report(context) and _ended_well(context):
+        return (
+            f"torch {torch.version} works here: the program came to its end. The messages before "
+            "that are notices that you can ignore"
+        )
     build = f"torch {torch.version}" if torch.version else "torch"
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
@@ -101,6 +128,9 @@ def proof(context: RuleContext) -> str:
         return f"{build} has kernels for {names}; gpusetup did not test the driver there"
     if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
         return f"{build} can use {names}"
+    for event in events(context, "bare-yes"):
+        word = event.values["bare"]
+        return f"if `{word}` is the answer of torch, it sees the GPU; test it: `gpusetup verify`"
     if torch.cuda_available:
         return f"{build} reports that it sees {names}"
     if computed(context):
@@ -110,4 +140,18 @@ def proof(context: RuleContext) -> str:
             f"torch has kernels that run on {names}, so you can ignore its warning; the text "
             "shows no computation"
         )
-    return "the driver works and shows no fault; the text does not show torch"
+    return (
+        f"the driver works and shows no fault; the text does not show torch{_two_numbers(context)}"
+    )
+
+
+def _two_numbers(context: RuleContext) -> str:
+    """Why nvidia-smi and nvcc show different CUDA versions, where a text shows both."""
+    by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
+    if by_driver is None or by_nvcc is None or by_driver == by_nvcc:
+        return ""
+    return (
+        f". nvidia-smi shows the newest CUDA that the driver supports ({by_driver}), nvcc the "
+        f"toolkit's own ({by_nvcc}): the two may differ, and programs of CUDA {by_nvcc} run if the "
+        "driver is of the same major version or newer"
+    )

@@ -6,6 +6,7 @@ others (`impossible`).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.alike import (
@@ -23,9 +24,8 @@ from gpusetup.causes.alike import (
 )
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.program import program_of
+from gpusetup.diagnosis.questions import reading_of_unknown
 from gpusetup.evidence.context import (
-    driver_answers,
     events,
     has_nvidia,
     in_container,
@@ -34,7 +34,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
-from gpusetup.fixes.extension_packages import distribution_of
+from gpusetup.messages.programs import of_package
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import in_a_cell, settings_in_powershell
@@ -78,9 +78,21 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
     }
     others = () if record.symptom else ("program",)
     for reading, causes in record.alike.items():
+        if _asks_another_program(context, reading):
+            continue
         if not any(shown[name] for name in SETTLES.get(reading, others)):
             return reading, causes
     return None, ()
+
+
+def _asks_another_program(context: RuleContext, reading: str) -> bool:
+    """Whether a reading starts a program (`python -m NAME`) that the text is not about."""
+    started = re.search(r"python -m (\w+)$", reading)
+    program = of_package(started[1]) if started else None
+    if program is None:
+        return False
+    named = {event.values.get("module") for event in context.snapshot.events}
+    return context.snapshot.failing.program != program.name and not named & {*program.packages}
 
 
 def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
@@ -99,7 +111,6 @@ def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
 
 ON_A_PC = "Get-CimInstance Win32_VideoController | Format-List Name, DriverVersion"
 ON_A_MAC = "system_profiler SPDisplaysDataType"
-INSTALLER_OUTPUT = "python -V  # and the installer's command, with its whole output"
 ON_WINDOWS = {
     "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
     ON_THE_BUS: ON_A_PC,
@@ -147,28 +158,6 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return in_a_cell(IN_A_NOTEBOOK.get(reading, reading))
     names = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
     return (IN_A_CONTAINER if in_container(context) else names).get(reading, reading)
-
-
-def reading_of_unknown(context: RuleContext) -> str | None:
-    """The command whose answer shows most of the stage that failed; None if only the program's
-    whole error does."""
-    program, failing = program_of(context), context.snapshot.failing
-    if failing.stage == "build":
-        # Once more with all that it prints; what lies in this folder, of an unnamed distribution.
-        modules = (failing.program or "", *(program.packages if program else ()))
-        name = next(filter(None, map(distribution_of, modules)), None)
-        if name or program or not failing.program:
-            options = () if program and not program.on_torch else ("--no-build-isolation",)
-            return paste.pip(context, "install", "-v", *options, name or ".")
-        return INSTALLER_OUTPUT
-    if program and program.reading:
-        return program.reading
-    torch = context.torch.version
-    if torch or driver_answers(context):
-        all_shown = torch and context.snapshot.python.version and driver_answers(context)
-        return None if all_shown else COLLECT_ENV
-    machine = context.snapshot
-    return "nvidia-smi" if failing.program or machine.events or machine.gpus else None
 
 
 def with_reading_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:

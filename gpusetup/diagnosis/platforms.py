@@ -18,6 +18,7 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
 from gpusetup.evidence.places import IN_KUBERNETES
 from gpusetup.fixes import paste
+from gpusetup.fixes.clauses import clauses_without
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import lines
@@ -84,25 +85,6 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
         return None if any(re.search(foreign, text) for text in texts) else block
 
     return map_blocks(fix, unless_foreign)
-
-
-BETWEEN_CLAUSES = r"(; |\. )(?![^()]*\))"
-
-
-def clauses_without(text: str, foreign: str) -> str:
-    """A text without the remarks and the clauses that name what is foreign.
-
-    >>> clauses_without("Start it again (`sudo x`); see /etc/x. Else install y (or z)", LINUX_ONLY)
-    'Start it again. Else install y (or z)'
-    >>> clauses_without("See /etc/x; then install y", LINUX_ONLY)
-    'Then install y'
-    """
-    bare = re.sub(r" \([^()]*\)", lambda m: "" if re.search(foreign, m[0]) else m[0], text)
-    marks = ["", *re.split(BETWEEN_CLAUSES, bare)]
-    pairs = zip(marks[::2], marks[1::2], strict=True)
-    whole = "".join(mark + clause for mark, clause in pairs if not re.search(foreign, clause))
-    first = re.sub(r"^(?:; |\. )", "", whole)
-    return first if first == whole else first[:1].upper() + first[1:]
 
 
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")

@@ -161,11 +161,22 @@ NO_FAILURES = (
     "program-failed",
     "trainer-named",
     "old-launch",
+    "bare-yes",
     "launcher-deprecated",
     *("gpu-unused", "remedy-tried", "ran-alone"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),
-    *("container-engine", "toolkit-installed", "docker-runtime", "python-bound", "question-asked"),
+    *(
+        "container-engine",
+        "toolkit-installed",
+        "gpu-starved",
+        "pin-pulls-torch",
+        "docker-runtime",
+        "container-start-failed",
+        "vendor-image",
+        "python-bound",
+        "question-asked",
+    ),
 )
 """Events that explain no failure by themselves."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from gpusetup.accelerators.amd import gfx_of
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -17,10 +18,11 @@ from gpusetup.evidence.context import (
     gpus,
     listed_gpus,
     package,
+    says_nothing_else,
     serving,
 )
 from gpusetup.model.machine import Event, Events, Gpu
-from gpusetup.model.versions import Capability, parsed
+from gpusetup.model.versions import Capability, cuda_of, parsed
 from gpusetup.resolver.situation import driver_family
 
 Fact = Callable[[RuleContext], str]
@@ -77,6 +79,21 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
     return fact
 
 
+def torch_lists_the_target(context: RuleContext) -> str:
+    """torch's list has the target of the AMD GPU that a text names."""
+    kernels = context.torch.kernels or ()
+    named = (event.values for event in events(context, "hip-kernel-missing", "foreign-gpu"))
+    targets = {values.get("gfx") or gfx_of(values.get("name", "")) for values in named}
+    listed = sorted(target for target in targets if target in kernels)
+    return f"torch has kernels for {listed[0]}" if listed else ""
+
+
+def target_is_overridden(context: RuleContext) -> str:
+    """HSA_OVERRIDE_GFX_VERSION makes the runtime take another target."""
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    return f"HSA_OVERRIDE_GFX_VERSION={value} is set" if value else ""
+
+
 # --- the driver -----------------------------------------------------------------------------------
 
 
@@ -125,12 +142,29 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
         if floor is None or parsed(version) < parsed(floor):
             return ""
     needed = cuda_needed(context.torch) or built_with
+    if needed is None and not complaints_of_the_driver(context):
+        return ""
     floor = context.catalog.driver_floor(needed, family) if needed else None
     if floor and parsed(version) < parsed(floor):
         return ""
     shown = f" (CUDA {context.driver.cuda})" if context.driver.cuda else ""
     serves = f"runs programs of CUDA {needed}" if needed else "is as new as the message asks"
     return f"driver {version}{shown} {serves}"
+
+
+def wanted_cuda(context: RuleContext) -> str | None:
+    """The CUDA of the torch that a plain question is about."""
+    wanted = context.snapshot.wanted
+    if not events(context, "question-asked") or not says_nothing_else(context):
+        return None
+    return wanted.cuda or cuda_of(wanted.backend or "")
+
+
+def driver_serves(context: RuleContext, cuda: str) -> bool | None:
+    """Whether the driver is new enough for a CUDA; None if one of both is not known."""
+    floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
+    version = context.driver.version
+    return parsed(version) >= parsed(floor) if version and floor else None
 
 
 def driver_lists_a_gpu(context: RuleContext) -> str:

@@ -18,7 +18,7 @@ from gpusetup.evidence.context import (
     value_evidence,
 )
 from gpusetup.findings.message_rules import finding, shown
-from gpusetup.fixes import paste
+from gpusetup.fixes import needs, paste
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line
@@ -75,6 +75,12 @@ def _companion_fix(context: RuleContext, name: Name) -> Fix:
             "from the same maker, or build it for the torch release that the command prints",
             commands=(paste.pip(context, "uninstall", "-y", name), paste.ask_torch(context)),
         )
+    if unread := needs.unread_torch(context):
+        text = (
+            f"Keep the torch that is there, and install the release of {name} that belongs to it. "
+            f"`gpusetup resolve {name}` names it; each release of torch has one"
+        )
+        return Fix(text=text, needs=unread)
     which = paste.command(context, paste.python(context), "-c", WHICH_COPY)
     look = "check first which copy of torch Python imports (PYTHONNOUSERSITE=1 ignores ~/.local)"
     way = paste.install_torch(context, f"Install torch and {name} together. ")

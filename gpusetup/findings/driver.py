@@ -19,7 +19,12 @@ from gpusetup.evidence.context import (
     serving,
     whole_number,
 )
-from gpusetup.evidence.facts import complaints_of_the_driver, driver_asked_by
+from gpusetup.evidence.facts import (
+    complaints_of_the_driver,
+    driver_asked_by,
+    driver_serves,
+    wanted_cuda,
+)
 from gpusetup.evidence.places import job_without_gpu
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.findings.presence import (
@@ -95,6 +100,16 @@ def _above(said: Events) -> str | None:
     found = (whole_number(event.values.get("found")) or 0 for event in said)
     major = max(found, default=0) // 1000
     return f"{major + 1}.0" if major > 10 else None
+
+
+def driver_for_what_is_wanted(context: RuleContext) -> Findings:
+    """A plain question whether a driver serves a CUDA, where it does not."""
+    wanted = wanted_cuda(context)
+    if wanted and driver_serves(context, wanted) is False:
+        floor = context.catalog.driver_floor(wanted, driver_family(context.snapshot))
+        yield _too_old(
+            context, f"A build for CUDA {wanted}", floor, events(context, "question-asked")
+        )
 
 
 def _is_older(version: str | None, floor: str | None) -> bool:
@@ -198,6 +213,7 @@ def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
 RULES = (
     driver_not_loaded,
     driver_too_old,
+    driver_for_what_is_wanted,
     nvml_mismatch,
     gpu_init_failed,
     gpu_not_supported_by_driver,

@@ -139,7 +139,8 @@ def no_kernel_image(context: RuleContext) -> Findings:
     if not said or lacks or events(context, "gpu-not-in-wheel"):
         return  # torch lacks it: the other rule says so
     module, known = extension_of(said), capabilities(context)
-    cause = "extension-arch-mismatch" if module or (kernels and known) else _by_age(context, known)
+    # If torch's list shows that it has the kernel, the record's refutation says so.
+    cause = "extension-arch-mismatch" if module else _by_age(context, known)
     gpu = gpu_naming.gpu_names(context) if known else "this GPU"
     who = module or named(context) if cause == "arch-too-new-for-wheel" else module
     seen = (*said, *_seen(context))
@@ -160,7 +161,45 @@ def _by_age(context: RuleContext, known: list[Capability]) -> str:
     return "arch-too-old-for-wheel" if min(known) < oldest else "extension-arch-mismatch"
 
 
+USUAL = (Capability(7, 5), Capability(9, 0))
+"""GPUs between these have kernels in every build of the last years."""
+
+
+def builds_for_gpu(context: RuleContext) -> Findings:
+    """The builds that a GPU needs, where a text names the GPU and not the torch."""
+    torch, named_gpus = context.torch, gpus(context)
+    if not is_report(context) or torch.version or torch.kernels or torch.installed is False:
+        return
+    for gpu in named_gpus[:1]:
+        capability = gpu.compute_capability
+        if capability is None or USUAL[0] <= capability <= USUAL[1]:
+            continue
+        rows = [
+            row
+            for row in context.catalog.builds
+            if row.channel == "pytorch"
+            and row.backend.startswith("cu")
+            and capability.sm in row.kernels
+        ]
+        if not rows:
+            continue
+        is_new = capability > USUAL[1]
+        edge = (min if is_new else max)(
+            rows, key=lambda row: (parsed(row.torch), parsed(row.cuda or "0"))
+        )
+        builds = (
+            f"{edge.backend} or newer (torch {edge.torch} on)"
+            if is_new
+            else f"{edge.backend} or older"
+        )
+        seen_gpu = (shown(context, "gpus", f"{gpu.name}, {capability.sm}"),)
+        yield finding(
+            context, "builds-for-gpu", seen_gpu, gpu=f"{gpu.name} ({capability.sm})", builds=builds
+        )
+
+
 RULES = (
+    builds_for_gpu,
     jetson_wrong_wheel,
     arch_not_in_wheel,
     no_kernel_image,

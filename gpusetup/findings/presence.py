@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from gpusetup.accelerators.amd import gfx_of
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.causes.lenders import has_a_scheduler, lender_of
 from gpusetup.evidence.context import (
@@ -142,7 +143,11 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
         about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
     said = (*events(context, *LOOKED_FOR_CUDA)[:3], shown(context, *about))
     passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
-    yield finding(context, cause, said, fix=fix, severity=Severity.NOTE if passing else None)
+    boards = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    board = next((f"{name} ({gfx_of(name)})" for name in boards if gfx_of(name)), "")
+    yield finding(
+        context, cause, said, fix=fix, board=board, severity=Severity.NOTE if passing else None
+    )
 
 
 def _in_use(context: RuleContext) -> bool:

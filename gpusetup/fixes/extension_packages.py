@@ -37,6 +37,14 @@ def distribution_of(module: str) -> str | None:
     return name if name in NAMED_AS_MODULES else None
 
 
+WHEELS_ONLY = frozenset((
+    "bitsandbytes", "onnxruntime-gpu", "sgl-kernel", "tensorrt-llm", "torchao", "torchaudio",
+    "torchcodec", "torchvision", "triton",
+))  # fmt: skip
+"""Distributions whose releases of today are wheels only: with --no-binary the index offers an old
+release, or none (their file lists, as of 2026-11-22)."""
+
+
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     """The commands that build a compiled module for this torch; none for an unknown package."""
     words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
@@ -48,7 +56,8 @@ def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     if source and extension(source).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
         return (paste.pip(context, "install", *words[1:], source, "-f", page),)
-    sources = ("--no-binary", source or "") if "+" not in (source or "") else ()
+    has_sources = source not in WHEELS_ONLY and "+" not in (source or "")
+    sources = ("--no-binary", source or "") if has_sources else ()
     return (paste.pip(context, "install", *sources, *words, source),) if source else ()
 
 

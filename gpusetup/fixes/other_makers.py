@@ -4,19 +4,47 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES, gfx_of
+from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, FIRST_ROCM, RELATIVES, gfx_of
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
-from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.versions import parsed
+from gpusetup.resolver.held import vendors_of
+
+SHOW_A_TORCH = ("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus")
+"""What only an installed torch says."""
 
 
 def _install_from(context: RuleContext, index: str) -> Line:
-    torch = context.torch
-    is_there = torch.version or events(context, "torch-not-compiled-with-cuda")
+    """torch from another maker's index; over a torch that is there pip needs to be told so."""
+    says_it = events(context, *SHOW_A_TORCH) or any(
+        event.values.get("why") == "build" for event in events(context, "no-xpu")
+    )
+    is_there = context.torch.version or says_it
     again = ("--force-reinstall",) if is_there else ()
     return paste.pip(context, "install", *again, "torch", "torchvision", "--index-url", index)
+
+
+def first_install(context: RuleContext) -> Fix | None:
+    """torch for the only GPU that a text or a bus shows, if it is another maker's."""
+    if has_nvidia(context):
+        return None
+    makers = vendors_of(context.snapshot)
+    named = " ".join(event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    if "intel" in makers and re.search(ARC, named):
+        return Fix(
+            text="Install torch's XPU build, which uses this GPU as device xpu. Its ordinary build "
+            "would use the CPU only",
+            commands=(_install_from(context, str(INTEL.index)),),
+        )
+    if "amd" in makers and gfx_of(named) in BUILT_FOR and not on(context, "windows"):
+        return Fix(
+            text="Install torch's ROCm build, which uses this GPU. Its ordinary build would not",
+            commands=(_install_from(context, str(AMD.index)),),
+        )
+    return None
 
 
 ARC = r"\bArc\b|(?:A[357]|B5)\d0"
@@ -36,6 +64,22 @@ def amd(context: RuleContext) -> Fix:
     windows = on(context, "windows") or context.os.wsl
     shown = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *shown)
+    board = next((name for name in names if gfx_of(name) == gfx), None) if gfx else None
+    if gfx in DROPPED:
+        return Fix(
+            text=f"{board or 'This GPU'} is {DROPPED[gfx]} ({gfx}), which ROCm and torch's ROCm "
+            "builds no longer support; no override helps, because nothing that is still built runs "
+            f"on it. Use the CPU build, another GPU, or a community build of torch for {gfx}",
+            looks=looks,
+        )
+    if gfx in FIRST_ROCM and lacking and _is_older_than(context, FIRST_ROCM[gfx]):
+        return Fix(
+            text=f"torch's wheels have kernels for {gfx} from ROCm {FIRST_ROCM[gfx]} on (ROCm 7: "
+            f"{AMD.index}), and the installed wheel is older. Install one of those. No override of "
+            "the target is needed",
+            commands=() if windows else (_install_from(context, str(AMD.index)),),
+            looks=looks,
+        )
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))
         relative = f"use the kernels of its near relative {named}, or " if named else ""
@@ -68,6 +112,13 @@ def amd(context: RuleContext) -> Fix:
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
         f"(PyTorch's, on Linux, has kernels for {kernels}). Otherwise the CPU build works"
     )
+
+
+def _is_older_than(context: RuleContext, rocm: str) -> bool:
+    """Whether the installed wheel is of an older ROCm, or of one that is not shown and lacks the
+    target by its own message."""
+    installed = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    return installed is None or parsed(installed[1]) < parsed(rocm)
 
 
 # --- Intel --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import re
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
+from gpusetup.fixes import needs
 from gpusetup.model import shell
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.resolution import Request, TorchBuild
@@ -240,6 +241,12 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     if build is None:
         return _no_build_fix(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
+    if unread := needs.unread_torch(context):
+        text = (
+            f"{why}Install a build of torch from {where}, or from another index that fits GPU and "
+            "driver, in the release that the program needs"
+        )
+        return Fix(text=text, needs=unread)
     how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
         how = "into a new environment, because gpusetup may not change this one"

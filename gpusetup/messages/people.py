@@ -267,12 +267,35 @@ SITUATION: tuple[Row, ...] = (
 IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock"),
+    row("vendor-image", r"\b(?P<image>(?:intelanalytics|intel/(?:intel-extension-for-pytorch|vllm)|rocm/(?:pytorch|vllm|dev)|nvcr\.io/nvidia|nvidia/pytorch|dustynv|l4t-pytorch)[\w./:@-]*)", "intelanalytics", "intel/", "rocm/", "nvcr.io", "nvidia/pytorch", "dustynv", "l4t-pytorch"),
+    row("pin-pulls-torch", r"Collecting torch ?==(?P<torch>[\w.+]+) \(from (?P<package>[\w.-]+)(?:[=<>~!]{1,2}(?P<version>[\w.*]+))?[^()\n]{0,40}?(?:->-r (?P<file>[\w./\\:-]+))?", "collecting torch"),
+    row("container-start-failed", r"Failed to run mount hooks|error running (?:prestart |createRuntime )?hook|\bhooks?\b[^\n]{0,40}?exit status [1-9]|Failed to setup container", "hook", "setup container"),
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit"),
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-"),
     row("toolkit-installed", r"NVIDIA Container (?:Toolkit CLI|Runtime Hook) version (?P<version>\d[\w.-]*)", "nvidia container"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
+
+OTHER_MAKERS: tuple[Row, ...] = (
+    *(
+        row(
+            "foreign-gpu",
+            pattern,
+            "amd",
+            "radeon",
+            vendor="amd",
+            unless=r"\bNVIDIA\b|\b[RG]TX\b|Ryzen",
+        )
+        for pattern in (
+            r"\b(?:I have|I own|I use|using|with|has|have|got|own) (?:only )?an? (?:AMD|Radeon)\b(?! (?:processor|cpu|ryzen))",
+            r"\b(?:AMD|Radeon)(?: (?:card|gpu|graphics))?s? only\b|\bonly (?:an? )?(?:AMD|Radeon)\b",
+            r"\b(?:on|my|with|for) (?:an? |my )?(?:AMD|Radeon) (?:card|gpu|graphics)\b|\brun on (?:an? )?Radeon\b",
+            r"(?:显卡|グラボ|видеокарт\w|Grafikkarte|carte|tarjeta|placa)[^.\n]{0,12}(?:AMD|Radeon)",
+        )
+    ),
+)
+"""A card of another maker, in a sentence."""
 
 ENGINE: tuple[Row, ...] = (
     *_situation(
@@ -297,8 +320,36 @@ ENGINE: tuple[Row, ...] = (
     ),
 )
 
+STARVED: tuple[Row, ...] = tuple(
+    row(
+        "gpu-starved", pattern, "gpu", "utili", "usage", "batches", "loader", "利用率", "auslastung"
+    )
+    for pattern in (
+        r"\b(?:gpu|utili[sz]ation|usage)\b[^.\n]{0,60}?\b(?:jump(?:s|ing)?|fluctuat\w+|oscillat\w+|spik(?:es|ing)|goes up and down|drops to 0|sawtooth)\b",
+        r"\b(?:utili[sz]ation|usage|load)\b[^.\n]{0,80}?\b(?:0 ?%?, ?){1,3}\d{2} ?%?, ?0\b",
+        r"\b(?:low|poor|bad|terrible) gpu (?:utili[sz]ation|usage|load)\b|\bgpu (?:utili[sz]ation|usage|load) (?:is |stays |remains )?(?:only |just |very |too |around |about |at )*(?:low|[1-5]?\d ?%)",
+        r"\bgpu (?:is |sits )?(?:waiting|waits|starv\w+)(?: for (?:the )?(?:data|batches|input|cpu|loader|disk))?\b|\bbatches (?:come|arrive) too slow\w*|\b(?:data ?loader|data loading) (?:is|seems)(?: \w+)? (?:the )?(?:bottleneck|slow|too slow)",
+        r"(?:显卡|GPU|gpu)利用率(?:很|太|一直)?(?:低|上不去|忽高忽低|波动|不稳)|GPU-?Auslastung (?:springt|schwankt|nur|ist niedrig)|загрузка (?:GPU|видеокарты) (?:скачет|низкая|прыгает)",
+    )
+)
+"""A GPU that works, and waits between its batches."""
+
+QUESTION_WORD = r"(?:must|do|should|shall|can|may|need|have|does|is|are|will|would|could)"
+QUESTIONS: tuple[Row, ...] = tuple(
+    row("question-asked", pattern, "cuda", "driver", "驱动", "treiber", "драйвер")
+    for pattern in (
+        rf"\b{QUESTION_WORD} (?:I|we|it|that|this|my|the)\b[^.?\n]{{0,80}}\b(?:go back|downgrade|remove|uninstall|reinstall|replace|update|upgrade|install|older|newer|go together|compatible|fit|work with|needed|necessary|enough|support\w*)\b[^?\n]{{0,120}}\?",
+        r"\b(?:which|what) (?:version of )?(?:cuda|driver|torch|pytorch)\b[^?\n]{0,80}\?",
+        r"(?:需要|必须|要不要|能不能|可以|是否|兼容)[^?\n]{0,40}(?:CUDA|cuda|驱动)[^?\n]{0,30}\?|(?:CUDA|cuda|驱动)[^?\n]{0,40}(?:需要|必须|兼容|可以|能用|吗)[^?\n]{0,20}\?",
+        r"\b(?:muss|kann|soll|darf|brauche) ich\b[^?\n]{0,80}(?:CUDA|Treiber)[^?\n]{0,60}\?|(?:нужно ли|надо ли|можно ли|обязательно ли)[^?\n]{0,80}(?:CUDA|драйвер)[^?\n]{0,60}\?",
+    )
+)
+"""A plain question about driver and CUDA."""
+
 ROWS: tuple[Row, ...] = (
     *_unused(),
+    *STARVED,
+    *QUESTIONS,
     *(
         row("remedy-tried", pattern, *TRIED_NEEDLES[what], unless=NOT_TRIED, what=what)
         for what, patterns in TRIED
@@ -306,5 +357,6 @@ ROWS: tuple[Row, ...] = (
     ),
     *SITUATION,
     *ENGINE,
+    *OTHER_MAKERS,
 )
 """All sentences, as rows of the table of messages."""

@@ -52,6 +52,10 @@ class ResolveAnswer(Frozen):
     packages: tuple[JointPackage, ...] = ()
     """With PACKAGE: the whole set."""
     held_back: tuple[HeldBack, ...] = ()
+    live: bool = False
+    """Whether the index was asked for this build just now: the dated table does not know it."""
+    asked_index: Text = None
+    """The page of torch's index that was asked (`--refresh`); null if only the table answered."""
     catalog_as_of: str = ""
 
 

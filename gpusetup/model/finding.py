@@ -39,6 +39,8 @@ class Need(Frozen):
     state: Literal["read", "unread", "denied"]
     because: str = ""
     """What was read, or what denies it; "" if nothing was read."""
+    reading: str | None = None
+    """The command whose output tells it, if it was not read."""
 
 
 class Fix(Frozen):

@@ -1,4 +1,4 @@
-"""The acceleration guide's ordered advice for a utilisation below half: batch, loader, AMP. Pure."""
+"""The guide's ordered advice for a utilisation below half: batch, loader, AMP. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,12 @@ def has_no_mixed_precision(seen: Seen) -> bool:
     return not MIXED.search(" ".join(seen.run.command or ()))
 
 
-STARVED = ("input-starved/workers", "input-starved/by-itself", "input-starved/slow-items")
+STARVED = (
+    "input-starved/workers",
+    "input-starved/by-itself",
+    "input-starved/slow-items",
+    "input-starved/each-step",
+)
 ADVICE = (
     Advice(LARGER_BATCH, ("launch-bound",), has_room),
     Advice(MORE_WORKERS, STARVED, WORKERS_HELP),

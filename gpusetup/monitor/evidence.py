@@ -242,3 +242,21 @@ def memory_busy(seen: Seen) -> str:
         f"the GPU's memory was busy {whole(seen.work.memory_busy)} % of the time while "
         f"{kernels_ran(seen).removesuffix(' of the time')}"
     )
+
+
+def waited_in_each_step(seen: Seen) -> str:
+    cpu = whole(seen.work.busiest_cpu)
+    return (
+        f"{worked(seen)}, in short pieces, while the process waited ({cpu} % of a core), neither "
+        "for a disk nor for the network"
+    )
+
+
+def evaluated_on_the_cpu(seen: Seen) -> str:
+    quiet = seen.work.quiet_part
+    cpu = whole(quiet.cpu if quiet else None)
+    return (
+        f"{worked(seen)}, at full load, and did nothing in {whole(seen.work.quiet_share)} % of the "
+        f"samples, in which the command used {cpu} % CPU: it computes on the CPU in turn, as an "
+        "evaluation does"
+    )

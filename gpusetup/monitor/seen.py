@@ -99,13 +99,3 @@ class Sign:
 
     def __invert__(self) -> Sign:
         return Sign(lambda seen: not self(seen))
-
-
-def at_least(value: float | None, mark: float) -> bool:
-    """Whether a figure is told, and as high as the mark."""
-    return value is not None and value >= mark
-
-
-def below(value: float | None, mark: float) -> bool:
-    """Whether a figure is told, and lower than the mark."""
-    return value is not None and value < mark

@@ -1,7 +1,8 @@
-"""What can be seen in a run: questions with a yes or no about one GPU in it. Pure.
+"""What can be seen of a GPU in a run, and of what lies between GPUs. Pure.
 
-Verdicts and steps are expressions of signs: `watched & partly & ~server`. Marks that serve one
-sign stand in it, the others in `marks.py`.
+A sign is a question with a yes or no; verdicts and steps are expressions of signs:
+`watched & partly & ~server`. Marks that serve one sign stand in it, the others in `marks.py`. What
+is seen of the command is in `command_signs.py`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.programs import is_display
-from gpusetup.monitor.run import useful_workers, worked
-from gpusetup.monitor.seen import Seen, Sign, at_least, below
+from gpusetup.monitor.run import worked
+from gpusetup.monitor.seen import Seen, Sign
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import Moment, mean, percent
+from gpusetup.monitor.work import Moment, at_least, below, mean, percent
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -199,125 +200,6 @@ def laptop(seen: Seen) -> bool:
     return is_laptop(seen.gpu.name)
 
 
-# --- the command's processes ----------------------------------------------------------------------
-
-
-@Sign
-def watched(seen: Seen) -> bool:
-    """The processes of the command were watched too."""
-    return seen.work.busiest_cpu is not None
-
-
-@Sign
-def core_full(seen: Seen) -> bool:
-    """Its main process fills a core."""
-    return at_least(seen.work.busiest_cpu, marks.CORE_FULL)
-
-
-@Sign
-def workers(seen: Seen) -> bool:
-    """There are loader workers."""
-    return seen.work.workers >= 0.5
-
-
-@Sign
-def workers_full(seen: Seen) -> bool:
-    """Its loader workers compute without rest."""
-    return at_least(seen.work.worker_cpu, 75.0)
-
-
-@Sign
-def helpers(seen: Seen) -> bool:
-    """Other processes of the command compute."""
-    return at_least(seen.work.helpers_cpu, marks.HELPER_CPU)
-
-
-@Sign
-def cores_used_up(seen: Seen) -> bool:
-    """The command uses all the CPU that it may, by its affinity and its quota."""
-    return at_least(seen.cpu_share, marks.CPU_USED_UP)
-
-
-@Sign
-def fewer_cores(seen: Seen) -> bool:
-    """A quota or an affinity gives the command fewer cores than the machine has."""
-    return (seen.run.cores or 0) < (seen.run.host_cores or 0)
-
-
-@Sign
-def machine_full(seen: Seen) -> bool:
-    """The machine's CPU is used up, by whomever."""
-    return at_least(seen.work.host_share, marks.CPU_USED_UP)
-
-
-@Sign
-def others_full(seen: Seen) -> bool:
-    """Others use the machine's CPU, and none is left."""
-    return at_least(seen.work.host_share, 90.0) and at_least(seen.others_share, 30.0)
-
-
-@Sign
-def reads(seen: Seen) -> bool:
-    """It reads more from the disk than code and logs need."""
-    return at_least(seen.work.read_rate, marks.READ_RATE)
-
-
-@Sign
-def blocked(seen: Seen) -> bool:
-    """Its processes wait for a disk."""
-    return at_least(seen.work.blocked, 0.5)
-
-
-@Sign
-def receives(seen: Seen) -> bool:
-    """More comes over the network than logs and metrics."""
-    return at_least(seen.work.network_rate, marks.NETWORK_RATE)
-
-
-@Sign
-def swaps(seen: Seen) -> bool:
-    """The machine's memory is full, and its disks read and write."""
-    memory_full = at_least(seen.run.host_memory, marks.MEMORY_TIGHT)
-    disk_reads = at_least(seen.work.disk_read_rate, marks.READ_RATE)
-    disk_writes = at_least(seen.work.disk_write_rate, marks.READ_RATE)
-    return memory_full and disk_reads and disk_writes
-
-
-@Sign
-def computes_in_pauses(seen: Seen) -> bool:
-    """Its main process fills a core while the GPU pauses."""
-    paused = seen.gpu.parts.paused
-    return paused is not None and at_least(paused.busiest_cpu, marks.CORE_FULL)
-
-
-@Sign
-def writes_in_pauses(seen: Seen) -> bool:
-    """It writes as for a checkpoint while the GPU pauses."""
-    paused = seen.gpu.parts.paused
-    return paused is not None and at_least(paused.write_rate, marks.WRITE_RATE)
-
-
-@Sign
-def failed(seen: Seen) -> bool:
-    """The command ended with an error."""
-    return bool(seen.run.exit)
-
-
-@Sign
-def enough_workers(seen: Seen) -> bool:
-    """There are as many loader workers as can be of use."""
-    return seen.work.workers >= useful_workers(seen.run) * seen.together
-
-
-@Sign
-def over_the_network(seen: Seen) -> bool:
-    """As much comes over the network as reading needs, and less than half of it from a disk."""
-    disk_rate = seen.work.disk_read_rate
-    if disk_rate is None:
-        disk_rate = seen.work.read_rate
-    return receives(seen) and (disk_rate or 0.0) < (seen.work.network_rate or 0.0) / 2
-
-
 # --- several GPUs and what lies between -----------------------------------------------------------
 
 
@@ -352,8 +234,22 @@ def links_carry(seen: Seen) -> bool:
 
 @Sign
 def links_rule(seen: Seen) -> bool:
-    """Its links carry much while it draws less than full power, as kernels that wait for data do."""
+    """Its links carry much, and it draws less than full power, as kernels that wait for data."""
     return links_carry(seen) and below(seen.weight, 50.0)
+
+
+@Sign
+def at_half_power(seen: Seen) -> bool:
+    """It draws far less than full power while kernels run: they wait for data from elsewhere."""
+    return below(seen.weight, marks.HALF_POWER)
+
+
+@Sign
+def network_full(seen: Seen) -> bool:
+    """The network carries nearly all that it can, or what gradients between machines need."""
+    rate = seen.work.network_rate
+    is_full = at_least(percent(rate, seen.run.network_limit), marks.NETWORK_FULL)
+    return is_full or (seen.run.nodes >= 2 and at_least(rate, marks.NETWORK_MUCH))
 
 
 @Sign
@@ -366,37 +262,3 @@ def link_full(seen: Seen) -> bool:
 def slow_link(seen: Seen) -> bool:
     """Its PCIe link has the speed of four lanes of PCIe 4, eight of PCIe 3, or less."""
     return 1.0 <= seen.gpu.link_limit < 8e9
-
-
-# --- what kind of program it is -------------------------------------------------------------------
-
-
-def of_kind(*kinds: str) -> Sign:
-    """The program is of one of these kinds (`programs.py`)."""
-    return Sign(lambda seen: seen.kind in kinds)
-
-
-server = of_kind("server")
-notebook = of_kind("notebook")
-physics = of_kind("physics")
-simulation = of_kind("simulation")
-training = of_kind("training", "")
-no_loader = server | notebook | physics
-"""Programs that have no data loader."""
-no_training = no_loader | of_kind("inference")
-
-
-@Sign
-def reads_nothing(seen: Seen) -> bool:
-    """The process reads hardly anything, not even from the page cache."""
-    return below(seen.work.input_rate, marks.READ_RATE)
-
-
-@Sign
-def copies_nothing(seen: Seen) -> bool:
-    """Hardly anything is copied to the card."""
-    return below(seen.work.pcie_in, marks.READ_RATE)
-
-
-nothing_comes_in = reads_nothing & copies_nothing & ~simulation
-"""Neither the process nor the card receives data that a loader could be behind with."""

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gpusetup.model.shell import own_word
+from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import NextStep
 from gpusetup.monitor.evidence import UNKNOWN, megabytes, whole
 from gpusetup.monitor.run import Run, useful_workers
 from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.work import Work
 
 
 class Situation(NamedTuple):
@@ -26,6 +28,11 @@ class Situation(NamedTuple):
     def figure(self, read: Callable[[Seen], float | None]) -> str:
         """A figure of the GPU in whole numbers; a question mark if it is unknown."""
         return whole(read(self.seen)) if self.seen else UNKNOWN
+
+    @property
+    def work(self) -> Work | None:
+        """What was done on the GPU; where no GPU was watched, what the command did."""
+        return self.seen.work if self.seen else self.run.since_start
 
     @property
     def config(self) -> str | None:
@@ -120,7 +127,7 @@ def higher_limit(situation: Situation) -> str:
 
 
 def more_workers(situation: Situation) -> str:
-    now = situation.figure(lambda seen: seen.work.workers)
+    now = whole(situation.work.workers if situation.work else None)
     return (
         f"Use up to {useful_workers(situation.run)} loader workers (now {now}). Then decode less "
         "per item, or cache decoded items"
@@ -145,14 +152,23 @@ def the_link(situation: Situation) -> str:
 
 
 def who_uses_the_cpu(situation: Situation) -> str:
-    busy = situation.figure(lambda seen: seen.work.host_share)
+    busy = whole(situation.work.host_share if situation.work else None)
     return (
         f"Find out who uses the CPU ({busy} % is busy). If it is the data loaders, "
         "do less per item or use more cores"
     )
 
 
-WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
+def other_gpus(situation: Situation) -> str:
+    run = situation.run
+    unused = [gpu.label for gpu in run.unused_gpus]
+    return (
+        f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {', '.join(unused)}). If they are "
+        "yours, train on all of them: start one process for each GPU with torchrun"
+    )
+
+
+WORKERS_HELP = ~(c.cores_used_up | c.others_full | c.enough_workers)
 
 # Sources: the acceleration and the multi-GPU guides; PyTorch's performance tuning guide (workers,
 # pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation page;
@@ -160,7 +176,7 @@ WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
 STEPS: dict[str, Step] = {
     "load-with-workers": Step(
         lambda it: f"Load with workers: num_workers={useful_workers(it.run)}, pin_memory=True",
-        tune, when=~(s.workers | s.no_training | s.cores_used_up)),
+        tune, when=~(c.workers | c.no_training | c.cores_used_up)),
     "more-workers": Step(more_workers, tune, when=WORKERS_HELP),
     "cheaper-items": Step(always(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU")),
@@ -194,7 +210,7 @@ STEPS: dict[str, Step] = {
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers"), benchmark),
     "more-in-parallel": Step(always(
         "Give the GPU more work at once: a larger problem, more requests together, or several "
-        "runs at the same time (MPS)"), when=s.server | s.physics),
+        "runs at the same time (MPS)"), when=c.server | c.physics),
     "fewer-bytes": Step(always(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps"),
         benchmark),
@@ -262,7 +278,10 @@ STEPS: dict[str, Step] = {
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it')),
     "watch-the-command": Step(always(
         "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"),
-        watch_the_command, when=~s.watched),
+        watch_the_command, when=~c.watched),
+    "watch-the-training": Step(always(
+        "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
+        "own command after the `--`"), watch_the_command),
     "prepare-once": Step(always(
         "Only the CPU worked so far: prepare the data once and store the result")),
     "send-more-requests": Step(always(
@@ -273,16 +292,28 @@ STEPS: dict[str, Step] = {
         "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel")),
     "overlap-the-pauses": Step(always(
         "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
-        "works, or run a second instance at the same time"), when=s.no_training),
+        "works, or run a second instance at the same time"), when=c.no_training),
     "shorter-pauses": Step(always(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)")),
     "one-process-each": Step(always("Start one process for each GPU"), torchrun),
+    "use-the-other-gpus": Step(other_gpus, torchrun, when=c.leaves_gpus_unused),
     "balance-the-work": Step(always(
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "
         "others do not")),
+    "more-threads": Step(
+        lambda it: f"Compute on more of the {it.run.usable_cores or 0:g} cores: set "
+        "OMP_NUM_THREADS or torch.set_num_threads, or load data in worker processes. If this "
+        "machine has a GPU for torch, `gpusetup doctor` says why it is not used",
+        always("gpusetup doctor")),
+    "use-a-gpu": Step(always(
+        "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "
+        "used"), always("gpusetup doctor")),
+    "use-less-host-memory": Step(always(
+        "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
+        "instead of lists of objects (each worker copies a list)"), processes_by("rss")),
     "see-why-no-gpu": Step(always("Find out why the monitor can watch no GPU"),
         always("gpusetup doctor")),
 }  # fmt: skip

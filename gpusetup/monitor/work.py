@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
+from itertools import groupby
 from statistics import fmean
 from typing import Any
 
@@ -99,6 +100,26 @@ class Work:
         self.utilization_p5 = percentile(use, 5)
         self.utilization_apart = self.utilization_p95 - self.utilization_p5
         self.quiet_share = 100 - len(self.running) / len(rows) * 100
+
+    @cached_property
+    def running_part(self) -> Work | None:
+        """The samples in which the GPU worked."""
+        return work_of(self.running)
+
+    @cached_property
+    def quiet_part(self) -> Work | None:
+        """The samples in which the GPU did nothing."""
+        return work_of([row for row in self.rows if is_quiet(row.gpu)])
+
+    @cached_property
+    def quiet_length(self) -> float:
+        """How many samples a stretch without work has, on average."""
+        stretches = [
+            len(list(rows))
+            for quiet, rows in groupby(self.rows, lambda row: is_quiet(row.gpu))
+            if quiet
+        ]
+        return fmean(stretches) if stretches else 0.0
 
     @cached_property
     def reasons(self) -> dict[str, float]:
@@ -231,3 +252,13 @@ def rated_watts(name: str | None) -> float | None:
     known = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
     watts = known.pop() if len(known) == 1 else None
     return None if watts is None else float(watts)
+
+
+def at_least(value: float | None, mark: float) -> bool:
+    """Whether a figure is told, and as high as the mark."""
+    return value is not None and value >= mark
+
+
+def below(value: float | None, mark: float) -> bool:
+    """Whether a figure is told, and lower than the mark."""
+    return value is not None and value < mark

@@ -1,4 +1,4 @@
-"""What `nvidia-smi --query-gpu=… --format=csv` prints: any columns, with and without units or heading.
+"""What `nvidia-smi --query-gpu=… --format=csv` prints, with and without units or heading.
 
 Pure: lines in, values out. Source of the columns' names: `nvidia-smi --help-query-gpu`.
 """
@@ -147,8 +147,14 @@ SHAPES = (
     ("memory", lazy(r"\d{3,7} MiB")),
     ("name", NAMED_GPU),
     # A percentage, a clock, a power or a number may be of several columns.
-    ("", lazy(r"\d{1,7}(?:\.\d{1,2})?(?: (?:%|W|MHz|MiB))?|\[?N/A\]?|P\d{1,2}|Enabled|Disabled|Default|\[Not Supported\]")),
-)  # fmt: skip
+    (
+        "",
+        lazy(
+            r"\d{1,7}(?:\.\d{1,2})?(?: (?:%|W|MHz|MiB))?|\[?N/A\]?|\[Not Supported\]"
+            r"|P\d{1,2}|Enabled|Disabled|Default"
+        ),
+    ),
+)
 
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:

@@ -25,7 +25,7 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     >>> processes_of(table)[0][0].name, processes_of(table)[0][0].memory_bytes >> 20
     ('.../bin/python', 6144)
     """
-    head, heading, listed = text.partition(HEADING)
+    _table, heading, listed = text.partition(HEADING)
     if not heading:
         return None
     by_gpu: dict[int, tuple[GpuProcess, ...]] = {}

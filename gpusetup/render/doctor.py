@@ -27,6 +27,7 @@ from gpusetup.render.screen import (
     plain,
     section,
 )
+from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
@@ -43,7 +44,24 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     full = in_full(root, answer.snapshot) if root else ()
     also = section("Also found", (line for finding in others for line in in_short(finding)))
     machine = section("This machine", facts(machine_facts(answer)))
-    return Screen((*verdict(answer, root), *full, *also, *machine))
+    return Screen((*verdict(answer, root), *full, *also, *machine, *by_hand(answer, root)))
+
+
+NOT_BY_INSTALL = (
+    "`gpusetup install` changes torch and its companions only, so run the commands above yourself. "
+    "Then run `gpusetup doctor` again."
+)
+BY_INSTALL = re.compile(r"gpusetup install\b")
+
+
+def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+    """The last line about this machine, if `gpusetup install` does not do what the answer says."""
+    if answer.snapshot.origin == "report" or root is None or root.fix is None:
+        return
+    commands = root.fix.commands
+    if commands and not any(BY_INSTALL.match(line) for line in commands):
+        yield Row("")
+        yield Row(NOT_BY_INSTALL)
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
@@ -73,12 +91,24 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
     else:
         mark = OK if answer.cause == "ok" else BUT
         yield marked(mark, answer.cause, answer.proof or "nothing to fix")
+    yield from left_open(answer, root)
+
+
+def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+    """What else it could be, what is ruled out, and the one output that decides."""
+    for cause in answer.ruled_out:
+        yield Row(f"  Not {cause.id}: {cause.because}.", hang=2)
+    also = "" if answer.cause == "unknown" else "also "
+    others = ", ".join(answer.other_causes)
+    could = f"It could {also}be {others}. " if others else ""
+    fix = root.fix if root and answer.cause != "unknown" else None
+    unread = [need.what for need in (fix.needs if fix else ()) if need.state == "unread"]
+    why = f"Which {unread[0]} is there decides what to do, and is not shown. " if unread else ""
     if answer.next_reading:
-        also = "" if answer.cause == "unknown" else "also "
-        others = ", ".join(answer.other_causes)
-        could = f"It could {also}be {others}. " if others else ""
-        yield Row(f"  {could}To find out, run:", hang=2)
+        yield Row(f"  {could}{why}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
+    elif could:
+        yield Row(f"  {could.strip()}", hang=2)
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
@@ -91,7 +121,7 @@ def unknown_of(answer: DoctorAnswer) -> str:
     if answer.snapshot.origin != "report":
         return "gpusetup found no error, but nothing shows that torch works on the GPU"
     if answer.next_reading:
-        return "not enough information to tell what is wrong"
+        return "the text does not show what is wrong"
     return (
         "the text shows no failure of a GPU or its software; post the whole error, the command "
         "and the versions"
@@ -211,6 +241,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
         "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
         or ("unknown" if machine.gpus is None else "none of NVIDIA"),
+        "links": links_line(machine),
         "torch": torch_line(machine),
         "Python": joined(python.version, python.manager),
         "environment": f"{python.executable or 'unknown'}{chosen}",

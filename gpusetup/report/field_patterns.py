@@ -119,6 +119,8 @@ PATTERNS = (
     FieldPattern("python.version", "python", r"(?<![\w>=.-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     FieldPattern("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to|,) )", HINT),
     FieldPattern("python.version", "pytorch", r"\bpytorch[ =-]{1,3}\d\.[\d.]{1,6}[ =-]{1,3}\w{0,8}?py(3\.?\d{1,2})(?=_|h)", GUESS),  # conda's build
+    FieldPattern("wanted.torch", "torch", rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?({RELEASE}) (?:built |compiled )?(?:for|with) CUDA \d", HINT),
+    FieldPattern("wanted.cuda", "torch", rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
     FieldPattern("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
     FieldPattern("wanted.torch", "pytorch-", r"\bpytorch-(\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py3", GUESS),
     FieldPattern("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),

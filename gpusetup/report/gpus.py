@@ -14,6 +14,7 @@ from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
+from gpusetup.report.mentions import CARD_AROUND, is_another_card
 
 ENDING = (
     r"(?:[ -]?(?:Ti|SUPER)|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
@@ -70,12 +71,6 @@ CARD_WORD = lazy(
     re.I,
 )
 """What stands before such a number, so that it is a card's."""
-OTHER_CARD = lazy(
-    r"\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|upgraded from(?: my| an?| the)?|came from(?: an?)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
-    re.I,
-)
-WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)", re.I)  # fmt: skip
-"""A card that a text only mentions: another one failed."""
 SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx)\b", re.I)
 
 
@@ -103,23 +98,20 @@ def only_gpu_named(text: Text) -> Gpu | None:
     return None
 
 
-AROUND = 40
-
-
 def _full_names(text: Text) -> Iterator[str]:
     for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
-        if not _is_another(text.flat, match.start(), match.end()):
+        if not is_another_card(text.flat, match.start(), match.end()):
             yield match["name"]
 
 
 def _bare_numbers(text: Text) -> Iterator[str]:
     """Cards by their numbers, if a word of a card, a size or a suffix stands beside the number."""
     for match in BARE_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
-        before = text.flat[max(match.start() - AROUND, 0) : match.start()]
+        before = text.flat[max(match.start() - CARD_AROUND, 0) : match.start()]
         suffixed = not match["number"][-1].isdigit() or match["laptop"] or match["laptop2"]
         if not (suffixed or match["size"] or CARD_WORD.search(before)):
             continue
-        if not _is_another(text.flat, match.start(), match.end()):
+        if not is_another_card(text.flat, match.start(), match.end()):
             line = "GTX" if match["number"].startswith("1") else "RTX"
             number = re.sub(
                 r"(?i)(?<=\d)[ -]?(ti|super)",
@@ -128,12 +120,6 @@ def _bare_numbers(text: Text) -> Iterator[str]:
             )
             laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""
             yield f"{line} {number}{laptop}"
-
-
-def _is_another(flat: str, first: int, last: int) -> bool:
-    """Whether the card that is named there is one beside the card that failed."""
-    before = flat[max(first - AROUND, 0) : first]
-    return bool(OTHER_CARD.search(before) or WORKED_THERE.match(flat[last : last + AROUND]))
 
 
 # --- torch's own words about a GPU that it has no kernels for, torch 0.3 to 2.13 -------------------

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
-from gpusetup.model.patterns import lazy
+from gpusetup.model.patterns import in_any_case, lazy
 from gpusetup.report.facts import HINT, Claim, Facts
-from gpusetup.report.mentions import is_only_mentioned
+from gpusetup.report.mentions import is_another_card, is_only_mentioned
 
 LSPCI = lazy(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
@@ -28,6 +29,7 @@ def pci_devices_and_nodes(text: Text) -> Facts:
             yield pci_device(found[1], found[2], bound[1] if bound else None)
         elif "/dev/" in line and (node := NODE.match(line)):
             yield DeviceNode(path=node[2], mode=node[1])
+    yield from amd_boards(text)
     yield from other_makers_gpu_events(text)
 
 
@@ -99,6 +101,23 @@ def other_makers_gpu_events(text: Text) -> Facts:
             for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):
                 yield Claim(subject, value, source, HINT)
 
+
+HIP_WORDS = ("hip error", "rocm", "hiperror", "amdgpu", "gfx1", "gfx9")
+"""What a text has that is about a program on an AMD GPU; an NVIDIA laptop names a Radeon too."""
+
+
+def amd_boards(text: Text) -> Facts:
+    """The AMD boards that such a text names, but those that stand beside the one that failed."""
+    if not any(word in text.low for word in HIP_WORDS):
+        return
+    for board, _ in BOARDS:
+        for found in in_any_case(board).finditer(text.flat, 0, BOARDS_READ):
+            if not is_another_card(text.flat, found.start(), found.end()):
+                yield other_makers_gpu("amd", found[0].strip(), text.source(found.start()))
+                break
+
+
+BOARDS_READ = 100_000
 
 LISTED_GPUS = lazy(
     r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?(.{0,4000}?)"

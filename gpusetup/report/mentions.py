@@ -6,6 +6,8 @@ name of a machine proves nothing if another one failed.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.model.patterns import lazy
 
 BEFORE, BEHIND = 90, 70
@@ -57,3 +59,18 @@ def is_only_mentioned(subject: str, flat: str, first: int, last: int) -> bool:
         and not WORKS_THERE.match(flat[other.end() : other.end() + BEHIND])
         for other in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ)
     )
+
+
+OTHER_CARD = lazy(
+    r"\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|upgraded from(?: my| an?| the)?|came from(?: an?)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
+    re.I,
+)
+WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)", re.I)  # fmt: skip
+"""A card that a text only mentions: another one failed."""
+CARD_AROUND = 40
+
+
+def is_another_card(flat: str, first: int, last: int) -> bool:
+    """Whether the card that is named there is one beside the card that failed."""
+    before = flat[max(first - CARD_AROUND, 0) : first]
+    return bool(OTHER_CARD.search(before) or WORKED_THERE.match(flat[last : last + CARD_AROUND]))

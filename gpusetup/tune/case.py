@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config, Edit, added_line, replacement
@@ -118,6 +119,11 @@ class Case(Frozen):
 
     def with_name(self, *names: str) -> Iterator[Setting]:
         return (one for one in self.config.settings if name_of(one.path) in names)
+
+
+def config_word(case: Case) -> str:
+    """The config's file as a command names it."""
+    return shlex.quote(case.config.name)
 
 
 def label(setting: Setting) -> str:

@@ -6,7 +6,6 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from gpusetup.configs.config import edited, read_config
@@ -152,8 +151,8 @@ def auto_optimize_config(
     """
     from gpusetup.tune.config_file import read_bytes, write_tuned
 
-    source_bytes, name = read_bytes(str(source)), Path(source).name
-    config = read_config(source_bytes, name)
+    source_bytes = read_bytes(str(source))
+    config = read_config(source_bytes, str(source))
     proposal = propose(config, facts_of(_machine(machine)))
     tuned = edited(config, proposal.edits)
     write_tuned(str(source), str(target), source_bytes, tuned.raw)

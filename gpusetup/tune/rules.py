@@ -54,8 +54,8 @@ RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
 commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
 LEAST_PREFETCH = 2
 WORKERS_SOURCE = (
-    "acceleration guide, corrected: a worker for each usable core (affinity, cgroup), "
-    f"{MOST_WORKERS} at most"
+    "acceleration guide, corrected (it takes half of the cores): a worker for each usable core "
+    f"(affinity, cgroup), {MOST_WORKERS} at most"
 )
 LOADER_SOURCE = "optimisation guide; torch.utils.data"
 
@@ -350,7 +350,8 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
         changes=tuple(part.change for part in changes),
         edits=tuple(part.edit for part in changes),
         words=tuple(dict.fromkeys(words)),
-        cannot_fit=problem,
+        # A plain text: `DoesNotFit` has no form in JSON.
+        cannot_fit=None if problem is None else str(problem),
     )
 
 

@@ -21,11 +21,11 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("readings", 30, "doctor, snapshot, resolve and fleet check, beside nvidia-smi and torch"),
-    Part("verify", 160, "verify: quick, standard, stress under load, and a shared card"),
+    Part("readings", 20, "doctor, snapshot, resolve and fleet check, beside nvidia-smi and torch"),
+    Part("verify", 150, "verify: quick, standard, stress under load, and a shared card"),
     Part("clean", 80, "the numeric checks with other seeds: no failure, and how near"),
-    Part("plan", 60, "plan beside what five trainings allocate"),
-    Part("tune", 60, "tune --batch-size beside bisection; out of memory survived"),
+    Part("plan", 75, "plan beside what five trainings allocate"),
+    Part("tune", 125, "tune --batch-size beside a tenth more; out of memory survived"),
     Part("monitor", 90, "monitor on six workloads of known kind"),
     Part("suspicions", 130, "what reading the code made doubtful, tried", extra=True),
 )
@@ -134,8 +134,8 @@ DOCS = (
           anywhere=True),
     Known("plan-code-error", "plan --code is within 10 % of the allocator's peak", "plan"),
     Known("plan-error", "plan is within 15 % of a GPT's step", "plan"),
-    Known("tune-batch", "tune --batch-size finds the size that bisection finds", "tune",
-          anywhere=True),
+    Known("tune-batch", "tune --batch-size finds a size that runs, and a tenth more does not",
+          "tune", anywhere=True),
     Known("recover-exact", "recover_from_oom gives the whole batch's gradient", "tune",
           anywhere=True),
     Known("oom-survived", "computing goes on after memory ran out", "tune"),
