@@ -110,6 +110,21 @@ def for_gpus(from_config: FromConfig, gpus: int) -> Question:
     return question
 
 
+def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
+    """What was read of the config, with what is assumed of its batch on several GPUs.
+
+    A loop of one's own under DDP gives each GPU its `batch_size`, one under DataParallel divides it.
+    """
+    read = from_config.read
+    if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
+        return read
+    assumption = (
+        f"each GPU has a batch of {from_config.per_gpu:,}; if that is the batch of all {gpus} GPUs "
+        f"together, add `--batch {from_config.per_gpu}`"
+    )
+    return replace(read, assumed=(*read.assumed, assumption))
+
+
 # --- how much at once ----------------------------------------------------------------------------
 
 LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
