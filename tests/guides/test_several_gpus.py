@@ -209,6 +209,16 @@ def test_a_recommenders_batch_gets_its_tier(
     assert "batch_size" not in tuned.changes
 
 
+def test_a_recommender_beside_a_language_model_gets_its_tier_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """004-10: also where plan judges the language model of the config."""
+    config = f"model_name_or_path: gpt2\nmax_length: 3\n{recommender(2048)}"
+    tuner = Tuner(tmp_path, capsys)
+    tuned = tuner.tune(config, tuner.card("GeForce RTX 2060", 6, (7, 5), 4))
+    assert tuned.sentence_with("recommenders", "batch of 1024 in all, 256 on each of the 4 GPUs")
+
+
 # --- 004-16: watching from inside -----------------------------------------------------------------
 
 TRAINING = """
