@@ -105,6 +105,7 @@ class Run:
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
         """The GPUs at work on the same job: all of a command; else cards of one name whose
         processes have the same names."""
+        # Whatever works while a command is watched is taken for the command's.
         if self.command or self.ranks:
             return self.at_work
         job = gpu.name, gpu.programs
@@ -125,6 +126,7 @@ class Run:
 
     def held(self, gpu: Gpu) -> bool:
         """A process that computes sits on it: told, or else by its memory."""
+        # Without a command the memory may be a desktop's, which holds more than a context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
         has_process = gpu.has_process
         return (gpu.memory.p95 or 0.0) >= mark if has_process is None else has_process

@@ -332,6 +332,7 @@ def next_step(ids: Sequence[str], subject: Subject | None, run: Run) -> NextStep
     situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]
+        # A verdict on the whole run has no GPU that the signs could look at.
         fits = subject is None or step.when is None or step.when(subject)
         if fits:
             command = step.command(situation) if step.command else None

@@ -67,6 +67,7 @@ class GpuTally:
 
     def _note_use(self, moment: Moment, use: float) -> None:
         """Work, or quiet that waits to be told a stutter, a pause or the end."""
+        # A GPU that works hard otherwise may run a stray kernel in a pause.
         usual_use = self._use / max(1, self._count)
         after_work = self.quiet_since is not None and usual_use >= marks.LOW
         if use <= (marks.STRAY_USE if after_work else marks.QUIET):
