@@ -281,13 +281,13 @@ def _replay(options: Namespace, out: Console) -> int:
 
 def _choose(source: Source, options: Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
-    from gpusetup.monitor.sources import VARIABLE, named_places, visible_places
+    from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()
     variable = os.environ.get(VARIABLE)
     if options.gpu:
-        source.places = named_places(options.gpu, gpus)
+        source.positions = named_positions(options.gpu, gpus)
     elif variable is not None and gpus:
         pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-        source.places, words = visible_places(variable, gpus, pci_order=pci)
+        source.positions, words = visible_positions(variable, gpus, pci_order=pci)
         out.talk(words)

@@ -21,7 +21,7 @@ class CpuCase(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Callable[[Run, Work], bool]
-    says: Callable[[Run, Work], str]
+    sentence: Callable[[Run, Work], str]
     steps: tuple[str, ...]
 
 
@@ -173,6 +173,6 @@ def judged_without_gpu(run: Run) -> Judgement:
         return Judgement(None, "", evidence, ("see-why-no-gpu",))
     for case in CASES:
         if case.proof(run, work):
-            evidence = f"{case.says(run, work)} (no GPU was watched)"
+            evidence = f"{case.sentence(run, work)} (no GPU was watched)"
             return Judgement(case.verdict, case.cause, evidence, case.steps)
     raise AssertionError("the last case always holds")

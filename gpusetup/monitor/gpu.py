@@ -243,8 +243,8 @@ def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
     ([99, 99], [])
     """
     peaks = []
-    for place, share in enumerate(shares):
-        recent_shares = shares[max(0, place - LAST_SAMPLES) : place]
+    for position, share in enumerate(shares):
+        recent_shares = shares[max(0, position - LAST_SAMPLES) : position]
         recent_peak = max(recent_shares, default=0.0)
         if share < marks.MEMORY_GONE and recent_peak >= marks.MEMORY_FULL:
             peaks.append(recent_peak)
@@ -296,7 +296,7 @@ def warm_up(body: Sequence[Moment]) -> int:
     later_levels = levels[len(levels) // 2 :]
     usual_level = percentile(later_levels, 50) if levels else 0.0
     warm_level = usual_level * marks.WARMED_UP_USE
-    warm_from = next((place for place, level in enumerate(levels) if level >= warm_level), 0)
+    warm_from = next((position for position, level in enumerate(levels) if level >= warm_level), 0)
     if not warm_from:
         return 0
     works_less = fmean(levels[:warm_from]) < usual_level * marks.WARM_UP_USE

@@ -44,7 +44,7 @@ def judgement_of(run: Run) -> tuple[Judgement, Subject | None]:
     unevenness = None if is_hang_or_throttle else uneven_work(run)
     if unevenness:
         return unevenness, None
-    evidence = case.says(subject)
+    evidence = case.sentence(subject)
     names_its_gpu = evidence.startswith("GPU ")
     if len(run.gpus) > 1 and case.verdict != "good" and not names_its_gpu:
         evidence = f"GPU {subject.gpu.label}: {evidence}"

@@ -20,7 +20,7 @@ class Case(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Sign
-    says: Callable[[Subject], str]
+    sentence: Callable[[Subject], str]
     """What was seen, in figures (`evidence.py`)."""
     steps: tuple[str, ...] = ()
 
@@ -47,9 +47,9 @@ storages = ("faster-storage",)
 margin = ("free-the-card", "leave-a-margin")
 
 
-def throttled_by(cause: str, says: Callable[[Subject], str], *steps: str) -> Case:
+def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> Case:
     """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
-    return Case("throttled", cause, s.held_down_by(cause) & costs_most, says, steps)
+    return Case("throttled", cause, s.held_down_by(cause) & costs_most, sentence, steps)
 
 
 CASES: tuple[Case, ...] = (
