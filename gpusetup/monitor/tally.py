@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpusetup.model.frozen import replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample, Sample
 from gpusetup.monitor.work import Moment, below
@@ -100,6 +101,24 @@ def is_empty(gpu: GpuSample) -> bool:
     return lists_none and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
 
 
+IMPOSSIBLE_CPU = 1.5
+"""Times the CPU of all cores: a sample with more was divided by too short a time."""
+
+
+def has_impossible_cpu(sample: Sample) -> bool:
+    """Whether the command used more CPU than the machine has: that is no measurement.
+
+    Recordings of older versions begin so: their first sample counts all time since the start.
+    """
+    if sample.tree is None:
+        return False
+    host_cores = sample.host.cores if sample.host else None
+    cores = host_cores or sample.tree.cores
+    if not cores:
+        return False
+    return sample.tree.cpu_percent > cores * 100 * IMPOSSIBLE_CPU
+
+
 NO_GPU = GpuSample(index=-1)
 """What stands for a GPU in the moments of a machine."""
 
@@ -117,6 +136,8 @@ class Tally:
 
     def add(self, sample: Sample) -> None:
         self.samples, self.seconds = self.samples + 1, sample.seconds
+        if has_impossible_cpu(sample):
+            sample = replace(sample, tree=None)
         self.moments.add(Moment(NO_GPU, sample))
         for gpu in sample.gpus:
             if gpu.index not in self.gpus:
