@@ -212,6 +212,8 @@ def _cache_advice(is_on: bool, is_small: bool, is_large: bool) -> str:
         return f"{guide}; here that frees next to nothing, so do it only if memory runs out"
     if is_small:
         return f"Off is the multi-GPU guide's advice for GPUs below {CACHE_OFF_BELOW_GB} GB"
+    if is_on and is_large:
+        return "That is much: switch it off if memory runs out"
     if is_on:
         return "On is the multi-GPU guide's advice for GPUs with 4 GB or more"
     return "The multi-GPU guide switches it on for GPUs with 4 GB or more: it saves time"
