@@ -26,8 +26,16 @@ def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
     >>> is_steady([{"forward": 1000}, {"forward": 1001}]), is_steady([{"forward": 900}])
     (True, False)
     """
-    peaks = [max((one or 0 for one in row.values()), default=0) for row in rows[-2:]]
-    return len(rows) > 1 and abs(peaks[1] - peaks[0]) <= STEADY_SHARE * peaks[1]
+    if len(rows) < 2:
+        return False
+    before, last = highest(rows[-2]), highest(rows[-1])
+    return abs(last - before) <= STEADY_SHARE * last
+
+
+def highest(peaks: Dict[str, Optional[int]]) -> int:
+    """The peak of the phase that takes most, in bytes; 0 if the device tells none."""
+    sizes = [peak for peak in peaks.values() if peak is not None]
+    return max(sizes, default=0)
 
 
 class Cuda:

@@ -208,16 +208,23 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     >>> summary([{"forward": 10}, {"forward": 12}], [0.5, 0.5], 8)["phases"]
     {'forward': 11}
     """
-    phases = [name for name in rows[0] if all(row[name] is not None for row in rows)]
-    peaks = [max((row[name] or 0 for name in phases), default=0) for row in rows]
+    phases = {}
+    for name in rows[0]:
+        sizes = [row[name] for row in rows]
+        known_sizes = [size for size in sizes if size is not None]
+        if len(known_sizes) == len(rows):
+            phases[name] = sum(known_sizes) // len(rows)
+    peaks = [trial_memory.highest(row) for row in rows]
+    half_range = (max(peaks) - min(peaks)) / 2
     ordered, quarter = sorted(seconds), len(seconds) // 4
     middle = ordered[len(ordered) // 2]
-    spread = 100 * (ordered[-1 - quarter] - ordered[quarter]) / middle
+    middle_half = ordered[-1 - quarter] - ordered[quarter]
+    spread = 100 * middle_half / middle
     return {
         "status": "ok",
-        "phases": {name: sum(row[name] or 0 for row in rows) // len(rows) for name in phases},
+        "phases": phases,
         "peak_bytes": max(peaks) if phases else None,
-        "noise": (max(peaks) - min(peaks)) / 2 / max(1, max(peaks)),
+        "noise": half_range / max(1, max(peaks)),
         "readings": len(rows),
         "samples_per_second": batch / middle,
         "spread_percent": spread if len(seconds) > 1 else None,

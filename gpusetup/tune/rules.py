@@ -135,7 +135,7 @@ def loader(case: Case) -> Iterator[Suggestion]:
 def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
     """That more workers brought nothing on this machine."""
     for setting in settings:
-        yield f"{label(setting)} stays {setting.text}: {count} were not faster ({MEASURED})"
+        yield f"{label(setting)} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
 
 
 def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:

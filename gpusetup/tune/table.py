@@ -16,6 +16,7 @@ from gpusetup.tune.baseline import Baseline, MeasureRequest, Setup, search_goal
 from gpusetup.tune.batch import divisors
 from gpusetup.tune.bench import Bench, Device, Say
 from gpusetup.tune.noise import (
+    CONFIRMED_RUNS,
     MOST_RUNS,
     MOST_SECONDS,
     Verdict,
@@ -62,7 +63,11 @@ class Table:
 
     def best(self) -> Row:
         """The last row that stayed: every step that did is in it."""
-        return next(row for row in reversed(self.rows) if row.kept or row.name == "base")
+        last = self.rows[0]
+        for row in self.rows:
+            if row.kept:
+                last = row
+        return last
 
     def run(self, setup: Setup) -> Trial:
         """The setting, run once more."""
@@ -105,10 +110,13 @@ class Table:
         machine is too noisy to tell."""
         ends = time.monotonic() + MOST_SECONDS
         verdict = compare(self.runs[setup], self.runs[before])
-        most_runs = len(self.runs[setup]) + MOST_RUNS - 1
-        while verdict == "open" and len(self.runs[setup]) < most_runs:
-            again = [self.run(before), self.run(setup)]
-            if any(trial.status != "ok" for trial in again) or time.monotonic() > ends:
+        for _ in range(MOST_RUNS - 1):
+            is_late = time.monotonic() > ends and len(self.runs[setup]) >= CONFIRMED_RUNS
+            if verdict != "open" or is_late:
+                break
+            # In turn: what slows the machine for a while slows both.
+            trial_before, trial = self.run(before), self.run(setup)
+            if trial_before.status != "ok" or trial.status != "ok":
                 break
             verdict = compare(self.runs[setup], self.runs[before])
         return verdict
@@ -168,7 +176,10 @@ class Table:
     # --- the steps of the table: the setting to try, or why there is none ---
 
     def with_amp(self, before: Setup) -> Setup | str:
-        return ALREADY_ON if before.amp else replace(before, amp=self.device.half)
+        """Mixed precision, in the 16-bit type of the device."""
+        if before.amp:
+            return ALREADY_ON
+        return replace(before, amp=self.device.half)
 
     def with_batch(self, before: Setup) -> Setup | str:
         """The fastest size; without `--grow-batch` one that keeps the effective batch."""
@@ -194,7 +205,10 @@ class Table:
         return replace(before, workers=self.request.workers)
 
     def with_compile(self, before: Setup) -> Setup | str:
-        return ALREADY_ON if before.compile else replace(before, compile=True)
+        """The model compiled by torch."""
+        if before.compile:
+            return ALREADY_ON
+        return replace(before, compile=True)
 
 
 class Step(NamedTuple):
@@ -258,7 +272,12 @@ def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
     >>> gains_by_role([row_of("+AMP", Setup(), None)])
     {}
     """
-    return {row.name.removeprefix("+").lower(): row.kept for row in rows if row.status != "skipped"}
+    gains = {}
+    for row in rows:
+        if row.status != "skipped":
+            role = row.name.removeprefix("+").lower()
+            gains[role] = row.kept
+    return gains
 
 
 def cause_of(rows: Sequence[Row]) -> str | None:
