@@ -11,7 +11,7 @@ from gpusetup.readings.nvidia_smi import memory
 HEADING = "Processes:"
 # Since release 450 two columns for MIG (GI, CI) stand between the GPU and the process id.
 ROW = lazy(
-    r"^\W{0,3}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
+    r"^\W{0,12}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
     r"(?P<kind>C\+G|C|G|M\+C)\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
 )
 

@@ -58,20 +58,27 @@ def parse_topology(lines: Sequence[str]) -> Topology:
     links: list[GpuLink] = []
     for line in lines[1:]:
         name, *cells = line.split() or [""]
+        kinds, affinities = cells[: len(devices)], cells[len(devices) :]
+        is_row = len(kinds) == len(devices) and all(map(LINK.fullmatch, kinds))
+        # An empty line, or the legend below the matrix.
+        if gpus and not DEVICE.fullmatch(name):
+            break
         row = GPU.fullmatch(name)
-        kinds, after = cells[: len(devices)], cells[len(devices) :]
-        if not row or len(kinds) < len(devices) or not all(map(LINK.fullmatch, kinds)):
-            if gpus and not DEVICE.fullmatch(name):
-                break
-            continue
-        number = int(row[1])
-        gpus.append(Gpu(name=UNNAMED, nvml_index=number, numa_node=_numa_node(after)))
-        for device, kind in zip(devices, kinds, strict=True):
-            other = GPU.fullmatch(device)
-            # Each pair stands in the matrix twice.
-            if other and int(other[1]) > number and kind != "N/A":
-                links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
+        if row and is_row:
+            number = int(row[1])
+            gpus.append(Gpu(name=UNNAMED, nvml_index=number, numa_node=_numa_node(affinities)))
+            links += _links_of(number, devices, kinds)
     return Topology(tuple(gpus), tuple(links))
+
+
+def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list[GpuLink]:
+    """One GPU's links to those with a higher number: each pair stands in the matrix twice."""
+    links = []
+    for device, kind in zip(devices, kinds, strict=True):
+        other = GPU.fullmatch(device)
+        if other and int(other[1]) > number and kind != "N/A":
+            links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
+    return links
 
 
 def _numa_node(cells: Sequence[str]) -> int | None:
