@@ -79,6 +79,9 @@ DRIVER_WORDS = (
     "controlador",
 )
 """What a driver is called in the languages that people post in."""
+WITH_CUDA = (" with cuda", " for cuda", " and cuda", "(cuda", ", cuda", "torch cuda")
+TORCH_IS = tuple(f"torch {verb}" for verb in ("is ", "at ", "version is", "shows", "says", "zeigt", "ist ", "est ", "es ", "是", "为"))  # fmt: skip
+"""What stands between torch and its version, or its CUDA, in a sentence."""
 NAMED_SYSTEMS = (
     "ubuntu",
     "debian",
@@ -119,8 +122,8 @@ PATTERNS = (
     FieldPattern("python.version", "python", r"(?<![\w>=.-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
     FieldPattern("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to|,) )", HINT),
     FieldPattern("python.version", "pytorch", r"\bpytorch[ =-]{1,3}\d\.[\d.]{1,6}[ =-]{1,3}\w{0,8}?py(3\.?\d{1,2})(?=_|h)", GUESS),  # conda's build
-    FieldPattern("wanted.torch", "torch", rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?({RELEASE}) (?:built |compiled )?(?:for|with) CUDA \d", HINT),
-    FieldPattern("wanted.cuda", "torch", rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
+    FieldPattern("wanted.torch", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?({RELEASE}) (?:built |compiled )?(?:for|with) CUDA \d", HINT),
+    FieldPattern("wanted.cuda", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
     FieldPattern("wanted.cuda", "install", r"\b(?:install|create) .{0,300}?(?:pytorch-cuda|cudatoolkit|cuda-version) ?={1,2}(\d{1,2}\.\d)", HINT),
     FieldPattern("wanted.torch", "pytorch-", r"\bpytorch-(\d{1,2}\.\d{1,2}\.\d{1,2})-\w{0,24}py3", GUESS),
     FieldPattern("torch.installer", (" install", " create"), r"(pip3?|python\S* -m pip|conda|mamba|micromamba) (?:install|create)\b.{0,80}?[ :'\"](?:py)?torch(?:[-=<>~ '\"]|$)", HINT),
@@ -134,7 +137,7 @@ PATTERNS = (
     FieldPattern("os.family", ("] on ", "sys.platform", "you're on"), r"(?:\] on |sys\.platform\W{1,24}|You're on )(win32|windows|linux|darwin|macos)", SURE),
     FieldPattern("os.family", "operating system", r"\bOperating system\W{1,6}(Windows|Linux|mac ?OS)\b", USUAL),
     FieldPattern("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
-    FieldPattern("python.executable", "python", r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
+    FieldPattern("python.executable", (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
     FieldPattern("os.family", "portable", PORTABLE, GUESS, value="windows"),
     FieldPattern("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
@@ -180,9 +183,9 @@ PATTERNS = (
     FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     # What people write in sentences, a value behind its word; the words of programs go before it.
     FieldPattern("torch.version", LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
-    FieldPattern("torch.version", "torch ", rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
-    FieldPattern("torch.cuda", "cuda", rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
-    FieldPattern("torch.version", "torch", rf"\b(?:py)?torch (?:is|is at|at|version is|shows|says|zeigt|ist|est|es|是|为)\W{{1,3}}v?({RELEASE}(?:\+(?:{LABEL}))?)\b", HINT),
+    FieldPattern("torch.version", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
+    FieldPattern("torch.cuda", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
+    FieldPattern("torch.version", TORCH_IS, rf"\b(?:py)?torch (?:is|is at|at|version is|shows|says|zeigt|ist|est|es|是|为)\W{{1,3}}v?({RELEASE}(?:\+(?:{LABEL}))?)\b", HINT),
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)[^\[\n]{0,40}\[((?:\W{1,4}(?:sm|compute|gfx)_?\d\w{1,4}){1,24})", SURE),
     FieldPattern("torch.kernels", "get_arch_list", r"(?<!no )(?<!not )(?<!without )\b((?:sm_\d{2,3}|gfx\d{3,4}\w?)) (?:is |was )?(?:listed |also )?(?:in|among|part of|one of|there in)\b(?! not)[^\n]{0,60}?get_arch_list", HINT),
     FieldPattern("torch.kernels", "get_arch_list", r"get_arch_list\(\)(?! (?:does|has no|lacks))[^.\n\[]{0,24}? (?:has|contains|includes|lists|shows|with) (sm_\d{2,3}|gfx\d{3,4}\w?)\b", HINT),
