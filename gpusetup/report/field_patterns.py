@@ -102,8 +102,8 @@ NAMED_SYSTEMS = (
 PATTERNS = (
     FieldPattern("torch.version", ("you have ", "have torch ", "installed torch==", "torch version", "torch.version", "-torch-", " torch-"), rf"(?=[pyn])(?:PyTorch \S{{3,40}}(?: with CUDA \w+)? \(you have |you(?:'ll)? have torch |your installed torch==|name: torch version: |\bPython-\d\.\d+\.\d+\S* torch-|\bpytorch[ .]version(?: \((?:GPU|accelerator)\?\))?: ?(?:py|torch|[ :=v])*)(?:torch )?{TORCH}", SURE),
     FieldPattern("torch.version", "torch", rf"(?=[t\"'*as+-])(?:\btorch(?:\.__version__(?:, ?torch\.[\w.]{{3,24}}(?:\(\))?){{0,3}}| ?{VERSION})\)?(?! ?(?:[<>~!]=?|==))\W{{1,60}}(?:{IS}\W{{1,4}})?|\"torch\" ?: ?\"|'PyTorch': '|[-*] torch: |already satisfied: torch(?:[=<>!~]\S{{1,30}})? in .{{3,200}}? \(|Successfully installed .{{0,700}}?\btorch-|(?<!\S)\+ torch==|(?<![\w.-])(?<!install )torch ?[:=] {{0,2}}`?){TORCH}(?! with CUDA)", USUAL),
-    FieldPattern("torch.version", "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<!install )(?<!requires )(?<!needs )(?<![\w.-])(?:PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}|torch v?)(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
-    FieldPattern("torch.version", LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{FAILS}[^$>#\n]{{0,60}}?\btorch==){LOCAL}", HINT),
+    FieldPattern("torch.version", "torch", rf"(?=[pt])(?:(?<!for: )(?<!build )(?<!compile )(?<!install )(?<!requires )(?<!needs )(?<!installation: )(?<![\w.-])(?:PyTorch(?: version)?(?: \(if[^)]{{0,24}}\))?[ :=v*`]{{1,6}}|torch v?)(?=[\w.+]+(?:[ ,;)`]|$))(?!\S+ with CUDA)|\btorch (?=\S+/cu\d)|torch-(?=\S{{3,40}}-cp\d+\S{{1,60}}\.whl,? {{0,2}}Success)){TORCH}", HINT),
+    FieldPattern("torch.version", LABELS, rf"(?=[ptrianud])(?:(?<![\w./=-])(?<!install )(?<!for: )(?<!installation: )(?:Py)?torch(?:\.version ?=)?[ :|-]{{1,3}}v?|\btorch\.cuda\.\w+\(\)\W{{1,6}}(?:(?:{IS}|False|True|0|and|on|with|version)\W{{1,6}}){{0,3}}|{FAILS}[^$>#\n]{{0,60}}?\btorch==){LOCAL}", HINT),
     FieldPattern("torch.version", LABELS, rf"(?=[sprgdf\d])(?:\b(?:says?|said|shows?|showed|prints?|printed|reads?|reports?|g(?:ives?|ave|ot)|displays?)(?: me)?:? [`'\"(]?|\bframework(?: ?(?:&|and|/))?(?: version)?:? ?v?|(?<![\w.+/=-])(?={RELEASE}\S{{4,6}}\W{{1,6}}torch\.cuda\.)){LOCAL}", HINT),
     FieldPattern("torch.version", "torch-", rf"\b(?:Using cached|Downloading|Downloaded) (?:\S{{1,200}}/)?torch-({RELEASE}(?:\+(?:{LABEL}))?)(?=-cp3)", GUESS),
     FieldPattern("torch.installed", "torch version:", r"\bpytorch version: (?:N/A|none)\b", USUAL, value=False),
@@ -141,7 +141,7 @@ PATTERNS = (
     FieldPattern("os.family", "portable", PORTABLE, GUESS, value="windows"),
     FieldPattern("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
-    FieldPattern("os.family", ("mac", " chip", " m1 ", " m2 ", " m3 ", " m4 ", " m5 "), MAC, GUESS, value="macos"),
+    FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     FieldPattern("os.machine", "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
     FieldPattern("os.machine", "mac", r"\b(?:MacBook(?: Pro| Air)?|iMac|Mac (?:Pro|mini))\b[^.\n]{0,30}?\b20(?:0[6-9]|1\d)\b", USUAL, value="x86_64"),
     FieldPattern("os.machine", "you're on", r"You're on [^`]{3,40}\(`\w{3,30}_(aarch64|arm64|x86_64|amd64)`\)", SURE),
@@ -182,7 +182,7 @@ PATTERNS = (
     FieldPattern("torch.cuda_available", LABELS, rf"(?<![\w.-]){RELEASE}\+(?:{LABEL}){OTHERS}(True|False)\b"),
     FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     # What people write in sentences, a value behind its word; the words of programs go before it.
-    FieldPattern("torch.version", LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
+    FieldPattern("torch.version", LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
     FieldPattern("torch.version", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
     FieldPattern("torch.cuda", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
     FieldPattern("torch.version", TORCH_IS, rf"\b(?:py)?torch (?:is|is at|at|version is|shows|says|zeigt|ist|est|es|是|为)\W{{1,3}}v?({RELEASE}(?:\+(?:{LABEL}))?)\b", HINT),
