@@ -100,16 +100,19 @@ def resolve(
     glibc: str | None = None,
     torch: str | None = None,
     backend: str | None = None,
-    installer: Literal["uv", "pip", "conda"] | None = None,
+    installer: Literal["uv", "pip", "conda", "uv-tool"] | None = None,
+    name: str | None = None,
     requirements: Sequence[str | Path] = (),
     explain: bool = False,
+    refresh: bool = False,
     offline: bool = False,
     index: str | None = None,
 ) -> ResolveAnswer:
     """Choose the torch build for this machine or a described one, and say why not the others.
 
     For what you do not give, gpusetup reads this machine. With `packages` it chooses torch and the
-    packages together and asks your package index, unless `offline`.
+    packages together and asks your package index, unless `offline`. With `refresh` it also asks
+    PyTorch's index. `name` is a new conda environment, which conda's commands then create.
     """
     return _answer("resolve", ResolveAnswer, locals())
 

@@ -8,6 +8,10 @@ is meant.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
@@ -97,6 +101,10 @@ def pip(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     return _steps((*started(options.python), "-m", "pip", "install"), torch, build, options)
 
 
+NEEDS_ITS_INDEX = ("amd", "intel")
+"""The makers whose builds of torch need packages that only torch's own index has (their Triton)."""
+
+
 def _steps(
     install: tuple[str, ...],
     torch: tuple[str, ...],
@@ -104,6 +112,14 @@ def _steps(
     options: InstallerOptions,
 ) -> tuple[Step, ...]:
     exact = pins(build, options.packages)
+    if exact and maker_of(build.backend) in NEEDS_ITS_INDEX:
+        whole = Step(
+            title=f"{', '.join(exact)} and what they need, from torch's own index",
+            argv=(*install, *torch, *exact),
+        )
+        more = others(options.packages)
+        beside = Step(title="the rest from your default index", argv=(*install, *exact, *more))
+        return (whole, beside) if more else (whole,)
     family = Step(
         title=f"{', '.join(exact)} from torch's own index",
         argv=(*install, "--no-deps", *torch, *exact),
@@ -198,6 +214,33 @@ def specs(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
     name = "pytorch-gpu" if build.cuda else "pytorch-cpu"
     cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
     return (f"{name}={build.torch}", *companions, *cuda)
+
+
+# --- a tool of uv ---------------------------------------------------------------------------------
+
+UV_BACKENDS = r"cpu|xpu|cu(?:118|12[0-9]|13[02])|rocm7\.[12]"
+"""What `uv tool install --torch-backend` takes among the backends of torch's releases since 2.0, by
+the help of uv 0.13.9; for others the index is named."""
+
+
+def tool_command(
+    packages: Sequence[str], torch: str, backend: str, index_url: str | None
+) -> tuple[str, ...] | None:
+    """How uv installs a tool with torch from its own index; None without a package.
+
+    torch is pinned beside the tool, so that `uv tool upgrade` keeps it.
+
+    >>> " ".join(tool_command(["whisperx==3.4"], "2.15.0", "cu130", None) or ())
+    'uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx==3.4'
+    """
+    if not packages:
+        return None
+    tool, *more = packages
+    beside = tuple(word for package in (f"torch=={torch}", *more) for word in ("--with", package))
+    if re.fullmatch(UV_BACKENDS, backend):
+        return ("uv", "tool", "install", "--torch-backend", backend, *beside, tool)
+    source = ("--index", index_url) if index_url else ()
+    return ("uv", "tool", "install", *source, *beside, tool)
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the whole program on a real card, once, and keeps the evidence.
 
-python scripts/gpu_acceptance.py --out DIR                     everything, in 8 minutes
+python scripts/gpu_acceptance.py --out DIR                     everything, in 9 minutes
 python scripts/gpu_acceptance.py --out DIR --parts suspicions clean
 python scripts/gpu_acceptance.py --out DIR --device cpu --short    a rehearsal
 
@@ -25,7 +25,9 @@ dependencies in pyproject.toml must be there (if there is no network, wheels tha
 import argparse
 import contextlib
 import json
+import os
 import platform
+import re
 import signal
 import sys
 import tempfile
@@ -45,6 +47,8 @@ from gpusetup.redaction import redact_document  # noqa: E402
 
 LEAST_SECONDS = 5.0
 MOST_TEXT = 1 << 20
+VARIABLES = re.compile(r'"environment":\s*\{[^{}]*\}')
+"""The variables in a snapshot: settings of whoever ran this, which decide nothing here."""
 DONE, KILLED, NOT_BEGUN = "done", "killed at its limit", "not begun"
 ASK_TORCH = """
 import json, sys, torch
@@ -94,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
         description=first, epilog=rest, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     found.add_argument("--out", required=True, type=Path, metavar="DIR")
-    found.add_argument("--minutes", type=float, default=8.0, metavar="N", help="in all (8)")
+    found.add_argument("--minutes", type=float, default=9.0, metavar="N", help="in all (9)")
     found.add_argument("--parts", nargs="+", choices=[part.name for part in PARTS], default=())
     found.add_argument("--device", default="auto", choices=("auto", "cuda", "cpu"))
     found.add_argument("--short", action="store_true", help="one case of each kind: a rehearsal")
@@ -150,8 +154,16 @@ def result_of(part: Part, limit: float, device: str, *, short: bool) -> tuple[Re
         status = KILLED if said.seconds else NOT_BEGUN
     fine = status == DONE and all(claim.verdict != FAILS for claim in claims)
     result = Result(part.name, fine, status, round(said.seconds, 1), claims, tables)
-    text = (said.stdout + said.stderr)[-MOST_TEXT:]
+    text = without_places((said.stdout + said.stderr)[-MOST_TEXT:], folder)
     return result, "\n".join(redact_document(text.split("\n"))) if said.seconds else ""
+
+
+def without_places(text: str, folder: str) -> str:
+    """What the commands printed, without the paths of this checkout and the caller's variables."""
+    text = VARIABLES.sub('"environment": {}', text)
+    for place in (os.path.relpath(ROOT, folder), str(ROOT)):
+        text = text.replace(place + os.sep, "")
+    return text
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ KNOWN = {field.name for field in fields(Job)}
 BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
 """Words of `how` that are no settings of a job."""
 LEFT = {
-    "adapter_dtype", "autocast", "dora", "encoders", "frozen", "frozen_dtype", "fused_activation",
+    "adapter_dtype", "autocast", "dora", "encoders", "frozen_dtype", "fused_activation",
     "kept_inputs", "lora_dropout", "lora_targets", "reference", "repeat_kv", "reshard", "varied",
 }  # fmt: skip
 """Settings that the model does not tell apart."""
@@ -154,7 +154,7 @@ def model(name: str) -> Shape:
     """By its name, its `config.json` in this repository, or its size: `params=7B`."""
     if name.startswith("params="):
         return models.model_of_size(
-            models.parameter_count(name.removeprefix("params=")), writes_text=True
+            models.parameter_count(name.removeprefix("params=")), has_tokens=True
         )
     return models.model_in(ROOT / name) if name.endswith(".json") else models.model_named(name)
 

@@ -22,25 +22,20 @@ import argparse
 import datetime
 import difflib
 import json
-import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from packaging.specifiers import SpecifierSet
 from refresh_companions import wheels_on, with_companions
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.file import read_catalog
-from gpusetup.catalog.kernels import release
-from gpusetup.install.wheels import Wheel
-from gpusetup.model.frozen import replace
+from gpusetup.catalog.index_builds import new_builds
 from gpusetup.model.resolution import TorchBuild
-from gpusetup.model.versions import Capability, cuda_of, parsed
+from gpusetup.model.versions import Capability, parsed
 
 RECENT = 3
 """Of how many of the newest releases the companions are asked for."""
@@ -108,7 +103,7 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     """The document with the builds that the live index has and the catalog lacks."""
     catalog = read_catalog(written(document).encode())
     recent = {row.torch for row in catalog.releases[-RECENT:]}
-    new = [*new_builds(root, catalog)]
+    new = builds_on(root, catalog)
     for build in new:
         add(document, build)
         document["as_of"] = datetime.date.today().isoformat()
@@ -119,78 +114,10 @@ def with_live_indexes(document: dict[str, Any], root: str) -> dict[str, Any]:
     return document
 
 
-PLATFORM = re.compile(
-    r"(?P<many>manylinux\w*?|linux)_(?P<linux>x86_64|aarch64)|(?P<win>win_amd64)"
-    r"|macosx_(?P<macos>\d+_\d+)_(?P<mac>arm64|x86_64)"
-)
-OLDEST_GLIBC = "2.17"
-"""What torch's wheels of a platform without a number (`linux_x86_64`, `manylinux2014`) need."""
-
-
-def new_builds(root: str, catalog: Catalog) -> Iterator[TorchBuild]:
-    """The torch builds of the page of all wheels that the catalog lacks, prereleases and releases
-    older than it left aside. Each is of the Pythons of all its wheels."""
-    found: dict[tuple[str, str, str, str], TorchBuild] = {}
-    for wheel in wheels_on(f"{root.rstrip('/')}/torch/"):
-        build = _build(wheel, catalog)
-        if build is not None:
-            key = (build.torch, build.backend, build.os, build.machine)
-            pythons = {*build.pythons, *found.get(key, build).pythons}
-            ordered = tuple(sorted(pythons, key=lambda one: (len(one.rstrip("t")), one)))
-            found[key] = replace(build, pythons=ordered)
-    return (build for key, build in found.items() if catalog.row_of(*key) is None)
-
-
-def _build(wheel: Wheel, catalog: Catalog) -> TorchBuild | None:
-    """The build of one wheel, its kernels inferred; None if nothing tells them. One without a label
-    (macOS, old aarch64) is of the backend in whose folder it lies."""
-    torch, _, label = wheel.version.partition("+")
-    folder = wheel.url.split("/")[-2]
-    backend = label or (folder if folder in catalog.backends else "cpu")
-    *_, python, abi, tag = wheel.filename.removesuffix(".whl").split("-")
-    platform, version, last = PLATFORM.search(tag), parsed(torch), catalog.releases[-1]
-    is_old = version.is_prerelease or version < parsed(catalog.releases[0].torch)
-    if platform is None or is_old or not re.fullmatch(r"cp3\d+", python):
-        return None
-    family = "linux" if platform["linux"] else "windows" if platform["win"] else "macos"
-    machine = (platform["linux"] or platform["mac"] or "x86_64").replace("arm64", "aarch64")
-    like, many = _nearest(catalog, backend, family, machine), platform["many"]
-    if like is None:
-        return None
-    fits = last.torchvision_needs and torch in SpecifierSet(last.torchvision_needs)
-    own = catalog.release_of(torch)
-    return replace(
-        like,
-        torch=torch,
-        backend=backend,
-        cuda=cuda_of(backend),
-        pythons=(f"3.{python[3:]}{'t' if abi.endswith('t') else ''}",),
-        glibc=(".".join(many.split("_")[1:3]) or OLDEST_GLIBC) if many else None,
-        macos=(platform["macos"] or "").replace("_", ".") or None,
-        labelled=bool(label),
-        torchvision=own.torchvision if own else last.torchvision if fits else None,
-        torchaudio=own.torchaudio if own else None,
-        released=own.released if own else None,
-    )
-
-
-def _nearest(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
-    """The build that tells most: the same backend's newest, else that of its CUDA major, else the
-    highest CUDA."""
-    cuda, place = cuda_of(backend), (family, machine, "pytorch")
-    rows = [
-        row
-        for row in catalog.builds
-        if (row.os, row.machine, row.channel) == place
-        and (row.backend == backend or (cuda and row.cuda))
-    ]
-
-    def tells(row: TorchBuild) -> tuple[object, ...]:
-        has = release(row.cuda or "0")
-        major = bool(cuda) and has[0] == release(cuda or "0")[0]
-        return row.backend == backend, major, parsed(row.torch), has
-
-    return max(rows, key=tells, default=None)
+def builds_on(root: str, catalog: Catalog) -> tuple[TorchBuild, ...]:
+    """The builds on the page of all wheels that the catalog lacks."""
+    wheels = wheels_on(f"{root.rstrip('/')}/torch/")
+    return new_builds(((one.filename, one.url.split("/")[-2]) for one in wheels), catalog)
 
 
 def add(document: dict[str, Any], build: TorchBuild) -> None:

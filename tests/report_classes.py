@@ -284,7 +284,7 @@ CLASSES: dict[str, Class] = {
         ),
     ),
     "another maker's backend in use: what failed is another thing": Class(
-        "unknown program-failed cuda-program-error",
+        "unknown program-failed cuda-program-error loss-diverges",
         (
             "MacBook Pro M2, macOS 14.4\nUsing device: mps\nEpoch 2: 100%|#####| 200/200 [01:10<00:00] loss=nan\nWhy is the loss nan?",
             ">>> torch.xpu.is_available()\nTrue\nIntel(R) Arc(TM) A770 Graphics\nKeyError: 'labels'",

@@ -47,6 +47,7 @@ CAUSES = {
     "linux-gtx1080ti-580.95.05": "ok",
     "linux-gtx1080ti-580.95.05-cu128": "arch-too-old-for-wheel",
     "linux-gtx1660-nouveau": "driver-missing",
+    "linux-h100-580.159.04": "ok",
     "linux-l40s-570.172.08-permission": "device-permission",
     "linux-l40s-580.95.05-cpu-torch": "torch-cpu-build",
     "linux-l40s-container-without-gpu": "container-no-gpu",

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "gpusetup"
 HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("verify/", "child_scripts/", "tune/bench.py", "tune/optimizer.py", "tune/recover/"),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
-    "requests": ("install/pylock.py", "install/download.py"),
+    "requests": ("install/pylock.py", "install/download.py", "install/live_index.py"),
     "pynvml": ("child_scripts/",),
     "subprocess": ("system/processes.py", "verify/"),
     "msgspec": ("model/codec.py", "model/frozen.py"),

@@ -15,7 +15,7 @@ from monitor_kinds import composed
 
 from gpusetup import cli
 from gpusetup.monitor.documents import GpuSample, Sample, Summary
-from gpusetup.monitor.record import headings, samples
+from gpusetup.monitor.smi_csv import headings, samples
 from gpusetup.monitor.summary import summarise
 from gpusetup.monitor.tally import Tally
 

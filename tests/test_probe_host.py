@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 from judging import found as problem
 from machines_named import snapshots
-from tapes import system
+from tapes import ReplaySystem, Tape, system
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
 from gpusetup.probe.host import free_memory, read_cgroup_limit, read_os
 from gpusetup.probe.machine import wanted_by
+from gpusetup.probe.target import Target
 from gpusetup.probe.torch import library_events
+from gpusetup.probe.windows_runtime import runtime_events
+from gpusetup.system.system import Stat
 
 DEBIAN = (
     'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
@@ -157,3 +160,26 @@ def test_what_a_cgroup_leaves_counts_its_files_as_free() -> None:
     for name, text in (("max", 4 * GIB), ("current", 3 * GIB), ("stat", f"inactive_file {GIB}\n")):
         files[f"/sys/fs/cgroup/memory.{name}"] = str(text)
     assert free_memory(system(files)) == 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("files", "kinds"),
+    [
+        (("kernel32.dll",), ["windows-dll-missing"]),
+        (("kernel32.dll", "msvcp140.dll"), []),
+        ((), []),
+    ],
+    ids=["no runtime", "a runtime", "a folder that cannot be read"],
+)
+def test_a_windows_without_the_visual_cpp_runtime_is_told(
+    files: tuple[str, ...], kinds: list[str]
+) -> None:
+    """002-19: doctor looks for the file, because it does not import torch."""
+    there = Stat(mode="-rw-rw-rw-", readable=True, writable=True)
+    stats: dict[str, Stat | int] = {f"C:\\Windows\\System32\\{name}": there for name in files}
+    tape = Tape(family="windows", stat=stats, environ={"SystemRoot": "C:\\Windows"})
+    target = Target(
+        python="C:\\env\\Scripts\\python.exe", prefix="C:\\env", chosen_by="self", manager="venv"
+    )
+    events = runtime_events(ReplaySystem(tape), target)
+    assert [event.kind for event in events] == kinds

@@ -101,3 +101,179 @@ def test_uv_locks_what_was_pasted(
         locked = (folder / "uv.lock").read_text(encoding="utf-8")
     assert 'version = "2.5.1+cu124"' in locked and "2.5.1+cpu" not in locked
     assert own or 'version = "2.5.1"\n' in locked  # the Mac's, from the default index
+
+
+EXTRAS = """\
+[project]
+name = "x"
+version = "0"
+requires-python = ">=3.11"
+dependencies = []
+
+[project.optional-dependencies]
+cpu = ["torch", "torchvision"]
+cu124 = ["torch>=2"]
+docs = ["mkdocs"]
+
+"""
+
+
+def uv_by_itself(folder: Path, home: Path, default: str, *words: str) -> str:
+    """What uv says of a project or a script; the test fails if uv does."""
+    from uv import find_uv_bin
+
+    done = subprocess.run(
+        [find_uv_bin(), *words, "--no-cache", "--python", sys.executable],
+        cwd=folder,
+        env={**bare_environment(home, default), "UV_PYTHON_DOWNLOADS": "never"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_uv_locks_extras_that_exclude_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each extra gets the build of its own index, in one lock."""
+    shelf = tmp_path / "wheels"
+    shelf.mkdir()
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    file = folder / "pyproject.toml"
+    file.write_text(EXTRAS, encoding="utf-8")
+    with index_server(tmp_path / "served") as index:
+        for backend in ("cpu", "cu124"):
+            for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
+                for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1")):
+                    full = f"{version}+{backend}"
+                    wheel = build_wheel(shelf, name, full, tag=f"cp311-cp311-{tag}")
+                    index.add(f"whl/{backend}", wheel)
+        for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1"), ("mkdocs", "1.6")):
+            tag = "cp311-none-macosx_11_0_arm64" if name != "mkdocs" else "py3-none-any"
+            index.add("simple", build_wheel(shelf, name, version, tag=tag))
+        assert main([*WORDS, "--index", index.index_root, "--json"]) == 0
+        answer = json.loads(capsys.readouterr().out)
+        file.write_text("\n".join((EXTRAS, *answer["lines"], "")), encoding="utf-8")
+        steps = [shlex.join(step["argv"]) for step in answer["steps"]]
+        assert steps == [
+            "uv add --no-sync --optional cpu torch==2.5.1 torchvision==0.20.1",
+            "uv add --no-sync --optional cu124 torch==2.5.1",
+            "uv sync --extra cu124",
+        ]
+        for step in answer["steps"][:-1]:
+            uv_by_itself(folder, tmp_path, index.simple, *step["argv"][1:])
+        locked = (folder / "uv.lock").read_text(encoding="utf-8")
+    assert 'version = "2.5.1+cu124"' in locked
+    assert 'version = "2.5.1+cpu"' in locked
+    assert "conflicts = [[" in locked
+
+
+def test_extras_that_a_project_does_not_have_yet_are_written_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*WORDS, "--extra", "cpu", "--extra", "train=cu121"]) == 0
+    shown = capsys.readouterr().out
+    assert '[project.optional-dependencies]\ncpu = ["torch==2.5.1"]\n' in shown
+    assert 'conflicts = [[{ extra = "cpu" }, { extra = "train" }]]' in shown
+    assert '{ index = "pytorch-cu121", extra = "train", marker = ' in shown
+    assert "uv sync --extra train" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--extra", "train"), "does not say which build"),
+        (("--extra", 'x"]'), "is no name of an extra"),
+        (("--extra", "a=b=c"), "does not say which build"),
+    ],
+)
+def test_an_extra_without_a_build_is_a_wrong_question(
+    words: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*WORDS, *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[project",
+        "project = 3",
+        "[project]\noptional-dependencies = 5",
+        '[project.optional-dependencies]\n"a b" = ["torch"]\ncpu = "torch"\nx = [3, {y = 1}]',
+        "a = " + "[" * 5000,
+    ],
+)
+def test_a_strangers_project_file_never_ends_the_command(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    assert main([*WORDS]) == 0
+    assert "uv add torch==2.5.1" in capsys.readouterr().out
+
+
+SCRIPT = """\
+#!/usr/bin/env python
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch", "torchvision", "rich"]
+# ///
+import torch
+"""
+
+
+@pytest.mark.parametrize("text", [SCRIPT, "import torch\n"], ids=["with a block", "without"])
+def test_uv_locks_a_script_with_what_was_pasted(
+    text: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shelf = tmp_path / "wheels"
+    shelf.mkdir()
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "script.py"
+    script.write_text(text, encoding="utf-8")
+    with index_server(tmp_path / "served") as index:
+        for tag in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "win_amd64"):
+            for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1")):
+                wheel = build_wheel(shelf, name, f"{version}+cu124", tag=f"cp311-cp311-{tag}")
+                index.add("whl/cu124", wheel)
+        for name, version in (("torch", "2.5.1"), ("torchvision", "0.20.1"), ("rich", "14.0")):
+            tag = "cp311-none-macosx_11_0_arm64" if name != "rich" else "py3-none-any"
+            index.add("simple", build_wheel(shelf, name, version, tag=tag))
+        words = [*WORDS, "script.py", "--index", index.index_root, "--json"]
+        assert main(words) == 0
+        answer = json.loads(capsys.readouterr().out)
+        lines = "\n".join(answer["lines"])
+        first = "# ///\nimport" if "# ///" in text else "import"
+        script.write_text(text.replace(first, f"{lines}\n{first}"), encoding="utf-8")
+        for step in answer["steps"][:-1]:
+            uv_by_itself(tmp_path, tmp_path, index.simple, *step["argv"][1:])
+        uv_by_itself(tmp_path, tmp_path, index.simple, "lock", "--script", "script.py")
+        locked = (tmp_path / "script.py.lock").read_text(encoding="utf-8")
+    assert 'version = "2.5.1+cu124"' in locked
+    assert ("torchvision" in locked) == ("torchvision" in text)
+    assert not any("script.py" in word for word in answer["after"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# /// script\n# dependencies = [\n# ///\n",
+        "# /// script\n# a = 1\n# ///\n\n# /// script\n# b = 2\n# ///\n",
+    ],
+)
+def test_a_script_whose_block_cannot_be_read_is_named(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.py").write_text(text, encoding="utf-8")
+    assert main([*WORDS, "s.py"]) == 2
+    assert "s.py" in capsys.readouterr().err

@@ -211,3 +211,31 @@ def test_no_ok_and_no_exit_0_stands_over_a_failure() -> None:
     for text in dict.fromkeys((*classes, *(sample.text for sample in samples()))):
         if SHOWS_A_FAILURE.search(text) and "vgpu-unlicensed" not in cause_of(text):
             assert cause_of(text) != "ok" and exit_code(read(text), strict=False) == 1, text
+
+
+H100 = Path(__file__).resolve().parent / "machines" / "linux-h100-580.159.04"
+PROOF_OF = {
+    "nvidia-smi.txt": "the driver works and shows no fault; the text does not show torch",
+    "nvidia-smi-q.txt": "the driver works and shows no fault; the text does not show torch",
+    "collect_env.txt": "torch 2.11.0+cu130 can use NVIDIA H100 80GB HBM3",
+}
+
+
+@each("name", PROOF_OF)
+def test_what_a_sound_h100_really_prints_is_ok(name: str) -> None:
+    """Recorded on the card; the names of limits (`Slowdown T.Limit Temp`) and Python's own warning
+    (`<frozen runpy>`) in it are no complaint."""
+    answer = diagnose(read_report((H100 / name).read_text()), load_catalog())
+    assert (answer.cause, answer.proof) == ("ok", PROOF_OF[name])
+
+
+SMI_LONG = (H100 / "nvidia-smi-q.txt").read_text()
+BESIDE_AN_ALIGNED_LABEL = (
+    "GPU Slowdown T.Limit Temp                      : -2 C\nmy training is so slow",
+    "Exit Status                                    : failed to start",
+)
+
+
+@each("complaint", BESIDE_AN_ALIGNED_LABEL)
+def test_a_complaint_beside_an_aligned_label_still_counts(complaint: str) -> None:
+    assert diagnose(read_report(f"{SMI_LONG}\n{complaint}"), load_catalog()).cause != "ok"

@@ -206,7 +206,7 @@ OOM = (
         (
             f"{OOM} 5.20 GiB already allocated; 12.50 MiB free; 5.40 GiB reserved in total by PyTorch)",
             "memory is full",
-            "batch size",
+            "smaller batch",
         ),
         (
             "torch 2.8.0+cu128 is in pip list\nrun.py: ModuleNotFoundError: No module named 'torch'",

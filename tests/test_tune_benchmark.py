@@ -67,7 +67,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     ) -> tuple[int, str]:
         def ask(self: Any, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
             job = {name: getattr(self.job, name) for name in ("amp", "compile")}
-            return paper.answer(mode, {**job, **changes, "batch": batch})
+            job |= {name: changes[name] for name in ("amp", "compile") if name in changes}
+            return paper.answer(mode, {**job, "batch": batch})
 
         monkeypatch.setattr(bench.Bench, "ask", ask)
         (tmp_path / "c.yaml").write_bytes(config)
@@ -91,8 +92,8 @@ def test_what_gained_is_written_and_the_rest_is_left(run: Run, tmp_path: Path) -
     paper = Paper()
     code, out = run(paper, "-o", "out.yaml", "--json")
     assert code == 0 and table(out) == [
-        ("base", False), ("+AMP", True), ("+batch", True), ("+compile", False),
-        ("all", False),
+        ("base", False), ("+AMP", True), ("+batch", True), ("+workers", False),
+        ("+compile", False), ("all", False),
     ]  # fmt: skip
     assert (tmp_path / "out.yaml").read_bytes() == (
         CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
@@ -170,8 +171,11 @@ def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unste
     run: Run,
 ) -> None:
     class Unsteady(Paper):
+        compiled = False
+
         def speed(self, job: dict[str, Any]) -> float:
-            return 50.0 if self.asked.count(job) > 1 else super().speed(job)
+            self.compiled |= job["compile"]
+            return 50.0 if self.compiled and job["batch"] > 32 else super().speed(job)
 
     out = " ".join(run(Unsteady())[1].split())
     assert "slower than in its first run: other programs disturb the measurement" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from verifying import FOLDER, ROOT, states
 from gpusetup.verify import child
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.answer.screen import as_screen
-from gpusetup.verify.checks.table import LEVELS
+from gpusetup.verify.checks.table import LEVELS, on_device
 from gpusetup.verify.child import Child, Task
 from gpusetup.verify.options import LEVELS as OFFERED
 from gpusetup.verify.options import read_options
@@ -127,6 +128,13 @@ def test_each_check_needs_only_earlier_ones(level: str) -> None:
     for place, check in enumerate(LEVELS[level]):
         assert set(check.needs) <= set(names[:place]), check.name
     assert len(names) == len(set(names))
+
+
+def test_on_a_gpu_standard_starts_a_second_process_only_once() -> None:
+    """Each process costs `import torch` and a context: two more cost 8 s of 90 on an H100."""
+    wanted = [Task(check, "cuda:0").environment for check in on_device("standard", "cuda:0")]
+    processes = [variables for variables, _ in itertools.groupby(wanted)]
+    assert len(processes) == 2
 
 
 def test_what_is_named_runs_with_what_it_needs_and_what_is_to_be_skipped_does_not() -> None:

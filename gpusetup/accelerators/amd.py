@@ -11,6 +11,9 @@ BUILT_FOR = (
 """What torch's ROCm wheels have kernels for: PYTORCH_ROCM_ARCH in .ci/docker/manywheel/build.sh of
 PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026; older wheels lack gfx1103."""
 
+BUILT_FOR_TORCH = "2.13"
+"""Of which torch `BUILT_FOR` was read."""
+
 RELATIVES = {
     **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
     "gfx1103": ("gfx1100", "11.0.0"),

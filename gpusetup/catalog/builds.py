@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
 
-from gpusetup.accelerators.makers import identified
+from gpusetup.accelerators.makers import identified, is_judged
 from gpusetup.catalog.gpus import (
     GpuRow,
     one_capability,
@@ -25,8 +25,10 @@ from gpusetup.catalog.rows import (
     FirstDriver,
     Floor,
     Milestone,
+    Nightly,
     OlderKernels,
     OlderRelease,
+    OtherMakers,
     Release,
     Retired,
 )
@@ -61,6 +63,9 @@ class Catalog(Frozen):
     older_releases: tuple[OlderRelease, ...]
     older_kernels: tuple[OlderKernels, ...]
     milestones: tuple[Milestone, ...]
+    other_makers: tuple[OtherMakers, ...] = ()
+    """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
+    nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
     def __eq__(self, other: object) -> bool:
@@ -170,6 +175,10 @@ class Catalog(Frozen):
         public = torch.partition("+")[0]
         return _by_place(self).get((public, backend, family, machine, channel))
 
+    def nightly_on(self, platform: str) -> Nightly | None:
+        """What has nightly builds on a platform: `linux-x86_64`."""
+        return next((row for row in self.nightly if row.on == platform), None)
+
     def release_of(self, torch_version: str) -> Release | None:
         public = torch_version.partition("+")[0]
         return next((row for row in self.releases if row.torch == public), None)
@@ -250,7 +259,8 @@ def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
 
 def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
     """A GPU with the capability and the memory that its name means; or why it means none."""
-    if gpu.compute_capability and gpu.memory_total_bytes:
+    is_others = gpu.maker is not None and not is_judged(gpu.maker)
+    if is_others or (gpu.compute_capability and gpu.memory_total_bytes):
         return gpu, None
     hits = _rows_of_gpu(gpu.name, catalog)
     if not hits:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
-from gpusetup.accelerators.makers import MAKERS, Maker
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
+from gpusetup.accelerators.makers import APPLE, Maker
+from gpusetup.accelerators.other_gpus import APPLE_CHIP, maker_named, other_gpu
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Gpu
@@ -52,6 +53,8 @@ class GpuRow(Frozen):
     name: str
     capability: Capability
     smi_names: tuple[str, ...] = ()
+    on: str | None = None
+    """The only platform on which there is such a GPU: `linux-aarch64` of a GB200."""
     memory_gb: float | None = None
     tdp_w: float | None = None
     peak_tflops: Mapping[str, float] = {}
@@ -85,17 +88,17 @@ def _word(part: str) -> str:
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The GPUs that a person's text names, also in the words of a shop.
 
-    Raises UsageError if there is none, with the nearest names, or with the sizes of memory of a card
-    that exists with others.
+    Raises UsageError if there is none, with the nearest names, or with the sizes of memory that the
+    card has.
     """
     words = tokens(text)
     matching_rows = rows_or_none(text, rows) or _rows_of(_without_advertising(words, rows), rows)
     if matching_rows:
         return matching_rows
     card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
-    other_sizes = _rows_holding(frozenset(card_words), rows)
-    if other_sizes and card_words != words:
-        sizes = sorted({row.memory_gb for row in other_sizes if row.memory_gb})
+    rows_of_card = _rows_holding(frozenset(card_words), rows)
+    sizes = sorted({row.memory_gb for row in rows_of_card if row.memory_gb})
+    if sizes and card_words != words:
         known_sizes = " or ".join(f"{size:g} GB" for size in sizes)
         raise UsageError(
             f"No GPU is called {text!r}: this card has {known_sizes}",
@@ -105,14 +108,15 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """Another maker's GPU: its build of torch, where that may have kernels for it."""
-    gfx = gfx_of(text)
-    if gfx and gfx not in BUILT_FOR:
+    """Another maker's GPU, where only NVIDIA's are judged: its build of torch."""
+    gfx = other_gpu(text, maker).target
+    if gfx and gfx not in (*BUILT_FOR, *RELATIVES):
         return Unsatisfiable(f"{text!r} is AMD's {gfx}: no ROCm build of torch has kernels for it")
+    index = f" --index-url {maker.index}" if maker.index else ""
     return Unsatisfiable(
-        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: builds of torch for {maker.name} "
-        "are not proven here",
-        hint=f"`pip install torch torchvision --index-url {maker.index}`",
+        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: only NVIDIA GPUs are judged here",
+        hint=f"`pip install torch torchvision{index}` installs torch for it; `gpusetup resolve "
+        "--gpu NAME` says more",
     )
 
 
@@ -142,16 +146,31 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
     if words == sizes:  # memory alone names no card
         return ()
     matching_rows = _rows_holding(words, rows)
-    if matching_rows or len(sizes) != 1:
+    size = memory_in(words)
+    if matching_rows or size is None:
         return matching_rows
-    size = max(int(next(iter(sizes)).removesuffix("gb")), 1)
     rows_of_card = _rows_holding(words - sizes, rows)
-    distances = [abs((row.memory_gb or 0) / size - 1) for row in rows_of_card]
-    nearest = min(distances, default=1.0)
+    distances = [abs(row.memory_gb / size - 1) for row in rows_of_card if row.memory_gb is not None]
+    if not distances:  # no memory is known of this card, so none contradicts the text
+        return rows_of_card
+    nearest = min(distances)
     if nearest > SAME_SIZE:
         return ()
-    pairs = zip(rows_of_card, distances, strict=True)
-    return tuple(row for row, distance in pairs if distance == nearest)
+    return tuple(
+        row
+        for row in rows_of_card
+        if row.memory_gb is not None and abs(row.memory_gb / size - 1) == nearest
+    )
+
+
+def memory_in(words: frozenset[str]) -> int | None:
+    """The gigabytes that a name has in it; None if it has none, or several sizes.
+
+    >>> memory_in(tokens("H20 96GB")), memory_in(tokens("GH200 480GB (96 GB HBM3)"))
+    (96, None)
+    """
+    sizes = [int(word.removesuffix("gb")) for word in words if SIZE_WORD.fullmatch(word)]
+    return sizes[0] if len(sizes) == 1 and sizes[0] > 0 else None
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -230,10 +249,41 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     if written := re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower()):
         found = Capability.parse(written[1])
         return Gpu(name=found.sm, compute_capability=found)
-    theirs = (one for one in MAKERS if one.index and re.search(str(one.models), text.lower()))
-    if (maker := next(theirs, None)) and not rows_or_none(text, rows):
+    maker = maker_of_name(text, rows)
+    if maker is not None:
         raise _not_proven(text, maker)
     hits = rows_named(text, rows)
     shared = one_capability(text, hits)
     name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
-    return Gpu(name=name, compute_capability=shared, memory_total_bytes=one_memory(hits))
+    memory_bytes = one_memory(hits)
+    written_gb = memory_in(tokens(text))
+    if written_gb and all(row.memory_gb is None for row in hits):
+        memory_bytes = written_gb << 30
+    return Gpu(name=name, compute_capability=shared, memory_total_bytes=memory_bytes)
+
+
+def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
+    """The maker of a GPU if it is not NVIDIA's. UsageError for a name that two makers have."""
+    maker, nvidia = maker_named(text), rows_or_none(text, rows)
+    if maker is None or not nvidia:
+        return maker
+    is_bare_chip = re.fullmatch(APPLE_CHIP, text.strip().lower())
+    if maker is APPLE and is_bare_chip:
+        chip = text.strip().upper()
+        raise UsageError(
+            f"{text!r} is a chip of Apple and a GPU of NVIDIA",
+            hint=f"say `Apple {chip}` or `{nvidia[0].name}`",
+        )
+    return None
+
+
+def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
+    """A GPU as somebody writes it, whoever made it; UsageError for an unknown name."""
+    maker = maker_of_name(text, rows)
+    return gpu_described(text, rows) if maker is None else other_gpu(text, maker)
+
+
+def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
+    """The only platform on which a named GPU is found: `linux-aarch64` of a GB200."""
+    platforms = {row.on for row in rows_or_none(text, rows)}
+    return platforms.pop() if len(platforms) == 1 else None

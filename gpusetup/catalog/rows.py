@@ -94,6 +94,24 @@ class OlderKernels(Frozen):
     newest: Capability
 
 
+class OtherMakers(Frozen):
+    """The builds of one torch for the GPUs of other makers than NVIDIA."""
+
+    torch: str
+    seen: Mapping[str, str]
+    """Platform -> the backends: `linux-x86_64` -> `rocm7.1 rocm7.2 xpu`."""
+
+
+class Nightly(Frozen):
+    """The backends that have nightly builds on a platform."""
+
+    on: str
+    """`linux-x86_64`."""
+    backends: str
+    """`cpu cu126 cu130`."""
+    as_of: str
+
+
 class Milestone(Frozen):
     """The version with which something changed."""
 

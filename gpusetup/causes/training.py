@@ -51,7 +51,7 @@ FASTER = (
     "after `--`). If the data come too slowly, use more DataLoader workers, pinned memory and "
     "cached or decoded data. If the model or the batch is too small to fill the GPU, use a larger "
     "batch or torch.compile; sizes that are multiples of 8 suit the tensor cores. `gpusetup tune "
-    "CONFIG --benchmark` measures a run of your own code with and without mixed precision"
+    "CONFIG --benchmark` measures your code with and without mixed precision"
 )
 
 CAUSES = (

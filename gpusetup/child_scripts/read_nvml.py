@@ -67,6 +67,7 @@ if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
 import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import gpu_links  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 import nvml_fields  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
@@ -154,6 +155,7 @@ def once() -> Answer:
         listed = read_fields(nvml, (("devices", devices),))
         listed["problems"] = answer["problems"] + listed["problems"]
         answer.update(listed, **init)
+        answer["links"] = gpu_links.links(nvml, len(answer["devices"] or ()))
     except nvml.NVMLError as problem:
         answer = read_fields(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))

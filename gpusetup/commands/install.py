@@ -18,6 +18,7 @@ EXAMPLES = (
     "gpusetup install --venv .venv torchvision",
     "gpusetup install --torch 2.5.1 --backend cu124 --yes",
     "gpusetup install --dry-run --from rtx3050-laptop",
+    "gpusetup install --project --extra cpu --extra cu130",
 )
 
 
@@ -25,9 +26,13 @@ def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     check_usage(options)
     from gpusetup.commands import install_flow as flow
+    from gpusetup.install.script_file import refuse_scripts
 
     if options.project:
-        return flow.show_project(options, out)
+        from gpusetup.commands.install_project import show_project
+
+        return show_project(options, flow.request_of(options), out)
+    refuse_scripts(options.packages)
     if options.machine_from:
         return flow.show_described(options, out)
     session = flow.Session(options, out)
@@ -56,8 +61,13 @@ def configure(parser: ArgumentParser) -> None:
     files("--download", metavar="DIR", help=fetched)
     without = "install from such a folder, without network"
     files("--offline", dest="wheelhouse", metavar="DIR", help=without)
-    uv = "print what to add to a uv project's pyproject.toml instead"
+    uv = "print what to add to a uv project's pyproject.toml, or to a SCRIPT.py, instead"
     add("--project", action="store_true", help=uv)
+    extra = (
+        "with --project: an extra with its own build, such as cpu, cu130 or train=cu126; "
+        "repeatable (default: the project's extras and groups that name torch)"
+    )
+    add("--extra", action="append", default=[], metavar="NAME", help=extra)
     add("--dry-run", action="store_true", help="only show what would be done")
     add("-y", "--yes", action="store_true", help="do not ask")
     add("--no-verify", action="store_true", help="do not test the result")
@@ -77,6 +87,11 @@ def check_usage(options: Namespace) -> None:
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
+        )
+    if options.extra and not options.project:
+        raise UsageError(
+            "`--extra` names an extra of a uv project",
+            hint="add `--project` to see the lines for it",
         )
     if options.machine_from and options.wheelhouse:
         raise UsageError("`--from` and `--offline` exclude each other")

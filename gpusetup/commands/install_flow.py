@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gpusetup.catalog.builds import index_url
-from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
@@ -22,7 +20,6 @@ from gpusetup.install.download import fetch_into_folder, plan_download, use_whee
 from gpusetup.install.job import Job, Outcome
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
-from gpusetup.install.project import project_lines
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
     recover_unfinished,
@@ -54,8 +51,6 @@ from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
-from gpusetup.resolver.decide import check_request, nothing_fits, resolve
-from gpusetup.resolver.described import for_host
 from gpusetup.system.system import System
 
 Done = tuple[InstallAnswer, str, bool]
@@ -323,33 +318,6 @@ def show_described(options: Namespace, out: Console) -> int:
     machine = gather(options, out)
     answer, task = describe(request_of(options), out.talk, machine)
     return out.answer(answer, _described_screen(machine, answer, task))
-
-
-def show_project(options: Namespace, out: Console) -> int:
-    """What to add to a uv project, which others may use on other machines."""
-    request, catalog = request_of(options), load_catalog()
-    machine = gather(options, out)
-    if request.for_other_host:
-        machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
-    question = question_of(request, machine, {}, by_conda=False)
-    asked = question.asked
-    check_request(question.wanted, catalog)
-    resolution = resolve(machine, question.wanted, catalog)
-    build = resolution.build
-    if build is None:
-        raise nothing_fits(resolution)
-    pins = build.family(asked.family)
-    url = index_url(build.backend, without_logins(request.root))
-    add = ("uv", "add", *(f"{n}=={v}" for n, v in pins.items()), *asked.packages)
-    answer = InstallAnswer(
-        state="planned",
-        target="pyproject.toml",
-        before={},
-        after=pins,
-        steps=(DoneStep(argv=add),),
-        lines=tuple(project_lines(pins, url, build, catalog)),
-    )
-    return out.answer(answer, screens.project_screen)
 
 
 def _described_screen(

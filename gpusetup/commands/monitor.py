@@ -12,24 +12,32 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, seconds, timeout_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
+from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.system.processes import StreamingChild
 
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.nvml import Nvml
+    from gpusetup.monitor.host import RunningProcess
+    from gpusetup.monitor.session import Limits
+    from gpusetup.monitor.sources import Source
+    from gpusetup.monitor.summary import Story
+    from gpusetup.probe.deadline import Deadline
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
-memory-bound, memory-tight, throttled, bursty, idle or uneven), its evidence and the next step. A
-command after `--` runs in this terminal, and its exit code is passed on; its CPU, memory and
-DataLoader workers are watched too. With `--json` the command's output goes to stderr."""
+memory-bound, memory-tight, throttled, bursty, idle, uneven or cpu-bound), its evidence and the next
+step. A command after `--` runs in this terminal, and its exit code is passed on; its CPU, memory
+and DataLoader workers are watched too, and if it prints its epochs you get the seconds of one.
+Without a GPU, the command and the machine are watched. With `--json` the command's output goes to
+stderr."""
 JSON = "print JSON: a line for every sample, the last one for the summary"
 
 EXAMPLES = (
     "gpusetup monitor 60",
     "gpusetup monitor -- python train.py --config conf.yaml",
     "gpusetup monitor --json -- torchrun train.py > run.jsonl",
+    "gpusetup monitor --csv run.csv -- python train.py",
     "gpusetup monitor --replay run.jsonl",
     "gpusetup monitor --demo",
 )
@@ -38,8 +46,6 @@ DEMO = Path(__file__).resolve().parent.parent / "data" / "monitor_demo.jsonl"
 DEMO_COMMAND = ("python", "train.py", "--config", "conf/base.yaml")
 DEMO_SECONDS = 0.1
 """Between two samples of the demonstration on a terminal."""
-STDERR = 2
-SOURCE = "nvml"
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -56,11 +62,13 @@ def configure(parser: ArgumentParser) -> None:
     there = "also watch this process and its children, until the process ends"
     how("--pid", type=int, metavar="PID", help=there)
     add_shared(parser, "--timeout")
+    table = "also write every sample into this CSV file, for a spreadsheet"
+    add("--csv", metavar="FILE", help=table)
     how(
         "--replay",
         metavar="FILE",
-        help="judge a recording (of `--json`, or a log of `nvidia-smi --query-gpu`); the command "
-        "after `--` says what ran in it",
+        help="judge a recording (of `--json` or `--csv`) or what nvidia-smi printed (its table, "
+        "-q, dmon, a log of --query-gpu); the command after `--` says what ran in it",
     )
     demo = "show what a training's run looks like, on any machine: a composed recording is replayed"
     how("--demo", action="store_true", help=demo)
@@ -82,7 +90,7 @@ def run(options: Namespace, out: Console) -> int:
         )
     if options.demo:
         options.replay, options.after = str(DEMO), DEMO_COMMAND
-    if options.replay and (options.gpu or options.seconds):
+    if options.replay and (options.gpu or options.seconds or options.csv):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
             hint="only `--json`, `--output`, `--interval` and, after `--`, the "
@@ -99,132 +107,183 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
 
 
 def _watch(options: Namespace, out: Console) -> int:
-    """The child starts while the rest of us is still being imported."""
+    """Watch what can be watched: the child of NVML starts while the rest of us is imported."""
     nvml = start_nvml(options.interval, 1 if options.once else 0)
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.nvml import SourceEnded, open_nvml
+    from gpusetup.monitor.host import running_process
+    from gpusetup.monitor.sources import Machine, SourceEnded
+    from gpusetup.monitor.summary import Story
     from gpusetup.probe.deadline import Deadline
 
-    source: Nvml | None = None
+    # A question that cannot be answered is refused before anything is waited for.
+    process = None if options.pid is None else running_process(options.pid)
     with ExitStack() as stack:
+        if options.pid is not None and process is None:
+            nvml.end()
+            raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
+        source: Source
+        not_watched: str | None
         try:
-            source = open_nvml(nvml, Deadline(timeout_of(options), out.talk))
+            source, not_watched = _gpu_source(
+                nvml, options, Deadline(timeout_of(options), out.talk)
+            )
         except SourceEnded as problem:
-            if not options.after:  # no GPU that can be watched is a no
+            if options.gpu:  # a GPU was asked for, and there is none
                 kind = Blocked if problem.blocked else Unsatisfiable
-                told = f"No NVIDIA GPU can be watched ({problem})"
-                raise kind(told, hint="`gpusetup doctor` names the cause") from None
-            out.talk(f"no GPU can be watched ({problem})")
-        if source is not None:
-            stack.callback(source.close)
-            _choose(source, options, out)
-            if options.once:
-                return _once(source, options, out)
-        recording = stack.enter_context(Recording(out))
+                message = f"No NVIDIA GPU can be watched ({problem})"
+                raise kind(message, hint="`gpusetup doctor` names the cause") from None
+            source, not_watched = Machine(options.interval), str(problem)
+        stack.callback(source.close)
+        _say_what_is_watched(source, not_watched, options, out)
+        _choose(source, options, out)
+        if options.once:
+            return _once(source, options, out)
+        recording = stack.enter_context(Recording(out, options.csv))
+        story = Story(source=source.name, not_watched=not_watched)
         if options.after:
-            return _command(source, options, recording)
-        assert source is not None
-        return _until_ended(source, options, recording)
+            return _command(source, options, recording, story)
+        return _until_ended(source, options, recording, story, process)
 
 
-def _until_ended(source: Nvml, options: Namespace, recording: Recording) -> int:
+def _gpu_source(
+    nvml: StreamingChild, options: Namespace, deadline: Deadline
+) -> tuple[Source, str | None]:
+    """NVML, else nvidia-smi with the reason why it is not NVML. Raises SourceEnded without both."""
+    from gpusetup.monitor.nvml import open_nvml
+    from gpusetup.monitor.smi import open_nvidia_smi
+    from gpusetup.monitor.sources import SourceEnded
+
+    try:
+        return open_nvml(nvml, deadline), None
+    except SourceEnded as problem:
+        try:
+            return open_nvidia_smi(options.interval), str(problem)
+        except SourceEnded as second:
+            reasons = f"{problem}; {second}"
+            raise SourceEnded(reasons, blocked=problem.blocked) from None
+
+
+def _say_what_is_watched(
+    source: Source, not_watched: str | None, options: Namespace, out: Console
+) -> None:
+    """In the first line, if it is not everything; and why."""
+    if source.name == "nvidia-smi":
+        out.talk(
+            "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
+            f"links, because NVIDIA's library cannot be used ({not_watched})"
+        )
+    elif source.name == "machine":
+        command = "the command's CPU, memory and data loader, and " if options.after else ""
+        out.talk(
+            f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
+            f"be watched ({not_watched})"
+        )
+
+
+def _until_ended(
+    source: Source,
+    options: Namespace,
+    recording: Recording,
+    story: Story,
+    process: RunningProcess | None,
+) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
-    from gpusetup.monitor.host import running_process
     from gpusetup.monitor.session import watch
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    found = (None, None) if options.pid is None else running_process(options.pid)
-    if found is None:
-        raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
-    tree, command = found
+    tree = process.tree if process else None
     with recording.live(), suppress(KeyboardInterrupt):
-        length, late = options.seconds, _late(options)
-        recording.take(watch(source, recording.out.talk, seconds=length, patience=late, tree=tree))
-    recording.finish(source=SOURCE, command=command, aside=False)
+        recording.take(watch(source, recording.out.talk, _limits(options), tree))
+    command = process.command if process else None
+    recording.finish(replace(story, command=command), aside=False)
     return 0
 
 
-def _command(source: Nvml | None, options: Namespace, recording: Recording) -> int:
+def _command(source: Source, options: Namespace, recording: Recording, story: Story) -> int:
     """A command runs whatever can be watched, and its exit code is ours."""
+    from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command, watch
 
     recording.stream()
-    argv, aside = tuple(options.after), options.json and not options.output
-    command = Command(argv, stdout=STDERR if aside else None)
+    argv = tuple(options.after)
+    stdout_is_ours = options.json and not options.output
+    command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
     try:
-        if source is not None:
-            length, late = options.seconds, _late(options)
-            recording.take(
-                watch(source, recording.out.talk, seconds=length, patience=late, command=command)
-            )
+        recording.take(watch(source, recording.out.talk, _limits(options), command))
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
-    recording.finish(source=SOURCE if source else None, command=argv, exit_code=code)
+    recording.finish(replace(story, command=argv, exit_code=code, epochs=command.epochs()))
     return code
 
 
-def _late(options: Namespace) -> float:
-    """How long a sample may take."""
-    from gpusetup.monitor.nvml import PATIENCE_SECONDS
+def _limits(options: Namespace) -> Limits:
+    """How long is watched, and how long a sample may take."""
+    from gpusetup.monitor.session import Limits
+    from gpusetup.monitor.sources import PATIENCE_SECONDS
 
-    return float((options.timeout or PATIENCE_SECONDS) + options.interval)
+    patience = float((options.timeout or PATIENCE_SECONDS) + options.interval)
+    return Limits(seconds=options.seconds, patience=patience)
 
 
-def _once(source: Nvml, options: Namespace, out: Console) -> int:
-    from gpusetup.monitor.nvml import SourceEnded
+def _once(source: Source, options: Namespace, out: Console) -> int:
+    from gpusetup.monitor.sources import SourceEnded
 
     try:
         sample = source.next(timeout_of(options))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
+    from gpusetup.monitor.host import Host
+    from gpusetup.monitor.session import with_unified_memory
     from gpusetup.render.monitor import once
 
-    return out.answer(sample, once)
+    host = Host().sample()
+    gpus = tuple(with_unified_memory(gpu, host) for gpu in sample.gpus)
+    # With a GPU the sample is that of the GPUs alone.
+    return out.answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
 
 
 def _replay(options: Namespace, out: Console) -> int:
     from gpusetup.commands.monitor_recording import Recording
-    from gpusetup.monitor.documents import Sample
+    from gpusetup.monitor.documents import Sample, Summary
     from gpusetup.monitor.record import read_recording
+    from gpusetup.monitor.summary import story_of
 
     with Recording(out) as recording, ExitStack() as screen:
-        told = None
+        recorded: Summary | None = None
         if options.demo:
             out.talk("A recording of another machine is shown; nothing is watched here.")
             screen.enter_context(recording.live())
-        read = read_recording(options.replay, options.interval)
-        if not read.has_times:
-            said = f"{options.replay} tells no time: {options.interval:g} s between its samples"
-            out.talk(f"{said} are assumed (`--interval`)")
-        for document in read.documents:
+        run = read_recording(options.replay, options.interval)
+        for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
                 time.sleep(DEMO_SECONDS if options.demo and sys.stdout.isatty() else 0)
             else:
-                told = document
+                recorded = document
         if not recording.tally.samples:
             raise UsageError(f"{options.replay} holds no sample")
+        if not run.has_times and recording.tally.samples > 1:
+            apart = f"{options.interval:g} s between its samples are assumed (`--interval`)"
+            out.talk(f"{options.replay} tells no time: {apart}")
         screen.close()
-        recording.finish(
-            source=told.source if told else read.source,
-            command=tuple(options.after or ()) or (told.command if told else None),
-            exit_code=told.exit if told else None,
-            aside=False,
-        )
+        story = story_of(recorded)
+        source = story.source or run.source
+        command = tuple(options.after or ()) or story.command
+        recording.finish(replace(story, source=source, command=command), aside=False)
     return 0
 
 
-def _choose(source: Nvml, options: Namespace, out: Console) -> None:
+def _choose(source: Source, options: Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
-    from gpusetup.monitor.nvml import VARIABLE, named_places, visible_places
+    from gpusetup.monitor.sources import VARIABLE, named_places, visible_places
 
     gpus = source.first.gpus if source.first else ()
     variable = os.environ.get(VARIABLE)
     if options.gpu:
         source.places = named_places(options.gpu, gpus)
-    elif variable is not None:
+    elif variable is not None and gpus:
         pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-        source.places, said = visible_places(variable, gpus, pci_order=pci)
-        out.talk(said)
+        source.places, words = visible_places(variable, gpus, pci_order=pci)
+        out.talk(words)

@@ -1,4 +1,4 @@
-"""Where the samples of one run go: the terminal, JSON lines; and the answer."""
+"""Where the samples of one run go: the terminal, JSON lines, a CSV file; and the answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import TextIO
 
 from gpusetup.model.codec import to_json
 from gpusetup.monitor.documents import Sample, Summary
-from gpusetup.monitor.summary import summarise
+from gpusetup.monitor.samples_csv import CsvWriter
+from gpusetup.monitor.summary import Story, summarise
 from gpusetup.monitor.tally import Tally
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
@@ -24,13 +25,17 @@ def opened(path: str) -> TextIO:
 
 
 class Recording(ExitStack):
-    """Takes the samples of one run and answers at its end."""
+    """Takes the samples of one run and answers at its end.
 
-    def __init__(self, out: Console) -> None:
+    `csv`: a file for the samples, to be opened in a spreadsheet, or None.
+    """
+
+    def __init__(self, out: Console, csv: str | None = None) -> None:
         super().__init__()
         self.out, self.tally = out, Tally()
         self._file: TextIO | None = None
         self._draw: Callable[[Sample], object] | None = None
+        self._csv = CsvWriter(self.enter_context(opened(csv))) if csv else None
 
     def stream(self) -> None:
         """Under `--json`, print every sample as it comes."""
@@ -60,26 +65,22 @@ class Recording(ExitStack):
     def take(self, samples: Iterable[Sample]) -> None:
         for sample in samples:
             self.tally.add(sample)
+            if self._csv is not None:
+                self._csv.write(sample)
             if self._file is not None:
                 self._put_json(sample)
             elif self._draw is not None:
                 self._draw(sample)
 
-    def finish(
-        self,
-        *,
-        source: str | None,
-        command: tuple[str, ...] | None = None,
-        exit_code: int | None = None,
-        aside: bool = True,
-    ) -> None:
+    def finish(self, story: Story, *, aside: bool = True) -> None:
         """The summary. Beside a command the text goes to stderr (`aside`)."""
-        summary = summarise(self.tally, source=source, command=command, exit_code=exit_code)
+        summary = summarise(self.tally, story)
         from gpusetup.render.monitor import summary_text
 
+        is_aside = aside and story.command and not self.out.output and not self.out.json
         if self._file is not None:
             self._put_json(summary)
-        elif aside and command and not self.out.output and not self.out.json:
+        elif is_aside:
             self.out.talk("")
             self.out.talk(summary_text(summary))
         else:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from argparse import _ArgumentGroup as ArgumentGroup
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
@@ -23,6 +25,7 @@ from gpusetup.plan.job import SHARDED
 from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, place_of
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
+from gpusetup.plan.tables import table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text, serve_text
@@ -37,82 +40,164 @@ EXAMPLES = (
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
-HOW = (
+JOB_OPTIONS = (
     "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
     "tensor_parallel", "pipeline_parallel", "context_parallel",
 )  # fmt: skip
 """Options that are fields of a job."""
-PARALLEL = {
-    "--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel",
-}  # fmt: skip
-FROZEN = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
-CHECKPOINTED = ("full", "selective", "none")
-OFFLOADED = ("optimizer", "checkpoints")
-WHAT = ("model", "params", "context", "batch", "accumulate", "gpus", "sp",
-        "solve")  # fmt: skip
+QUESTION_OPTIONS = (
+    "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve",
+)  # fmt: skip
 """Options that are fields of a question."""
+FIELDS = {"--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel"}
+"""Option -> its field, if that has another name."""
+QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
+CHECKPOINTINGS = ("full", "selective", "none")
+OFFLOADED = ("optimizer", "checkpoints")
+
+
+class Flag(NamedTuple):
+    """An option with a value, as `--help` shows it."""
+
+    name: str
+    metavar: str
+    help: str
+    kind: Callable[[str], Any] = str
+    choices: Collection[str] | None = None
+
+
+MODEL_FLAGS = (
+    Flag("--model", "NAME", "qwen3-8b, or a config.json or its folder"),
+    Flag("--params", "124M", "instead of --model: the number of parameters"),
+    Flag("--from-config", "FILE", "a training config"),
+    Flag("--code", "FILE:NAME", "a function in your code that returns model and batch"),
+)
+JOB_FLAGS = (
+    Flag("--context", "N", "tokens a sequence: 32768", int),
+    Flag("--batch", "N", "sequences in one micro-batch, on all GPUs together", int),
+    Flag("--accumulate", "N", "micro-batches per optimizer step", int),
+    Flag("--trainer", "NAME", "use its defaults, and print its own keys or flags: trinity, trl, "
+         "hf, axolotl, verl, ..."),
+    Flag("--optimizer", "NAME", "adamw8bit, adafactor, ...", optimizer_named),
+    Flag("--dtype", "TYPE", "type of the weights: fp32, bf16, fp16", str, ("fp32", "bf16", "fp16")),
+    Flag("--amp", "TYPE", "mixed precision: bf16, fp16, none", str, ("bf16", "fp16", "none")),
+    Flag("--lora", "RANK", "train only LoRA adapters of this rank", int),
+    Flag("--quantize", "TYPE", "quantize the frozen model: nf4, int8, ...", str, QUANTIZATIONS),
+)  # fmt: skip
+GPU_FLAGS = (
+    Flag("--gpus", "N", "number of GPUs that train (not those of inference servers)", int),
+    Flag("--strategy", "NAME", "ddp, fsdp, zero2, dp (DataParallel), ...", strategy_named, SHARDED),
+    Flag("--sp", "N", "sequence parallelism", int),
+    Flag("--tp", "N", "tensor parallelism", int),
+    Flag("--pp", "N", "pipeline parallelism", int),
+    Flag("--cp", "N", "context parallelism", int),
+)
+SERVING_FLAGS = (
+    Flag("--weights", "TYPE", "type of the weights: bf16, fp8, int4, q4_k_m"),
+    Flag("--cache", "TYPE", "type of the cache: bf16, fp8, q8_0"),
+)
 
 
 def configure(parser: ArgumentParser) -> None:
     parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
-    what = parser.add_argument_group("what to train or serve, and where")
-    place = what.add_mutually_exclusive_group()
-    how, answer = parser.add_argument_group("how"), parser.add_argument_group("answer")
+    for title, example, add_options in (
+        ("model", "--model meta-llama/Llama-3.1-8B", add_model),
+        ("job", "--context 4096 --batch 8 --trainer trl --lora 16", add_job),
+        ("GPUs", '--gpu "A100 80GB" --gpus 4 --strategy fsdp', add_gpus),
+        ("answer", "--model qwen3-14b --gpu H20 --max-context", add_answer),
+        ("serving", "--serve vllm --model qwen3-32b --context 8192 --batch 8", add_serving),
+    ):
+        add_options(parser.add_argument_group(title, f"for example: {example}"))
+
+
+def add_flags(group: ArgumentGroup, flags: Iterable[Flag]) -> None:
+    """Add options with a value; each is stored under the name of its field."""
+    for flag in flags:
+        dest = FIELDS.get(flag.name, flag.name.lstrip("-").replace("-", "_"))
+        group.add_argument(
+            flag.name,
+            dest=dest,
+            type=flag.kind,
+            choices=flag.choices,
+            metavar=flag.metavar,
+            help=flag.help,
+        )
+
+
+def add_model(group: ArgumentGroup) -> None:
+    """What is trained, and what of it."""
+    add_flags(group, MODEL_FLAGS)
+    group.add_argument(
+        "--freeze",
+        nargs="?",
+        const="all",
+        metavar="PART",
+        help="the model is frozen, not trained; or: embeddings, 10 (first layers), 90%%",
+    )
+    group.add_argument(
+        "--embedding",
+        dest="tables",
+        action="append",
+        type=table_named,
+        metavar="ROWSxWIDTH",
+        help="an embedding table next to the model: users=6040x64; repeat it for items",
+    )
+
+
+def add_job(group: ArgumentGroup) -> None:
+    """How is trained."""
+    add_flags(group, JOB_FLAGS)
+    group.add_argument(
+        "--checkpointing",
+        nargs="?",
+        const="full",
+        choices=CHECKPOINTINGS,
+        metavar="full",
+        help="full, selective or none",
+    )
+    group.add_argument(
+        "--offload",
+        action="append",
+        choices=OFFLOADED,
+        metavar="WHAT",
+        help="keep in RAM: optimizer, checkpoints",
+    )
+
+
+def add_gpus(group: ArgumentGroup) -> None:
+    """Where is trained: one way to name the GPU, their number, and how they share the work."""
+    place = group.add_mutually_exclusive_group()
+    place.add_argument("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
+    place.add_argument("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
     add_shared(place, "--from")
-    for group, flag, kind, metavar, said in (
-        (place, "--gpu", str, "NAME", 'a GPU by name: "A100 80GB"'),
-        (place, "--gpu-mem", str, "SIZE", "a GPU by its memory: 24GiB"),
-        (what, "--gpus", int, "N", "number of GPUs"),
-        (what, "--model", str, "NAME", "qwen3-8b, or a config.json or its folder"),
-        (what, "--params", str, "124M", "instead of --model: the number of parameters"),
-        (what, "--from-config", str, "FILE", "a training config"),
-        (what, "--code", str, "FILE:NAME", "a function in your code that returns model and batch"),
-        (what, "--context", int, "N", "tokens a sequence: 32768"),
-        (what, "--batch", int, "N", "sequences in one micro-batch, on all GPUs together"),
-        (what, "--accumulate", int, "N", "micro-batches per optimizer step"),
-        (
-            what,
-            "--weights",
-            str,
-            "TYPE",
-            "with --serve: type of the weights: bf16, fp8, int4, q4_k_m",
-        ),
-        (what, "--cache", str, "TYPE", "with --serve: type of the cache: bf16, fp8, q8_0"),
-        (how, "--trainer", str, "NAME", "use its defaults: hf, trl, torchtune, ..."),
-        (how, "--optimizer", optimizer_named, "NAME", "adamw8bit, adafactor, ..."),
-        (how, "--lora", int, "RANK", "train only LoRA adapters of this rank"),
-        (how, "--sp", int, "N", "sequence parallelism"),
-        (how, "--tp", int, "N", "tensor parallelism"),
-        (how, "--pp", int, "N", "pipeline parallelism"),
-        (how, "--cp", int, "N", "context parallelism"),
-        (answer, "--cells", str, "CSV", "answer every row of a CSV file, as JSON"),
-    ):
-        dest = PARALLEL.get(flag, flag[2:].replace("-", "_"))
-        group.add_argument(flag, dest=dest, type=kind, metavar=metavar, help=said)
-    add, strategies = how.add_argument, "ddp, fsdp, zero2, ..."
-    add("--strategy", type=strategy_named, choices=SHARDED, metavar="NAME", help=strategies)
-    for flag, choices, said in (
-        ("--dtype", ("fp32", "bf16", "fp16"), "type of the weights: fp32, bf16, fp16"),
-        ("--amp", ("bf16", "fp16", "none"), "mixed precision: bf16, fp16, none"),
-        ("--quantize", FROZEN, "quantize the frozen model: nf4, int8, ..."),
-    ):
-        add(flag, choices=choices, metavar="TYPE", help=said)
-    engines = "vllm (default), sglang, llama.cpp"
-    what.add_argument("--serve", nargs="?", const="vllm", metavar="ENGINE", help=engines)
-    some: dict[str, Any] = {"nargs": "?", "const": "full", "choices": CHECKPOINTED}
-    add("--checkpointing", **some, metavar="full", help="full, selective or none")
-    ram = "keep in RAM: optimizer, checkpoints"
-    add("--offload", action="append", choices=OFFLOADED, metavar="WHAT", help=ram)
-    unknown = answer.add_mutually_exclusive_group().add_argument
-    for flag, name, said in (
+    add_flags(group, GPU_FLAGS)
+
+
+def add_answer(group: ArgumentGroup) -> None:
+    """What is looked for."""
+    unknown = group.add_mutually_exclusive_group()
+    for flag, name, help_text in (
         ("--max-context", "context", "find the longest context that fits"),
         ("--max-batch", "batch", "find the largest batch that fits"),
-        ("--gpus-needed", "gpus", "find the fewest GPUs that are enough"),
+        ("--gpus-needed", "gpus", "find the fewest GPUs that are enough, without offload"),
     ):
-        unknown(flag, dest="solve", action="store_const", const=name, help=said)
-    answer.add_argument(
+        unknown.add_argument(flag, dest="solve", action="store_const", const=name, help=help_text)
+    group.add_argument("--cells", metavar="CSV", help="answer every row of a CSV file, as JSON")
+    group.add_argument(
         "--predict", action="store_true", help="only predict; do not use measured results"
     )
+
+
+def add_serving(group: ArgumentGroup) -> None:
+    """A server in place of a training."""
+    group.add_argument(
+        "--serve",
+        nargs="?",
+        const="vllm",
+        metavar="ENGINE",
+        help="vllm (default), sglang, llama.cpp",
+    )
+    add_flags(group, SERVING_FLAGS)
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -120,12 +205,12 @@ def run(options: Namespace, out: Console) -> int:
     if options.cells:
         return run_cells(options, out)
     if options.serve:
-        served = serve_plan(vars(options), _place(options, out))
+        served = serve_plan(vars(options), place_of_options(options, out))
         return out.answer(served, serve_text, yes=served.fits)
     if options.code:
-        return run_code(options, out, _place(options, out))
-    found = answer(asked_of(options, out))
-    return out.answer(found, plan_text, yes=found.fits)
+        return run_code(options, out, place_of_options(options, out))
+    plan = answer(request_of(options, out))
+    return out.answer(plan, plan_text, yes=plan.fits)
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -141,65 +226,90 @@ def run_cells(options: Namespace, out: Console) -> int:
     return out.answer(PlanCellsAnswer(cells=cells))
 
 
-def asked_of(options: Namespace, out: Console) -> PlanRequest:
+def request_of(options: Namespace, out: Console) -> PlanRequest:
     """The question, checked before the machine is read, and what its answer is made with."""
-    question, found = question_of(options), None
+    question = question_of(options)
+    from_config = None
     if options.from_config:
-        found = from_config(options.from_config, question)
-        question = found.question
+        from_config = config_question(options.from_config, question)
+        question = from_config.question
     shape = shape_of_question(question)
-    place = _place(options, out)
-    alone = question.job_fields.get("strategy") == "single"
-    several = 1 if alone else place.count or question.group_size
-    gpus = options.gpus or (found.gpus if found else None) or several
-    question = config.for_gpus(found, gpus) if found else replace(question, gpus=gpus)
+    place = place_of_options(options, out)
+    uses_one = question.job_fields.get("strategy") == "single"
+    usual_gpus = 1 if uses_one else place.count or question.group_size
+    config_gpus = from_config.gpus if from_config else None
+    gpus = options.gpus or config_gpus or usual_gpus
+    question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
     limits = place.limits(question.sp, predict=options.predict)
-    said = question if options.gpus or options.solve != "gpus" else replace(question, gpus=None)
-    job = job_of(said, shape, limits)
+    if question.solve == "gpus" and not options.gpus:  # their number is the unknown
+        question = replace(question, gpus=None)
     return PlanRequest(
-        question=said,
+        question=question,
         place=place,
         limits=limits,
-        job=job,
-        config=found.read if found else None,
-        notes=found.notes if found else (),
-        rope=found.rope if found else None,
+        job=job_of(question, shape, limits),
+        config=config.read_for_gpus(from_config, gpus) if from_config else None,
+        notes=from_config.notes if from_config else (),
+        rope=from_config.rope if from_config else None,
         gpu_rows=tuple(load_catalog().gpus),
     )
 
 
 def question_of(options: Namespace) -> Question:
-    how = {name: getattr(options, name) for name in HOW if getattr(options, name) is not None}
-    how |= {f"offload_{what}": True for what in options.offload or ()}
+    """The question of the command line."""
+    job_fields = {
+        name: getattr(options, name) for name in JOB_OPTIONS if getattr(options, name) is not None
+    }
+    job_fields |= {f"offload_{what}": True for what in options.offload or ()}
     if options.checkpointing:
         field = "selective" if options.checkpointing == "selective" else "checkpointing"
-        how[field] = options.checkpointing != "none"
-    said = {name: getattr(options, name) for name in WHAT}
-    return Question(**said, trainer=trainer_named(options.trainer), job_fields=how)
+        job_fields[field] = options.checkpointing != "none"
+    return Question(
+        **{name: getattr(options, name) for name in QUESTION_OPTIONS},
+        trainer=trainer_named(options.trainer),
+        tables=tuple(options.tables or ()),
+        job_fields=job_fields,
+    )
 
 
-def from_config(file: str, said: Question) -> config.FromConfig:
-    """The question of a file under what was said; UsageError if neither names a model."""
-    found = config.question_of(
-        read_config(read_bytes(file), Path(file).name), said.trainer, os.environ
+def config_question(file: str, from_options: Question) -> config.FromConfig:
+    """The question of a config, with the options over it; UsageError if neither names a model."""
+    from_config = config.question_of(
+        read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )
-    mine = {name: value for name in WHAT if (value := getattr(said, name)) is not None}
-    mine |= {said.solve: None} if said.solve in ("context", "batch") else {}
-    question = replace(
-        found.question, **mine, job_fields={**found.question.job_fields, **said.job_fields}
-    )
-    if question.model is None:
-        lines = [line for line in found.read.assumed if "variable" in line]
-        hint = "add `--model NAME` (a hub id, a short name, or a config.json)"
+    overrides: dict[str, Any] = {}
+    for name in QUESTION_OPTIONS:
+        value = getattr(from_options, name)
+        if value is not None:
+            overrides[name] = value
+    if from_options.tables:
+        overrides["tables"] = from_options.tables
+    if from_options.solve in ("context", "batch"):  # the config's value is not the answer
+        overrides[from_options.solve] = None
+    if from_options.params is not None:
+        overrides["model"] = None
+    job_fields = {**from_config.question.job_fields, **from_options.job_fields}
+    if needs_config_rank(job_fields, from_config):
+        job_fields["lora"] = from_config.rank
+    question = replace(from_config.question, **overrides, job_fields=job_fields)
+    if question.model is None and question.params is None:
+        variables = [line for line in from_config.read.assumed if "variable" in line]
+        hint = "add `--model NAME` (a hub id, a short name, or a config.json) or `--params 7B`"
         raise UsageError(
-            f"{file} does not say which model is trained", hint="\n".join((*lines, hint))
+            f"{file} does not say which model is trained", hint="\n".join((*variables, hint))
         )
-    if said.batch is not None or said.solve == "batch":
-        found = replace(found, per_gpu=None, total=None)
-    return replace(found, question=question)
+    if from_options.batch is not None or from_options.solve == "batch":
+        from_config = replace(from_config, per_gpu=None, total=None)
+    return replace(from_config, question=question)
 
 
-def _place(options: Namespace, out: Console) -> Place:
+def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
+    """Whether `--quantize` asks for adapters, whose rank the config has though it uses none."""
+    has_rank = from_config.rank is not None and job_fields.get("lora") is None
+    return has_rank and job_fields.get("quantize") not in (None, "fp8")
+
+
+def place_of_options(options: Namespace, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))
@@ -224,10 +334,11 @@ TAKES = {
 
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
-    said = {word.partition("=")[0] for word in options.typed if word.startswith("--")}
-    if not options.serve and {"--weights", "--cache"} & said:
+    typed = {word.partition("=")[0] for word in options.typed if word.startswith("--")}
+    if not options.serve and {"--weights", "--cache"} & typed:
         raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
-    for mode, takes in TAKES.items():
-        if mode in said and (others := said - {mode, *takes, "--json", "--output"}):
-            hint = f"it takes `{'`, `'.join(takes)}`"
+    for mode, options_of_mode in TAKES.items():
+        others = typed - {mode, *options_of_mode, "--json", "--output"}
+        if mode in typed and others:
+            hint = f"it takes `{'`, `'.join(options_of_mode)}`"
             raise UsageError(f"`{min(others)}` says nothing to `{mode}`", hint=hint)

@@ -2,35 +2,45 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
 
+from gpusetup.accelerators.makers import APPLE, LABEL
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
 from gpusetup.diagnosis.request import choose_request, decision_for
-from gpusetup.errors import UsageError
+from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.install.credentials import without_logins
+from gpusetup.install.live_index import LiveIndex, ask_index
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
+from gpusetup.install.script_file import refuse_scripts
 from gpusetup.install.together import choose_together
 from gpusetup.install.uv_settings import asking_environment, indexes
-from gpusetup.model.frozen import replace
+from gpusetup.installers import tool_command
+from gpusetup.model.documents import ResolveAnswer
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import FAMILY, Request, Resolution
+from gpusetup.model.resolution import FAMILY, Offer, Request, Resolution
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, requirement, resolution_text
+from gpusetup.render.screen import plural
 from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
 from gpusetup.resolver.conda_environment import conda_name, new_environment
 from gpusetup.resolver.decide import check_request, resolve, to_answer
-from gpusetup.resolver.described import Description, described
+from gpusetup.resolver.described import Description, completed_by_gpus, described
 from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
 from gpusetup.resolver.least import Decision
+from gpusetup.resolver.nightly import is_nightly, nightly_answer
 from gpusetup.resolver.notes import age_note
 from gpusetup.resolver.offer import at_root, newest_of
+from gpusetup.resolver.other_makers import maker_to_serve, resolve_for_maker
+from gpusetup.resolver.situation import label_of
 from gpusetup.system.system import System
 
 SUMMARY = (
@@ -41,6 +51,8 @@ EXAMPLES = (
     "gpusetup resolve",
     'gpusetup resolve --os linux --driver 580.95.05 --gpu "GTX 1080 Ti" --python 3.11',
     "gpusetup resolve --from rtx3050-laptop --torch 2.5.1 --installer pip",
+    "gpusetup resolve --backend cu134 --refresh",
+    "gpusetup resolve --torch 2.5.1 --name torch-cu124",
     'gpusetup resolve vllm --gpu "A100 80GB" --driver 580.95.05 --os linux',
 )
 
@@ -64,16 +76,23 @@ def configure(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("request")
     add = group.add_argument
     add_shared(group, "-r --requirements", "--torch", "--backend", "--index")
-    add("--installer", choices=("uv", "pip", "conda"))
+    add(
+        "--installer",
+        choices=("uv", "pip", "conda", "uv-tool"),
+        help="whose commands to print; uv-tool: `uv tool install` of a PACKAGE",
+    )
     name = "the name of a new conda environment, which conda's commands then create"
     add("-n", "--name", dest="conda_name", metavar="NAME", help=name)
     add("--explain", action="store_true", help="list every reason against a build")
+    refresh = "ask PyTorch's index now for builds that gpusetup's dated table does not know"
+    add("--refresh", action="store_true", help=refresh)
     offline = "with PACKAGE: use no network, only gpusetup's own table"
     add("--offline", action="store_true", help=offline)
 
 
 def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
+    refuse_scripts(options.packages)
     _torch_of_words(options)
     return answer(options, out)
 
@@ -104,18 +123,99 @@ def _installer_of(options: Namespace) -> str | None:
     return "conda"
 
 
+class Chosen(Frozen):
+    """The build for a machine, and what the answer needs beside it."""
+
+    resolution: Resolution
+    newest: Offer | None = None
+    joint: Joint | None = None
+    """The set that was chosen together, where packages were named."""
+    is_other_makers: bool = False
+    """Whether the build is for GPUs of AMD or Intel."""
+
+
 def answer(options: Namespace, out: Console) -> int:
     options.installer = _installer_of(options)
     root = index_root_of(options.index_root)
-    shown = without_logins(root)
-    catalog = load_catalog()
     request = Request(
         torch=options.torch,
         backend=options.backend,
         installer=options.installer or "auto",
     )
+    live = _live_index(options, root, out)
+    catalog = live.catalog if live else load_catalog()
+    given = completed_by_gpus(_description(options), catalog)
+    if is_nightly(request.torch):
+        return _answer_nightly(options, out, given, replace(request, torch=None))
     check_request(request, catalog)
-    given = Description(
+    snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
+    asked = Asked(machine=snapshot, request=request, catalog=catalog)
+    chosen = _chosen(options, asked, out, is_described=given != Description())
+    resolution = at_root(chosen.resolution, without_logins(root))
+    notes = (*_notes(resolution, snapshot, root), *_live_notes(live, resolution, snapshot))
+    chosen = replace(chosen, resolution=replace(resolution, notes=notes))
+    document = _document(options, asked, chosen)
+    if live:
+        is_new = live.lists(resolution.build)
+        document = replace(document, live=is_new, asked_index=live.url)
+    how = {"installer": options.installer or "uv", "explain": options.explain}
+    screen = partial(resolution_text, snapshot=snapshot, **how)
+    return out.answer(document, screen, yes=document.torch)
+
+
+def _chosen(options: Namespace, asked: Asked, out: Console, *, is_described: bool) -> Chosen:
+    """The build: with the packages that were named, for another maker's GPUs, or by itself."""
+    snapshot, catalog = asked.machine, asked.catalog
+    root = index_root_of(options.index_root)
+    maker = maker_to_serve(snapshot, asked.request)
+    if options.packages and maker:
+        raise Unsatisfiable(
+            f"Packages are chosen together with torch for NVIDIA GPUs only, not for {maker.name}'s",
+            hint="leave out the packages to see torch's build, and install them after it",
+        )
+    if options.packages:
+        joint, resolution = _together(options, asked, root, out)
+        return Chosen(resolution=resolution, joint=joint)
+    if maker:
+        resolution = resolve_for_maker(snapshot, asked.request, catalog, maker)
+        return Chosen(resolution=resolution, is_other_makers=True)
+    decision = _decision(asked, is_described=is_described)
+    at_mirror = at_root(decision.newest, without_logins(root))
+    newest = newest_of(replace(decision, newest=at_mirror), snapshot)
+    return Chosen(resolution=decision.resolution, newest=newest)
+
+
+def _document(options: Namespace, asked: Asked, chosen: Chosen) -> ResolveAnswer:
+    """The answer as a document, with the commands of every installer."""
+    snapshot, resolution, joint = asked.machine, chosen.resolution, chosen.joint
+    created = new_environment(snapshot, options.conda_name)
+    if joint:
+        packages = joint.packages
+        named = (requirement(one) for one in packages if one.asked and one.name not in FAMILY)
+        document = to_answer(resolution, snapshot, (*family(packages), *named), created)
+        document = replace(document, packages=packages, held_back=joint.held_back)
+    else:
+        build, names = resolution.build, [*FAMILY]
+        if build is not None and snapshot.python.executable and not chosen.is_other_makers:
+            # What of the environment must move with torch, and what is to be said of it.
+            names += [one.name for one in pinned(snapshot, build) if one.can_follow]
+            notes = (*resolution.notes, *beside_in_words(snapshot, build, asked.catalog))
+            resolution = replace(resolution, notes=notes)
+        document = to_answer(resolution, snapshot, tuple(names), created)
+        document = replace(document, newest=chosen.newest)
+    if any(gpu.maker == APPLE.id for gpu in snapshot.gpus or ()):
+        document = replace(document, notes=(*document.notes, ON_APPLE))
+    return _with_tools(options, document)
+
+
+ON_APPLE = (
+    "torch's ordinary wheel for macOS computes on the GPU of Apple's chips: `torch.device(\"mps\")`"
+)
+
+
+def _description(options: Namespace) -> Description:
+    """The machine that the options describe."""
+    return Description(
         driver=options.driver,
         gpus=tuple(options.gpu),
         os=options.os,
@@ -123,35 +223,75 @@ def answer(options: Namespace, out: Console) -> int:
         python=options.python_version,
         glibc=options.glibc,
     )
-    snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
-    asked = Asked(machine=snapshot, request=request, catalog=catalog)
-    joint, newest = None, None
+
+
+def _answer_nightly(options: Namespace, out: Console, given: Description, request: Request) -> int:
+    """The nightly index for this machine and its commands; nothing is installed."""
     if options.packages:
-        joint, resolution = _together(options, asked, root, out)
-    else:
-        decision = _decision(asked, is_described=given != Description())
-        resolution = decision.resolution
-        newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
-    resolution = at_root(resolution, shown)
-    resolution = replace(resolution, notes=_notes(resolution, snapshot, root))
-    chosen = joint.packages if joint else ()
-    created = new_environment(snapshot, options.conda_name)
-    if joint:
-        named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
-        found = to_answer(resolution, snapshot, (*family(chosen), *named), created)
-        found = replace(found, packages=chosen, held_back=joint.held_back)
-    else:
-        build, packages = resolution.build, [*FAMILY]
-        if build is not None and snapshot.python.executable:
-            # What of the environment must move with torch, and what is to be said of it.
-            packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
-            notes = (*resolution.notes, *beside_in_words(snapshot, build, catalog))
-            resolution = replace(resolution, notes=notes)
-        found = to_answer(resolution, snapshot, tuple(packages), created)
-        found = replace(found, newest=newest)
-    how = {"installer": options.installer or "uv", "explain": options.explain}
-    screen = partial(resolution_text, snapshot=snapshot, **how)
+        raise UsageError(
+            "`--torch nightly` chooses torch without packages",
+            hint="leave them out: few packages support a nightly build",
+        )
+    catalog = load_catalog()
+    machine = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
+    root = without_logins(index_root_of(options.index_root))
+    found = nightly_answer(machine, request, catalog, root)
+    screen = partial(resolution_text, snapshot=machine, installer=options.installer or "uv")
     return out.answer(found, screen, yes=found.torch)
+
+
+# --- the index, asked now ------------------------------------------------------------------------
+
+
+def _live_index(options: Namespace, root: str, out: Console) -> LiveIndex | None:
+    """What torch's index lists now; None without `--refresh`."""
+    if not options.refresh:
+        return None
+    if options.offline:
+        raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
+    if is_nightly(options.torch):
+        raise UsageError(
+            "`--refresh` looks for releases, and `--torch nightly` is none",
+            hint="leave out `--refresh`: the nightly index is printed without asking it",
+        )
+    backend = label_of(options.torch) or options.backend
+    if backend != "auto" and not re.fullmatch(LABEL, backend):
+        raise UsageError(
+            f"{backend!r} is no backend of torch", hint="such as `cpu`, `cu134` or `rocm7.2`"
+        )
+    return ask_index(root, backend, load_catalog(), out.talk)
+
+
+def _live_notes(
+    live: LiveIndex | None, resolution: Resolution, machine: Snapshot
+) -> tuple[str, ...]:
+    """What the index said that the table does not know."""
+    if live is None:
+        return ()
+    build, table = resolution.build, load_catalog()
+    if not live.lists(build) or build is None:
+        count = live.count_on(machine.os.family or "linux")
+        news = f"{plural(count, 'build')} for this system" if count else "nothing for this system"
+        return (
+            f"{live.host} was asked just now: it lists {news} that gpusetup's table of "
+            f"{table.as_of} lacks",
+        )
+    unproven = (
+        ""
+        if build.cuda is None
+        else ("; that it has kernels for your GPU is inferred from the most similar known build")
+    )
+    companions = [name for name in FAMILY[1:] if getattr(build, name) is None]
+    missing = (
+        (f"which {' and '.join(companions)} belongs to torch {build.torch} is not known yet",)
+        if companions
+        else ()
+    )
+    return (
+        f"torch {build.torch} for {build.backend} was listed by {live.host} just now; gpusetup's "
+        f"table of {table.as_of} does not know it{unproven}",
+        *missing,
+    )
 
 
 def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
@@ -161,6 +301,25 @@ def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
     from gpusetup.probe.host import read_os
 
     return read_os(System())
+
+
+# --- tools ---------------------------------------------------------------------------------------
+
+
+def _with_tools(options: Namespace, found: ResolveAnswer) -> ResolveAnswer:
+    """The answer with the command for a tool of uv, where one is asked for."""
+    if options.installer != "uv-tool":
+        return found
+    if not options.packages:
+        raise UsageError(
+            "`--installer uv-tool` needs the tool's package",
+            hint="such as `gpusetup resolve --installer uv-tool whisperx`",
+        )
+    named = [requirement(one) for one in found.packages if one.asked and one.name not in FAMILY]
+    if found.torch is None or found.backend is None:
+        return found
+    argv = tool_command(named, found.torch, found.backend, found.index_url)
+    return replace(found, commands={**found.commands, "uv-tool": (argv,) if argv else ()})
 
 
 def _decision(asked: Asked, *, is_described: bool) -> Decision:

@@ -32,6 +32,8 @@ class Key(Frozen):
     source: str = ""
     under: str = ""
     """One of these words is the key of a map that it stands in; "" anywhere."""
+    directly: bool = False
+    """Whether that map is the one it stands in: `model.name`, but not `model.optim.name`."""
     written: bool = True
     """False if the program derives other things from it: then only words."""
     plan: bool = False
@@ -96,11 +98,12 @@ NOT_LOADER_MAPS = frozenset((
 
 @lru_cache(maxsize=1)
 def _keys_by_name() -> Mapping[str, list[Key]]:
-    found: dict[str, list[Key]] = {}
+    """Name -> the rows that have it, in the table's order."""
+    rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
         for name in row.names.split():
-            found.setdefault(name, []).append(row)
-    return found
+            rows.setdefault(name, []).append(row)
+    return rows
 
 
 def key_of(path: Iterable[str | int]) -> Key | None:
@@ -110,14 +113,20 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     ('precision', 'rollout-batch')
     >>> key_of(("val_loader", "batch_size")) is None
     True
+    >>> key_of(("model", "name")).role, key_of(("model", "optim", "name")) is None
+    ('named-model', True)
     """
     words = [key_name(word) for word in path if isinstance(word, str)]
     if not words or any(is_other_phase(word) for word in words[:-1]):
         return None
-    around = set(words[:-1])
-    rows = _keys_by_name().get(words[-1], ())
-    found = next((row for row in rows if not row.under or set(row.under.split()) & around), None)
-    return None if found and found.role in LOADER_ROLES and NOT_LOADER_MAPS & around else found
+    maps, name = words[:-1], words[-1]
+    for row in _keys_by_name().get(name, ()):
+        nearby_maps = maps[-1:] if row.directly else maps
+        if row.under and set(row.under.split()).isdisjoint(nearby_maps):
+            continue
+        is_no_loaders = row.role in LOADER_ROLES and not NOT_LOADER_MAPS.isdisjoint(maps)
+        return None if is_no_loaders else row
+    return None
 
 
 LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
@@ -162,10 +171,14 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
     >>> [belongs_to_loader((name, "workers")) for name in ("scaling_config", "data_parallel")]
     [False, False]
     """
-    *around, name = [word for word in path if isinstance(word, str)]
-    parents = [words for word in around if (words := words_of(word) - NEUTRAL_WORDS)]
-    below_loader = any(parent <= LOADER_MAPS for parent in parents)
-    return name not in SHARED_NAMES or below_loader or (without_ray and not parents)
+    *maps, name = [word for word in path if isinstance(word, str)]
+    if name not in SHARED_NAMES:
+        return True
+    meaningful_maps = [words_of(word) - NEUTRAL_WORDS for word in maps]
+    meaningful_maps = [words for words in meaningful_maps if words]
+    if any(words <= LOADER_MAPS for words in meaningful_maps):
+        return True
+    return without_ray and not meaningful_maps
 
 
 # --- what values mean -----------------------------------------------------------------------------
@@ -179,7 +192,9 @@ def meaning(kind: str, text: str) -> Any:
     >>> meaning("strategy", "FULL_SHARD"), meaning("precision", "bf16-mixed")
     ('fsdp1', ['fp32', 'bf16'])
     """
-    return key_table().words[kind].get(re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2]))
+    last_name = text.lower().rpartition(".")[2]
+    letters = re.sub(r"[^a-z0-9]", "", last_name)
+    return key_table().words[kind].get(letters)
 
 
 def optimizer_named(text: str) -> str:

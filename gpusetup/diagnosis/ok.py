@@ -147,6 +147,9 @@ def proof(context: RuleContext) -> str:
         return f"{build} has kernels for {names}; gpusetup did not test the driver there"
     if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
         return f"{build} can use {names}"
+    for event in events(context, "bare-yes"):
+        word = event.values["bare"]
+        return f"if `{word}` is the answer of torch, it sees the GPU; test it: `gpusetup verify`"
     if torch.cuda_available:
         return f"{build} reports that it sees {names}"
     if computed(context):

@@ -161,6 +161,7 @@ NO_FAILURES = (
     "program-failed",
     "trainer-named",
     "old-launch",
+    "bare-yes",
     "launcher-deprecated",
     *("gpu-unused", "remedy-tried", "ran-alone"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),

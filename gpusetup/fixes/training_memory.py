@@ -54,7 +54,7 @@ def full_memory(context: RuleContext, text: str) -> Fix:
 
 
 def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
-    """Env, SP, Offload, as far as the trainer and the system have them (the Qwen3 guide's order)."""
+    """Env, SP, Offload (the Qwen3 guide's order), as far as trainer and system have them."""
     steps = []
     if variable:
         steps.append(f"Env: set the variable below {trainer.before_start}")

@@ -1,15 +1,24 @@
 """What a uv project's `pyproject.toml` needs so that torch comes from its own index.
 
 The index is `explicit`, so that nothing else comes from it; a platform without that build (a Mac,
-an aarch64 host of an old CUDA) keeps the default index.
+an aarch64 host of an old CUDA) keeps the default index. A project with one extra for each build
+gets a source for each of them, and uv is told that no two can be installed together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from gpusetup.catalog.builds import Catalog
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.install.project_file import EXTRA_NAME, Kind, NamedExtra, ProjectFile
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import Request, TorchBuild
+from gpusetup.model.versions import allows, cuda_of
+from gpusetup.resolver.situation import specifier
+from gpusetup.resolver.spelled import backend_label
 
 PLATFORMS = {
     "sys_platform == 'linux' and platform_machine != 'aarch64'": ("linux", "x86_64"),
@@ -24,9 +33,178 @@ def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
     """The tables that send these packages to torch's index, where it has this build."""
-    rows = ((m, catalog.row_of(build.torch, build.backend, *on)) for m, on in PLATFORMS.items())
-    markers = " or ".join(marker for marker, row in rows if row)
+    marker = marker_of(build.torch, build.backend, catalog)
     yield from ("[[tool.uv.index]]", 'name = "pytorch"', f'url = "{url}"', "explicit = true", "")
     yield "[tool.uv.sources]"
     for name in names:
-        yield f'{name} = [{{ index = "pytorch", marker = "{markers}" }}]'
+        yield f'{name} = [{{ index = "pytorch", marker = "{marker}" }}]'
+
+
+def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
+    """Where torch's index has a build, as a marker of uv."""
+    rows = ((m, catalog.row_of(torch, backend, *on)) for m, on in PLATFORMS.items())
+    return " or ".join(marker for marker, row in rows if row)
+
+
+# --- one extra for each build --------------------------------------------------------------------
+
+OF_THE_GPU = ("gpu", "cuda", "nvidia")
+"""Names of extras that mean the build for the GPU of whoever installs it."""
+
+
+class Variant(Frozen):
+    """An extra or a group of a project, and the build that belongs to it."""
+
+    name: str
+    backend: str
+    kind: Kind = "extra"
+    family: tuple[str, ...] = ("torch",)
+    """What of torch's family the project file names in it."""
+    is_there: bool = False
+    """Whether the project file has it already."""
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """How `uv sync` chooses it."""
+        return (f"--{self.kind}", self.name)
+
+    @property
+    def index_name(self) -> str:
+        return f"pytorch-{self.backend.replace('.', '-')}"
+
+
+def variants_wanted(
+    asked: Sequence[str], project: ProjectFile, build: TorchBuild | None, catalog: Catalog
+) -> tuple[Variant, ...]:
+    """The extras that were asked for (`cpu`, `train=cu126`), else those of the project that name
+    torch and whose names tell their builds. UsageError for a name that tells none."""
+    there = {extra.name: extra for extra in project.extras}
+    if asked:
+        return tuple(_asked_variant(word, there, build, catalog) for word in dict.fromkeys(asked))
+    variants = []
+    for name, extra in there.items():
+        backend = backend_of(name, build, catalog)
+        if backend:
+            variants.append(_variant(name, backend, extra))
+    return tuple(variants)
+
+
+def _variant(name: str, backend: str, extra: NamedExtra | None) -> Variant:
+    """An extra with its build; None: the project file does not have it yet."""
+    if extra is None:
+        return Variant(name=name, backend=backend)
+    return Variant(name=name, backend=backend, kind=extra.kind, family=extra.family, is_there=True)
+
+
+def _asked_variant(
+    word: str, there: Mapping[str, NamedExtra], build: TorchBuild | None, catalog: Catalog
+) -> Variant:
+    """One `--extra`: its name, and the build that it names or that its name tells."""
+    name, _, named_backend = word.partition("=")
+    if not re.fullmatch(EXTRA_NAME, name):
+        raise UsageError(f"{name!r} is no name of an extra", hint="such as `cpu` or `train=cu126`")
+    backend = backend_of(named_backend or name, build, catalog)
+    if backend is None:
+        raise UsageError(
+            f"`--extra {word}` does not say which build of torch it is for",
+            hint=f"add it: `--extra {name}=cu130` or `--extra {name}=cpu`",
+        )
+    return _variant(name, backend, there.get(name))
+
+
+def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | None:
+    """The build that an extra's name tells; None for a name that tells none.
+
+    `gpu` is the CUDA build of this machine, or that of the default index where it has no GPU.
+    """
+    label = backend_label(name)
+    known = {row.backend for row in catalog.builds if row.channel == "pytorch"}
+    if label in known:
+        return label
+    if name.lower() not in OF_THE_GPU:
+        return None
+    if build is not None and build.cuda:
+        return build.backend
+    defaults = [row.backend for row in catalog.default_wheels if row.on == "linux-x86_64"]
+    return next((backend for backend in reversed(defaults) if cuda_of(backend)), None)
+
+
+def common_release(backends: Sequence[str], wanted: Request, catalog: Catalog) -> str | None:
+    """The newest torch that was asked for and has builds on all of these backends."""
+    for release in reversed(catalog.releases):
+        has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
+        if has_all and is_wanted(release.torch, wanted):
+            return release.torch
+    return None
+
+
+def is_wanted(torch: str, wanted: Request) -> bool:
+    limits = specifier(wanted.torch)
+    return limits is None or allows(str(limits), torch)
+
+
+def pins_of(
+    variant: Variant,
+    family: Sequence[str],
+    torch: str | None,
+    question: tuple[Request, Catalog],
+) -> dict[str, str]:
+    """The versions of torch and its companions in an extra; the newest torch of its backend where
+    the extras have none in common. Unsatisfiable if there is none."""
+    wanted, catalog = question
+    torch = torch or common_release([variant.backend], wanted, catalog)
+    rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())
+    build = next(filter(None, rows), None)
+    if build is None:
+        raise Unsatisfiable(
+            f"No torch that was asked for has builds for {variant.backend} (extra {variant.name})",
+            hint="`gpusetup resolve --explain` lists the builds",
+        )
+    return build.family((*family, *variant.family))
+
+
+def extras_lines(
+    pins: Mapping[Variant, Mapping[str, str]], root: str, catalog: Catalog
+) -> Iterator[str]:
+    """The tables of a project whose extras have their own builds: the new extras, that they exclude
+    each other, an index for each backend, and a source for each extra."""
+    new = [variant for variant in pins if not variant.is_there]
+    if new:
+        yield "[project.optional-dependencies]"
+    for variant in new:
+        exact = [f"{name}=={version}" for name, version in pins[variant].items()]
+        yield f"{key(variant.name)} = {json.dumps(exact)}"
+    yield from ("",) if new else ()
+    if len(pins) > 1:
+        members = ", ".join(f'{{ {one.kind} = "{one.name}" }}' for one in pins)
+        yield from ("[tool.uv]", f"conflicts = [[{members}]]", "")
+    for backend, name in {one.backend: one.index_name for one in pins}.items():
+        url = index_url(backend, root)
+        yield from (
+            "[[tool.uv.index]]",
+            f'name = "{name}"',
+            f'url = "{url}"',
+            "explicit = true",
+            "",
+        )
+    yield "[tool.uv.sources]"
+    names = dict.fromkeys(name for versions in pins.values() for name in versions)
+    for name in names:
+        yield f"{name} = ["
+        for variant, versions in pins.items():
+            if name in versions:
+                marker = marker_of(versions["torch"], variant.backend, catalog)
+                yield (
+                    f'    {{ index = "{variant.index_name}", {variant.kind} = "{variant.name}", '
+                    f'marker = "{marker}" }},'
+                )
+        yield "]"
+
+
+def key(name: str) -> str:
+    """A name as a key of TOML.
+
+    >>> key("cu130"), key("cuda-13.0")
+    ('cu130', '"cuda-13.0"')
+    """
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

@@ -52,6 +52,10 @@ class ResolveAnswer(Frozen):
     packages: tuple[JointPackage, ...] = ()
     """With PACKAGE: the whole set."""
     held_back: tuple[HeldBack, ...] = ()
+    live: bool = False
+    """Whether the index was asked for this build just now: the dated table does not know it."""
+    asked_index: Text = None
+    """The page of torch's index that was asked (`--refresh`); null if only the table answered."""
     catalog_as_of: str = ""
 
 
@@ -177,6 +181,8 @@ class PlanMemory(Frozen):
     """What `torch.cuda.max_memory_allocated` would say."""
     reserved: float = 0.0
     """What `torch.cuda.max_memory_reserved` would say; with CUDA's own memory it decides."""
+    other_gpus: float = 0.0
+    """Under DataParallel what each GPU but the first takes; all other figures are the first's."""
 
 
 class Help(Frozen):
@@ -244,7 +250,10 @@ class FewerGpus(Frozen):
     recipe: str
     context: int
     """The longest, if that was looked for."""
+    without_offload: bool
+    """Whether all of the GPUs would need offload, and these do not."""
     reason: str
+    """One sentence."""
     environment: Mapping[str, str]
     """The variable that shows a program only these GPUs."""
 
@@ -261,7 +270,7 @@ class Speed(Frozen):
     """What one GPU sends in a micro-step."""
     sending_seconds: float
     computing_seconds: Amount
-    """Of a micro-step at the share of the peak that published runs reach; null: no peak is known."""
+    """Of a micro-step at the share of the peak that published runs reach; null: no peak known."""
     link: str
 
 

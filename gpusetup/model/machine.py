@@ -175,6 +175,19 @@ class Gpu(Frozen):
     driver_model: Text = None
     """Windows: `WDDM`, `TCC`, `MCDM`."""
     lost: Flag = None
+    numa_node: Number = None
+    """The NUMA node whose CPUs and memory are nearest; None where the machine has only one."""
+
+
+class GpuLink(Frozen):
+    """How two GPUs of a machine reach each other."""
+
+    first: int
+    second: int
+    """Their numbers by NVML."""
+    kind: str
+    """As `nvidia-smi topo -m` writes it: `NV12` (12 NVLinks), else where their PCIe paths meet:
+    `PIX`, `PXB`, `PHB`, `NODE`, `SYS`."""
 
 
 class PciDevice(Frozen):
@@ -187,6 +200,7 @@ class PciDevice(Frozen):
     name: Text = None
     driver: Text = None
     """The kernel driver bound to it: `nvidia`, `nouveau`, `vfio-pci`, …; None when none is."""
+    numa_node: Number = None
 
 
 class Package(Frozen):
@@ -329,6 +343,8 @@ class Snapshot(Frozen):
     cuda_api: CudaApi = CudaApi()
     gpus: tuple[Gpu, ...] | None = None
     """None: no source could tell. (): a source answered that there is none."""
+    gpu_links: tuple[GpuLink, ...] | None = None
+    """Each pair of NVIDIA GPUs; None where fewer than two are there, or no source tells."""
     pci_devices: tuple[PciDevice, ...] | None = None
     torch: Torch = Torch()
     packages: tuple[Package, ...] | None = None

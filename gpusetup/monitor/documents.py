@@ -22,6 +22,7 @@ Verdict = Literal[
     "idle",
     "uneven",
     "bursty",
+    "cpu-bound",
 ]
 
 
@@ -53,6 +54,8 @@ class GpuSample(Frozen):
     """The share in which the GPU's memory was read or written (NVML: utilization.memory)."""
     memory_used_bytes: Count = None
     memory_total_bytes: Count = None
+    memory_is_unified: bool = False
+    """The GPU has no memory of its own (GB10, Jetson): these are the machine's."""
     temperature_celsius: Figure = None
     power_watts: Figure = None
     power_limit_watts: Figure = None
@@ -80,7 +83,10 @@ class GpuSample(Frozen):
 
 
 class TreeSample(Frozen):
-    """The command's processes together, since the sample before."""
+    """The command's processes together, since the sample before.
+
+    The first sample has none: it is the baseline.
+    """
 
     processes: int
     cpu_percent: float
@@ -104,7 +110,7 @@ class TreeSample(Frozen):
 
 
 class HostSample(Frozen):
-    """The machine as a whole, since the sample before."""
+    """The machine as a whole, since the sample before; the first sample has no rates."""
 
     cpu_percent: Figure = None
     """100 is one core."""
@@ -114,6 +120,8 @@ class HostSample(Frozen):
     disk_read_bytes_per_second: Figure = None
     disk_write_bytes_per_second: Figure = None
     network_receive_bytes_per_second: Figure = None
+    network_limit_bytes_per_second: Figure = None
+    """Of the fastest network interface, one way."""
 
 
 class Sample(Frozen):
@@ -135,6 +143,8 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
+    """The figures of one GPU, from its first work on; all of them if it never worked."""
+
     index: int
     name: str | None = None
     uuid: str | None = None
@@ -151,6 +161,47 @@ class GpuSummary(Frozen):
     working_share: Figure = None
     """The share of the samples in which the GPU worked, start-up and pauses left out."""
     lost_at: str | None = None
+
+
+class TreeSummary(Frozen):
+    """What the command used."""
+
+    samples: int
+    cpu_percent: Spread | None = None
+    """100 is one core."""
+    busiest_cpu_percent: Spread | None = None
+    memory_bytes: Spread | None = None
+    loader_workers: Spread | None = None
+    loader_cpu_percent: Spread | None = None
+    read_bytes_per_second: Spread | None = None
+    input_bytes_per_second: Spread | None = None
+    write_bytes_per_second: Spread | None = None
+    cores: Figure = None
+    """How many it may use."""
+
+
+class HostSummary(Frozen):
+    """What the machine did, with everything that runs on it."""
+
+    samples: int
+    cpu_percent: Spread | None = None
+    cores: Count = None
+    memory_used_bytes: Spread | None = None
+    memory_total_bytes: Count = None
+    disk_read_bytes_per_second: Spread | None = None
+    disk_write_bytes_per_second: Spread | None = None
+    network_receive_bytes_per_second: Spread | None = None
+
+
+class EpochTimes(Frozen):
+    """How long the epochs took that the command printed."""
+
+    epochs: float
+    """How many were measured; 0.5 is half of one."""
+    seconds: float
+    """Of one epoch, on average."""
+    fastest_seconds: float
+    slowest_seconds: float
 
 
 class NextStep(Frozen):
@@ -174,10 +225,16 @@ class Summary(Frozen):
     notes: tuple[str, ...] = ()
     """What else is beyond a mark."""
     source: str | None = None
-    """`nvml` or `nvidia-smi`."""
+    """`nvml`, `nvidia-smi` or `machine` (no GPU), or what a recording is."""
+    not_watched: str | None = None
+    """Why a better source was not used: `NVML: Driver Not Loaded; nvidia-smi: not found`."""
     seconds: float = 0.0
     samples: int = 0
+    epochs: EpochTimes | None = None
+    """None where the command printed no two epochs, or its output was not read."""
     gpus: tuple[GpuSummary, ...] = ()
+    tree: TreeSummary | None = None
+    host: HostSummary | None = None
     command: tuple[str, ...] | None = None
     exit: Count = None
 

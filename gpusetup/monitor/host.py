@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence, Set
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence, Set
+from typing import Any, NamedTuple, TypeVar
 
 import psutil
 
@@ -28,35 +28,74 @@ def or_none(read: Callable[..., T], *arguments: object) -> T | None:
 
 
 class Host:
-    """Samples of this machine; what the system does not tell is None."""
+    """Samples of this machine; what the system does not tell is None.
+
+    The first sample has no rates: it is only the baseline, some milliseconds old.
+    """
 
     def __init__(self) -> None:
-        self._cores, _ = or_none(psutil.cpu_count), or_none(psutil.cpu_percent)
-        self._at, self._before = time.monotonic(), _counters()
+        self._cores = or_none(psutil.cpu_count)
+        self._network_limit = network_limit()
+        self._at = 0.0
+        self._before: dict[str, int] | None = None
 
     def sample(self) -> HostSample:
         now, counters = time.monotonic(), _counters()
-        passed, before = now - self._at, self._before
+        memory = or_none(psutil.virtual_memory)
+        # psutil's first answer is of no time at all, so it is asked in every sample.
+        busy_percent = or_none(psutil.cpu_percent)
+        before, seconds = self._before, now - self._at
         self._at, self._before = now, counters
-        memory, busy = or_none(psutil.virtual_memory), or_none(psutil.cpu_percent)
+        is_baseline = before is None
+        cpu_percent = None
+        if busy_percent is not None and not is_baseline:
+            cores = self._cores or 1
+            cpu_percent = round(busy_percent * cores, 1)
         return HostSample(
-            cpu_percent=None if busy is None else round(busy * (self._cores or 1), 1),
+            cpu_percent=cpu_percent,
             cores=self._cores,
-            memory_used_bytes=memory and memory.total - memory.available,
-            memory_total_bytes=memory and memory.total,
-            **{
-                f"{name}_bytes_per_second": round(max(0, counters[name] - before[name]) / passed)
-                for name in counters.keys() & before.keys()
-                if passed > 0
-            },
+            memory_used_bytes=memory.total - memory.available if memory else None,
+            memory_total_bytes=memory.total if memory else None,
+            network_limit_bytes_per_second=self._network_limit,
+            **rates(before or {}, counters, seconds),
         )
+
+
+def rates(before: Mapping[str, int], now: Mapping[str, int], seconds: float) -> dict[str, int]:
+    """What the counters grew by, a second.
+
+    >>> rates({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
+    {'disk_read_bytes_per_second': 100}
+    """
+    grown = {}
+    for name in now.keys() & before.keys():
+        # A counter that was reset (a disk was removed) grew by nothing.
+        growth = max(0, now[name] - before[name])
+        if seconds > 0:
+            grown[f"{name}_bytes_per_second"] = round(growth / seconds)
+    return grown
 
 
 def _counters() -> dict[str, int]:
     """Bytes so far; nothing if there is no network or disk, or it is hidden."""
     disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
-    counters = {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes} if disk else {}
-    return counters | ({"network_receive": network.bytes_recv} if network else {})
+    counters: dict[str, int] = {}
+    if disk:
+        counters |= {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes}
+    if network:
+        counters["network_receive"] = network.bytes_recv
+    return counters
+
+
+BITS_OF_A_MEGABIT = 1_000_000
+
+
+def network_limit() -> float | None:
+    """Bytes a second that the fastest network interface carries; None if none tells its speed."""
+    interfaces = or_none(psutil.net_if_stats) or {}
+    # Virtual interfaces tell 0, or 65535 (the largest 16-bit number) for "unknown".
+    speeds = [each.speed for each in interfaces.values() if each.isup and 0 < each.speed < 65535]
+    return max(speeds) * BITS_OF_A_MEGABIT / 8 if speeds else None
 
 
 WORKER_NAME = "pt_data_worker"
@@ -67,8 +106,6 @@ IO_COUNTERS = {
     "write_bytes": "write_bytes",
 }
 """Our name, and psutil's."""
-
-
 ASKED = ("pid", "ppid", "create_time", "name", "cmdline", "cpu_times", "memory_info", "status")
 FIELDS = (*ASKED, *(name for name in ("io_counters",) if hasattr(psutil.Process, name)))
 ProcessFacts = dict[str, Any]
@@ -85,12 +122,19 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     >>> sorted(loader_workers([python(1, 0), python(2, 1, "pt_data_worker"), python(3, 1)]))
     [2]
     """
-    named = {one["pid"] for one in tree if one["name"] == WORKER_NAME}
+    named = {each["pid"] for each in tree if each["name"] == WORKER_NAME}
+    if named:
+        return named
+    parents = {each["ppid"] for each in tree}
     commands = {
-        one["pid"]: one["cmdline"] for one in tree if "python" in (one["name"] or "").lower()
+        each["pid"]: each["cmdline"] for each in tree if "python" in (each["name"] or "").lower()
     }
-    forks = {p["pid"] for p in tree if p["cmdline"] and p["cmdline"] == commands.get(p["ppid"])}
-    return named or forks - {one["ppid"] for one in tree} - on_gpu
+    forks = set()
+    for process in tree:
+        is_fork = process["cmdline"] and process["cmdline"] == commands.get(process["ppid"])
+        if is_fork and process["pid"] not in parents:
+            forks.add(process["pid"])
+    return forks - on_gpu
 
 
 class ProcessTree:
@@ -98,40 +142,55 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
-        self._before: dict[tuple[int, float], Counter[str]] = {}
-        self._at = time.monotonic()
+        self._before: dict[ProcessId, Counter[str]] | None = None
+        self._at = 0.0
         self._cores = _cores()
 
     def sample(self, on_gpu: Set[int] = frozenset()) -> TreeSample | None:
-        """The processes since the last sample; None if none is left, or psutil tells of none."""
-        processes = (self.root, *(or_none(self.root.children, True) or ()))
-        facts = (or_none(one.as_dict, FIELDS) for one in processes)
-        tree = [one for one in facts if one and one["status"] != psutil.STATUS_ZOMBIE]
-        tree = [one for one in tree if one["cpu_times"] and one["memory_info"]]
-        at = time.monotonic()
-        if not tree:
+        """What the processes did since the sample before.
+
+        The first call only takes the baseline: a process may have run for days before, and what it
+        used since then says nothing about now. None then, if no process is left, and if psutil
+        tells of none.
+        """
+        tree = self._processes()
+        now = time.monotonic()
+        usage = {identity(each): _usage(each) for each in tree}
+        before, seconds = self._before, max(now - self._at, SHORTEST_SECONDS)
+        self._before, self._at = usage, now
+        if before is None or not tree:
             return None
-        # A pid alone may have been given away again.
-        usage = {(one["pid"], one["create_time"]): _usage(one) for one in tree}
-        passed = max(at - self._at, 1e-3)
-        growth = {key: count - self._before.get(key, Counter()) for key, count in usage.items()}
-        total, names = sum(growth.values(), Counter()), set[str]().union(*usage.values()) - {"cpu"}
-        rates = {f"{name}_per_second": round(total[name] / passed) for name in names}
-        cpu = {pid: round(count["cpu"] / passed / 1e4, 1) for (pid, _), count in growth.items()}
-        workers, ranks = loader_workers(tree, on_gpu), on_gpu & cpu.keys()
-        self._before, self._at = usage, at
+        # What is new since the sample before began from nothing.
+        growth = {key: used - before.get(key, Counter()) for key, used in usage.items()}
+        total = sum(growth.values(), Counter())
+        moved_names = set[str]().union(*usage.values()) - {"cpu"}
+        cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
+        workers = loader_workers(tree, on_gpu)
+        ranks = on_gpu & cpu.keys()
         return TreeSample(
             processes=len(tree),
             cpu_percent=round(sum(cpu.values()), 1),
             busiest_cpu_percent=max((cpu[pid] for pid in cpu.keys() - workers), default=0.0),
-            memory_bytes=sum(one["memory_info"].rss for one in tree),
+            memory_bytes=sum(each["memory_info"].rss for each in tree),
             loader_workers=len(workers),
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
-            blocked_processes=sum(one["status"] == psutil.STATUS_DISK_SLEEP for one in tree),
+            blocked_processes=sum(each["status"] == psutil.STATUS_DISK_SLEEP for each in tree),
             gpu_processes=len(ranks) or None,
             cores=self._cores,
-            **rates,
+            **{f"{name}_per_second": round(total[name] / seconds) for name in moved_names},
         )
+
+    def _processes(self) -> list[ProcessFacts]:
+        """The process and its children as they are now, without those that have ended."""
+        processes = (self.root, *(or_none(self.root.children, True) or ()))
+        tree = []
+        for process in processes:
+            facts = or_none(process.as_dict, FIELDS)
+            if not facts or facts["status"] == psutil.STATUS_ZOMBIE:
+                continue
+            if facts["cpu_times"] and facts["memory_info"]:
+                tree.append(facts)
+        return tree
 
     def has_ended(self) -> bool:
         """Whether the process itself is gone, or a zombie."""
@@ -139,27 +198,54 @@ class ProcessTree:
         return zombie or not or_none(self.root.is_running)
 
 
-def _usage(one: ProcessFacts) -> Counter[str]:
-    """Microseconds of CPU, and what was moved, since its start."""
-    io = one.get("io_counters")
-    moved = {
-        name: getattr(io, theirs) for name, theirs in IO_COUNTERS.items() if hasattr(io, theirs)
-    }
-    return Counter({**moved, "cpu": round(sum(one["cpu_times"][:2]) * 1e6)})
+SHORTEST_SECONDS = 1e-3
+"""Two samples are at least so far apart, for a division."""
+ProcessId = tuple[int, float]
+"""A process by its pid and the moment of its start: a pid alone may be given away again."""
+
+
+def identity(process: ProcessFacts) -> ProcessId:
+    return process["pid"], process["create_time"]
+
+
+def _percent(microseconds: int, seconds: float) -> float:
+    """CPU time as percent of a core."""
+    return round(microseconds / 1e6 / seconds * 100, 1)
+
+
+def _usage(process: ProcessFacts) -> Counter[str]:
+    """Microseconds of CPU, and bytes that were moved, since the process began."""
+    io = process.get("io_counters")
+    user_and_system = sum(process["cpu_times"][:2])
+    usage = Counter({"cpu": round(user_and_system * 1e6)})
+    for name, psutil_name in IO_COUNTERS.items():
+        if hasattr(io, psutil_name):
+            usage[name] = getattr(io, psutil_name)
+    return usage
 
 
 def _cores() -> float | None:
     """The cores that this process may use, as its affinity and its cgroup's quota have them."""
-    mine = or_none(lambda: psutil.Process().cpu_affinity())
-    usable = len(mine) if mine else or_none(psutil.cpu_count)
+    affinity = or_none(lambda: psutil.Process().cpu_affinity())
+    usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
     return min(usable, quota) if usable and quota else usable
 
 
-def running_process(pid: int) -> tuple[ProcessTree, tuple[str, ...] | None] | None:
+class RunningProcess(NamedTuple):
+    """A process that ran before we came."""
+
+    tree: ProcessTree
+    command: tuple[str, ...] | None
+
+
+def running_process(pid: int) -> RunningProcess | None:
     """A process that runs already, with its command; None if it cannot be seen."""
     try:
         tree = or_none(ProcessTree, pid)
     except (ValueError, OverflowError):
         return None
-    return (tree, tuple(or_none(tree.root.cmdline) or ()) or None) if tree else None
+    if tree is None:
+        return None
+    words = tuple(or_none(tree.root.cmdline) or ())
+    return RunningProcess(tree, words or None)

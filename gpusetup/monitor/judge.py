@@ -12,13 +12,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.cpu import judged_without_gpu
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, below
+from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
-from gpusetup.monitor.work import Work
+from gpusetup.monitor.work import Work, below, or_zero
+from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
 class Judgement(NamedTuple):
@@ -29,35 +31,48 @@ class Judgement(NamedTuple):
     """Ids of next steps (`steps.STEPS`), the best first."""
 
 
-def judge(run: Run) -> tuple[Judgement, Seen | None]:
+def judge(run: Run) -> tuple[Judgement, Subject | None]:
     """The verdict with its evidence, and the GPU that it is about; None where it is the run."""
-    judgement, seen = judgement_of(run)
+    judgement, subject = judgement_of(run)
     if not run.exit:
-        return judgement, seen
+        return judgement, subject
     # A run that ended with an error: that comes first, and nothing of it is good.
     evidence = f"the command ended with exit {run.exit}; before, {judgement.evidence}"
     if judgement.verdict == "good":
-        return Judgement(None, "failed", evidence, ("read-how-it-ended",)), seen
-    return judgement._replace(evidence=evidence), seen
+        return Judgement(None, "failed", evidence, ("read-how-it-ended",)), subject
+    return judgement._replace(evidence=evidence), subject
 
 
-def judgement_of(run: Run) -> tuple[Judgement, Seen | None]:
+def judgement_of(run: Run) -> tuple[Judgement, Subject | None]:
     for question in RUN_VERDICTS:
         if judgement := question(run):
             return judgement, None
-    gpus_left = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
-    views = [Seen(run, gpu, work) for gpu in gpus_left if (work := considered(gpu))]
-    seen, case = min(((one, case_of(one)) for one in views), key=lambda pair: severity(pair[1]))
-    hangs_or_throttled = case.verdict == "throttled" or case.cause == "hang"
-    if not hangs_or_throttled and (unevenness := uneven_work(run)):
+    subject, case = worst_case(run)
+    is_hang_or_throttle = case.verdict == "throttled" or case.cause == "hang"
+    unevenness = None if is_hang_or_throttle else uneven_work(run)
+    if unevenness:
         return unevenness, None
-    evidence = case.says(seen)
-    if len(run.gpus) > 1 and case.verdict != "good" and not evidence.startswith("GPU "):
-        evidence = f"GPU {seen.gpu.label}: {evidence}"
-    return Judgement(case.verdict, case.cause, evidence, case.steps), seen
+    evidence = case.says(subject)
+    names_its_gpu = evidence.startswith("GPU ")
+    if len(run.gpus) > 1 and case.verdict != "good" and not names_its_gpu:
+        evidence = f"GPU {subject.gpu.label}: {evidence}"
+    return Judgement(case.verdict, case.cause, evidence, case.steps), subject
+
+
+def worst_case(run: Run) -> tuple[Subject, Case]:
+    """The GPU with the worst verdict, and its case in the table."""
+    present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
+    judged: list[tuple[Subject, Case]] = []
+    for gpu in present_gpus:
+        work = considered(gpu)
+        if work is not None:
+            subject = Subject(run, gpu, work)
+            judged.append((subject, case_of(subject)))
+    return min(judged, key=lambda pair: severity(pair[1]))
 
 
 def severity(case: Case) -> int:
+    """The order of the verdicts; memory that ended the run comes before all."""
     return -1 if case.cause == "before-the-end" else ORDER.index(case.verdict)
 
 
@@ -71,13 +86,58 @@ def lost_gpu(run: Run) -> Judgement | None:
         return None
     first = min(lost, key=lambda gpu: gpu.lost_since)
     evidence = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
+    if not first.lost_since:
+        evidence = f"GPU {first.label} was lost from the beginning"
     verdict: Verdict | None = "uneven" if len(run.gpus) > 1 else None
     return Judgement(verdict, "lost", evidence, ("see-why-it-was-lost",))
 
 
+def no_gpu(run: Run) -> Judgement | None:
+    """No GPU was watched: the command and the machine are judged (`cpu.py`)."""
+    if run.gpus:
+        return None
+    verdict, cause, evidence, steps = judged_without_gpu(run)
+    return Judgement(verdict, cause, evidence, steps)
+
+
+def one_reading(run: Run) -> Judgement | None:
+    """What one reading of nvidia-smi shows: how much the GPUs are used, but not why."""
+    if not run.is_reading:
+        return None
+    gpu, picture = min(
+        ((gpu, picture_of(gpu)) for gpu in run.gpus), key=lambda pair: USES.index(pair[1].use)
+    )
+    words = picture.words if len(run.gpus) == 1 else f"GPU {gpu.label}: {picture.words}"
+    if picture.use == "unknown":
+        return Judgement(None, "", words, ("ask-the-driver",))
+    if picture.use == "idle":
+        return Judgement(
+            "idle", "one-reading", f"{words}: nothing ran at that moment", ("watch-the-command",)
+        )
+    if (gpu.memory.p95 or 0.0) >= marks.MEMORY_TIGHT:
+        return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
+    if picture.use == "good":
+        return Judgement("good", "", f"{words}: nothing slows it down")
+    evidence = f"{words}: one reading shows how much it works, not why"
+    return Judgement("bursty", "one-reading", evidence, ("watch-the-training",))
+
+
+USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
+"""Of several GPUs the first in this order is judged: others may be there for somebody else."""
+
+
+def picture_of(gpu: Gpu) -> GpuUse:
+    """How well a GPU is used, by its last sample."""
+    latest = gpu.latest
+    return gpu_use(
+        latest.utilization_percent,
+        latest.memory_used_bytes,
+        latest.memory_total_bytes,
+        gpu.has_process,
+    )
+
+
 def nothing_to_judge(run: Run) -> Judgement | None:
-    if not run.gpus:
-        return Judgement(None, "", "no GPU was watched", ("see-why-no-gpu",))
     readings = max(gpu.parts.whole.samples if gpu.parts.whole else 0 for gpu in run.gpus)
     if readings >= marks.LEAST_SAMPLES:
         return None
@@ -92,7 +152,13 @@ def idle(run: Run) -> Judgement | None:
         return None
     utilization = max(gpu.utilization or 0.0 for gpu in run.gpus)
     evidence = f"utilisation {utilization:.0f} % over {run.samples} samples"
-    if run.cpu is not None:
+    held = run.since_held
+    if held is not None and held.cpu is not None:
+        evidence += f" while the command used {held.cpu:.0f} % of a core"
+        start_up = held.rows[0].seconds
+        if start_up >= marks.START_UP_NOTE:
+            evidence += f" (the first {start_up:.0f} s, before it used the GPU, are not counted)"
+    elif run.cpu is not None:
         evidence += f" while the command used {run.cpu:.0f} % of a core"
     cause, step = why_idle(run)
     return Judgement("idle", cause, evidence, (step,))
@@ -101,7 +167,11 @@ def idle(run: Run) -> Judgement | None:
 def why_idle(run: Run) -> tuple[str, str]:
     """The cause why no GPU worked, and the next step."""
     held = any(map(run.held, run.gpus))
-    cpu, running = run.busiest_cpu, run.exit is None
+    # What the program did before it had the GPU was its start.
+    part = run.since_held or run.machine
+    cpu = part.busiest_cpu if part else None
+    whole_cpu = part.cpu if part else None
+    running = run.exit is None
     if run.command and run.exit and run.exit not in STOPPED_FROM_OUTSIDE:
         return "failed", "read-its-error"
     kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
@@ -115,8 +185,10 @@ def why_idle(run: Run) -> tuple[str, str]:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
     if held and cpu >= marks.MANY_THREADS:
         return "computes", "move-to-the-gpu"
-    only_helpers = run.cpu and run.cpu >= marks.HELPER_CPU + cpu and cpu < marks.MANY_THREADS
-    if (cpu >= marks.CORE_FULL) if held else only_helpers:
+    helpers_cpu = or_zero(whole_cpu) - cpu
+    only_helpers = helpers_cpu >= marks.HELPER_CPU and cpu < marks.MANY_THREADS
+    prepares = cpu >= marks.CORE_FULL if held else only_helpers
+    if prepares:
         return "prepares", "prepare-once"
     return ("held", "see-where-it-waits") if held else ("unused", "see-whether-torch-can")
 
@@ -223,6 +295,8 @@ def rests_to_the_end(gpu: Gpu, run: Run) -> bool:
 
 RUN_VERDICTS: tuple[Callable[[Run], Judgement | None], ...] = (
     lost_gpu,
+    no_gpu,
+    one_reading,
     nothing_to_judge,
     idle,
     hang_in_collective,

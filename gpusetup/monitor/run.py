@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import Gpu, Tally
-from gpusetup.monitor.work import Work, highest, mean, percent
+from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
 
 
 class Run:
     """The figures of a run, its command and how that ended."""
 
     def __init__(
-        self, tally: Tally, command: tuple[str, ...] | None = None, exit_code: int | None = None
+        self,
+        tally: Tally,
+        command: tuple[str, ...] | None = None,
+        exit_code: int | None = None,
+        *,
+        is_reading: bool = False,
     ) -> None:
         self.samples, self.seconds = tally.samples, tally.seconds
+        self.is_reading = is_reading
+        """It is one reading of nvidia-smi, not a run."""
         self.gpus = tuple(map(Gpu, tally.gpus.values()))
-        rows = self.gpus[0].rows if self.gpus else []
+        self._rows = rows = tally.moments.all()
+        self.machine = work_of(rows)
+        """What the command and the machine did, apart from any GPU."""
         trees = [row.tree for row in rows if row.tree is not None]
         hosts = [row.host for row in rows if row.host is not None]
         self.cores = trees[-1].cores if trees else None
@@ -32,6 +42,10 @@ class Run:
             percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts
         )
         """Percent of the machine's memory that was in use, at most."""
+        self.network_limit: float | None = highest(
+            host.network_limit_bytes_per_second for host in hosts
+        )
+        """Bytes a second that the machine's network carries, one way."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of its program, by its command alone; on how many machines it runs."""
@@ -44,13 +58,44 @@ class Run:
         return self.cores or self.host_cores
 
     @cached_property
+    def since_held(self) -> Work | None:
+        """The command and the machine since a GPU was held first; None if it never was so.
+
+        Before that the program started: Python's imports take seconds of a full core.
+        """
+        for row in self._rows:
+            if row.tree is not None and row.seconds >= self.held_from:
+                rows = [later for later in self._rows if later.seconds >= row.seconds]
+                enough = len(rows) >= marks.LEAST_SAMPLES
+                return work_of(rows) if enough else None
+        return None
+
+    @property
+    def since_start(self) -> Work | None:
+        """The command and the machine in the samples that tell of the command; None if too few."""
+        rows = [row for row in self._rows if row.tree is not None]
+        return work_of(rows) if len(rows) >= marks.LEAST_TREES else None
+
+    @cached_property
+    def held_from(self) -> float:
+        """The second since which a process is on a GPU, or its memory has a CUDA context."""
+        for gpu in self.gpus:
+            memory_at_first = gpu.first.memory_used_bytes or 0
+            for row in gpu.rows:
+                memory_rose = or_zero(row.gpu.memory_used_bytes) - memory_at_first
+                if row.gpu.processes or memory_rose >= marks.CUDA_CONTEXT:
+                    return row.seconds
+        return math.inf
+
+    @cached_property
     def at_work(self) -> tuple[Gpu, ...]:
         return tuple(filter(worked, self.gpus))
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
         """What the GPUs at work did."""
-        return tuple(work for gpu in self.at_work if (work := considered(gpu)))
+        works = map(considered, self.at_work)
+        return tuple(work for work in works if work is not None)
 
     def kind_on(self, gpu: Gpu) -> str:
         """The kind of program, by its command or by the names of the processes on a GPU."""
@@ -64,6 +109,16 @@ class Run:
         job = gpu.name, gpu.programs
         return tuple(one for one in self.at_work if (one.name, one.programs) == job)
 
+    @cached_property
+    def unused_gpus(self) -> tuple[Gpu, ...]:
+        """Those on which nothing ran, and no process is."""
+        unused = []
+        for gpu in self.gpus:
+            is_in_use = worked(gpu) or self.held(gpu) or gpu.only_draws
+            if not is_in_use and gpu.lost_at is None:
+                unused.append(gpu)
+        return tuple(unused)
+
     def belongs(self, gpu: Gpu) -> bool:
         return worked(gpu) or self.held(gpu)
 
@@ -76,8 +131,9 @@ class Run:
 
 def worked(gpu: Gpu) -> bool:
     """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
-    stray = (gpu.utilization or 0.0) < marks.IDLE and gpu.utilization_p95 < marks.QUIET_SHARE
-    return considered(gpu) is not None and not stray and not drawn(gpu)
+    mean_is_low = or_zero(gpu.utilization) < marks.IDLE
+    has_stray_kernels = mean_is_low and gpu.utilization_p95 < marks.QUIET_SHARE
+    return considered(gpu) is not None and not has_stray_kernels and not drawn(gpu)
 
 
 def drawn(gpu: Gpu) -> bool:

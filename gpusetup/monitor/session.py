@@ -6,12 +6,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
-from gpusetup.monitor.documents import Sample
-from gpusetup.monitor.nvml import PATIENCE_SECONDS, Nvml, SourceEnded
+from gpusetup.monitor.documents import EpochTimes, GpuSample, HostSample, Sample
+from gpusetup.monitor.epochs import EpochReader
+from gpusetup.monitor.output import STDOUT, Output
+from gpusetup.monitor.sources import PATIENCE_SECONDS, Source, SourceEnded
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126
 """Exit codes of a shell for a command that is not there, or that may not run."""
 POLL_SECONDS = 0.05
 """How often it is asked whether the command has ended."""
-FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+RESIZED = "SIGWINCH"
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", RESIZED)
 SENT_BY_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 """Those that a terminal sends to the command too."""
 
@@ -38,15 +41,31 @@ class NotStarted(GpuSetupError):
 
 
 class Command:
-    """Somebody's command with our terminal; signals that only we get are passed on."""
+    """Somebody's command with our terminal; signals that only we get are passed on.
 
-    def __init__(self, argv: Sequence[str], *, stdout: int | None = None) -> None:
+    What it prints is passed on as it comes, and read for its epochs. `stdout_to`: the stream that
+    its stdout goes to.
+    """
+
+    def __init__(self, argv: Sequence[str], *, stdout_to: int = STDOUT) -> None:
+        self._epochs = EpochReader()
+        self._began = time.monotonic()
+        self._output = Output(self._read_along, stdout_to)
         try:
-            self._child = foreground(argv, stdout=stdout)
+            self._child = foreground(argv, stdout=self._output.stdout, stderr=self._output.stderr)
         except OSError as problem:
+            self._output.give_up()
             raise NotStarted(argv[0], problem) from problem
         self._old = {number: signal.signal(number, self._forward) for number in _numbers(FORWARDED)}
+        self._output.begin()
         self.tree: ProcessTree | None = None
+
+    def _read_along(self, data: bytes) -> None:
+        self._epochs.feed(data, time.monotonic() - self._began)
+
+    def epochs(self) -> EpochTimes | None:
+        """How long its epochs took; None if it printed no two."""
+        return self._epochs.times()
 
     def watch_tree(self) -> None:
         """Sample its processes from now on; one that has ended already has none."""
@@ -55,7 +74,10 @@ class Command:
         self.tree = or_none(ProcessTree, self._child.pid)
 
     def _forward(self, number: int, frame: object) -> None:
-        if number in _numbers(SENT_BY_TERMINAL) and _has_terminal():
+        if number in _numbers((RESIZED,)):
+            # The terminal told the command too, but before its own had the new size.
+            self._output.resize()
+        elif number in _numbers(SENT_BY_TERMINAL) and _has_terminal():
             return
         self._child.send_signal(number)
 
@@ -66,6 +88,7 @@ class Command:
     def exit_code(self) -> int:
         """Wait for its end; 128 + n where a signal n ended it, as a shell has it."""
         code = self._child.wait()
+        self._output.end()
         for number, handler in self._old.items():
             signal.signal(number, handler)
         return 128 - code if code < 0 else code
@@ -88,44 +111,80 @@ def _has_terminal() -> bool:
     return False
 
 
-def watch(
-    source: Nvml,
-    say: Say,
-    *,
-    seconds: float = 0.0,
-    patience: float = PATIENCE_SECONDS,
-    tree: ProcessTree | None = None,
-    command: Command | None = None,
-) -> Iterator[Sample]:
-    """Samples until the time is over, the source ends, or Ctrl-C; one may be so late.
+class Limits(NamedTuple):
+    """How long is watched, and how long a sample may be late."""
 
-    `tree`: processes that are watched too; when they, or the command, are gone the watching ends.
+    seconds: float = 0.0
+    """0: until the source, the processes or the command end."""
+    patience: float = PATIENCE_SECONDS
+
+
+def watch(
+    source: Source, say: Say, limits: Limits, beside: ProcessTree | Command | None = None
+) -> Iterator[Sample]:
+    """Samples until the time is over, the source ends, or Ctrl-C.
+
+    `beside`: processes, or a command of ours, that are watched too; the watching ends with them.
     """
     from gpusetup.monitor.host import Host
 
+    command = beside if isinstance(beside, Command) else None
     if command is not None:
         command.watch_tree()
-        tree = command.tree
+    tree = command.tree if command else beside
+    assert not isinstance(tree, Command)
     host, began = Host(), time.monotonic()
     last_sample_at = began
     while not (command and command.ended):
         now = time.monotonic()
-        left = began + seconds - now if seconds else patience
-        if left <= 0:
+        remaining = began + limits.seconds - now if limits.seconds else limits.patience
+        if remaining <= 0:
             return
+        # The end of a command is noticed soon.
+        longest_wait = POLL_SECONDS if command else limits.patience
         try:
-            sample = source.next(min(left, POLL_SECONDS if command else patience))
+            sample = source.next(min(remaining, longest_wait))
             last_sample_at = time.monotonic()
         except TimeoutError:
-            if time.monotonic() - last_sample_at >= patience:
-                say(f"no sample in {patience:g} s: the driver does not answer any more")
+            if time.monotonic() - last_sample_at >= limits.patience:
+                say(f"no sample in {limits.patience:g} s: the driver does not answer any more")
                 return
             continue
         except SourceEnded as end:
             say(str(end))
             return
-        pids = frozenset(p.pid for gpu in sample.gpus for p in gpu.processes or ())
-        tree_sample = tree.sample(pids) if tree else None
-        if tree is not None and tree_sample is None and command is None and tree.has_ended():
+        on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
+        tree_sample = tree.sample(on_gpu) if tree else None
+        is_over = tree is not None and tree_sample is None and command is None
+        if is_over and tree is not None and tree.has_ended():
             return
-        yield replace(sample, tree=tree_sample, host=host.sample())
+        host_sample = host.sample()
+        gpus = tuple(with_unified_memory(gpu, host_sample) for gpu in sample.gpus)
+        yield replace(sample, gpus=gpus, tree=tree_sample, host=host_sample)
+
+
+def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
+    """A GPU without a memory of its own shows the machine's, which it uses.
+
+    NVML tells none for it (GB10), or nothing but zeros (some Jetsons).
+    """
+    if gpu.memory_total_bytes or not is_unified(gpu.name):
+        return gpu
+    return replace(
+        gpu,
+        memory_used_bytes=host.memory_used_bytes,
+        memory_total_bytes=host.memory_total_bytes,
+        memory_is_unified=True,
+    )
+
+
+def is_unified(name: str | None) -> bool:
+    """Whether a GPU of this name shares the machine's memory.
+
+    >>> is_unified("NVIDIA GB10"), is_unified("Orin (nvgpu)"), is_unified("NVIDIA L4")
+    (True, True, False)
+    """
+    from gpusetup.catalog.gpus import tokens
+    from gpusetup.plan.place import UNIFIED
+
+    return not UNIFIED.isdisjoint(tokens(name or ""))

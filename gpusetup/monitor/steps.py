@@ -10,22 +10,29 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gpusetup.model.shell import own_word
+from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import NextStep
 from gpusetup.monitor.evidence import UNKNOWN, megabytes, whole
 from gpusetup.monitor.run import Run, useful_workers
-from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.subject import Sign, Subject
+from gpusetup.monitor.work import Work
 
 
 class Situation(NamedTuple):
     """A run, and the GPU that its verdict is about; None where it is about the run."""
 
     run: Run
-    seen: Seen | None = None
+    subject: Subject | None = None
 
-    def figure(self, read: Callable[[Seen], float | None]) -> str:
+    def figure(self, read: Callable[[Subject], float | None]) -> str:
         """A figure of the GPU in whole numbers; a question mark if it is unknown."""
-        return whole(read(self.seen)) if self.seen else UNKNOWN
+        return whole(read(self.subject)) if self.subject else UNKNOWN
+
+    @property
+    def work(self) -> Work | None:
+        """What was done on the GPU; where no GPU was watched, what the command did."""
+        return self.subject.work if self.subject else self.run.since_start
 
     @property
     def config(self) -> str | None:
@@ -53,7 +60,7 @@ class Situation(NamedTuple):
 
     @property
     def gpu_label(self) -> str:
-        return self.seen.gpu.label if self.seen else UNKNOWN
+        return self.subject.gpu.label if self.subject else UNKNOWN
 
 
 Words = Callable[[Situation], str]
@@ -96,6 +103,17 @@ def show_where_it_waits(situation: Situation) -> str:
     return f"py-spy dump --pid {pid}"
 
 
+def where_it_waits(situation: Situation) -> str:
+    run = situation.run
+    if len(run.gpus) == 1 and run.nodes == 1 and not run.launched:
+        return "See where the process waits: the command prints what it is doing now"
+    return (
+        "See where the process waits. If there are several ranks, look at each: the rank that "
+        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
+        "name the collective"
+    )
+
+
 def watch_the_command(situation: Situation) -> str | None:
     command, pid = situation.run.command, situation.pid
     if command:
@@ -109,18 +127,18 @@ def processes_by(what: str) -> Command:
 
 
 def raise_the_limit(situation: Situation) -> str:
-    watts = situation.figure(lambda seen: seen.could_draw)
+    watts = situation.figure(lambda subject: subject.could_draw)
     return f"sudo nvidia-smi -i {situation.gpu_label} -pl {watts}"
 
 
 def higher_limit(situation: Situation) -> str:
-    limit = situation.figure(lambda seen: seen.power_limit_watts)
-    watts = situation.figure(lambda seen: seen.could_draw)
+    limit = situation.figure(lambda subject: subject.power_limit_watts)
+    watts = situation.figure(lambda subject: subject.could_draw)
     return f"Raise the power limit from {limit} W to {watts} W, if the cooling allows it"
 
 
 def more_workers(situation: Situation) -> str:
-    now = situation.figure(lambda seen: seen.work.workers)
+    now = whole(situation.work.workers if situation.work else None)
     return (
         f"Use up to {useful_workers(situation.run)} loader workers (now {now}). Then decode less "
         "per item, or cache decoded items"
@@ -128,7 +146,7 @@ def more_workers(situation: Situation) -> str:
 
 
 def other_programs(situation: Situation) -> str:
-    cpu = situation.figure(lambda seen: seen.others_cpu)
+    cpu = situation.figure(lambda subject: subject.others_cpu)
     return (
         f"End other programs: they use {cpu} % CPU of this machine's "
         f"{situation.run.host_cores} cores (100 % is one core)"
@@ -136,7 +154,7 @@ def other_programs(situation: Situation) -> str:
 
 
 def the_link(situation: Situation) -> str:
-    rate = megabytes(situation.seen.gpu.link_limit if situation.seen else None)
+    rate = megabytes(situation.subject.gpu.link_limit if situation.subject else None)
     return (
         f"Check the PCIe link: it carries {rate} in one direction; with 16 lanes it "
         "would carry at least 15000 MB/s. Check the slot, the riser and the lanes in the "
@@ -145,14 +163,23 @@ def the_link(situation: Situation) -> str:
 
 
 def who_uses_the_cpu(situation: Situation) -> str:
-    busy = situation.figure(lambda seen: seen.work.host_share)
+    busy = whole(situation.work.host_share if situation.work else None)
     return (
         f"Find out who uses the CPU ({busy} % is busy). If it is the data loaders, "
         "do less per item or use more cores"
     )
 
 
-WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
+def other_gpus(situation: Situation) -> str:
+    run = situation.run
+    unused = [gpu.label for gpu in run.unused_gpus]
+    return (
+        f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {', '.join(unused)}). If they are "
+        "yours, train on all of them: start one process for each GPU with torchrun"
+    )
+
+
+WORKERS_HELP = ~(c.cores_used_up | c.others_full | c.enough_workers)
 
 # Sources: the acceleration and the multi-GPU guides; PyTorch's performance tuning guide (workers,
 # pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation page;
@@ -160,7 +187,7 @@ WORKERS_HELP = ~(s.cores_used_up | s.others_full | s.enough_workers)
 STEPS: dict[str, Step] = {
     "load-with-workers": Step(
         lambda it: f"Load with workers: num_workers={useful_workers(it.run)}, pin_memory=True",
-        tune, when=~(s.workers | s.no_training | s.cores_used_up)),
+        tune, when=~(c.workers | c.no_training | c.cores_used_up)),
     "more-workers": Step(more_workers, tune, when=WORKERS_HELP),
     "cheaper-items": Step(always(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU")),
@@ -180,10 +207,7 @@ STEPS: dict[str, Step] = {
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
     "speed-up-the-producers": Step(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
-    "see-where-it-waits": Step(always(
-        "See where the process waits. If there are several ranks, look at each: the rank that "
-        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
-        "name the collective"), show_where_it_waits),
+    "see-where-it-waits": Step(where_it_waits, show_where_it_waits),
     "see-why-it-was-lost": Step(always(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
         "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`"),
@@ -194,7 +218,7 @@ STEPS: dict[str, Step] = {
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers"), benchmark),
     "more-in-parallel": Step(always(
         "Give the GPU more work at once: a larger problem, more requests together, or several "
-        "runs at the same time (MPS)"), when=s.server | s.physics),
+        "runs at the same time (MPS)"), when=c.server | c.physics),
     "fewer-bytes": Step(always(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps"),
         benchmark),
@@ -262,7 +286,10 @@ STEPS: dict[str, Step] = {
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it')),
     "watch-the-command": Step(always(
         "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"),
-        watch_the_command, when=~s.watched),
+        watch_the_command, when=~c.watched),
+    "watch-the-training": Step(always(
+        "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
+        "own command after the `--`")),
     "prepare-once": Step(always(
         "Only the CPU worked so far: prepare the data once and store the result")),
     "send-more-requests": Step(always(
@@ -273,27 +300,39 @@ STEPS: dict[str, Step] = {
         "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel")),
     "overlap-the-pauses": Step(always(
         "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
-        "works, or run a second instance at the same time"), when=s.no_training),
+        "works, or run a second instance at the same time"), when=c.no_training),
     "shorter-pauses": Step(always(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)")),
     "one-process-each": Step(always("Start one process for each GPU"), torchrun),
+    "use-the-other-gpus": Step(other_gpus, torchrun, when=c.leaves_gpus_unused),
     "balance-the-work": Step(always(
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "
         "others do not")),
+    "more-threads": Step(
+        lambda it: f"Compute on more of the {it.run.usable_cores or 0:g} cores: set "
+        "OMP_NUM_THREADS or torch.set_num_threads, or load data in worker processes. If this "
+        "machine has a GPU for torch, `gpusetup doctor` says why it is not used",
+        always("gpusetup doctor")),
+    "use-a-gpu": Step(always(
+        "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "
+        "used"), always("gpusetup doctor")),
+    "use-less-host-memory": Step(always(
+        "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
+        "instead of lists of objects (each worker copies a list)"), processes_by("rss")),
     "see-why-no-gpu": Step(always("Find out why the monitor can watch no GPU"),
         always("gpusetup doctor")),
 }  # fmt: skip
 
 
-def next_step(ids: Sequence[str], seen: Seen | None, run: Run) -> NextStep | None:
+def next_step(ids: Sequence[str], subject: Subject | None, run: Run) -> NextStep | None:
     """The first of the steps that fits, in the words of this run; None if none does."""
-    situation = Situation(run, seen)
+    situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]
-        fits = seen is None or step.when is None or step.when(seen)
+        fits = subject is None or step.when is None or step.when(subject)
         if fits:
             command = step.command(situation) if step.command else None
             return NextStep(id=name, text=step.text(situation), command=command)

@@ -1,150 +1,138 @@
-"""The summary of a run, from its tally, with notes of what else is beyond a mark. Pure."""
+"""The summary of a run, from its tally: verdict, figures and notes. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor import marks
-from gpusetup.monitor import signs as s
 from gpusetup.monitor.advice import ordered_advice
-from gpusetup.monitor.documents import Sample, Summary
-from gpusetup.monitor.evidence import megabytes, memory_grew, whole
-from gpusetup.monitor.judge import judge
+from gpusetup.monitor.documents import EpochTimes, HostSummary, Sample, Summary, TreeSummary
+from gpusetup.monitor.judge import Judgement, judge, picture_of
 from gpusetup.monitor.marks import LOW
-from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, Sign, below
+from gpusetup.monitor.notes import notes
+from gpusetup.monitor.run import Run
 from gpusetup.monitor.steps import next_step
-from gpusetup.monitor.tally import Tally
-from gpusetup.monitor.throttling import clocks_are_low
+from gpusetup.monitor.subject import Subject
+from gpusetup.monitor.tally import Tally, spread
 
 
-@Sign
-def has_room(seen: Seen) -> bool:
-    """Its memory leaves room for a larger batch."""
-    return below(seen.gpu.memory.p95, marks.MEMORY_LOW)
+class Story(Frozen):
+    """What is known of a run beside its samples."""
+
+    source: str | None = None
+    not_watched: str | None = None
+    """Why a better source was not used."""
+    command: tuple[str, ...] | None = None
+    exit_code: int | None = None
+    epochs: EpochTimes | None = None
 
 
-@Sign
-def hot(seen: Seen) -> bool:
-    return (seen.gpu.heat or 0.0) > marks.HOT
+READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi dmon")
+"""Sources that may be one reading, which is judged as such."""
 
 
-@Sign
-def warmed_up(seen: Seen) -> bool:
-    """It worked less in the beginning."""
-    return seen.gpu.parts.warm > 0
-
-
-@Sign
-def paused(seen: Seen) -> bool:
-    return len(seen.gpu.parts.pauses) > 0
-
-
-@Sign
-def only_draws(seen: Seen) -> bool:
-    return seen.gpu.only_draws
-
-
-@Sign
-def has_low_clocks(seen: Seen) -> bool:
-    return clocks_are_low(seen.work)
-
-
-def times_and_lengths(seen: Seen) -> str:
-    """How often it paused, and for how long."""
-    parts = seen.gpu.parts
-    return (
-        f"paused {parts.times} times, {whole(parts.pause_share)} % of its time, "
-        f"{whole(parts.longest_pause)} s at most"
-    )
-
-
-def memory_p95(seen: Seen) -> str:
-    return f"memory {whole(seen.gpu.memory.p95)} % full"
-
-
-NOTES: tuple[tuple[Sign, Callable[[Seen], str]], ...] = (
-    (s.memory_grew, lambda it: f"{memory_grew(it)}: perhaps a leak"),
-    (s.memory_high & ~(s.memory_grew | s.server),
-     lambda it: f"{memory_p95(it)}, more than {marks.MEMORY_HIGH:.0f} %"),
-    (has_room & s.training, lambda it: f"{memory_p95(it)}: 70 to 90 % is usual"),
-    (hot, lambda it: f"{whole(it.gpu.heat)} °C, more than {marks.HOT:.0f} °C"),
-    (warmed_up, lambda it: f"the figures leave out a warm-up of {whole(it.gpu.parts.warm)} s "
-     "(perhaps compilation, or cold caches)"),
-    (paused, times_and_lengths),
-    (only_draws, lambda it: "only programs that draw on the screen use this GPU"),
-    (s.slow_link, lambda it: f"its PCIe link carries {megabytes(it.gpu.link_limit)} in one "
-     "direction: check the slot and the riser"),
-    (s.busy & has_low_clocks & s.unexplained,
-     lambda it: f"SM clock at {whole(it.work.clock_share)} % of its maximum, and the driver gives "
-     "no reason; `nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
-)  # fmt: skip
-"""What is said of a GPU that works, if it is so."""
-
-
-def notes(run: Run) -> Iterator[str]:
-    if marks.LEAST_SAMPLES <= run.samples < marks.FEW_SAMPLES:
-        words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
-        yield f"{words}: a minute of them says more"
-    for gpu in run.gpus:
-        work = considered(gpu) if worked(gpu) else None
-        if gpu.lost_at is not None:
-            yield f"GPU {gpu.label} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
-        elif work is not None:
-            seen = Seen(run, gpu, work)
-            for is_seen, says in NOTES:
-                if is_seen(seen):
-                    yield f"GPU {gpu.label}: {says(seen)}"
-    resting = [gpu for gpu in run.gpus if not worked(gpu)] if run.at_work else []
-    for words, *state in (
-        ("its memory is held and it did nothing", True, False),
-        ("only a display draws on", False, True),
-        ("not used", False, False),
-    ):
-        if labels := [gpu.label for gpu in resting if [run.held(gpu), gpu.only_draws] == state]:
-            yield f"{words}: GPU {', '.join(labels)}"
-    if run.host_memory is not None and run.host_memory >= marks.MEMORY_TIGHT:
-        yield f"the machine's memory is {run.host_memory:.0f} % full"
-
-
-def summarise(
-    tally: Tally,
-    *,
-    source: str | None = None,
-    command: tuple[str, ...] | None = None,
-    exit_code: int | None = None,
-) -> Summary:
-    run = Run(tally, command, exit_code)
-    judgement, seen = judge(run)
-    low = min((work.utilization for work in run.works), default=0.0) < LOW
+def summarise(tally: Tally, story: Story | None = None) -> Summary:
+    """The summary of a run: its verdict with evidence and next step, and its figures."""
+    story = story or Story()
+    is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
+    run = Run(tally, story.command, story.exit_code, is_reading=is_reading)
+    judgement, subject = judge(run)
     return Summary(
         verdict=judgement.verdict,
         cause=judgement.cause,
         evidence=judgement.evidence,
-        next=next_step(judgement.steps, seen, run),
-        advice=ordered_advice(seen, judgement.verdict, judgement.cause) if low else (),
+        next=next_step(judgement.steps, subject, run),
+        advice=advice_for(run, judgement, subject),
         notes=tuple(notes(run)),
-        source=source,
+        source=story.source,
+        not_watched=story.not_watched,
         seconds=tally.seconds,
         samples=tally.samples,
+        epochs=story.epochs,
         gpus=tuple(gpu.summary() for gpu in run.gpus),
-        command=command,
-        exit=exit_code,
+        tree=tree_summary(tally),
+        host=host_summary(tally),
+        command=story.command,
+        exit=story.exit_code,
     )
 
 
-def replayed(documents: Iterable[Sample | Summary], exit_code: int | None = None) -> Summary:
-    """The summary of a recording; of which command, its own summary tells where it has one.
+def advice_for(run: Run, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
+    """The guide's ordered advice, for a GPU that works less than half of the time."""
+    if run.is_reading:
+        steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)
+        return tuple(dict.fromkeys(steps))
+    lowest_use = min((work.utilization for work in run.works), default=0.0)
+    if lowest_use >= LOW:
+        return ()
+    return ordered_advice(subject, judgement.verdict, judgement.cause)
+
+
+def tree_summary(tally: Tally) -> TreeSummary | None:
+    """The figures of the command; None if none was watched."""
+    trees = [row.tree for row in tally.moments.all() if row.tree is not None]
+    if not trees:
+        return None
+    return TreeSummary(
+        samples=len(trees),
+        cpu_percent=spread(tree.cpu_percent for tree in trees),
+        busiest_cpu_percent=spread(tree.busiest_cpu_percent for tree in trees),
+        memory_bytes=spread(tree.memory_bytes for tree in trees),
+        loader_workers=spread(tree.loader_workers for tree in trees),
+        loader_cpu_percent=spread(tree.loader_cpu_percent for tree in trees),
+        read_bytes_per_second=spread(tree.read_bytes_per_second for tree in trees),
+        input_bytes_per_second=spread(tree.input_bytes_per_second for tree in trees),
+        write_bytes_per_second=spread(tree.write_bytes_per_second for tree in trees),
+        cores=trees[-1].cores,
+    )
+
+
+def host_summary(tally: Tally) -> HostSummary | None:
+    """The figures of the machine; None if no sample has any."""
+    hosts = [row.host for row in tally.moments.all() if row.host is not None]
+    if not hosts:
+        return None
+    return HostSummary(
+        samples=len(hosts),
+        cpu_percent=spread(host.cpu_percent for host in hosts),
+        cores=hosts[-1].cores,
+        memory_used_bytes=spread(host.memory_used_bytes for host in hosts),
+        memory_total_bytes=hosts[-1].memory_total_bytes,
+        disk_read_bytes_per_second=spread(host.disk_read_bytes_per_second for host in hosts),
+        disk_write_bytes_per_second=spread(host.disk_write_bytes_per_second for host in hosts),
+        network_receive_bytes_per_second=spread(
+            host.network_receive_bytes_per_second for host in hosts
+        ),
+    )
+
+
+def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = None) -> Summary:
+    """The summary of a recording, with what its own summary tells of the command.
 
     `exit_code`: how the command ended, where the caller knows better.
     """
-    tally, recorded = Tally(), None
+    tally = Tally()
+    recorded: Summary | None = None
     for document in documents:
         if isinstance(document, Sample):
             tally.add(document)
         else:
             recorded = document
+    story = story_of(recorded)
+    if exit_code is not None:
+        story = replace(story, exit_code=exit_code)
+    return summarise(tally, story)
+
+
+def story_of(recorded: Summary | None) -> Story:
+    """What the summary at the end of a recording tells beside its verdict."""
     if recorded is None:
-        return summarise(tally, exit_code=exit_code)
-    exit = recorded.exit if exit_code is None else exit_code
-    return summarise(tally, source=recorded.source, command=recorded.command, exit_code=exit)
+        return Story()
+    return Story(
+        source=recorded.source,
+        not_watched=recorded.not_watched,
+        command=recorded.command,
+        exit_code=recorded.exit,
+        epochs=recorded.epochs,
+    )

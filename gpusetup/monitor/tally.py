@@ -24,6 +24,7 @@ from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.work import (
     Moment,
     Work,
+    below,
     is_quiet,
     mean,
     percent,
@@ -40,10 +41,6 @@ LAST_SAMPLES = 5
 """Samples of memory that are the end."""
 LAST_WORKING_SAMPLES = 2
 """Samples with work at the end of a stretch without: what was killed in it shows some."""
-GPU_FIELDS = (
-    *("utilization_percent", "memory_busy_percent", "memory_used_bytes"),
-    *("temperature_celsius", "power_watts", "clock_sm_mhz"),
-)
 START, WORK, PAUSE = "start", "work", "pause"
 
 
@@ -63,8 +60,9 @@ class ThinnedMoments:
             self._rows, self._every = self._rows[::2], self._every * 2
 
     def all(self) -> list[Moment]:
-        has_last = not self.count or self._rows[-1] is self.last
-        return self._rows if has_last else [*self._rows, self.last]
+        if not self._rows or self._rows[-1] is self.last:
+            return self._rows
+        return [*self._rows, self.last]
 
 
 class Parts(NamedTuple):
@@ -84,11 +82,15 @@ class Parts(NamedTuple):
     """Their lengths in seconds."""
     warm: float
     """Seconds of the first work that was much less than what came later; it is not judged."""
+    start_up: float
+    """Seconds before its first work; they are not judged."""
 
     @property
     def pause_share(self) -> float:
         """Percent of the samples between the first and the last work."""
-        return self.paused.samples / self.body.samples * 100 if self.paused and self.body else 0.0
+        if not self.paused or not self.body:
+            return 0.0
+        return self.paused.samples / self.body.samples * 100
 
     @property
     def times(self) -> int:
@@ -145,7 +147,9 @@ class GpuTally:
         self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
         self.latest = self.latest if gpu.lost else gpu
         if gpu.utilization_percent is not None:
-            self._note_use(moment, gpu.utilization_percent)
+            # NVML's figure is of up to a second before: what it shows of an empty GPU has ended.
+            use = 0.0 if is_empty(gpu) else gpu.utilization_percent
+            self._note_use(moment, use)
 
     def _note_use(self, moment: Moment, use: float) -> None:
         """Work, or quiet that waits to be told a stutter, a pause or the end."""
@@ -161,15 +165,17 @@ class GpuTally:
 
     def _end_quiet(self, since: float, now: float) -> None:
         """Work came after quiet: it was the start-up, a stutter or a pause."""
-        phase = (
-            START if not self.has_worked else WORK if now - since < marks.PAUSE_SECONDS else PAUSE
-        )
-        if phase == PAUSE:
+        if not self.has_worked:
+            phase = START
+        elif now - since < marks.PAUSE_SECONDS:
+            phase = WORK
+        else:
+            phase = PAUSE
             self.pauses.append((since, now - since))
-        for one in reversed(self.moments.all()):
-            if one.seconds < since:
+        for moment in reversed(self.moments.all()):
+            if moment.seconds < since:
                 break
-            one.phase = phase
+            moment.phase = phase
         self.quiet_since = None
 
 
@@ -202,7 +208,9 @@ class Gpu:
         """The warm-up is in neither the work nor the pauses."""
         known = [row for row in self.rows if row.gpu.utilization_percent is not None]
         body = [row for row in known if row.phase in (WORK, PAUSE)]
+        body = body[first_touch(body) :]
         start = body[0].seconds if body else 0.0
+        watched_from = known[0].seconds if known else 0.0
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
         return Parts(
@@ -215,6 +223,7 @@ class Gpu:
             else None,
             pauses=[length for at, length in self.tally.pauses if at >= judged_from],
             warm=judged_from - start,
+            start_up=start - watched_from if body else 0.0,
         )
 
     @cached_property
@@ -262,16 +271,25 @@ class Gpu:
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
         """Every process that was seen on it."""
-        return {one.pid: one for row in self.rows for one in row.gpu.processes or ()}
+        processes = {}
+        for row in self.rows:
+            for process in row.gpu.processes or ():
+                processes[process.pid] = process
+        return processes
 
     @cached_property
     def holders(self) -> dict[int, str]:
         """The names of those that compute."""
-        return {pid: one.name or "" for pid, one in self.processes.items() if not is_display(one)}
+        holders = {}
+        for pid, process in self.processes.items():
+            if not is_display(process):
+                holders[pid] = process.name or ""
+        return holders
 
     @property
     def programs(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.holders.values()} - {""}))
+        names = set(self.holders.values()) - {""}
+        return tuple(sorted(names))
 
     @property
     def only_draws(self) -> bool:
@@ -286,17 +304,33 @@ class Gpu:
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
+        # A mean with the program's start in it would say nothing about the training.
+        first_work = self.rows[0].seconds + self.parts.start_up
+        gpus = [row.gpu for row in self.rows if row.seconds >= first_work]
+        reasons = work.reasons if work else {}
+        working_samples = work.samples if work else 0
         return GpuSummary(
             index=first.index,
             name=first.name,
             uuid=first.uuid,
             samples=self.tally.moments.count,
             memory_total_bytes=self.latest.memory_total_bytes or first.memory_total_bytes,
-            throttled={k: round(v / 100, 4) for k, v in (work.reasons if work else {}).items()},
-            working_share=round((work.samples if work else 0) / len(self.rows), 4),
+            throttled={name: round(percent / 100, 4) for name, percent in reasons.items()},
+            working_share=round(working_samples / len(self.rows), 4),
             lost_at=self.lost_at,
-            **{name: spread(getattr(row.gpu, name) for row in self.rows) for name in GPU_FIELDS},
+            utilization_percent=spread(gpu.utilization_percent for gpu in gpus),
+            memory_busy_percent=spread(gpu.memory_busy_percent for gpu in gpus),
+            memory_used_bytes=spread(gpu.memory_used_bytes for gpu in gpus),
+            temperature_celsius=spread(gpu.temperature_celsius for gpu in gpus),
+            power_watts=spread(gpu.power_watts for gpu in gpus),
+            clock_sm_mhz=spread(gpu.clock_sm_mhz for gpu in gpus),
         )
+
+
+def is_empty(gpu: GpuSample) -> bool:
+    """Whether no process is on a GPU, and less memory in use than any CUDA program needs."""
+    lists_none = gpu.processes is not None and not gpu.processes
+    return lists_none and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
 
 
 def spins(gpu: GpuSample) -> bool:
@@ -304,6 +338,22 @@ def spins(gpu: GpuSample) -> bool:
     share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
     busy = (gpu.utilization_percent or 0.0) >= marks.SPINNING_USE
     return busy and share is not None and share < marks.IDLE_POWER + marks.LIGHT_POWER
+
+
+def first_touch(body: Sequence[Moment]) -> int:
+    """How many of the first moments belong to the start: the GPU was touched, then waited long.
+
+    A program may move its model to the GPU and then load its data for a minute.
+    """
+    pause_begins = next((n for n, row in enumerate(body) if row.phase == PAUSE), 0)
+    after_pause = (n for n, row in enumerate(body) if n > pause_begins and row.phase == WORK)
+    pause_ends = next(after_pause, 0)
+    if not pause_begins or not pause_ends:
+        return 0
+    touched_seconds = body[pause_begins].seconds - body[0].seconds
+    paused_seconds = body[pause_ends].seconds - body[pause_begins].seconds
+    is_touch = touched_seconds < marks.TOUCH_SECONDS and touched_seconds < paused_seconds
+    return pause_ends if is_touch else 0
 
 
 def warm_up(body: Sequence[Moment]) -> int:
@@ -328,17 +378,24 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     return Spread(mean=round(fmean(known), 2), p5=p5, p95=p95, peak=max(known))
 
 
+NO_GPU = GpuSample(index=-1)
+"""What stands for a GPU in the moments of a machine."""
+
+
 class Tally:
     """Everything about one run."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
         self.samples, self.seconds = 0, 0.0
         self.gpus: dict[int, GpuTally] = {}
+        self.moments = ThinnedMoments()
+        """The command and the machine, with no GPU."""
         for sample in samples:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
         self.samples, self.seconds = self.samples + 1, sample.seconds
+        self.moments.add(Moment(NO_GPU, sample))
         for gpu in sample.gpus:
             if gpu.index not in self.gpus:
                 self.gpus[gpu.index] = GpuTally(gpu)

@@ -94,7 +94,8 @@ class TrainingMonitor:
             child.kill()
             output, _ = child.communicate()
         try:
-            summary = replayed(read_recording(str(self.record)).documents, int(failed))
+            documents = read_recording(str(self.record)).documents
+            summary = replayed(documents, exit_code=int(failed))
         except GpuSetupError:  # no record
             summary = None
         if summary is None or not summary.samples:

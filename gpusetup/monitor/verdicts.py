@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import evidence as e
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
-from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.subject import Sign, Subject
 
 
 class Case(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Sign
-    says: Callable[[Seen], str]
+    says: Callable[[Subject], str]
     """What was seen, in figures (`evidence.py`)."""
     steps: tuple[str, ...] = ()
 
@@ -27,12 +28,14 @@ class Case(NamedTuple):
 # --- the table ------------------------------------------------------------------------------------
 
 partly = ~s.busy
-main_waits = s.watched & ~s.core_full
+main_waits = c.watched & ~c.core_full
 costs_most = ~(s.mostly_waits & s.only_now_and_then)
 """Where a GPU mostly waits, a throttle that is on now and then is not the verdict."""
-starved = s.watched & partly & ~s.no_loader
-waits = starved & ~s.core_full
-alone_with_its_cpu = starved & ~s.workers
+starved = c.watched & partly & ~c.no_loader
+waits = starved & ~c.core_full
+alone_with_its_cpu = starved & ~c.workers
+links_hold_it_back = s.links_carry & partly & ~(c.workers_full | s.gaps)
+kernels_wait_for_links = s.busy & s.links_rule & ~s.memory_bus_full
 small = ("more-in-parallel", "larger-work", "compile-or-graphs")
 faster_input = ("load-with-workers", "off-the-loop")
 fewer_bytes = ("fewer-bytes-between-gpus",)
@@ -44,17 +47,19 @@ storages = ("faster-storage",)
 margin = ("free-the-card", "leave-a-margin")
 
 
-def throttled_by(cause: str, says: Callable[[Seen], str], *steps: str) -> Case:
+def throttled_by(cause: str, says: Callable[[Subject], str], *steps: str) -> Case:
     """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
     return Case("throttled", cause, s.held_down_by(cause) & costs_most, says, steps)
 
 
 CASES: tuple[Case, ...] = (
     # memory that ended the run
-    Case("memory-tight", "before-the-end", s.failed & s.full_at_the_end & s.memory_grew,
+    Case("memory-tight", "before-the-end",
+         c.failed & s.full_at_the_end & s.memory_grew,
          e.memory_grew, ("find-the-leak",)),
     Case("memory-tight", "before-the-end",
-         (s.failed | s.memory_fell) & s.full_at_the_end & ~s.server, e.memory_in_use, margin),
+         (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
+         e.memory_in_use, margin),
     # held down
     throttled_by("heat", e.throttled_by_heat, "cool"),
     throttled_by("supply", e.throttled, "check-the-supply"),
@@ -62,71 +67,110 @@ CASES: tuple[Case, ...] = (
     throttled_by("rated limit", e.throttled, "draw-less"),
     throttled_by("withheld power", e.throttled_with_power_left, "plug-it-in", "look-outside"),
     throttled_by("set clocks", e.throttled, "reset-the-clocks"),
-    Case("throttled", "low clocks", s.busy & s.clocks_far_down,
-         e.low_clocks,
-         ("unlock-the-clocks",)),
-    Case("throttled", "others", s.used_by_others & s.busy,
-         e.with_others,
-         ("free-the-card",)),
+    Case("throttled", "low clocks",
+         s.busy & s.clocks_far_down,
+         e.low_clocks, ("unlock-the-clocks",)),
+    Case("throttled", "others",
+         s.used_by_others & s.busy,
+         e.with_others, ("free-the-card",)),
     # between GPUs, and between a GPU and its host
     Case("communication-bound", "hang",
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
          e.hangs, waits_where),
     Case("communication-bound", "links",
-         s.several & ((s.links_carry & partly & ~(s.workers_full | s.gaps))
-                      | (s.busy & s.links_rule & ~s.memory_bus_full)), e.over_the_links, fewer_bytes),
+         s.several & (links_hold_it_back | kernels_wait_for_links),
+         e.over_the_links, fewer_bytes),
     Case("communication-bound", "collectives",
          s.several & s.spins & s.light & s.launched,
          e.in_collectives, fewer_bytes),
-    Case("communication-bound", "host", ((s.links_carry & s.light) | (s.link_full & partly))
-         & ~s.several, e.over_the_links, the_link),
+    Case("communication-bound", "network",
+         s.busy & s.at_half_power & s.network_full & ~s.memory_bus_full,
+         e.over_the_links, fewer_bytes),
+    Case("communication-bound", "host",
+         ((s.links_carry & s.light) | (s.link_full & partly)) & ~s.several,
+         e.over_the_links, the_link),
     # pauses
-    Case("bursty", "requests", s.server & partly & ~s.core_full, e.in_bursts, ("send-more-requests",)),
-    Case("bursty", "cells", s.notebook & partly, e.in_bursts, ("release-between-cells",)),
-    Case("bursty", "saves", s.pauses_rule & s.writes_in_pauses,
+    Case("bursty", "requests",
+         c.server & partly & ~c.core_full,
+         e.in_bursts, ("send-more-requests",)),
+    Case("bursty", "cells",
+         c.notebook & partly,
+         e.in_bursts, ("release-between-cells",)),
+    Case("bursty", "saves",
+         s.pauses_rule & c.writes_in_pauses,
          e.paused_and_wrote, shorter),
     Case("bursty", "cpu",
-         s.pauses_rule & s.computes_in_pauses & ~(s.workers_full | s.helpers), e.paused_and_computed, shorter),
-    Case("bursty", "sleeps", s.pauses_rule & main_waits
-         & ~(s.workers_full | s.helpers | s.blocked | s.reads | s.receives),
+         s.pauses_rule & c.computes_in_pauses & ~(c.workers_full | c.helpers),
+         e.paused_and_computed, shorter),
+    Case("bursty", "evaluation",
+         partly & c.evaluates_on_the_cpu & ~c.physics,
+         e.evaluated_on_the_cpu, shorter),
+    Case("bursty", "sleeps",
+         s.pauses_rule & main_waits
+         & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.receives),
          e.paused_and_computed, waits_where),
     # the input, as the processes show it
-    Case("input-starved", "neighbours", starved & s.others_full,
+    Case("input-starved", "neighbours",
+         starved & c.others_full,
          e.neighbours, ("free-the-cpu",)),
-    Case("input-starved", "quota", starved & s.cores_used_up & s.fewer_cores, e.quota,
-         ("more-cores",)),
-    Case("input-starved", "workers", starved & s.workers_full,
-         e.busy_workers,
-         ("more-workers", "cheaper-items")),
-    Case("input-starved", "host-memory", waits & s.swaps,
+    Case("input-starved", "quota",
+         starved & c.cores_used_up & c.fewer_cores,
+         e.quota, ("more-cores",)),
+    Case("input-starved", "workers",
+         starved & c.workers_full,
+         e.busy_workers, ("more-workers", "cheaper-items")),
+    Case("input-starved", "host-memory",
+         waits & c.swaps,
          e.swapping, ("free-host-memory",)),
-    Case("input-starved", "network", waits & s.over_the_network, e.waited_for_the_network, storages),
-    Case("input-starved", "storage", waits & (s.blocked | s.reads), e.waited_for_a_disk, storages),
-    Case("input-starved", "producers", starved & s.helpers & ~s.several,
+    Case("input-starved", "network",
+         waits & c.over_the_network,
+         e.waited_for_the_network, storages),
+    Case("input-starved", "storage",
+         waits & (c.blocked | c.reads),
+         e.waited_for_a_disk, storages),
+    Case("input-starved", "producers",
+         starved & c.helpers & ~s.several,
          e.waited_for_producers, ("speed-up-the-producers",)),
-    Case("memory-tight", "margin", s.memory_used_up & partly & ~s.no_loader, e.memory_in_use, margin),
-    Case("input-starved", "by-itself", alone_with_its_cpu
-         & s.core_full & ~(s.light | s.nothing_comes_in),
+    Case("memory-tight", "margin",
+         s.memory_used_up & partly & ~c.no_loader,
+         e.memory_in_use, margin),
+    Case("input-starved", "by-itself",
+         alone_with_its_cpu & c.core_full & ~(s.light | c.nothing_comes_in),
          e.loaded_by_itself, faster_input),
-    Case("input-starved", "slow-items", waits & s.workers,
-         e.waited_for_workers,
-         ("run-ahead", "see-where-it-waits")),
-    Case("input-starved", "machine", partly & s.machine_full & ~(s.watched | s.no_loader),
-         e.machine_busy,
-         ("see-who-uses-the-cpu",)),
+    Case("input-starved", "slow-items",
+         waits & c.workers,
+         e.waited_for_workers, ("run-ahead", "see-where-it-waits")),
+    Case("input-starved", "machine",
+         partly & c.machine_full & ~(c.watched | c.no_loader),
+         e.machine_busy, ("see-who-uses-the-cpu",)),
     # the launches
-    Case("launch-bound", "core", s.core_full & partly,
+    Case("launch-bound", "core",
+         c.core_full & partly,
          e.one_core, small),
-    Case("launch-bound", "kernels", s.light & (s.busy | ~(s.gaps | main_waits)), e.small_kernels, small),
+    Case("launch-bound", "kernels",
+         s.light & (s.busy | ~(s.gaps | main_waits)),
+         e.small_kernels, small),
     # the pattern, where nobody saw a cause
-    Case("bursty", "unknown", partly & s.gaps, e.in_bursts, unseen),
-    Case("bursty", "short-pieces", partly, e.in_bursts, unseen),
+    Case("bursty", "unknown",
+         partly & s.gaps,
+         e.in_bursts, unseen),
+    Case("input-starved", "each-step",
+         waits & ~s.several,
+         e.waited_in_each_step, waits_where),
+    Case("bursty", "short-pieces",
+         partly,
+         e.in_short_pieces, unseen),
     # memory
-    Case("memory-tight", "margin", s.memory_full & ~s.server, e.memory_in_use, margin),
-    Case("memory-bound", "bus", s.memory_bus_full,
+    Case("memory-tight", "margin",
+         s.memory_full & ~c.server,
+         e.memory_in_use, margin),
+    Case("memory-bound", "bus",
+         s.memory_bus_full,
          e.memory_busy, ("more-in-parallel", "fewer-bytes")),
-    Case("good", "", Sign(lambda seen: True), e.nothing_slows_it_down),
+    Case("good", "",
+         Sign(lambda subject: True),
+         e.nothing_slows_it_down, ("use-the-other-gpus",)),
 )  # fmt: skip
 
 ORDER = (
@@ -136,6 +180,6 @@ ORDER = (
 """How bad a verdict is, where several GPUs have several."""
 
 
-def case_of(seen: Seen) -> Case:
+def case_of(subject: Subject) -> Case:
     """The first case that holds; the last always does."""
-    return next(case for case in CASES if case.proof(seen))
+    return next(case for case in CASES if case.proof(subject))

@@ -9,41 +9,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
-from gpusetup import named_file
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
-from gpusetup.configs.settings import TRUE, Setting, name_of, value_of
+from gpusetup.configs.settings import Setting, value_of
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
-from gpusetup.plan.config_reader import Reader
+from gpusetup.plan.config_model import adapters, frozen, model, quantised, tables
+from gpusetup.plan.config_reader import Fields, Reader, by_words
 from gpusetup.plan.job import JOB_DEFAULTS, Job
-from gpusetup.plan.models import is_known
 from gpusetup.plan.question import LARGEST, Question
 from gpusetup.plan.rope import RopeScaling
 
-Fields = dict[str, Any]
-"""Fields of a job or question, and `notes`, `per_gpu`, `total` and `devices` of `FromConfig`."""
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
     "sp": "sp", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key -> the field of a job or question that it says."""
-
-
-def by_words(kind: str, if_on: str | None = None) -> Callable[[Setting, str], Any]:
-    """How a setting of a kind is read: by its text, or by its name if it is a switch that is on.
-
-    `if_on`: what such a switch means if its name says nothing.
-    """
-    return lambda setting, text: (
-        meaning(kind, name_of(setting.path)) or if_on if text in TRUE else meaning(kind, text)
-    )
 
 
 class FromConfig(Frozen):
@@ -60,6 +46,8 @@ class FromConfig(Frozen):
     """What the plan cannot count, as sentences."""
     rope: RopeScaling | None = None
     """How far the config extends the model's positions."""
+    rank: int | None = None
+    """The rank of adapters that the config names, whether it uses them or not."""
 
 
 def question_of(
@@ -94,6 +82,7 @@ def question_of(
         gpus=fields["devices"],
         notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
+        rank=reader.number("rank", LARGEST["lora"]),
         read=ConfigRead(
             file=config.name,
             trainer=trainer,
@@ -121,79 +110,22 @@ def for_gpus(from_config: FromConfig, gpus: int) -> Question:
     return question
 
 
-# --- what is trained ------------------------------------------------------------------------------
+def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
+    """What was read of the config, with what is assumed of its batch on several GPUs.
 
-
-def model(reader: Reader, fields: Fields) -> Fields:
-    candidates = (
-        (setting, text)
-        for setting, text in reader.all("named-model")
-        if setting.path[-1] != "model" or is_known(known_name(text))  # `model: lstm` is a kind
+    A loop of one's own under DDP gives each GPU its `batch_size`, one under DataParallel divides it.
+    """
+    read = from_config.read
+    if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
+        return read
+    assumption = (
+        f"each GPU has a batch of {from_config.per_gpu:,}; if that is the batch of all {gpus} GPUs "
+        f"together, add `--batch {from_config.per_gpu}`"
     )
-    setting, text = next(candidates, (None, ""))
-    if setting is None:
-        return {}
-    flavor = reader.word("flavor")
-    text = f"{text}-{flavor}" if flavor else text
-    reader.note(setting, f"the model {text}")
-    name = known_name(text)
-    file = Path(name)
-    is_file = named_file.is_there(file) and not named_file.is_folder(file)
-    if is_file and file.name != "config.json":
-        hint = "a name, a config.json or its folder"
-        raise reader.refused(setting, "this file is no model's config.json", hint)
-    return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
+    return replace(read, assumed=(*read.assumed, assumption))
 
 
-def known_name(text: str) -> str:
-    """A name that is in the table if the text holds one: a path's end, a component's."""
-    if named_file.is_there(Path(text) / "config.json"):
-        return text
-    name = text
-    if "torchtune." in text:
-        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
-        name = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
-    name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
-    last_part = name.rstrip("/").rpartition("/")[2]
-    return last_part if is_known(last_part) and not is_known(name) else name
-
-
-def adapters(reader: Reader, fields: Fields) -> Fields:
-    """LoRA if the config says it, of which rank and beside what."""
-    method = (reader.word("adapter") or "").lower()
-    if method == "freeze":
-        fields["notes"].append(
-            "frozen layers are not counted: plan assumes that all layers are trained"
-        )
-        return {}
-    is_lora = method in ("lora", "qlora", "true", "yes")
-    is_off = not is_lora and (method or fields["trainer"] == "trl")
-    rank = None if is_off else reader.number("rank", LARGEST["lora"])
-    if is_lora and rank is None:
-        rank = 16 if fields["trainer"] == "trl" else 8
-        reader.assumed.append(f"no rank is named: {rank}")
-    if rank is None:
-        return {}
-    lora: Fields = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
-    reader.names("targets")  # all linear layers are counted
-    if reader.names("trained-too") & {"embed_tokens", "lm_head", "wte", "embeddings"}:
-        lora["trained_embeddings"] = True
-    return lora
-
-
-def quantised(reader: Reader, fields: Fields) -> Fields:
-    kind = "nf4" if reader.switch("four-bit") else fields.get("quantize")
-    kind = "int8" if reader.switch("eight-bit") else kind
-    kind = reader.word("quantize", by_words("quantize")) or kind
-    double = reader.switch("double-quantize")
-    doubles_by_default = fields["trainer"] in ("axolotl", "llama-factory")
-    if kind == "nf4" and (doubles_by_default if double is None else double):
-        kind = "nf4-dq"
-    if kind and fields.get("lora") is None:
-        reader.assumed.append(f"weights in {kind} are not trained themselves: LoRA of rank 16")
-        return {"quantize": kind, "lora": 16}
-    return {"quantize": kind}
-
+# --- how much at once ----------------------------------------------------------------------------
 
 LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
 """Trainer -> tokens of a sequence if its config says nothing (their own documentation)."""
@@ -279,7 +211,11 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     pair = meaning("precision", reader.word("precision") or "")
     pure, mixed = reader.switch("pure-16-bit"), reader.switch("amp")
     bf16, fp16 = reader.switch("bf16"), reader.switch("fp16")
-    amp = "bf16" if bf16 or (mixed and not weights) else "fp16" if fp16 else None
+    amp = None
+    if bf16 or (mixed and not weights):
+        amp = "bf16"
+    elif fp16:
+        amp = "fp16"
     if weights:
         return {"dtype": weights, "amp": amp if weights == "fp32" else None}
     if pair:
@@ -289,7 +225,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     if fields["trainer"] in IN_16_BITS:
         return {}
     if amp is None:
-        return {"dtype": "fp32", "amp": "none"} if bf16 is False and fields["trainer"] else {}
+        says_32_bits = bf16 is False and fields["trainer"]
+        return {"dtype": "fp32", "amp": "none"} if says_32_bits else {}
     if fields.get("lora") is not None:
         return {"dtype": amp}
     reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
@@ -337,12 +274,15 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
         reader.word(role)
         for _, text in reader.all(role):
             words += text.lower().replace(",", " ").split()
-    known = [name for word in words if (name := meaning("strategy", word))]
-    shards_optimizer = reader.switch("distributed-optimizer")
-    if not known:
-        return {"strategy": {True: "zero1", False: "ddp", None: None}[shards_optimizer]}
-    fsdp_version = "fsdp" if {"2", "fsdp2"} & {*words} else known[0]
-    return {"strategy": fsdp_version}
+    strategies = [meaning("strategy", word) for word in words]
+    known_strategies = [name for name in strategies if name]
+    if known_strategies:
+        names_fsdp2 = bool({"2", "fsdp2"} & set(words))
+        return {"strategy": "fsdp" if names_fsdp2 else known_strategies[0]}
+    shards_optimizer = reader.switch("distributed-optimizer")  # Megatron-LM's
+    if shards_optimizer is None:
+        return {"strategy": None}
+    return {"strategy": "zero1" if shards_optimizer else "ddp"}
 
 
 def stage_of(setting: Setting, text: str) -> int | None:
@@ -382,6 +322,6 @@ def plan_map(reader: Reader, fields: Fields) -> Fields:
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
-    model, adapters, quantised, length, batch, checkpointing, optimizer, precision, kernels,
-    parallel, strategy, offload, preference, plan_map,
+    model, adapters, frozen, tables, quantised, length, batch, checkpointing, optimizer, precision,
+    kernels, parallel, strategy, offload, preference, plan_map,
 )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import NO_GPU_MEMORY, key_of
+from gpusetup.configs.keys import NO_GPU_MEMORY, key_of, meaning
 from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Setting, dotted, name_of
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
@@ -20,6 +20,18 @@ OTHER_MODELS = frozenset((
 """A key under one of these is about another model than the one that is trained."""
 SWITCH_VALUES = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
+Fields = dict[str, Any]
+"""Fields of a job or question, and `notes`, `per_gpu`, `total` and `devices` of `FromConfig`."""
+
+
+def by_words(kind: str, if_on: str | None = None) -> Callable[[Setting, str], Any]:
+    """How a setting of a kind is read: by its text, or by its name if it is a switch that is on.
+
+    `if_on`: what such a switch means if its name says nothing.
+    """
+    return lambda setting, text: (
+        meaning(kind, name_of(setting.path)) or if_on if text in TRUE else meaning(kind, text)
+    )
 
 
 class Reader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Job, Recipe, takes_longest
@@ -66,9 +66,10 @@ class Decision(Frozen):
     @property
     def clear(self) -> bool:
         """Whether no option that was tried is near the limit, and such jobs are known enough."""
-        near, limit = near_limit(self.job), self.limits.capacity
-        far = all(abs(one.over(self.limits)) >= near * limit for one in self.tried)
-        return far and not (self.fits and doubt(self.job, self.shown.recipe))
+        near_bytes = near_limit(self.job) * self.limits.capacity
+        if any(abs(option.over(self.limits)) < near_bytes for option in self.tried):
+            return False
+        return not (self.fits and doubt(self.job, self.shown.recipe))
 
 
 def near_limit(job: Job) -> float:
@@ -87,6 +88,8 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
         (job.shape.tower and job.lora is None,
          "plan does not count what the image encoder keeps; with LoRA it is not trained"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
+        (job.strategy == "dp" and job.gpus > 1,
+         "plan never compared DataParallel with a measurement"),
         (job.lora is not None and job.strategy.startswith("zero"),
          f"runs of adapters under ZeRO {often}"),
     )  # fmt: skip
@@ -172,29 +175,70 @@ def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
 
 def max_context(job: Job, limits: Limits) -> Decision:
     """The longest context that some recipe fits."""
-    longest = largest(lambda n: decide(replace(job, context=n), limits).fits)
-    return decide(replace(job, context=max(longest, 1)), limits)
+
+    def fits(context: int) -> bool:
+        return decide(replace(job, context=context), limits).fits
+
+    longest = max(largest(fits), 1)
+    return decide(replace(job, context=longest), limits)
 
 
 def max_batch(job: Job, limits: Limits) -> Decision:
     """The largest batch of all GPUs together that some recipe fits."""
-    best = largest(lambda n: decide(replace(job, batch=n), limits).fits)
-    return decide(replace(job, batch=max(best, 1)), limits)
+
+    def fits(batch: int) -> bool:
+        return decide(replace(job, batch=batch), limits).fits
+
+    most = max(largest(fits), 1)
+    return decide(replace(job, batch=most), limits)
 
 
 def gpus_needed(job: Job, limits: Limits) -> Decision:
-    """The fewest GPUs with which some recipe fits: up to eight, then whole nodes of eight.
+    """The fewest GPUs with which some recipe fits without offload.
+
+    Where only offload fits, the fewest with it: a model of 70 billion parameters "fits" on one GPU
+    with a terabyte of RAM, but nobody trains it there.
+    """
+    with_offload: Decision | None = None
+    for decision in decisions_by_gpus(job, limits):
+        if decision.fits and not decision.shown.recipe.offload:
+            return decision
+        if decision.fits and with_offload is None:
+            with_offload = decision
+    if with_offload is not None:
+        return with_offload
+    group = group_size(job)
+    groups = max(MOST_GPUS // group, 1)
+    if job.copies_model:  # more GPUs take nothing off a whole copy
+        groups = 1
+    return decide(replace(job, gpus=groups * group), limits)
+
+
+def fewest_gpus(job: Job, limits: Limits) -> Decision | None:
+    """The fewest GPUs with which any recipe fits, offload included; None if none does."""
+    for decision in decisions_by_gpus(job, limits):
+        if decision.fits:
+            return decision
+    return None
+
+
+def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
+    """The job on more and more GPUs: up to eight, then whole nodes of eight.
 
     If every GPU has a whole copy, no more help than there are samples.
     """
-    group = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
-    most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS) if job.copies_model else MOST_GPUS
-    counts = (
-        n * group for n in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)) if n * group <= most_gpus
-    )
-    decisions = (decide(replace(job, gpus=n), limits) for n in counts)
-    largest_cluster = decide(replace(job, gpus=max(MOST_GPUS // group, 1) * group), limits)
-    return next((one for one in decisions if one.fits), largest_cluster)
+    group = group_size(job)
+    most_gpus = MOST_GPUS
+    if job.copies_model:
+        most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS)
+    for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
+        if groups * group <= most_gpus:
+            yield decide(replace(job, gpus=groups * group), limits)
+
+
+def group_size(job: Job) -> int:
+    """The GPUs that hold one copy of the model together."""
+    return job.tensor_parallel * job.pipeline_parallel * job.context_parallel
 
 
 SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {

@@ -30,13 +30,13 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
             best = smaller
     if best is decision:
         return None
-    saves_offload = decision.shown.recipe.offload and not best.shown.recipe.offload
-    no_offload = "without the offload, which costs most speed; " if saves_offload else ""
+    all_need_offload = decision.fits and decision.shown.recipe.offload
     return FewerGpus(
         gpus=best.job.gpus,
         recipe=str(best.shown.recipe),
         context=best.job.context,
-        reason=no_offload + reason(decision, best),
+        without_offload=all_need_offload and not best.shown.recipe.offload,
+        reason=reason(decision, best),
         environment={"CUDA_VISIBLE_DEVICES": visible_devices(best.job.gpus)},
     )
 
@@ -66,11 +66,11 @@ def reason(all_gpus: Decision, fewer: Decision) -> str:
     most_with_fewer = sequence_degrees(fewer.job, fewer.limits)[-1]
     if most_with_fewer > most_with_all:
         return (
-            f"the degree of sequence parallelism divides both the GPUs and the {heads} heads: "
-            f"{all_gpus.job.gpus} GPUs can use SP={most_with_all} at most, {fewer.job.gpus} can "
-            f"use SP={most_with_fewer}"
+            f"The degree of sequence parallelism must divide both the GPUs and the {heads} heads: "
+            f"with {all_gpus.job.gpus} GPUs that is SP={most_with_all} at most, with "
+            f"{fewer.job.gpus} SP={most_with_fewer}."
         )
-    return "each GPU then needs less memory for what it exchanges"
+    return "Each GPU then needs less memory."
 
 
 def visible_devices(gpus: int) -> str:

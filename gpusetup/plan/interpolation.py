@@ -17,6 +17,9 @@ from gpusetup.configs.settings import EMPTY, Path
 
 MOST_DEPTH = 16
 """How deep values may refer to one another; a config that refers to itself never ends."""
+MOST_PARTS = 200
+"""How many `${...}` one value may need in all: a value that names another twice, and that a third
+twice, and so on, grows without end."""
 SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
 
 
@@ -32,13 +35,12 @@ class Variable(NamedTuple):
 class Interpolation:
     """Resolves the values of one config, and remembers the variables that they asked for."""
 
-    def __init__(
-        self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]
-    ) -> None:
+    def __init__(self, text_at: Callable[[Path], str | None], variables: Mapping[str, str]) -> None:
         """`text_at`: the scalar at a path of the config as it is written, None if there is none."""
         self.text_at = text_at
         self.variables = variables
         self.asked: list[Variable] = []
+        self._parts = 0
 
     def resolve(self, text: str, path: Path, depth: int = 0) -> str | None:
         """The text with each `${...}` replaced; None if one of them cannot be known.
@@ -51,11 +53,16 @@ class Interpolation:
         >>> values.resolve("${oc.env:OWNER,Qwen}/${oc.env:NAME,Qwen3-8B}", ("model",))
         'Qwen/Qwen3-8B'
         """
+        if depth == 0:
+            self._parts = 0
         if depth > MOST_DEPTH:
             return None
         resolved = ""
         rest = text
         while "${" in rest:
+            self._parts += 1
+            if self._parts > MOST_PARTS:
+                return None
             literal, _, after = rest.partition("${")
             body_length = closing_brace(after)
             if body_length is None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from gpusetup.model.frozen import Frozen, defaults
 from gpusetup.plan.shape import DENOISERS, Shape, lora_parameters
 
-Strategy = Literal["single", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
+Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
 Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
@@ -17,7 +17,7 @@ Step = Literal["foreach", "fused", "loop", "backward"]
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
 SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
-    "single": (), "ddp": (), "zero1": ("optimizer",), "zero2": ("gradients", "optimizer"),
+    "single": (), "dp": (), "ddp": (), "zero1": ("optimizer",), "zero2": ("gradients", "optimizer"),
     "zero3": ALL_SHARDED, "fsdp": ALL_SHARDED, "fsdp1": ALL_SHARDED, "hsdp": ALL_SHARDED,
 }  # fmt: skip
 """Strategy -> which of parameters, gradients and optimizer states it divides among the GPUs
@@ -66,6 +66,10 @@ class Job(Frozen):
     """The rank of LoRA on every linear layer; the model itself is frozen then."""
     trained_embeddings: bool = False
     """Whether embedding and head are trained with the adapters (PEFT's `modules_to_save`)."""
+    frozen: float = 0.0
+    """The share of the model's parameters that is not trained, if there are no adapters."""
+    tables: int = 0
+    """Parameters of trained embedding tables beside the model (a recommender's users, items)."""
 
     # Optimizer.
     optimizer: str = "adamw"
@@ -160,9 +164,17 @@ class Job(Frozen):
     @property
     def trained_parameters(self) -> int:
         """The parameters that get gradients and optimizer states."""
-        if self.lora is not None:
-            return self.adapter_parameters + self.shape.outside * self.trained_embeddings
-        return self.shape.parameters
+        if self.lora is None:
+            return round(self.shape.parameters * (1 - self.frozen)) + self.tables
+        trained = self.adapter_parameters + self.tables
+        if self.trained_embeddings:
+            trained += self.shape.outside
+        return trained
+
+    @property
+    def trains_layers(self) -> bool:
+        """Whether any weight of the model's own layers is trained."""
+        return self.lora is None and self.frozen < 1
 
 
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
@@ -181,8 +193,13 @@ class Recipe(Frozen):
         >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
         ('vanilla', 'Env + Offload + SP=2')
         """
-        parts = ["Env"] * self.env + ["Offload"] * self.offload
-        parts += [f"SP={self.sp}"] * (self.sp > 1)
+        parts = []
+        if self.env:
+            parts.append("Env")
+        if self.offload:
+            parts.append("Offload")
+        if self.sp > 1:
+            parts.append(f"SP={self.sp}")
         return " + ".join(parts) or "vanilla"
 
 
@@ -198,9 +215,12 @@ def tokens(job: Job, recipe: Recipe) -> int:
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
     """
-    if job.batch is None:
-        return job.tokens if job.tokens is not None else math.ceil(2 * job.length / recipe.sp)
-    return math.ceil(samples(job, recipe) * job.length / (recipe.sp * job.context_parallel))
+    if job.batch is not None:
+        tokens_of_group = samples(job, recipe) * job.length
+        return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
+    if job.tokens is not None:
+        return job.tokens
+    return math.ceil(2 * job.length / recipe.sp)
 
 
 def least_tokens(job: Job, sp: int) -> int:

@@ -166,14 +166,22 @@ def parameter_count(text: str) -> int:
     return value
 
 
-def model_of_size(parameters: int, *, writes_text: bool) -> Shape:
+GPT2_VOCABULARY = 50257
+SMALLEST_LANGUAGE_MODEL = PUBLISHED_SIZES[0][0]
+"""Below the smallest published language model a vocabulary would be most of the parameters, so a
+small network is taken as one that writes no text."""
+
+
+def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
     """A transformer of a size, shaped as published models of that size are.
 
-    `writes_text` gives it the vocabulary of GPT-2's tokens; without it there are no logits.
+    `has_tokens`: whether its samples are sequences; then it has the vocabulary of GPT-2's tokens,
+    unless it is too small for a language model. Without a vocabulary there are no logits.
     """
     near, layers, hidden = min(PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters)))
     layers = max(1, round(layers * min(parameters / near, 1)))
-    vocabulary = 50257 if writes_text else 0
+    writes_text = has_tokens and parameters >= SMALLEST_LANGUAGE_MODEL
+    vocabulary = GPT2_VOCABULARY if writes_text else 0
     block = max(parameters - vocabulary * hidden, parameters // 2) // layers
     return Shape(
         name=f"{parameters / 1e6:g}M" if parameters < 10**9 else f"{parameters / 1e9:g}B",

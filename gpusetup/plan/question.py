@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.decide import Limits, sequence_degrees
+from gpusetup.plan.frozen_parts import frozen_share
 from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
 from gpusetup.plan.memory import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
@@ -18,6 +18,7 @@ from gpusetup.plan.models import (
 )
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
+from gpusetup.plan.tables import Table
 from gpusetup.plan.trainers import trainer_defaults
 
 LARGEST = {
@@ -45,21 +46,29 @@ class Question(Frozen):
     gpus: int | None = None
     sp: int | None = None
     trainer: str | None = None
-    solve: str | None = None
-    """`context`, `batch` or `gpus` if that is the unknown."""
+    freeze: str | None = None
+    """The part of the model that is not trained, as `frozen_share` reads it."""
+    tables: tuple[Table, ...] = ()
+    """Embedding tables beside the model."""
+    solve: Literal["context", "batch", "gpus"] | None = None
+    """What is looked for."""
     job_fields: Mapping[str, Any] = {}
     """Other fields of the job, by their names."""
 
     @property
     def group_size(self) -> int:
         """The GPUs that one group of a sharded copy needs."""
-        names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-        return math.prod((self.sp or 1, *(self.job_fields.get(name) or 1 for name in names)))
+        size = self.sp or 1
+        for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+            size *= self.job_fields.get(name) or 1
+        return size
 
     @property
     def describes_training(self) -> bool:
         """Whether it names anything that decides how is trained."""
-        return bool(self.trainer or self.job_fields or self.batch or self.tokens or self.solve)
+        says_how = self.trainer or self.job_fields or self.freeze or self.tables
+        says_how_much = self.batch or self.tokens or self.solve
+        return bool(says_how or says_how_much)
 
 
 def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
@@ -96,6 +105,8 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "batch": (question.batch or samples) if by_batch else None,
         "tokens": question.tokens,
         "accumulate": question.accumulate or 1,
+        "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
+        "tables": sum(table.parameters for table in question.tables),
     })  # fmt: skip
     check(job, question)
     return job
@@ -133,17 +144,19 @@ def shape_of_question(question: Question) -> Shape:
         if value is not None and not 1 <= value <= LARGEST[name]:
             flag = f"--{FLAGS.get(name, name)}"
             raise UsageError(f"`{flag} {value}` is out of range", hint=f"1 to {LARGEST[name]:,}")
-    if (question.model is None) == (question.params is None):
+    if question.model is not None and question.params is not None:
         raise UsageError(
-            "Say what to train: `--model`, `--params` or `--code`",
-            hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
+            "`--model` and `--params` both say what is trained", hint="leave one of them out"
         )
     if question.model is not None:
-        shape = model_named(question.model)
-    else:
-        writes_text = question.context is not None or question.solve == "context"
-        shape = model_of_size(parameter_count(question.params or ""), writes_text=writes_text)
-    return shape
+        return model_named(question.model)
+    if question.params is not None:
+        has_tokens = question.context is not None or question.solve == "context"
+        return model_of_size(parameter_count(question.params), has_tokens=has_tokens)
+    raise UsageError(
+        "Say what to train: `--model`, `--params` or `--code`",
+        hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
+    )
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
@@ -212,7 +225,7 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"{group_size} or a multiple of it is needed"),
         (job.shape.heads % job.tensor_parallel > 0,
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
-        (job.is_quantized and job.lora is None,
+        (job.is_quantized and job.trains_layers,
          f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"),
         (job.loss not in LOSSES, f"No loss is called {job.loss!r}", ", ".join(LOSSES)),
         (job.optimizer not in OPTIMIZERS, f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS)),

@@ -13,6 +13,7 @@ from gpusetup.plan.decide import (
     Limits,
     candidates,
     decide,
+    fewest_gpus,
     gpus_needed,
     host_holds,
     max_batch,
@@ -29,12 +30,14 @@ Changes = dict[str, dict[str, Any]]
 
 def same_training(job: Job) -> Changes:
     """Changes of the settings, none of what is trained."""
-    copies = job.gpus > 1 and job.strategy in ("ddp", "zero1", "zero2")
+    copies = job.gpus > 1 and job.strategy in ("dp", "ddp", "zero1", "zero2")
     changes = (
         (not job.amp and job.dtype == "fp32", "mixed precision (`--amp bf16`)", {"amp": "bf16"}),
         (not job.checkpointing, "checkpointing (`--checkpointing`)", {"checkpointing": True}),
         (job.loss != "fused" and job.shape.vocabulary > 0,
          "a fused loss kernel, which stores no logits", {"loss": "fused"}),
+        (job.gpus > 1 and job.strategy == "dp",
+         "DistributedDataParallel (`--strategy ddp`, by torchrun)", {"strategy": "ddp"}),
         (copies, "FSDP (`--strategy fsdp`)", {"strategy": "fsdp"}),
         (job.optimizer in ("adam", "adamw"), "8-bit AdamW (`--optimizer adamw8bit`)",
          {"optimizer": "adamw8bit"}),
@@ -56,6 +59,8 @@ def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
 def adapters(job: Job) -> Changes:
     """LoRA and quantised bases, if they are not there yet."""
     four = {"quantize": "nf4"}
+    if job.frozen:  # what is frozen needs no adapters to have no gradients
+        return {}
     if job.lora is not None:
         return {} if job.quantize else {"4-bit weights (`--quantize nf4`)": four}
     small = {"lora": 16, "dtype": "bf16", "amp": None}
@@ -150,9 +155,10 @@ def together(decision: Decision, changes: Changes) -> Iterator[Help]:
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
     """More GPUs, fewer tokens, a smaller batch: the least that fits."""
-    bigger, shorter = gpus_needed(job, limits), max_context(job, limits)
-    if bigger.fits and bigger.job.gpus > job.gpus:
-        yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
+    without_offload, shorter = gpus_needed(job, limits), max_context(job, limits)
+    for bigger in (fewest_gpus(job, limits), without_offload):
+        if bigger is not None and bigger.fits and bigger.job.gpus > job.gpus:
+            yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
     if job.length == job.context > 1 and shorter.fits and job.shape.tokens is None:
         yield f"{shorter.job.context:,} tokens", shorter.job
     if job.batch is not None and job.batch > job.data_parallel:

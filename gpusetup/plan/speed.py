@@ -83,11 +83,14 @@ def one_gpu_is_enough(decision: Decision) -> bool:
 
 
 def exchanged_bytes(job: Job) -> float:
-    """What one GPU sends in a micro-step.
+    """What one GPU sends in a micro-step, or the first sends and gets under DataParallel.
 
     A ring sends (n - 1) / n of a tensor to gather it or to reduce it to shards, twice that for an
     all-reduce. Sharded weights are gathered in the forward and in the backward pass.
     """
+    if job.strategy == "dp":  # the first GPU sends the weights to each other, and gets gradients
+        copied = job.shape.parameters * BYTES[job.dtype] + job.trained_parameters * BYTES[job.dtype]
+        return (job.gpus - 1) * copied
     ring = (job.gpus - 1) / job.gpus
     sharded = SHARDED[job.strategy]
     times_gathered = 2 if "parameters" in sharded else 0

@@ -6,14 +6,10 @@ are the person's own.
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from gpusetup.configs.config import read_config
-from gpusetup.configs.settings import EMPTY, FALSE, TRUE
 from gpusetup.model.documents import TrainerSettings
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
@@ -21,11 +17,7 @@ from gpusetup.plan.decide import Decision, Limits
 from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.question import job_of
-
-Values = dict[str, Any]
-"""Keys of a trainer's config with their values; None: the trainer needs no such key."""
-Format = Literal["yaml", "json", "flags", "overrides"]
-"""`flags`: `--name value`; `overrides`: `name=value`, as Hydra and torchtune take them."""
+from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
 
 
 class Facts(NamedTuple):
@@ -68,7 +60,11 @@ def only_if(condition: object, value: Any) -> Any:
 
 def trinity(facts: Facts) -> Values:
     """Trinity-RFT's config. Its two knobs default to `ceil(2 * max_model_len / SP)`."""
-    actor: Values = {"ppo_max_token_len_per_gpu": facts.budget}
+    is_dynamic = facts.budget is not None
+    actor: Values = {
+        "ppo_max_token_len_per_gpu": facts.budget,
+        "ppo_micro_batch_size_per_gpu": only_if(not is_dynamic, facts.samples),
+    }
     if facts.recipe.offload:
         actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
     reference: Values = {"log_prob_max_token_len_per_gpu": facts.budget}
@@ -79,7 +75,7 @@ def trinity(facts: Facts) -> Values:
             "rope_scaling": yarn(facts.job),
         },
         "trainer": {
-            "use_dynamic_bsz": facts.budget is not None,
+            "use_dynamic_bsz": is_dynamic,
             "ulysses_sequence_parallel_size": facts.recipe.sp,
             "max_token_len_per_gpu": facts.budget,
             "trainer_config": {"actor_rollout_ref": {"actor": actor, "ref": reference}},
@@ -290,9 +286,10 @@ def torchtitan(facts: Facts) -> Values:
 def megatron(facts: Facts) -> Values:
     """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
     job = facts.job
+    global_batch = (job.batch or job.gpus) * job.accumulate
     return {
         "micro-batch-size": facts.samples,
-        "global-batch-size": (job.batch or job.gpus) * job.accumulate,
+        "global-batch-size": global_batch,
         "seq-length": job.context,
         "tensor-model-parallel-size": job.tensor_parallel,
         "pipeline-model-parallel-size": job.pipeline_parallel,
@@ -368,89 +365,9 @@ def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
         yield f"sequence parallelism over {decision.shown.recipe.sp} GPUs"
 
 
-NOT_COMPARED = {"batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context"}
-"""Fields of a job that a trainer derives by itself, or that the reading back adds."""
-
-
-# --- texts ----------------------------------------------------------------------------------------
-
-
-def without_none(values: Values) -> Values:
-    """The values without those that are None, and without maps that are then empty."""
-    kept: Values = {}
-    for key, value in values.items():
-        cleaned = without_none(value) if isinstance(value, dict) else value
-        if cleaned is not None and cleaned != {}:
-            kept[key] = cleaned
-    return kept
-
-
-def written(values: Values, form: Format) -> str:
-    """The settings as a text that pastes as it is."""
-    if form == "yaml":
-        return yaml_text(values)
-    if form == "json":
-        return json.dumps(values, indent=2) + "\n"
-    lines = [
-        flag(name, value) if form == "flags" else f"{name}={shlex.quote(spelled(value))}"
-        for name, value in dotted_names(values)
-    ]
-    return " \\\n".join(lines) + "\n"
-
-
-def flag(name: str, value: Any) -> str:
-    """One option of a command line; a switch that is on needs no value in most programs.
-
-    >>> flag("max_length", 4096), flag("fsdp", "full_shard auto_wrap"), flag("bf16", True)
-    ('--max_length 4096', "--fsdp 'full_shard auto_wrap'", '--bf16')
-    """
-    return f"--{name}" if value is True else f"--{name} {shlex.quote(spelled(value))}"
-
-
-def spelled(value: Any) -> str:
-    """A value as YAML and most command lines spell it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def dotted_names(values: Values, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Each value of nested maps with its path.
-
-    >>> list(dotted_names({"actor": {"strategy": "fsdp2"}}))
-    [('actor.strategy', 'fsdp2')]
-    """
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from dotted_names(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
-
-
-def yaml_text(values: Values, indent: str = "") -> str:
-    """Block YAML of nested maps of plain values.
-
-    >>> print(yaml_text({"model": {"path": "a/b", "tied": True}, "note": "x: y"}), end="")
-    model:
-      path: a/b
-      tied: true
-    note: "x: y"
-    """
-    lines = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            lines.append(f"{indent}{key}:\n{yaml_text(value, indent + '  ')}")
-        else:
-            lines.append(f"{indent}{key}: {yaml_scalar(value)}\n")
-    return "".join(lines)
-
-
-def yaml_scalar(value: Any) -> str:
-    """A plain value as YAML; a text is quoted if YAML would read another thing.
-
-    >>> yaml_scalar("Qwen/Qwen3-8B"), yaml_scalar("yes"), yaml_scalar("3"), yaml_scalar(3)
-    ('Qwen/Qwen3-8B', '"yes"', '"3"', '3')
-    """
-    if isinstance(value, str):
-        is_plain = re.fullmatch(r"[A-Za-z][\w./-]*", value)
-        is_other_kind = value in (*TRUE, *FALSE, *EMPTY)
-        return value if is_plain and not is_other_kind else json.dumps(value)
-    return spelled(value)
+NOT_COMPARED = {
+    "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
+    "tables",
+}  # fmt: skip
+"""Fields of a job that a trainer derives by itself, that the reading back adds, or that are a
+matter of the person's own model."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, Reading, Snapshot
+from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, GpuLink, Reading, Snapshot
 from gpusetup.probe.deadline import step_in_words
 from gpusetup.readings.plausibility import NOT_PLAUSIBLE, implausible
 from gpusetup.readings.sources import UNNAMED, gpu_readings, readings_of
@@ -68,7 +68,19 @@ def parse_nvml(answer: Answer) -> Snapshot:
         persistence=all(persistence) if persistence and None not in persistence else None,
     )
     readings = (*readings_of("driver", NVML.source, driver), *shared.readings)
-    return replace(shared, driver=driver, readings=readings)
+    return replace(shared, driver=driver, gpu_links=links_of(values), readings=readings)
+
+
+def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
+    """How the GPUs are connected, if there are several and NVML tells.
+
+    >>> links_of({"links": [[0, 1, "NV12"]]})[0].kind
+    'NV12'
+    """
+    listed = values.get("links")
+    if not listed:
+        return None
+    return tuple(GpuLink(first=first, second=second, kind=kind) for first, second, kind in listed)
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:

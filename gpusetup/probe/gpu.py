@@ -102,10 +102,12 @@ def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Sna
     gpus = None
     if listed is not None:
         gpus = with_visibility(everyone[: len(listed)], located, environ)
+        gpus = with_numa_nodes(gpus, on_bus or ())
     return Snapshot(
         driver=merged_driver(answers, files),
         cuda_api=first_known((CudaApi(), *(part.cuda_api for part in sources))),
         gpus=None if gpus is None else tuple(map(identified, gpus)),
+        gpu_links=_first(part.gpu_links for part in sources),
         pci_devices=on_bus,
         devices=_first(part.devices for part in sources),
         events=(
@@ -159,6 +161,12 @@ def with_visibility(
     no_device = any(part.cuda_api.init_code == NO_DEVICE for part in answers)
     hidden = no_device and "CUDA_VISIBLE_DEVICES" in environ
     return [replace(gpu, visible=False) for gpu in gpus] if hidden else gpus
+
+
+def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequence[Gpu]:
+    """The GPUs with the NUMA nodes that the kernel names for their addresses."""
+    nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus}
+    return [replace(gpu, numa_node=nodes.get(bus_key(gpu.pci_bus_id))) for gpu in gpus]
 
 
 NO_DEVICE = 100

@@ -34,12 +34,15 @@ def read_device(system: System, bus_id: str) -> PciDevice:
     vendor, device = (
         (_pci_value(system, bus_id, name) or "").removeprefix("0x") for name in ("vendor", "device")
     )
+    numa_node = _pci_value(system, bus_id, "numa_node") or ""
     driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
     return PciDevice(
         vendor=maker_on_bus(vendor),
         bus_id=bus_id,
         device_id=device or None,
         driver=driver.rpartition("/")[2] or None,
+        # The kernel writes -1 where the firmware names no node.
+        numa_node=int(numa_node) if numa_node.isdecimal() else None,
     )
 
 

@@ -317,14 +317,13 @@ def recovery_action(text: str | None) -> str | None:
     return next((name for words, name in RECOVERY_ACTIONS if words in low), None)
 
 
-GPU_HEAD = lazy(
-    r"(?m)^\s*GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])[^\S\n]*$"
-)
+GPU_HEAD = lazy(r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$")
 QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
     ("name", "Product Name", cell),
     ("uuid", "GPU UUID", cell),
     ("memory_total_bytes", "FB Memory Usage/Total", memory),
     ("memory_used_bytes", "FB Memory Usage/Used", memory),
+    ("utilization_percent", "Utilization/GPU", integer),
     ("temperature_celsius", "GPU Current Temp", integer),
     ("power_watts", "(?:(?:Instantaneous|Average) )?Power Draw", number),
     ("power_limit_watts", "(?:(?:Current|Enforced) )?Power Limit", number),

@@ -1,4 +1,4 @@
-"""What `nvidia-smi --query-gpu=… --format=csv` prints: any columns, with and without units or heading.
+"""What `nvidia-smi --query-gpu=… --format=csv` prints, with and without units or heading.
 
 Pure: lines in, values out. Source of the columns' names: `nvidia-smi --help-query-gpu`.
 """
@@ -29,6 +29,9 @@ from gpusetup.readings.sources import UNNAMED
 
 MAX_ROWS = 256
 """Rows of one output: 16 GPUs for some moments; a longer log is `monitor --replay`'s."""
+
+MAX_OUTPUTS = 8
+"""Outputs of one text: a thread shows a few, and a log of a thousand tells nothing more."""
 
 Reader = Callable[[str], Any]
 
@@ -85,6 +88,7 @@ OF_THE_QUERY = {*COLUMNS, DRIVER, PERSISTENCE}
 HEADING_CELL = lazy(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)*(?: \[[A-Za-z%]{1,5}\])?")
 NAMED_GPU = lazy(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN)\b.{1,60}")
 UUID = lazy(r"(?:GPU|MIG)-[0-9a-f-]{8,40}")
+SIZE = lazy(r"\d{3,7} MiB")
 BUS_ID = lazy(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]")
 
 
@@ -119,24 +123,30 @@ def columns_by_shape(line: str) -> list[str]:
     []
     """
     cells = cells_of(line)
-    columns = [_column_of(text, place) for place, text in enumerate(cells)]
-    sizes = [
-        memory(text) or 0 for text, column in zip(cells, columns, strict=True) if column == "memory"
-    ]
-    for place, column in enumerate(columns):
+    largest = max((memory(text) or 0 for text in cells if SIZE.fullmatch(text)), default=0)
+    columns: list[str] = []
+    for place, text in enumerate(cells):
+        column = _column_of(text, place)
+        if column is None:
+            return []
         if column == "memory":
-            is_total = memory(cells[place]) == max(sizes) and "memory.total" not in columns
-            columns[place] = "memory.total" if is_total else ""
-    tells = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}.intersection(columns)
-    return columns if "name" in columns and tells and None not in columns else []  # type: ignore[return-value]
+            is_total = memory(text) == largest and "memory.total" not in columns
+            column = "memory.total" if is_total else ""
+        columns.append(column)
+    beside_the_name = {DRIVER, "uuid", "pci.bus_id", "memory.total", "compute_cap"}
+    tells = beside_the_name.intersection(columns)
+    return columns if "name" in columns and tells else []
 
 
 def _column_of(text: str, place: int) -> str | None:
     """What a cell without a heading can only be: "" for several things, None for a word."""
+    is_first_number = place == 0 and text.isdecimal() and len(text) < 3
+    if is_first_number:
+        return "index"
     for column, form in SHAPES:
         if form.fullmatch(text):
             return column
-    return "index" if place == 0 and text.isdecimal() and len(text) < 3 else None
+    return None
 
 
 SHAPES = (
@@ -144,17 +154,23 @@ SHAPES = (
     ("pci.bus_id", BUS_ID),
     (DRIVER, lazy(r"[3-9]\d{2}\.\d{2,3}(?:\.\d{1,3})?")),
     ("compute_cap", lazy(r"(?:[3-9]|1[0-3])\.\d")),
-    ("memory", lazy(r"\d{3,7} MiB")),
+    ("memory", SIZE),
     ("name", NAMED_GPU),
     # A percentage, a clock, a power or a number may be of several columns.
-    ("", lazy(r"\d{1,7}(?:\.\d{1,2})?(?: (?:%|W|MHz|MiB))?|\[?N/A\]?|P\d{1,2}|Enabled|Disabled|Default|\[Not Supported\]")),
-)  # fmt: skip
+    (
+        "",
+        lazy(
+            r"\d{1,7}(?:\.\d{1,2})?(?: (?:%|W|MHz|MiB))?|\[?N/A\]?|\[Not Supported\]"
+            r"|P\d{1,2}|Enabled|Disabled|Default"
+        ),
+    ),
+)
 
 
 def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
     """Each output of such a query in a text, with the line that it begins at."""
-    number = 0
-    while number < len(lines):
+    number = seen = 0
+    while number < len(lines) and seen < MAX_OUTPUTS:
         line = lines[number]
         names = heading_of(line) if "," in line or "_" in line or "." in line else []
         first = number + 1
@@ -162,6 +178,7 @@ def outputs_of(lines: Sequence[str]) -> Iterator[tuple[int, Smi]]:
             names, first = columns_by_shape(line), number
         rows = _rows(names, lines[first : first + MAX_ROWS]) if names else []
         if rows:
+            seen += 1
             yield number, _output(rows)
         number = first + len(rows) if rows else number + 1
 
@@ -197,16 +214,16 @@ def _is_plausible(row: Mapping[str, str]) -> bool:
 
 def _output(rows: list[dict[str, str]]) -> Smi:
     """One output. Of a log with its time only what does not change from moment to moment counts."""
-    moments = {row.get(MOMENT) for row in rows}
-    first = [row for row in rows if row.get(MOMENT) == rows[0].get(MOMENT)]
-    gpus = [_gpu(row, place, is_a_log=len(moments) > 1) for place, row in enumerate(first)]
-    drivers = [dotted(row[DRIVER]) for row in rows if DRIVER in row]
-    persistence = [flag(row[PERSISTENCE]) for row in rows if PERSISTENCE in row]
-    return Smi(
-        driver_version=drivers[0] if drivers else None,
-        gpus=tuple(gpus),
-        persistence=all(persistence) if persistence and None not in persistence else None,
-    )
+    start = rows[0].get(MOMENT)
+    of_first_moment = [row for row in rows if row.get(MOMENT) == start]
+    is_a_log = len(of_first_moment) < len(rows)
+    gpus = []
+    for place, row in enumerate(of_first_moment):
+        gpus.append(_gpu(row, place, is_a_log=is_a_log))
+    # The driver is one for all GPUs, and so is the setting that keeps it loaded.
+    driver = dotted(rows[0].get(DRIVER))
+    persistence = flag(rows[0].get(PERSISTENCE))
+    return Smi(driver_version=driver, gpus=tuple(gpus), persistence=persistence)
 
 
 MEASURED = ("utilization_percent", "memory_used_bytes", "power_watts", "throttle_reasons")

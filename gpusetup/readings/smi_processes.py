@@ -11,7 +11,7 @@ from gpusetup.readings.nvidia_smi import memory
 HEADING = "Processes:"
 # Since release 450 two columns for MIG (GI, CI) stand between the GPU and the process id.
 ROW = lazy(
-    r"^\W{0,3}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
+    r"^\W{0,12}(?P<gpu>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,10})\s+"
     r"(?P<kind>C\+G|C|G|M\+C)\s+(?P<name>\S.{0,120}?)\s+(?P<memory>\d{1,8}\s?MiB|N/A)?\s*\|?$"
 )
 
@@ -25,7 +25,7 @@ def processes_of(text: str) -> dict[int, tuple[GpuProcess, ...]] | None:
     >>> processes_of(table)[0][0].name, processes_of(table)[0][0].memory_bytes >> 20
     ('.../bin/python', 6144)
     """
-    head, heading, listed = text.partition(HEADING)
+    _table, heading, listed = text.partition(HEADING)
     if not heading:
         return None
     by_gpu: dict[int, tuple[GpuProcess, ...]] = {}

@@ -27,6 +27,7 @@ from gpusetup.render.screen import (
     plain,
     section,
 )
+from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
@@ -43,7 +44,24 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     full = in_full(root, answer.snapshot) if root else ()
     also = section("Also found", (line for finding in others for line in in_short(finding)))
     machine = section("This machine", facts(machine_facts(answer)))
-    return Screen((*verdict(answer, root), *full, *also, *machine))
+    return Screen((*verdict(answer, root), *full, *also, *machine, *by_hand(answer, root)))
+
+
+NOT_BY_INSTALL = (
+    "`gpusetup install` changes torch and its companions only, so run the commands above yourself. "
+    "Then run `gpusetup doctor` again."
+)
+BY_INSTALL = re.compile(r"gpusetup install\b")
+
+
+def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+    """The last line about this machine, if `gpusetup install` does not do what the answer says."""
+    if answer.snapshot.origin == "report" or root is None or root.fix is None:
+        return
+    commands = root.fix.commands
+    if commands and not any(BY_INSTALL.match(line) for line in commands):
+        yield Row("")
+        yield Row(NOT_BY_INSTALL)
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
@@ -223,6 +241,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
         "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
         or ("unknown" if machine.gpus is None else "none of NVIDIA"),
+        "links": links_line(machine),
         "torch": torch_line(machine),
         "Python": joined(python.version, python.manager),
         "environment": f"{python.executable or 'unknown'}{chosen}",

@@ -127,8 +127,10 @@ def proven(answer: InstallAnswer) -> list[Row]:
     return failed or [verdict(OK, "tested", f": {len(checks)} checks passed")]
 
 
-def project_screen(answer: InstallAnswer) -> Screen:
-    """What to paste into a project's file, and the command that pins the versions."""
+def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Words = ()) -> Screen:
+    """What to paste into a project's file or a script, and the commands after it."""
     then = [command(own_line(*step.argv)) for step in answer.steps]
     lines = (Row(line, whole=True) for line in answer.lines)
-    return Screen((heading(f"Add to {answer.target}"), *lines, *section("Then", then)))
+    remarks = [*([""] if notes else []), *(remark("note", line) for line in notes)]
+    title = heading(f"Add to {where or answer.target}")
+    return Screen((title, *lines, *section("Then", then), *remarks))

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpusetup.model.documents import (
     CodePlan,
+    ConfigKey,
     ConfigRead,
     FewerGpus,
     Help,
@@ -52,11 +53,11 @@ def plan_text(plan: PlanCell) -> Screen:
         *_verdict(plan),
         *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
         *(_fewer_gpus(plan, plan.better) if plan.better else ()),
-        *(_speed(plan.speed) if plan.speed else ()),
         *_memory(plan),
         *section("Set", _settings(plan) if plan.settings else ()),
         *(_trainer_settings(plan.trainer_settings) if plan.trainer_settings else ()),
         *(() if plan.ways else _helps(plan)),
+        *(_speed(plan.speed) if plan.speed else ()),
         *(_config(plan.config) if plan.config else ()),
         *notes(plan.advice),
         *(_code(plan.code) if plan.code else ()),
@@ -66,8 +67,11 @@ def plan_text(plan: PlanCell) -> Screen:
 
 def _way(way: Way, capacity: float) -> Row:
     """One way to train: does it fit, up to which batch or length, what one sequence takes."""
-    mark = (OK if way.total_gib <= 0.8 * capacity else BUT) if way.fits else NO
-    most = f"batch {way.batch:,}, or {way.context or 0:,} tokens" if way.fits else "does not fit"
+    mark, most = NO, "does not fit"
+    if way.fits:
+        leaves_a_fifth = way.total_gib <= 0.8 * capacity
+        mark = OK if leaves_a_fifth else BUT
+        most = f"batch {way.batch:,}, or {way.context or 0:,} tokens"
     needs = f"one sequence needs {way.total_gib:.1f} GiB"
     return Row("  ", mark, f" {way.name:25} {most:27} ", (needs, DIM), whole=True)
 
@@ -91,15 +95,11 @@ def _count(parameters: int) -> str:
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
-    host = plan.memory_gib.host
-    recipe = f": {plan.recipe} ({_meaning(plan.recipe)})"
+    """What was looked for, whether the job fits and with which recipe, and how sure that is."""
     if plan.solved and not plan.code:
-        solved = {
-            "context": f"longest context: {plan.context * plan.fits:,} tokens",
-            "batch": f"largest batch: {(plan.batch or 0) * plan.fits:,}",
-            "gpus": f"GPUs needed: {plan.gpus if plan.fits else 'more than ' + str(plan.gpus)}",
-        }
-        yield Row((solved[plan.solved], HEADING))
+        yield Row((_solution(plan), HEADING))
+    recipe = f": {plan.recipe} ({_meaning(plan.recipe)})"
+    host = plan.memory_gib.host
     if not plan.fits:
         yield verdict(NO, "does not fit")
     elif host:
@@ -109,39 +109,60 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     else:
         yield verdict(OK, "fits", recipe)
     near = f"{plan.near_percent} % of the limit"
-    kind = (
-        " or a kind of job that plan knows little about"
-        if plan.near_percent > 3 and plan.fits
-        else ""
-    )
-    sure = {
+    reason = f"within {near}"
+    is_measured_kind = plan.near_percent <= 3
+    if plan.fits and not is_measured_kind:
+        reason += " or a kind of job that plan knows little about"
+    confidence = {
         "measured": "measured",
         "clear": f"clear: nothing is within {near}",
-        "close": f"close: within {near}{kind}",
+        "close": f"close: {reason}",
     }
-    yield from facts({"confidence": sure[plan.confidence], "from": plan.source})
+    yield from facts({"confidence": confidence[plan.confidence], "from": plan.source})
+
+
+def _solution(plan: PlanCell) -> str:
+    """The value that was looked for; 0 if not even the smallest fits."""
+    if plan.solved == "context":
+        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
+    if plan.solved == "batch":
+        return f"largest batch: {plan.batch or 0 if plan.fits else 0:,}"
+    if plan.fits:
+        return f"GPUs needed: {plan.gpus}"
+    if plan.strategy in ("single", "dp", "ddp"):
+        return "GPUs needed: more do not help, because each holds the whole model"
+    return f"GPUs needed: more than {plan.gpus}"
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
     """The parts, and what the card has."""
     memory, free = plan.memory_gib, plan.margin_percent
     left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
-    told = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
-    told["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
+    lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
+    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
-        told["torch says"] = f"{memory.allocated:8.2f}  allocated, {memory.reserved:.2f} reserved"
-    return section("Memory of a GPU, GiB", facts(told))
+        given_back = " (some of it is given back when memory runs short)"
+        note = given_back if memory.reserved > memory.total else ""
+        reserved = f"{memory.reserved:.2f} reserved{note}"
+        lines["torch says"] = f"{memory.allocated:8.2f}  allocated, {reserved}"
+    if not memory.other_gpus:
+        return section("Memory of a GPU, GiB", facts(lines))
+    lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
+    return section("Memory of the first GPU, GiB", facts(lines))
 
 
 def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
     """The number of GPUs that does better than all of them, why, and how to use just those."""
-    recipe = f"with {fewer.recipe}"
+    gain = ""
     if plan.solved == "context":
-        recipe = f"with {fewer.recipe}, for up to {fewer.context:,} tokens"
+        gain = f", up to {fewer.context:,} tokens"
+    elif fewer.without_offload:
+        gain = ", without the offload that costs most speed"
     yield from section(
         f"Use {fewer.gpus} of your {plan.gpus} GPUs instead",
         (
-            Row(f"  It fits {recipe}: {fewer.reason}.", hang=2),
+            Row(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
+            Row(f"  {fewer.reason}", hang=2),
             *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
         ),
     )
@@ -150,26 +171,19 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
 def _speed(speed: Speed) -> Iterator[str]:
     """How much faster the GPUs are than one of them, and what that is reckoned from."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
-    times = f"about {high}" if low == high else f"{low} to {high}"
-    exchange = (
-        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
-        f"{_seconds(speed.sending_seconds)}"
-    )
     if speed.computing_seconds is None:
         times = f"up to {high}"
-        beside = "; the longer a step computes, the less that counts"
+        computing = "the longer a step computes, the less that counts"
     else:
-        beside = f", beside {_seconds(speed.computing_seconds)} of computing (an estimate)"
-    yield from section(
-        f"One GPU would do; {speed.gpus} are {times} times as fast",
-        (
-            Row(
-                f"  Each computes its own samples, so a step does {speed.gpus} times the work; "
-                f"{exchange}{beside}.",
-                hang=2,
-            ),
-        ),
+        times = f"about {high}" if low == high else f"{low} to {high}"
+        computing = f"its computing takes {_seconds(speed.computing_seconds)} (an estimate)"
+    sentence = (
+        f"  Each computes its own samples, so a step does {speed.gpus} times the work. For that "
+        f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
+        f"{_seconds(speed.sending_seconds)}; {computing}."
     )
+    title = f"One GPU would do; {speed.gpus} are {times} times as fast"
+    return section(title, (Row(sentence, hang=2),))
 
 
 def _seconds(seconds: float) -> str:
@@ -196,7 +210,7 @@ def _helps(plan: PlanCell) -> Iterator[str]:
 
 
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
-    """A list of steps with what each saves; a part of a recipe is explained where it first comes."""
+    """Steps with what each saves; a part of a recipe is explained where it first comes."""
     explained: set[str] = set()
     labels = []
     for help in helps:
@@ -249,22 +263,35 @@ def _value(value: Any) -> str:
 MOST_UNKNOWN = 12
 
 
-def _config(found: ConfigRead) -> Iterator[str]:
+def _config(config: ConfigRead) -> Iterator[str]:
     """What was read, assumed and not understood, each key with its line."""
-    whose = f"a config of {found.trainer}" if found.trainer else "a config of an unknown trainer"
-    keys = [
-        (str(key.line), f"{key.key}: {key.value}" if key.value else key.key, (key.meaning, DIM))
-        for key in (*found.read, *found.not_understood[:MOST_UNKNOWN])
-        if "[" not in key.key or not key.meaning
-    ]
-    read = table(("", "", ""), [one for one in keys if one[2][0]], left=(0, 1, 2))
-    open_ = table(("", "", ""), [one for one in keys if not one[2][0]], left=(0, 1, 2))
-    more = len(found.not_understood) - MOST_UNKNOWN
-    yield from section(f"Read from {found.file}, {whose}", read[1:])
-    assumed = (Row(f"  {line}", hang=4) for line in found.assumed)
+    whose = f"a config of {config.trainer}" if config.trainer else "a config of an unknown trainer"
+    # A list is shown once, and not again for each of its items.
+    read = [_key(key) for key in config.read if "[" not in key.key]
+    unknown = [_key(key) for key in config.not_understood[:MOST_UNKNOWN]]
+    yield from section(f"Read from {config.file}, {whose}", _keys(read))
+    assumed = (Row(f"  {line}", hang=4) for line in config.assumed)
     yield from section("Assumed, because the config does not say", assumed)
+    lines = _keys(unknown)
+    more = len(config.not_understood) - MOST_UNKNOWN
+    if more > 0:
+        lines.append(Row(f"      and {more} more"))
     title = "Not understood (if one of them needs memory, give it as an option)"
-    yield from section(title, (*open_[1:], *[f"      and {more} more"] * (more > 0)))
+    yield from section(title, lines)
+
+
+KeyRow = tuple[str, str, tuple[str, Any]]
+"""Line, key with its value, and what it means, dim."""
+
+
+def _key(key: ConfigKey) -> KeyRow:
+    setting = f"{key.key}: {key.value}" if key.value else key.key
+    return str(key.line), setting, (key.meaning, DIM)
+
+
+def _keys(rows: list[KeyRow]) -> list[Row]:
+    """Keys in columns, without a heading."""
+    return table(("", "", ""), rows, left=(0, 1, 2))[1:]
 
 
 def _code(code: CodePlan) -> Iterator[str]:

@@ -52,9 +52,16 @@ def resolution_text(
     lines += section("Not chosen", [*_grouped(why), *more] if why else ())
     if answer.advice:
         lines += ["", remark("advice", _advice(answer.advice))]
-    return Screen((*lines, *(remark("note", note) for note in answer.notes if note != NO_GPU)))
+    lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
+    if explain and answer.torch:
+        lines.append(remark("note", WHEEL_VARIANTS))
+    return Screen(tuple(lines))
 
 
+WHEEL_VARIANTS = (
+    "with wheel variants (PEP 817 and PEP 825, drafts in 2026) pip and uv would choose this build "
+    "themselves; until your installer and your index have them, name the index as above"
+)
 TEST = ("gpusetup", "verify")
 """What proves that torch works in the environment that is active by then."""
 
@@ -62,6 +69,9 @@ TEST = ("gpusetup", "verify")
 NOT_ACTIVATED = (
     "If `conda activate` asks for `conda init`, run `conda init` once and open a new shell."
 )
+
+
+NO_TORCHAUDIO = "no known release for this torch"
 
 
 def is_new_conda_environment(steps: Sequence[Sequence[str]]) -> bool:
@@ -77,7 +87,8 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
     told: dict[str, str | None] = {}
     if not answer.torch:
         yield verdict(NO, "No torch build fits")
-        gpus = (f"{g.name} ({g.compute_capability or '?'})" for g in visible_gpus(snapshot))
+        kinds = ((g.name, g.compute_capability or g.target or "?") for g in visible_gpus(snapshot))
+        gpus = (f"{name} ({kind})" for name, kind in kinds)
         yield from facts(
             {
                 "system": joined(snapshot.os.family, snapshot.os.machine, snapshot.os.libc),
@@ -95,7 +106,7 @@ def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
         told = {
             "index": answer.index_url,
             "torchvision": answer.torchvision or "no release for this torch",
-            "torchaudio": answer.torchaudio or "no known release for this torch",
+            "torchaudio": answer.torchaudio or NO_TORCHAUDIO,
             "Python": answer.python or "unknown",
         }
     served = (f"{one.gpu} ({one.compute_capability}, by {one.by})" for one in answer.served)

@@ -8,7 +8,7 @@ from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import HINT, Claim, Facts
 
 WORD = lazy(
-    r"(?:>>> ?|Out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
+    r"(?:>>> ?|out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
 )
 """The word, with the prompt or the quotes that a shell, a notebook or a mail put around it."""
 
@@ -41,3 +41,5 @@ def bare_answer(text: Text) -> Facts:
         yield Event(kind="cuda-unavailable", values=values, source=source, text=shown)
     else:
         yield Claim("torch.cuda_available", True, source, HINT)
+        values = {"bare": answer.capitalize() if answer == "true" else answer}
+        yield Event(kind="bare-yes", values=values, source=source, text=text.flat.strip())

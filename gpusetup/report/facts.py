@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.finding import Failing
-from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, Package, PciDevice
+from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, GpuLink, Package, PciDevice
 
 GUESS, HINT, USUAL, SURE = range(4)
 """How far a source is trusted about a field: a path's name, a remark, a program's word, and the
@@ -31,6 +31,6 @@ class Gpus(NamedTuple):
     trust: int = USUAL
 
 
-Fact = Claim | Gpus | Package | PciDevice | DeviceNode | Disk | Event | Failing
+Fact = Claim | Gpus | GpuLink | Package | PciDevice | DeviceNode | Disk | Event | Failing
 Facts = Iterator[Fact]
 Reader = Callable[[Text], Facts]

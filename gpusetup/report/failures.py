@@ -141,14 +141,32 @@ COMPLAINT_WORD = lazy(
 )
 TABLE_STARTS = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")
 """How the lines begin of what is only printed: nvidia-smi's tables, lscpu's, lists of packages."""
+ALIGNED_LABEL = lazy(r"\s*[A-Z][^:\n]{0,60}?\s{2,}:")
+"""The label of a value in a list that a tool aligned: `GPU Slowdown T.Limit Temp        : -2 C`. It
+stands there on a healthy machine too."""
+FROZEN_MODULE = lazy(r"<frozen [\w.]+>")
+"""Python's name of a module that is built into it: in `<frozen runpy>:128: RuntimeWarning`, which
+`python -m torch.utils.collect_env` begins with, nothing is frozen."""
 
 
 def complaints(text: Text) -> Facts:
     """The first line that complains."""
     for number, line in enumerate(text.lines, 1):
-        if not line.lstrip().startswith(TABLE_STARTS) and COMPLAINT_WORD.search(line.lower()):
+        if not line.lstrip().startswith(TABLE_STARTS) and complains(line):
             yield Claim(COMPLAINT, True, f"report, line {number}")
             return
+
+
+def complains(line: str) -> bool:
+    """Whether a line has a word of complaint that does not belong to a label.
+
+    >>> complains("GPU Slowdown T.Limit Temp     : -2 C"), complains("it is a slowdown")
+    (False, True)
+    """
+    line = FROZEN_MODULE.sub("", line)
+    label = ALIGNED_LABEL.match(line)
+    label_end = label.end() if label else 0
+    return any(word.end() > label_end for word in COMPLAINT_WORD.finditer(line.lower()))
 
 
 CHARACTERS_READ = 200_000

@@ -19,6 +19,7 @@ from gpusetup.model.machine import (
     Event,
     Events,
     Gpu,
+    GpuLink,
     Memory,
     Os,
     Package,
@@ -62,13 +63,15 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     by_kind = {(e.kind, *sorted(e.values.items())): e for e in reversed(kinds[Event])}
     events = without_followers(tuple(reversed(by_kind.values()))[:MAX_EVENTS])
-    pci, packages, nodes = (
-        tuple(dict.fromkeys(kinds[kind])) or None for kind in (PciDevice, Package, DeviceNode)
+    pci, packages, nodes, links = (
+        tuple(dict.fromkeys(kinds[kind])) or None
+        for kind in (PciDevice, Package, DeviceNode, GpuLink)
     )
     snapshot = Snapshot(
         origin="report",
         **{name: make(**known[name]) for name, make in PARTS.items()},
         gpus=gpus,
+        gpu_links=links,
         pci_devices=pci,
         packages=packages,
         devices=nodes,

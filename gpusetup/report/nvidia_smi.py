@@ -11,7 +11,7 @@ from itertools import pairwise
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
-from gpusetup.readings import smi_csv
+from gpusetup.readings import smi_csv, smi_topology
 from gpusetup.readings.nvidia_smi import (
     ERRORS,
     NO_DEVICES,
@@ -26,6 +26,8 @@ from gpusetup.readings.smi_processes import processes_of
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
+MAX_MATRIX = 80
+"""Lines of a topology: 64 GPUs, or 16 with their network cards."""
 QUERY_PARTS = (
     "clocks event reasons", "clocks throttle reas", "pcie generation",
     "ecc errors", "retired pages", "remapped rows", "gpu 0000",
@@ -38,6 +40,7 @@ def nvidia_smi(text: Text) -> Facts:
         yield from output_facts(smi, source)
     for line, smi in smi_csv.outputs_of(text.lines[:MAX_LINES]):
         yield from output_facts(smi, f"nvidia-smi --query-gpu, line {line + 1}", is_whole=True)
+    yield from topology(text)
     if any(part in text.low for part in (*ERRORS, NO_DEVICES)):
         yield from nvml_error(text)
 
@@ -100,6 +103,20 @@ def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
         yield Event(kind="cuda-version-err", values={"why": "cuda-err"}, source=source, text=text)
     if any(gpu.driver_model for gpu in smi.gpus or ()):
         yield Claim("os.family", "windows", source)
+
+
+def topology(text: Text) -> Facts:
+    """The first matrix of `nvidia-smi topo -m`: the GPUs' NUMA nodes and links."""
+    if "gpu0" not in text.low:
+        return
+    for number, line in enumerate(text.lines[:MAX_LINES]):
+        if smi_topology.is_heading(line):
+            seen = smi_topology.parse_topology(text.lines[number : number + MAX_MATRIX])
+            # The matrix names no GPU: any other list knows more of them.
+            if seen.gpus:
+                yield Gpus(seen.gpus, f"nvidia-smi topo, line {number + 1}", GUESS - 1)
+                yield from seen.links
+                return
 
 
 def nvml_error(text: Text) -> Facts:

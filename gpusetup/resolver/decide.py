@@ -10,10 +10,12 @@ left unused silently.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog, index_url
 from gpusetup.catalog.companions import beside
 from gpusetup.catalog.kernels import served
@@ -221,8 +223,11 @@ def check_request(request: Request, catalog: Catalog) -> None:
             hint="give one of them",
         )
     backend = labelled or request.backend
+    # A word of the person's own goes into a command only if it looks like a label.
+    shown = backend if re.fullmatch(LABEL, backend) else "NAME"
     if backend not in ("auto", *catalog.backends):
         raise UsageError(
             f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
-            hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`",
+            hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`. `gpusetup resolve "
+            f"--backend {shown} --refresh` asks PyTorch's index now",
         )

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gpusetup.accelerators.makers import NVIDIA
+from gpusetup.accelerators.makers import APPLE, NVIDIA
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.gpus import gpu_described
+from gpusetup.catalog.gpus import gpu_described, gpu_of_any_maker, platform_of
+from gpusetup.catalog.jetpack import is_board_gpu
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Container, CudaApi, Driver, Os, Python, Snapshot
@@ -38,7 +39,7 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
     if given == Description():
         return snapshot
     family = given.os or snapshot.os.family
-    _check(given, family)
+    _check(given, family, catalog)
     here = replace(snapshot.python, executable=None, prefix=None)
     os = replace(snapshot.os, machine=given.machine or snapshot.os.machine)
     if given.os not in (None, snapshot.os.family):
@@ -57,7 +58,7 @@ def described(snapshot: Snapshot, given: Description, catalog: Catalog) -> Snaps
         snapshot = replace(_without_driver(snapshot), driver=driver, pci_devices=None)
         snapshot = replace(snapshot, gpus=tuple(gpus) or None)
     if given.gpus:
-        gpus_there = (gpu_described(name, catalog.gpus) for name in given.gpus)
+        gpus_there = (gpu_of_any_maker(name, catalog.gpus) for name in given.gpus)
         snapshot = replace(snapshot, gpus=tuple(gpus_there), pci_devices=None)
     return replace(snapshot, os=os, python=here, origin="composed")
 
@@ -66,14 +67,44 @@ def _without_driver(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
 
 
-def _check(given: Description, family: str | None) -> None:
+def completed_by_gpus(given: Description, catalog: Catalog) -> Description:
+    """The description with the system and the machine that its GPUs are only found in.
+
+    A Jetson is an aarch64 Linux, a GB200 too, and an Apple chip a Mac; what was said of the system
+    counts more. UsageError for an Apple chip in another system.
+    """
+    platforms = {platform_implied(name, catalog) for name in given.gpus}
+    implied = platforms.pop() if len(platforms) == 1 else None
+    if implied is None:
+        return given
+    family, _, machine = implied.partition("-")
+    if family == "macos" and given.os not in (None, "macos"):
+        raise UsageError(
+            f"{given.gpus[0]!r} is a chip of Apple, and `--os {given.os}` is no system of a Mac",
+            hint="leave out `--os`",
+        )
+    if given.os not in (None, family):
+        return given
+    return replace(given, os=family, machine=given.machine or machine)
+
+
+def platform_implied(name: str, catalog: Catalog) -> str | None:
+    """The only platform of a GPU: `linux-aarch64`; None where there are several."""
+    gpu = gpu_of_any_maker(name, catalog.gpus)
+    if gpu.maker == APPLE.id:
+        return "macos-aarch64"
+    return "linux-aarch64" if is_board_gpu(gpu) else platform_of(name, catalog.gpus)
+
+
+def _check(given: Description, family: str | None, catalog: Catalog) -> None:
     for value, pattern, what, example in (
         (given.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
         (given.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
     ):
         if value is not None and not re.fullmatch(pattern, value):
             raise UsageError(f"{value!r} is no {what}", hint=f"such as {example}")
-    if family == "macos" and (given.driver or given.gpus):
+    others = [name for name in given.gpus if platform_implied(name, catalog) != "macos-aarch64"]
+    if family == "macos" and (given.driver or others):
         raise UsageError(
             "macOS has no NVIDIA driver: `--driver` and `--gpu` do not go with it",
             hint="leave them out, or name the system with `--os`",
@@ -83,7 +114,12 @@ def _check(given: Description, family: str | None) -> None:
 def for_host(
     snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
 ) -> Snapshot:
-    """This environment as it will be on another host: its GPUs and driver are the named ones."""
+    """This environment as it will be on another host: its GPUs and driver are the named ones.
+
+    Unsatisfiable for GPUs of other makers, which nothing here judges.
+    """
+    for name in names:
+        gpu_described(name, catalog.gpus)
     environment = {k: v for k, v in snapshot.environment.items() if k not in NVIDIA.masks}
     bare = replace(
         _without_driver(snapshot),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpusetup.accelerators.makers import MAKERS
-from gpusetup.catalog.jetpack import FIRST_OF_THOR, UNIFIED, runs_ordinary_wheels
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Resolution, TorchBuild
-from gpusetup.model.versions import parsed
+from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.constraints import in_scope
 from gpusetup.resolver.held import vendors_of
 from gpusetup.resolver.situation import Situation
@@ -50,7 +50,11 @@ def _without_a_build(conda: TorchBuild | None, host: Situation) -> Iterator[str]
         yield f"no torch is built for {host.family} on {host.machine}"
     if host.backend in host.catalog.other_backends:
         of = f"the catalog of {host.catalog.as_of}"
-        yield f"{of} knows no build for NVIDIA GPUs of the backend {host.backend}"
+        ask_now = ""
+        if cuda_of(host.backend):
+            command = f"gpusetup resolve --backend {host.backend} --refresh"
+            ask_now = f"; `{command}` asks PyTorch's index now"
+        yield f"{of} knows no build for NVIDIA GPUs of the backend {host.backend}{ask_now}"
     releases = [row.torch for row in host.catalog.releases]
     if not any(map(host.takes, releases)):
         known = f"that of {host.catalog.as_of} knows {releases[0]} to {releases[-1]}"
@@ -107,7 +111,10 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
     if jetpack and runs_ordinary_wheels(jetpack, chips):
         yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
     elif host.board:
-        own = f" (for {jetpack.name}: {jetpack.wheels})" if jetpack and jetpack.wheels else ""
+        releases = (jetpack,) if jetpack else JETPACKS
+        # Of two releases of one JetPack the newer has the newer wheels.
+        wheels = {row.name: row.wheels for row in releases if row.wheels}
+        own = "".join(f"; {name}: {address}" for name, address in wheels.items())
         yield (
             f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) "
             f"on, Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds "

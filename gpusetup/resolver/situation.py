@@ -175,7 +175,8 @@ def specifier(text: str | None) -> SpecifierSet | None:
     except ValueError:
         raise UsageError(
             f"{text!r} is no torch version",
-            hint="such as `2.5.1` or `>=2.6,<2.9`; a nightly build: pytorch.org has the command",
+            hint="such as `2.5.1` or `>=2.6,<2.9`; for a nightly build, `gpusetup resolve --torch "
+            "nightly` prints the commands",
         ) from None
 
 

@@ -306,13 +306,15 @@ class StreamingChild:
                     pipe.close()
 
 
-def foreground(argv: Sequence[str], *, stdout: int | None = None) -> Child:
+def foreground(
+    argv: Sequence[str], *, stdout: int | None = None, stderr: int | None = None
+) -> Child:
     """Start somebody's command with our terminal, in our process group; the caller waits for it.
     It is the only child that can ask there: nothing of ours may be drawn meanwhile.
 
-    `stdout` None is ours, PIPE one that the caller reads. Raises OSError if it cannot start.
+    `stdout` and `stderr`: a file number, None is ours. Raises OSError if it cannot start.
     """
-    return subprocess.Popen(tuple(argv), stdout=stdout)
+    return subprocess.Popen(tuple(argv), stdout=stdout, stderr=stderr)
 
 
 def start_background(argv: Sequence[str]) -> Child:

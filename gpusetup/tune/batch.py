@@ -19,17 +19,22 @@ from gpusetup.tune.case import (
     Why,
     add_key,
     change_value,
+    config_word,
     label,
     not_a_number,
 )
+from gpusetup.tune.grow import grown_batch, larger_batch_in_words
 from gpusetup.tune.marks import BatchMark, batch_mark
 from gpusetup.tune.refusals import refusals
 from gpusetup.tune.verdict import BY_PLAN, CannotJudge, how_to_fit, plan_verdict
 
-MEASURING = "gpusetup tune CONFIG --batch-size --code MODULE:FUNCTION"
-MEASURE_IT = f"`{MEASURING}` measures it"
 LARGEST_EFFECTIVE = 1 << 16
 """Above this the divisors of a batch are not tried one by one: a hostile config may name any."""
+
+
+def measuring(case: Case) -> str:
+    """The command that measures a batch for this config."""
+    return f"gpusetup tune {config_word(case)} --batch-size --code MODULE:FUNCTION"
 
 
 class Split(Frozen):
@@ -74,6 +79,7 @@ def split_batches(case: Case) -> Iterator[Suggestion]:
             split = _split_of(case, setting, size)
             suggestions = list(_better_split(case, split)) if key.written else []
             yield from suggestions or _why_unchanged(case, split)
+            yield from _recommenders_tier(case, split)
 
 
 def _other_unit(case: Case) -> Setting | None:
@@ -113,7 +119,10 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
     if case.measured.batch_size:
         yield f"{stays}: {case.measured.batch_size} ran ({MEASURED})"
         return
-    verdict, mark = plan_verdict(case, split.size), batch_mark(case)
+    verdict = plan_verdict(case, split.size)
+    # Several batches are of several loaders or stages: the mark is said once.
+    is_first = split.setting is case.with_role("batch")[0]
+    mark = batch_mark(case) if is_first else None
     is_sure = isinstance(verdict, BatchVerdict) and verdict.verdict == "clear"
     if case.fixed_by:
         reason = case.fixed_by
@@ -121,12 +130,21 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
         reason = f"{BY_PLAN} cannot judge this config: {verdict}"
     else:
         reason = verdict.reason
-    if is_sure:
+    if is_sure or case.fixed_by:
         yield f"{stays}: {reason}"
     elif mark is None:
-        yield f"{stays}: {reason}. {MEASURE_IT}"
+        yield f"{stays}: {reason}. `{measuring(case)}` measures it"
     else:
         yield f"{stays}: {reason}"
+        # A recommender's tier is said in any case, by `_recommenders_tier`.
+        if not mark.of_all_gpus:
+            yield _marked(case, split, mark)
+
+
+def _recommenders_tier(case: Case, split: Split) -> Iterator[str]:
+    """The multi-GPU guide's tier, also where plan is sure of another batch for the model's part."""
+    mark = batch_mark(case)
+    if mark is not None and mark.of_all_gpus and not case.measured.batch_size:
         yield _marked(case, split, mark)
 
 
@@ -142,7 +160,7 @@ def _marked(case: Case, split: Split, mark: BatchMark) -> str:
         sentence += (
             " A larger effective batch is another experiment: it takes another learning rate."
         )
-    return f"{sentence} {_to_measure(mark)}"
+    return f"{sentence} {_to_measure(case, mark)}"
 
 
 def _mark_text(case: Case, mark: BatchMark) -> str:
@@ -154,8 +172,8 @@ def _mark_text(case: Case, mark: BatchMark) -> str:
     return text
 
 
-def _to_measure(mark: BatchMark) -> str:
-    return f"This is a mark to measure: `{MEASURING} --max {mark.most}`"
+def _to_measure(case: Case, mark: BatchMark) -> str:
+    return f"This is a mark to measure: `{measuring(case)} --max {mark.most}`"
 
 
 def _pieces_within(split: Split, mark: BatchMark) -> str:
@@ -183,17 +201,16 @@ def _better_split(case: Case, split: Split) -> Iterator[Suggestion]:
         if split.steps and len(case.with_role("batch")) == 1:
             yield from _split_by_plan(case, split)
         return
+    if measured > effective > 0:
+        if case.measured.grows:
+            yield from grown_batch(case, split, measured)
+            return
+        yield larger_batch_in_words(split, measured)
     if split.size == measured:
         return
     largest = min(measured, effective)
     micro = next(divisors(effective, largest), 0)
-    if 0 < effective < measured:
-        yield (
-            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as "
-            "large is another experiment: for SGD scale the learning rate with it, for Adam by "
-            "its square root, and warm up"
-        )
-    elif not micro or micro * 4 < largest:
+    if not micro or micro * 4 < largest:
         # Less than a quarter of what ran: these pieces would leave most of the card unused.
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
         yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
@@ -229,7 +246,7 @@ def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
         if mark is not None and largest_clear < mark.least <= split.effective:
             yield (
                 f"{_mark_text(case, mark)}. {BY_PLAN} is sure of {largest_clear} and leaves a "
-                f"fifth of the card free, so more may run. {_to_measure(mark)}"
+                f"fifth of the card free, so more may run. {_to_measure(case, mark)}"
             )
 
 
@@ -244,10 +261,11 @@ def _largest_clear_split(case: Case, split: Split) -> int | None:
 def _way_to_fit(case: Case, split: Split) -> str:
     """What to do where no batch is clear: measure it, or what plan says if not even 1 fits."""
     verdict, card = plan_verdict(case, 1, split.effective), case.facts.card
+    measure_it = f"`{measuring(case)}` measures it"
     if card is None or isinstance(verdict, CannotJudge):
-        return MEASURE_IT
+        return measure_it
     if verdict.total_gib <= verdict.capacity_gib:
-        return MEASURE_IT
+        return measure_it
     ways = how_to_fit(case.config, card, split.effective)
     return f"Even 1 takes {verdict.total_gib:.1f} GiB. {ways}"
 

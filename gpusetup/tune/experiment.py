@@ -18,12 +18,13 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.units import MIB
 from gpusetup.plan.batch_verdict import BatchVerdict
-from gpusetup.tune.case import Case, Suggestion, label
+from gpusetup.tune.case import Case, Suggestion, config_word, label
 from gpusetup.tune.marks import (
     SMALL_CARD_GB,
     card_of,
     has_memory,
     image_preset,
+    plain_values,
     sequence_preset,
     training_of,
 )
@@ -63,7 +64,7 @@ def network_size(case: Case) -> Iterator[Suggestion]:
         return
     comparisons = []
     for role, guide_key in keys:
-        for setting in case.with_role(role):
+        for setting in plain_values(case, role):
             name, value = name_of(setting.path), preset.value(guide_key)
             current = unquoted(setting.text)[:40]
             comparisons.append(f"{name} {value} (line {setting.line}: {current})")
@@ -88,8 +89,9 @@ def sequence_length(case: Case) -> Iterator[Suggestion]:
     least, most = SHORT_LENGTHS
     next_step = ""
     if isinstance(plan_verdict(case, 1, steps=1), BatchVerdict):
-        next_step = f"; `gpusetup plan --from-config CONFIG --context {most}` says what it saves"
-    for setting in case.with_role("length"):
+        command = f"gpusetup plan --from-config {config_word(case)} --context {most}"
+        next_step = f"; `{command}` says what it saves"
+    for setting in plain_values(case, "length"):
         length = whole_number(setting)
         if length is not None and length > most:
             yield (
@@ -107,7 +109,7 @@ CLIP_AT = "1.0"
 
 def unstable_loss(case: Case) -> Iterator[Suggestion]:
     """Clipping where it is off, and what else to do if the loss explodes or becomes NaN."""
-    unclipped = [setting for setting in case.with_role("clip") if _is_off(setting)]
+    unclipped = [setting for setting in plain_values(case, "clip") if _is_off(setting)]
     for setting in unclipped:
         value = setting.text.strip() or "empty"
         yield (
@@ -122,18 +124,24 @@ def unstable_loss(case: Case) -> Iterator[Suggestion]:
 def _calmer_steps(case: Case) -> str:
     """The steps against a loss that explodes, with the config's own keys and values."""
     rate_step = "then try half of the learning rate, then a tenth"
-    for setting in case.with_role("learning-rate")[:1]:
-        rate_step += f" ({label(setting)} is {unquoted(setting.text)[:20]})"
     warm_up_step = "then let the learning rate warm up"
-    for setting in case.with_role("warm-up")[:1]:
-        warm_up_step += f" ({label(setting)} is {unquoted(setting.text)[:20]})"
-    return f"clip first, {rate_step}, {warm_up_step}"
+    return (
+        f"clip first, {rate_step}{_current_value(case, 'learning-rate')}, "
+        f"{warm_up_step}{_current_value(case, 'warm-up')}"
+    )
+
+
+def _current_value(case: Case, role: str) -> str:
+    """The first plain value of a role in parentheses: ` (lr (line 7) is 0.0002)`."""
+    for setting in plain_values(case, role):
+        text = unquoted(setting.text)
+        if text not in EMPTY:
+            return f" ({label(setting)} is {text[:20]})"
+    return ""
 
 
 def _is_off(setting: Setting) -> bool:
     """Whether a number or switch is 0, off or empty: `0`, `0.0`, `null`, `false`."""
-    if setting.kind != "scalar":
-        return False
     text = unquoted(setting.text)
     if text in EMPTY or switch_value(setting) is False:
         return True
@@ -188,7 +196,7 @@ def _cache_bytes(case: Case) -> int | None:
 
 def _plain(case: Case, role: str) -> int | None:
     """The first whole number of a role."""
-    for setting in case.with_role(role):
+    for setting in plain_values(case, role):
         value = whole_number(setting)
         if value is not None and value > 0:
             return value

@@ -9,8 +9,14 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from gpusetup.configs.keys import key_of
-from gpusetup.configs.settings import name_of, names_in, unquoted, whole_number
+from gpusetup.configs.settings import (
+    Setting,
+    name_of,
+    names_in,
+    unquoted,
+    whole_number,
+    words_of,
+)
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.units import GIB
 from gpusetup.tune.case import Case, trainer_in
@@ -39,15 +45,22 @@ def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
 # --- what is trained ------------------------------------------------------------------------------
 
 Training = Literal["recommender", "images", "sequences", "language", "unknown", "other"]
-"""Whose marks count. `unknown` says nothing of its model; `other` is a model without marks."""
+"""Whose marks count. `unknown` shows nothing of its model; `other` is a model without marks."""
 
-SEQUENCE_MODEL = re.compile(r"(?i)^(?:bi)?(?:lstm|gru|rnn|transformer)(?:\b|_|\d|$)")
-"""Values that name a recurrent model or a transformer built by hand."""
-MODEL_NAMES = (
-    "model_type", "model", "type", "name", "arch", "architecture", "network", "net", "rnn_type",
-    "cell_type", "cell", "encoder",
-)  # fmt: skip
+SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
+"""In values that name a recurrent model or a transformer built by hand: `BiLSTM`, `tiny_gru`."""
+NOT_SEQUENCE_MODEL = re.compile(r"(?i)/|vision|image|video|swin|vit|detr|diffusion|audio|speech")
+"""In names of models that only share the word, and (`/`) in names of published ones."""
+MODEL_KIND_KEYS = frozenset((
+    "model_type", "model", "type", "name", "model_name", "arch", "architecture", "network", "net",
+    "rnn_type", "cell_type", "cell", "encoder",
+))  # fmt: skip
 """Keys whose value may name the kind of a model."""
+MODEL_WORDS = frozenset((
+    "model", "network", "net", "arch", "architecture", "backbone", "policy", "generator",
+    "discriminator", "encoder", "decoder", "unet", "vae", "head",
+))  # fmt: skip
+"""Words of keys that speak of a model: a config with one of them shows what it trains."""
 IMAGE_KEYS = frozenset((
     "imgsz", "img_size", "image_size", "image_width", "resolution", "crop_size", "crop_pct",
     "size_divisor", "num_classes",
@@ -61,52 +74,66 @@ LONGEST_SMALL_SEQUENCE = 256
 
 def training_of(case: Case) -> Training:
     """What the config trains, by its keys, as far as the guides have marks for it."""
-    has_tables = bool(case.with_role("users")) and bool(case.with_role("items"))
-    if has_tables:
+    is_of_language_trainer = trainer_of(case.config) is not None
+    if case.with_role("users") and case.with_role("items"):
         return "recommender"
-    if _names_sequence_model(case):
+    if _names_sequence_model(case) and not is_of_language_trainer:
         return "sequences"
     if _trains_on_image_patches(case):
         return "images"
-    if _names_other_model(case):
-        return "language" if _reads_text(case) else "other"
     if _reads_text(case):
         return "language"
-    has_network_size = bool(case.with_role("hidden")) and bool(case.with_role("layers"))
-    return "sequences" if has_network_size else "unknown"
+    if is_of_language_trainer or _names_other_model(case):
+        return "other"
+    if case.with_role("hidden") and case.with_role("layers"):
+        return "sequences"
+    return "other" if _speaks_of_model(case) else "unknown"
 
 
 def _names_sequence_model(case: Case) -> bool:
     for setting in case.config.settings:
         text = unquoted(setting.text)[:100]
-        if name_of(setting.path) in MODEL_NAMES and SEQUENCE_MODEL.match(text):
+        is_sequence_model = SEQUENCE_MODEL.search(text) and not NOT_SEQUENCE_MODEL.search(text)
+        if name_of(setting.path) in MODEL_KIND_KEYS and is_sequence_model:
             return True
     return False
 
 
 def _names_other_model(case: Case) -> bool:
     """Whether a trainer or a model is named for which the guides have no batch."""
-    is_of_a_trainer = trainer_in(case.config) is not None or trainer_of(case.config) is not None
     has_rollouts = bool(case.with_role("rollout-batch"))
     is_about_images = not IMAGE_KEYS.isdisjoint(names_in(case.config.settings))
-    return is_of_a_trainer or has_rollouts or is_about_images or has_batch_norm(case)
+    has_trainer = trainer_in(case.config) is not None
+    return has_trainer or has_rollouts or is_about_images or has_batch_norm(case)
+
+
+def _speaks_of_model(case: Case) -> bool:
+    return any(
+        not MODEL_WORDS.isdisjoint(words_of(name)) for name in names_in(case.config.settings)
+    )
 
 
 def _trains_on_image_patches(case: Case) -> bool:
     """Whether the config is one of the optimisation guide's image networks, or much like them."""
-    if case.with_role("channels", "perceptual"):
+    if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
-    patches = [whole_number(setting) or 0 for setting in case.with_role("patch")]
+    patches = [whole_number(setting) or 0 for setting in plain_values(case, "patch")]
     return any(size > LARGEST_VIT_PATCH for size in patches)
+
+
+def plain_values(case: Case, role: str) -> list[Setting]:
+    """The settings of a role with one value; a list of sizes is another kind of network's."""
+    return [
+        setting
+        for setting in case.with_role(role)
+        if setting.kind == "scalar" and isinstance(setting.path[-1], str)
+    ]
 
 
 def _reads_text(case: Case) -> bool:
     """Whether a model is named that reads tokens, or sequences are longer than the guides' own."""
-    for setting in case.config.settings:
-        key = key_of(setting.path)
-        is_model = key is not None and key.role == "named-model"
-        if is_model and name_of(setting.path) == "model_name_or_path":
-            return True
+    if any(case.with_name("model_name_or_path")):
+        return True
     lengths = [whole_number(setting) or 0 for setting in case.with_role("length")]
     return any(length > LONGEST_SMALL_SEQUENCE for length in lengths)
 

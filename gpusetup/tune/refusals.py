@@ -28,7 +28,9 @@ DEEPSPEED_JSON = ("zero_optimization", "train_micro_batch_size_per_gpu")
 DEEPSPEED_KEYS = ("deepspeed", "deepspeed_config", "deepspeed_config_file")
 """Keys whose value names DeepSpeed's settings: a file, a preset's name, or `true`."""
 FILE_NAME = re.compile(r"\S{1,200}\.\w{1,9}")
-OTHER_FILES = (*DEEPSPEED_KEYS, "fsdp_config", "_base_")
+BASE_FILES = "_base_"
+"""mmengine's key for the files that a config takes its other settings from."""
+OTHER_FILES = (*DEEPSPEED_KEYS, "fsdp_config", BASE_FILES)
 
 
 def batch_fixed_by(config: Config) -> str | None:
@@ -55,15 +57,18 @@ def batch_fixed_by(config: Config) -> str | None:
 def sharded_elsewhere(case: Case) -> str | None:
     """Which setting leaves to another file how the model is sharded; None if none does."""
     for setting in case.with_name(*OTHER_FILES):
-        if _names_settings(setting):
-            return f"{label(setting)} leaves to another file how the model is sharded"
+        if not _names_settings(setting):
+            continue
+        if name_of(setting.path) == BASE_FILES:
+            return f"{label(setting)} takes the other settings from another file"
+        return f"{label(setting)} leaves to another file how the model is sharded"
     return None
 
 
 def _names_settings(setting: Setting) -> bool:
     """Whether the value refers to settings that are not in this config (a map would be)."""
     if setting.kind == "list":
-        return name_of(setting.path) == "_base_"
+        return name_of(setting.path) == BASE_FILES
     is_empty = setting.text in EMPTY or switch_value(setting) is False
     return setting.kind in ("scalar", "alias") and not is_empty
 

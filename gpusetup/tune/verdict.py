@@ -18,7 +18,7 @@ PREFERENCE = frozenset((
     "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
     "num_generations_per_prompt",
 ))  # fmt: skip
-"""Names of preference training, whose pairs, references and generations the plan does not count."""
+"""Names of training by preferences or rewards, of which plan does not count everything."""
 
 
 class CannotJudge(str):
@@ -37,8 +37,8 @@ def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdic
     preference_names = sorted(names_in(config.settings) & PREFERENCE)
     if preference_names:
         return CannotJudge(
-            f"`{preference_names[0]}` belongs to preference training, whose pairs and reference "
-            "model plan does not count"
+            f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
+            "pairs, reference model and generations plan does not count"
         )
     try:
         from_config = question_of(config)

@@ -125,7 +125,7 @@ def test_monitor_costs_little(work: Work) -> None:
 
 def spent(work: Work, seconds: int) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    said = work.gpusetup("monitor", str(seconds), "--json")
+    said = work.gpusetup("monitor", str(seconds), "--json", needs_driver=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if '"sample"' not in said.stdout:
         pytest.skip(said.problem)

@@ -20,6 +20,8 @@ power limit held the clocks, which it does not within the half second of a speed
 700 W: 771 TFLOPS there, 589 under load)."""
 TFLOPS = re.compile(r"([\d.]+) TFLOPS")
 STANDARD_SECONDS = 120
+AFTER = {"quick": 60.0, "standard": 35.0, "stress": 5.0}
+"""Level -> the seconds that are left to what comes after it."""
 KEPT = ("name", "device", "status", "detail", "value", "limit", "unit", "seconds")
 BY_CHECKS = [
     pytest.param(known.checks, id=known.id, marks=pytest.mark.claim(known.id))
@@ -50,8 +52,8 @@ while True:
 
 @cache
 def at(work: Work, level: str) -> Said:
-    """verify's answer, in its part of the time that is left: `standard` takes 90 s of 150."""
-    seconds = max(10, int(work.left() * (0.7 if level == "standard" else 0.9)))
+    """verify's answer, in its part of the time that is left."""
+    seconds = max(10, int(work.left() - AFTER[level]))
     words = ["--seconds", str(min(60, seconds // 2))] if level == "stress" else []
     argv = ("verify", "--level", level, "--device", work.device, "--json", "-v", *words)
     said = work.gpusetup(*argv, "--timeout", str(seconds), limit=seconds + 5.0)

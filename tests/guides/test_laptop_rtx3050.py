@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from tuned_configs import Tuner
 
 from gpusetup.cli import main
+from gpusetup.model.machine import Python, Snapshot
+from gpusetup.resolver.conda_environment import new_environment
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks.table import on_device
 from gpusetup.verify.values import Outcome, Report, Result
-
 
 LAPTOP = ("--from", "rtx3050-laptop")
 
@@ -45,6 +53,25 @@ def test_without_a_name_an_active_environment_is_used(
     assert commands.strip().startswith(begins)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "variables", "name"),
+    [
+        ("/home/u/miniforge3", {"CONDA_DEFAULT_ENV": "base"}, "torch"),
+        ("/opt/conda", {}, "torch"),
+        ("/home/u/miniforge3/envs/ml", {"CONDA_DEFAULT_ENV": "ml"}, None),
+        ("/home/u/miniforge3/envs/ml", {}, None),
+        ("/work/env", {"CONDA_PREFIX": "/work/env", "CONDA_DEFAULT_ENV": "/work/env"}, None),
+    ],
+)
+def test_base_is_no_place_for_torch(
+    prefix: str, variables: dict[str, str], name: str | None
+) -> None:
+    """002-9: conda itself runs in `base`, so a new environment is made next to it."""
+    python = Python(version="3.11.9", prefix=prefix, manager="conda")
+    machine = Snapshot(python=python, environment=variables)
+    assert new_environment(machine, None) == name
+
+
 @pytest.mark.parametrize("name", ["base", "-rf", "a b", "x/y", "x;id", "$(id)"])
 def test_a_name_that_conda_refuses_is_an_error(
     name: str, capsys: pytest.CaptureFixture[str]
@@ -52,6 +79,89 @@ def test_a_name_that_conda_refuses_is_an_error(
     """002-9: nothing that is no name of an environment goes into a command."""
     assert main(["resolve", *LAPTOP, f"--name={name}"]) == 2
     assert "conda" in capsys.readouterr().err
+
+
+BERT = (
+    "model_name_or_path: bert-base-uncased\nper_device_train_batch_size: 32\n"
+    "gradient_accumulation_steps: 1\n{length}: 512\n{precision}\n{more}"
+)
+
+
+@pytest.mark.parametrize("length", ["max_length", "max_seq_length"])
+@pytest.mark.parametrize("more", ["", "dataset_name: imdb\n", "task_name: mrpc\n"])
+def test_bert_on_4_gb_gets_a_batch_of_16_or_less_and_half_precision(
+    length: str, more: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-13: the same for `max_length` and `max_seq_length`."""
+    config = BERT.format(length=length, precision="fp16: false", more=more)
+    tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")
+    batch = tuned.changes["per_device_train_batch_size"][1]
+    assert batch <= 16
+    assert tuned.changes["gradient_accumulation_steps"][1] == 32 // batch
+    assert tuned.changes["bf16"] == (None, True)
+    assert tuned.sentence_with("batch of 8 to 16", "mark to measure")
+
+
+@pytest.mark.parametrize(
+    ("config", "change", "sentence"),
+    [
+        ("batch_size: 8\nfp16: false\n", ("fp16", (False, True)), "torch.amp.GradScaler"),
+        ("fp16: {enabled: false}\ntrain_micro_batch_size_per_gpu: 8\n", None, "fp16.enabled"),
+        ("per_device_train_batch_size: 8\nfp16: false\ndeepspeed: zero2\n", None,
+         "fp16 .* stays off: DeepSpeed's own configuration"),
+        ("batch_size: 8\nfp16: false\ntorch_dtype: bfloat16\n", None,
+         "fp16 .* stays off, because torch_dtype .* is bfloat16"),
+        ("batch_size: 8\nfp16: false\nbf16: false\n", ("bf16", (False, True)), None),
+    ],
+)  # fmt: skip
+def test_half_precision_that_is_off_is_never_silent_on_tensor_cores(
+    config: str,
+    change: tuple[str, object] | None,
+    sentence: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """002-13: `fp16: false` on tensor cores is switched on, or named with the reason."""
+    tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")
+    precision_changes = {key: value for key, value in tuned.changes.items() if "16" in key}
+    assert precision_changes == dict([change] if change else [])
+    assert sentence is None or tuned.sentence_with(sentence), tuned.sentences
+
+
+def test_a_gtx_1650_has_no_tensor_cores_though_it_is_turing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-13: half precision is advised where it gains."""
+    tuner = Tuner(tmp_path, capsys)
+    tuned = tuner.tune("batch_size: 8\nfp16: false\n", tuner.card("GeForce GTX 1650", 4, (7, 5)))
+    assert "fp16" not in tuned.changes
+    assert tuned.sentence_with("no tensor cores")
+
+
+@pytest.mark.parametrize(
+    ("gib", "length", "is_named"), [(4, 512, True), (4, 256, False), (8, 512, False)]
+)
+def test_shorter_sequences_are_named_on_4_gb_and_never_written(
+    gib: int, length: int, is_named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-14: sequences of 128 to 256 tokens on 4 GB."""
+    tuner = Tuner(tmp_path, capsys)
+    for key in ("max_length", "max_seq_length", "seq_len"):
+        config = f"batch_size: 8\n{key}: {length}\n"
+        tuned = tuner.tune(config, tuner.card("GeForce RTX 3050", gib, (8, 6)))
+        sentence = tuned.sentence_with(key, "128 to 256 tokens")
+        assert bool(sentence) is is_named
+        assert key not in tuned.changes
+
+
+def test_the_length_comes_with_plans_command_where_plan_knows_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-14: the command says what a shorter length saves."""
+    config = BERT.format(length="max_length", precision="fp16: true", more="")
+    tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")
+    sentence = tuned.sentence_with("128 to 256 tokens")
+    assert sentence and re.search(r"plan --from-config \S+ --context 256", sentence)
 
 
 def test_the_gpu_is_measured_against_the_cpu_where_there_is_one() -> None:
@@ -73,3 +183,106 @@ def test_verify_of_the_cpu_says_nothing_of_a_gpu() -> None:
     imported = Result("import", "host", Outcome("passed", ""))
     report = Report("cpu", False, {"devices": []}, (imported,))
     assert "times the CPU" not in as_text(report)
+
+
+NO_NVCC = (
+    "C:\\Users\\me> nvcc --version\n"
+    "'nvcc' is not recognized as an internal or external command,\n"
+    "operable program or batch file.\n"
+)
+ASKED_TORCH = (
+    'C:\\Users\\me> python -c "import torch; print(torch.__version__, torch.cuda.is_available())"\n'
+)
+
+
+def doctor_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[str, str]:
+    """The cause that `doctor --report` names for a text, and the whole screen."""
+    file = tmp_path / "report.txt"
+    file.write_text(text, encoding="utf-8")
+    main(["doctor", "--report", str(file), "--json"])
+    cause = json.loads(capsys.readouterr().out)["cause"]
+    main(["doctor", "--report", str(file)])
+    return cause, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        NO_NVCC,
+        "nvcc: command not found\n",
+        'Der Befehl "nvcc" ist entweder falsch geschrieben oder konnte nicht gefunden werden.\n',
+    ],
+)
+def test_a_cpu_build_comes_before_a_toolkit_that_nothing_needed(
+    said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-7: only `nvcc --version` failed, and torch is a CPU build."""
+    cause, screen = doctor_reads(tmp_path, capsys, f"{said}{ASKED_TORCH}2.5.1+cpu False\n")
+    assert cause == "torch-cpu-build"
+    assert "torch's wheels bring all of CUDA that they need" in screen
+
+
+def test_a_missing_nvcc_does_not_explain_why_torch_sees_no_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-7: of another build the reason stays open, and the answer says how to find it."""
+    cause, screen = doctor_reads(
+        tmp_path, capsys, f"{NO_NVCC}>>> torch.cuda.is_available()\nFalse\n"
+    )
+    assert cause == "unknown"
+    assert "torch.cuda.init()" in screen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torch 2.5.1+cpu\nnvcc: command not found\nFailed building wheel for flash-attn\n",
+        "Windows 11, torch 2.5.1+cu124\nOSError: CUDA_HOME environment variable is not set. "
+        "Please set it to your CUDA install root.\n",
+    ],
+)
+def test_a_build_without_a_toolkit_lacks_the_toolkit(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-7: neighbours, in which something was built."""
+    cause, _ = doctor_reads(tmp_path, capsys, text)
+    assert cause == "cuda-toolkit-missing"
+
+
+ERROR_126 = "[WinError 126] The specified module could not be found. Error loading fbgemm.dll"
+ERROR_1114 = "[WinError 1114] A dynamic link library (DLL) initialization routine failed."
+
+
+def environment_whose_torch_raises(folder: Path, error: str) -> Path:
+    """A new environment with a torch that raises this error at its import; its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (python,) = (path for path in folder.glob("*/python*") if path.stem == "python")
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([str(python), "-c", ask], check=True, capture_output=True, text=True)
+    torch = Path(site.stdout.strip()) / "torch"
+    torch.mkdir(parents=True)
+    (torch / "__init__.py").write_text(f"raise OSError({error!r})\n", encoding="utf-8")
+    return python
+
+
+@pytest.mark.parametrize("error", [ERROR_126, ERROR_1114, "DLL load failed while importing _C"])
+def test_verify_of_a_torch_whose_dll_fails_names_the_visual_cpp_runtime(
+    error: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """002-19: the same answer live as for the pasted error."""
+    python = environment_whose_torch_raises(tmp_path / "env", error)
+    assert main(["verify", "--python", str(python)]) == 1
+    hint = capfd.readouterr()
+    assert "Microsoft.VCRedist.2015+.x64" in hint.out + hint.err
+
+
+def test_verify_of_a_torch_that_fails_otherwise_does_not(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """002-19: a neighbour on Linux, whose library is missing."""
+    error = "libcudart.so.12: cannot open shared object file: No such file or directory"
+    python = environment_whose_torch_raises(tmp_path / "env", error)
+    assert main(["verify", "--python", str(python)]) == 1
+    hint = capfd.readouterr()
+    assert "VCRedist" not in hint.out + hint.err
+    assert "gpusetup install" in hint.out + hint.err

@@ -55,11 +55,11 @@ def _operators(torch: Any) -> Dict[str, Any]:
 
 
 SOURCES = {
-    "operators": Source(_operators, 8, {"cpu": 56.0, "cuda": 32.0}, len(LENGTHS) * len(NUMBERS)),
+    "operators": Source(_operators, 8, {"cpu": 56.0, "cuda": 30.0}, len(LENGTHS) * len(NUMBERS)),
     "optimizers": Source(
         lambda torch: of_optimizers.entries(loading.optimizers(torch)),
         12,
-        {"cpu": 8.0, "cuda": 6.0},
+        {"cpu": 8.0, "cuda": 5.0},
         24,
     ),
 }

@@ -21,7 +21,7 @@ CAUSES: Tuple[Tuple[Tuple[str, ...], str], ...] = (
     ),
     (
         ("DLL load failed", "[WinError 126]", "[WinError 127]", "[WinError 1114]"),
-        "a DLL that it needs is missing, usually the Visual C++ runtime (x64): "
+        "a DLL that torch needs is missing, usually the Visual C++ runtime (x64): "
         "`winget install Microsoft.VCRedist.2015+.x64`; if that does not help, " + REINSTALL,
     ),
     (

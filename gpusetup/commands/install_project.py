@@ -1,0 +1,197 @@
+"""`gpusetup install --project`: what to add to a uv project or to a script; nothing is written."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
+
+from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.common import gather
+from gpusetup.errors import UsageError
+from gpusetup.install.credentials import without_logins
+from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.project import (
+    Variant,
+    common_release,
+    extras_lines,
+    pins_of,
+    project_lines,
+    variants_wanted,
+)
+from gpusetup.install.project_file import PROJECT_FILE, ProjectFile, read_project
+from gpusetup.install.request import InstallRequest, question_of
+from gpusetup.install.script_file import block_lines, is_script, read_script
+from gpusetup.model.documents import DoneStep, InstallAnswer
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.resolution import FAMILY, Request, TorchBuild
+from gpusetup.render import install as screens
+from gpusetup.render.console import Console
+from gpusetup.resolver.decide import check_request, nothing_fits, resolve
+from gpusetup.resolver.described import for_host
+from gpusetup.resolver.situation import python_tag
+
+
+class ExtrasQuestion(Frozen):
+    """What is asked of a project with extras."""
+
+    asked: RequestedPackages
+    wanted: Request
+    root: str
+    chosen: Variant
+    """The extra whose build fits this machine, else the last."""
+
+
+def show_project(options: Namespace, request: InstallRequest, out: Console) -> int:
+    """The lines for a uv project, which others may use on other machines, or for a script."""
+    scripts = [word for word in request.packages if is_script(word)]
+    packages = tuple(word for word in request.packages if word not in scripts)
+    if len(scripts) > 1:
+        raise UsageError(
+            f"`--project` takes one script at a time: {', '.join(scripts)}",
+            hint="run it once for each of them",
+        )
+    if scripts and options.extra:
+        raise UsageError("a script has no extras", hint="leave out `--extra`")
+    request = replace(request, packages=packages)
+    catalog = load_catalog()
+    machine = gather(options, out)
+    if request.for_other_host:
+        machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
+    question = question_of(request, machine, {}, by_conda=False)
+    check_request(question.wanted, catalog)
+    project = ProjectFile() if scripts else read_project(Path(PROJECT_FILE), out.talk)
+    resolution = resolve(machine, question.wanted, catalog)
+    root = without_logins(request.root)
+    variants = variants_wanted(options.extra, project, resolution.build, catalog)
+    if variants:
+        own = [
+            one for one in variants if resolution.build and one.backend == resolution.build.backend
+        ]
+        chosen = next(iter(own), variants[-1])
+        shown = ExtrasQuestion(
+            asked=question.asked, wanted=question.wanted, root=root, chosen=chosen
+        )
+        return _show_extras(out, variants, project, shown)
+    if resolution.build is None:
+        raise nothing_fits(resolution)
+    if scripts:
+        return _show_script(out, scripts[0], machine, (question.asked, resolution.build, root))
+    return _show_pins(out, question.asked, resolution.build, root)
+
+
+def _show_pins(out: Console, asked: RequestedPackages, build: TorchBuild, root: str) -> int:
+    """One build for the whole project."""
+    pins = build.family(asked.family)
+    url = index_url(build.backend, root)
+    add = ("uv", "add", *(f"{name}=={version}" for name, version in pins.items()))
+    answer = InstallAnswer(
+        state="planned",
+        target=PROJECT_FILE,
+        before={},
+        after=pins,
+        steps=(DoneStep(argv=(*add, *asked.packages)),),
+        lines=tuple(project_lines(pins, url, build, load_catalog())),
+    )
+    return out.answer(answer, screens.project_screen)
+
+
+def _show_extras(
+    out: Console,
+    variants: tuple[Variant, ...],
+    project: ProjectFile,
+    question: ExtrasQuestion,
+) -> int:
+    """Each extra gets its source, and two of them exclude each other."""
+    asked, wanted = question.asked, question.wanted
+    catalog = load_catalog()
+    common = common_release([variant.backend for variant in variants], wanted, catalog)
+    pins = {
+        variant: pins_of(variant, asked.family, common, (wanted, catalog)) for variant in variants
+    }
+    steps = [_add_step(variant, pins[variant]) for variant in variants if variant.is_there]
+    steps.append(("uv", "sync", *question.chosen.words))
+    if asked.packages:
+        steps.insert(0, ("uv", "add", "--no-sync", *asked.packages))
+    answer = InstallAnswer(
+        state="planned",
+        target=PROJECT_FILE,
+        before={},
+        after=dict(next(iter(pins.values()))),
+        steps=tuple(DoneStep(argv=argv) for argv in steps),
+        lines=tuple(extras_lines(pins, question.root, catalog)),
+    )
+    notes = [
+        *_notes_on_tables(project, variants),
+        f"`uv sync` installs one of them: {' or '.join(' '.join(v.words) for v in variants)}",
+    ]
+    if common is None:
+        notes.append("no torch has builds for all of these backends: each extra has its newest")
+    return out.answer(answer, partial(screens.project_screen, notes=notes))
+
+
+def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
+    """The command that pins the versions in an extra that the project has already."""
+    exact = (f"{name}=={version}" for name, version in pins.items())
+    option = "--optional" if variant.kind == "extra" else "--group"
+    return ("uv", "add", "--no-sync", option, variant.name, *exact)
+
+
+def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> list[str]:
+    """What a reader must join by hand: TOML has each table once."""
+    new = [variant.name for variant in variants if not variant.is_there]
+    tables = [*project.tables]
+    if new and project.has_extras:
+        tables.insert(0, "[project.optional-dependencies]")
+    notes = []
+    if tables:
+        names = ", ".join(f"`{name}`" for name in tables)
+        notes.append(f"{PROJECT_FILE} has {names} already: {JOIN}")
+    if project.base_names_torch:
+        notes.append(
+            "torch is also among the dependencies of the whole project: remove it there, or it "
+            "comes from the default index whenever no extra is chosen"
+        )
+    return notes
+
+
+JOIN = "add the lines below the table that is there, and replace a line of the same name"
+SOURCES = "[tool.uv.sources]"
+
+
+def _show_script(
+    out: Console,
+    path: str,
+    machine: Snapshot,
+    question: tuple[RequestedPackages, TorchBuild, str],
+) -> int:
+    """The lines for a script's metadata block (PEP 723), and uv's command for it."""
+    asked, build, root = question
+    script = read_script(path)
+    family = tuple(name for name in FAMILY if name in (*asked.family, *script.family))
+    pins = build.family(family)
+    exact = tuple(f"{name}=={version}" for name, version in pins.items())
+    tables = project_lines(pins, index_url(build.backend, root), build, load_catalog())
+    run = ("uv", "run", path)
+    add = ("uv", "add", "--script", path, *exact, *asked.packages)
+    answer = InstallAnswer(
+        state="planned",
+        target=path,
+        before={},
+        after=pins,
+        steps=tuple(DoneStep(argv=argv) for argv in ((add, run) if script.has_block else (run,))),
+        lines=tuple(
+            block_lines(script, tables, (*exact, *asked.packages), python_tag(machine) or "3.10")
+        ),
+    )
+    where = f"the metadata block of {path}, above its last line `# ///`"
+    if not script.has_block:
+        where = f"the top of {path}, below a line that begins with `#!`"
+    screen = partial(screens.project_screen, where=where, notes=_notes_on_script(script.tables))
+    return out.answer(answer, screen)
+
+
+def _notes_on_script(tables: tuple[str, ...]) -> list[str]:
+    return [f"the block has `{SOURCES}` already: {JOIN}"] if SOURCES in tables else []

@@ -1,0 +1,118 @@
+"""What a `pyproject.toml` says of torch: the extras and groups that name it, and uv's tables.
+
+The file is a stranger's: it is read up to a size, and nothing of it goes further but names that are
+those of extras.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from gpusetup import named_file
+from gpusetup.errors import BadInput
+from gpusetup.install.uv_settings import parse_toml
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import FAMILY
+
+PROJECT_FILE = "pyproject.toml"
+MOST_BYTES = 1 << 20
+EXTRA_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?"
+"""The name of an extra or a group (PEP 685, PEP 735)."""
+Kind = Literal["extra", "group"]
+
+
+class NamedExtra(Frozen):
+    """An extra or a group of a project that names torch."""
+
+    name: str
+    kind: Kind = "extra"
+    family: tuple[str, ...] = ("torch",)
+    """What of torch's family it names."""
+
+
+class ProjectFile(Frozen):
+    """What of a project file counts for torch."""
+
+    extras: tuple[NamedExtra, ...] = ()
+    tables: tuple[str, ...] = ()
+    """uv's tables that are there already and that new lines must be joined with."""
+    has_extras: bool = False
+    """Whether it has a table of extras."""
+    base_names_torch: bool = False
+    """Whether the dependencies of the whole project name torch."""
+
+
+def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
+    """A project file as far as it can be read; an empty one if there is none."""
+    if not named_file.is_there(path):
+        return ProjectFile()
+    try:
+        document = parse_toml(named_file.read_text(path, MOST_BYTES))
+    except (BadInput, ValueError, RecursionError) as problem:
+        talk(f"{path} was not looked at: {problem}")
+        return ProjectFile()
+    return project_of(document)
+
+
+def project_of(document: Mapping[str, Any]) -> ProjectFile:
+    """The same of a file's tables.
+
+    >>> lists = {"cpu": ["torch"], "docs": ["mkdocs"]}
+    >>> [one.name for one in project_of({"project": {"optional-dependencies": lists}}).extras]
+    ['cpu']
+    """
+    project = table(document, "project")
+    extras = named_by(table(project, "optional-dependencies"), "extra")
+    groups = named_by(table(document, "dependency-groups"), "group")
+    return ProjectFile(
+        extras=(*extras, *groups),
+        tables=tables_of_uv(document),
+        has_extras="optional-dependencies" in project,
+        base_names_torch=bool(family_in(project.get("dependencies"))),
+    )
+
+
+def tables_of_uv(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """uv's tables in which new lines must be joined; TOML has each of them once."""
+    uv = table(table(document, "tool"), "uv")
+    of_its_own = [key for key in uv if key not in ("index", "sources")]
+    found = {"[tool.uv]": bool(of_its_own), "[tool.uv.sources]": "sources" in uv}
+    return tuple(name for name, is_there in found.items() if is_there)
+
+
+def table(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A table of a document; an empty one where something else stands there."""
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def named_by(lists: Mapping[str, Any], kind: Kind) -> Iterator[NamedExtra]:
+    """The extras or groups whose lists name torch."""
+    for name, requirements in lists.items():
+        family = family_in(requirements)
+        if re.fullmatch(EXTRA_NAME, name) and family:
+            yield NamedExtra(name=name, kind=kind, family=family)
+
+
+def family_in(requirements: object) -> tuple[str, ...]:
+    """What of torch's family a list of requirements names.
+
+    >>> family_in(["torch>=2", "numpy", {"include-group": "x"}, "torch vision"])
+    ('torch',)
+    """
+    names = set(names_in(requirements if isinstance(requirements, list) else ()))
+    return tuple(name for name in FAMILY if name in names)
+
+
+def names_in(requirements: Iterable[object]) -> Iterator[str]:
+    for requirement in requirements:
+        try:
+            yield canonicalize_name(Requirement(str(requirement)).name)
+        except InvalidRequirement:
+            continue

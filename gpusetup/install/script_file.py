@@ -1,0 +1,108 @@
+"""A script with its own metadata (PEP 723): what its block says, and the lines to add to it.
+
+A block stands in comments between `# /// script` and `# ///`, and holds TOML.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gpusetup import named_file
+from gpusetup.errors import BadInput, UsageError
+from gpusetup.install.project_file import family_in, tables_of_uv
+from gpusetup.install.uv_settings import parse_toml
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import own_word
+
+MOST_BYTES = 1 << 20
+SUFFIXES = (".py", ".pyw")
+START, END = "# /// script", "# ///"
+
+
+class Script(Frozen):
+    """What of a script's metadata counts for torch."""
+
+    has_block: bool = False
+    family: tuple[str, ...] = ()
+    """What of torch's family its dependencies name."""
+    tables: tuple[str, ...] = ()
+    """uv's tables that are in the block already."""
+
+
+def is_script(word: str) -> bool:
+    """Whether a word of the command line is a script: a file that is there. `discord.py` and others
+    are packages with such a name."""
+    return word.lower().endswith(SUFFIXES) and Path(word).is_file()
+
+
+def refuse_scripts(words: Iterable[str]) -> None:
+    """UsageError for a script where packages are meant: an index may have a package of its name."""
+    for word in filter(is_script, words):
+        raise UsageError(
+            f"{word!r} is a script here, not a package",
+            hint=f"`gpusetup install --project {own_word(word)}` prints the lines for its metadata",
+        )
+
+
+def read_script(path: str) -> Script:
+    """What a script's block says; BadInput where it has two, or one that is no TOML."""
+    blocks = list(blocks_of(named_file.read_text(path, MOST_BYTES)))
+    if len(blocks) > 1:
+        raise BadInput(
+            f"{path} has {len(blocks)} blocks of metadata, and PEP 723 allows one",
+            hint=f"join them into one, from `{START}` to `{END}`",
+        )
+    if not blocks:
+        return Script()
+    try:
+        document = parse_toml(blocks[0])
+    except (ValueError, RecursionError) as problem:
+        raise BadInput(f"the metadata block of {path} is no TOML: {problem}") from problem
+    return Script(
+        has_block=True,
+        family=family_in(document.get("dependencies")),
+        tables=tables_of_uv(document),
+    )
+
+
+def blocks_of(text: str) -> Iterator[str]:
+    r"""The TOML of each block: lines of comment up to the last `# ///` among them.
+
+    >>> list(blocks_of("# /// script\n# dependencies = []\n# ///\nimport torch\n"))
+    ['dependencies = []']
+    """
+    lines = text.splitlines()
+    number = 0
+    while number < len(lines):
+        if lines[number].rstrip() != START:
+            number += 1
+            continue
+        comments = []
+        for line in lines[number + 1 :]:
+            if not re.match(r"#( |$)", line):
+                break
+            comments.append(line)
+        ends = [place for place, line in enumerate(comments) if line.rstrip() == END]
+        if ends:
+            yield "\n".join(line[2:] for line in comments[: ends[-1]])
+        number += 1 + len(comments)
+
+
+def block_lines(
+    script: Script, tables: Iterable[str], requirements: Iterable[str], python: str
+) -> Iterator[str]:
+    """The lines to add: uv's tables as comments, in a whole block where the script has none."""
+    commented = [f"# {line}".rstrip() for line in tables]
+    if script.has_block:
+        yield "#"
+        yield from commented
+        return
+    yield START
+    yield f'# requires-python = ">={python.rstrip("t")}"'
+    yield f"# dependencies = {json.dumps(list(requirements))}"
+    yield "#"
+    yield from commented
+    yield END

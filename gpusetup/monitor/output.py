@@ -1,0 +1,162 @@
+"""Passes a command's output on as it comes, byte for byte, and lets somebody read along. Edge.
+
+A stream that is a terminal stays one for the command: it writes to a terminal of ours of the same
+size (a pseudo-terminal), so that progress bars stay progress bars. Where that cannot be had
+(Windows' console), the command keeps the stream and nothing is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+ReadAlong = Callable[[bytes], None]
+STDOUT, STDERR = 1, 2
+READ_BYTES = 65536
+LAST_WORDS_SECONDS = 0.5
+"""How long after the command's end its children may go on writing before they are left alone."""
+
+
+class Channel(NamedTuple):
+    """What the command writes to, where we read that, and where it goes on to."""
+
+    written: int
+    read: int
+    target: int
+    is_terminal: bool
+
+
+class Output:
+    """The output of a command between it and our own streams.
+
+    `stdout_to`: the stream that the command's stdout goes to (stderr under `--json`).
+    """
+
+    def __init__(self, read_along: ReadAlong, stdout_to: int = STDOUT) -> None:
+        self._read_along = read_along
+        self._channels: list[Channel] = []
+        self._threads: list[threading.Thread] = []
+        self._command_ended = threading.Event()
+        stdout = self._channel(stdout_to)
+        # The order of the two streams stays if they go to the same place.
+        is_one_place = is_same(stdout_to, STDERR)
+        stderr = stdout if is_one_place else self._channel(STDERR)
+        self.stdout = stdout.written if stdout else stdout_to
+        self.stderr = stderr.written if stderr else STDERR
+
+    def _channel(self, target: int) -> Channel | None:
+        """A channel to one of our streams; None if the command has to keep the stream itself."""
+        try:
+            is_terminal = os.isatty(target)
+            os.fstat(target)
+        except OSError:
+            return None  # it was closed before we began
+        if is_terminal and os.name != "posix":
+            return None
+        try:
+            read, written = pseudo_terminal(target) if is_terminal else os.pipe()
+        except OSError:
+            return None
+        channel = Channel(written, read, target, is_terminal)
+        self._channels.append(channel)
+        return channel
+
+    def begin(self) -> None:
+        """Pass on from now on; the command has started, and its ends of the channels are its."""
+        for channel in self._channels:
+            os.close(channel.written)
+            thread = threading.Thread(target=self._pass_on, args=(channel,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def give_up(self) -> None:
+        """Close everything: the command did not start."""
+        for channel in self._channels:
+            os.close(channel.written)
+            os.close(channel.read)
+
+    def resize(self) -> None:
+        """Give the command's terminals the size that ours have now."""
+        for channel in self._channels:
+            if channel.is_terminal:
+                copy_size(channel.target, channel.read)
+
+    def end(self) -> None:
+        """Pass on what is left, after the command has ended."""
+        self._command_ended.set()
+        # Windows cannot ask a pipe whether something is there: its thread may wait for ever.
+        patience = None if os.name == "posix" else LAST_WORDS_SECONDS
+        for thread in self._threads:
+            thread.join(patience)
+
+    def _pass_on(self, channel: Channel) -> None:
+        try:
+            while data := self._next(channel.read):
+                write_all(channel.target, data)
+                # Reading along must not harm the command whatever it prints.
+                with contextlib.suppress(Exception):
+                    self._read_along(data)
+        except OSError:
+            pass  # our stream was closed: the command learns it as it writes (SIGPIPE)
+        finally:
+            os.close(channel.read)
+
+    def _next(self, number: int) -> bytes:
+        """The next bytes; b"" at the end. Children that outlive the command are not waited for."""
+        if os.name == "posix":
+            while not select.select([number], [], [], LAST_WORDS_SECONDS)[0]:
+                if self._command_ended.is_set():
+                    return b""
+        try:
+            return os.read(number, READ_BYTES)
+        except OSError:
+            return b""  # Linux: the last program on a pseudo-terminal has ended (EIO)
+
+
+def is_same(first: int, second: int) -> bool:
+    """Whether two streams go to the same place: one terminal, file or pipe."""
+    try:
+        return os.path.sameopenfile(first, second)
+    except (OSError, ValueError):
+        return first == second
+
+
+def write_all(number: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(number, view) :]
+        except BlockingIOError:
+            # Another program made our stream non-blocking.
+            select.select([], [number], [])
+
+
+def pseudo_terminal(like: int) -> Sequence[int]:
+    """A terminal like one of ours: where we read it, and what the command writes to.
+
+    It changes no byte of the output, since ours does that itself (a newline gets its return).
+    """
+    import pty
+    import termios
+
+    read, written = pty.openpty()
+    attributes = termios.tcgetattr(written)
+    output_flags = 1
+    attributes[output_flags] &= ~termios.OPOST
+    termios.tcsetattr(written, termios.TCSANOW, attributes)
+    copy_size(like, read)
+    return read, written
+
+
+def copy_size(source: int, target: int) -> None:
+    """Give a terminal the size of another one."""
+    import fcntl
+    import termios
+
+    with contextlib.suppress(OSError):
+        size = fcntl.ioctl(source, termios.TIOCGWINSZ, b"\0" * 8)
+        fcntl.ioctl(target, termios.TIOCSWINSZ, size)

@@ -1,0 +1,153 @@
+"""Samples as CSV, for a spreadsheet, and back: a row for each GPU at each moment.
+
+The columns of a GPU have nvidia-smi's names, so that what reads its logs reads these too (also
+`monitor --replay`). Without a GPU there is one row a moment with an empty index.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from typing import TextIO
+
+from gpusetup.model.units import MIB
+from gpusetup.monitor.documents import GpuSample, HostSample, Sample, TreeSample
+from gpusetup.readings.nvidia_smi import number
+
+Cell = str | float | int | None
+
+
+def mib(count: int | None) -> int | None:
+    return None if count is None else round(count / MIB)
+
+
+def megabytes(rate: float | None) -> float | None:
+    return None if rate is None else round(rate / 1e6, 3)
+
+
+GPU_COLUMNS: Mapping[str, Callable[[GpuSample], Cell]] = {
+    "index": lambda gpu: gpu.index,
+    "name": lambda gpu: gpu.name,
+    "uuid": lambda gpu: gpu.uuid,
+    "utilization.gpu [%]": lambda gpu: gpu.utilization_percent,
+    "utilization.memory [%]": lambda gpu: gpu.memory_busy_percent,
+    "memory.used [MiB]": lambda gpu: mib(gpu.memory_used_bytes),
+    "memory.total [MiB]": lambda gpu: mib(gpu.memory_total_bytes),
+    "temperature.gpu": lambda gpu: gpu.temperature_celsius,
+    "power.draw [W]": lambda gpu: gpu.power_watts,
+    "power.limit [W]": lambda gpu: gpu.power_limit_watts,
+    "power.default_limit [W]": lambda gpu: gpu.power_limit_default_watts,
+    "power.max_limit [W]": lambda gpu: gpu.power_limit_max_watts,
+    "clocks.sm [MHz]": lambda gpu: gpu.clock_sm_mhz,
+    "clocks.max.sm [MHz]": lambda gpu: gpu.clock_sm_max_mhz,
+    "throttle reasons": lambda gpu: " ".join(gpu.throttle_reasons or ()),
+    "pcie.rx [MB/s]": lambda gpu: megabytes(gpu.pcie_rx_bytes_per_second),
+    "pcie.tx [MB/s]": lambda gpu: megabytes(gpu.pcie_tx_bytes_per_second),
+}
+TREE_COLUMNS: Mapping[str, Callable[[TreeSample], Cell]] = {
+    "command.processes": lambda tree: tree.processes,
+    "command.cpu [%]": lambda tree: tree.cpu_percent,
+    "command.busiest_cpu [%]": lambda tree: tree.busiest_cpu_percent,
+    "command.memory [MiB]": lambda tree: mib(tree.memory_bytes),
+    "command.loader_workers": lambda tree: tree.loader_workers,
+    "command.loader_cpu [%]": lambda tree: tree.loader_cpu_percent,
+    "command.read [MB/s]": lambda tree: megabytes(tree.read_bytes_per_second),
+    "command.input [MB/s]": lambda tree: megabytes(tree.input_bytes_per_second),
+    "command.write [MB/s]": lambda tree: megabytes(tree.write_bytes_per_second),
+    "command.blocked": lambda tree: tree.blocked_processes,
+    "command.gpu_processes": lambda tree: tree.gpu_processes,
+    "command.cores": lambda tree: tree.cores,
+}
+HOST_COLUMNS: Mapping[str, Callable[[HostSample], Cell]] = {
+    "machine.cores": lambda host: host.cores,
+    "machine.cpu [%]": lambda host: host.cpu_percent,
+    "machine.memory [MiB]": lambda host: mib(host.memory_used_bytes),
+    "machine.memory_total [MiB]": lambda host: mib(host.memory_total_bytes),
+    "machine.disk_read [MB/s]": lambda host: megabytes(host.disk_read_bytes_per_second),
+    "machine.disk_write [MB/s]": lambda host: megabytes(host.disk_write_bytes_per_second),
+    "machine.network_receive [MB/s]": lambda host: megabytes(host.network_receive_bytes_per_second),
+}
+HEADING = ("timestamp", "seconds", *GPU_COLUMNS, *TREE_COLUMNS, *HOST_COLUMNS)
+
+
+class CsvWriter:
+    """Writes samples into an open file; what no source told is an empty cell."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._rows = csv.writer(file)
+        self._rows.writerow(HEADING)
+
+    def write(self, sample: Sample) -> None:
+        tree, host = sample.tree, sample.host
+        beside = [read(tree) if tree else None for read in TREE_COLUMNS.values()]
+        beside += [read(host) if host else None for read in HOST_COLUMNS.values()]
+        no_gpu: list[Cell] = [None] * len(GPU_COLUMNS)
+        gpus = [[read(gpu) for read in GPU_COLUMNS.values()] for gpu in sample.gpus]
+        for cells in gpus or [no_gpu]:
+            self._rows.writerow((sample.at, sample.seconds, *map(harmless, cells), *beside))
+        self._file.flush()
+
+
+def harmless(cell: Cell) -> Cell:
+    """A text that no spreadsheet takes for a formula.
+
+    >>> harmless("=1+1"), harmless("NVIDIA L4"), harmless(-3)
+    ("'=1+1", 'NVIDIA L4', -3)
+    """
+    is_formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t"))
+    return f"'{cell}" if is_formula else cell
+
+
+# --- read back ------------------------------------------------------------------------------------
+
+Row = Mapping[str, str]
+"""Heading without its unit -> cell."""
+
+
+def count(row: Row, name: str, unit: int = 1) -> int | None:
+    value = number(row.get(name))
+    return None if value is None else round(value * unit)
+
+
+def rate(row: Row, name: str) -> float | None:
+    """Bytes a second, from MB/s."""
+    value = number(row.get(name))
+    return None if value is None else value * 1e6
+
+
+def tree_of(row: Row) -> TreeSample | None:
+    """The command's processes in a row; None if it tells nothing of them."""
+    cpu_percent = number(row.get("command.cpu"))
+    if cpu_percent is None:
+        return None
+    return TreeSample(
+        processes=count(row, "command.processes") or 1,
+        cpu_percent=cpu_percent,
+        busiest_cpu_percent=number(row.get("command.busiest_cpu")) or 0.0,
+        memory_bytes=count(row, "command.memory", MIB) or 0,
+        loader_workers=count(row, "command.loader_workers") or 0,
+        loader_cpu_percent=number(row.get("command.loader_cpu")) or 0.0,
+        read_bytes_per_second=rate(row, "command.read"),
+        input_bytes_per_second=rate(row, "command.input"),
+        write_bytes_per_second=rate(row, "command.write"),
+        blocked_processes=count(row, "command.blocked"),
+        gpu_processes=count(row, "command.gpu_processes"),
+        cores=number(row.get("command.cores")),
+    )
+
+
+def host_of(row: Row) -> HostSample | None:
+    """The machine in a row; None if it tells nothing of it."""
+    memory_bytes = count(row, "machine.memory", MIB)
+    if memory_bytes is None:
+        return None
+    return HostSample(
+        cpu_percent=number(row.get("machine.cpu")),
+        cores=count(row, "machine.cores"),
+        memory_used_bytes=memory_bytes,
+        memory_total_bytes=count(row, "machine.memory_total", MIB),
+        disk_read_bytes_per_second=rate(row, "machine.disk_read"),
+        disk_write_bytes_per_second=rate(row, "machine.disk_write"),
+        network_receive_bytes_per_second=rate(row, "machine.network_receive"),
+    )

@@ -1,0 +1,95 @@
+"""Samples of `nvidia-smi`, where NVML cannot be loaded: a row of figures for each GPU. Edge.
+
+It tells neither the processes nor what the links carry.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from gpusetup.monitor.documents import Sample
+from gpusetup.monitor.smi_csv import Row, gpus_of, headings, rows_by_moment
+from gpusetup.monitor.sources import Source, SourceEnded, SourceName, utc_now
+from gpusetup.probe.nvidia_smi import PROGRAM
+from gpusetup.system.processes import StreamingChild
+from gpusetup.system.system import HOLD_BACK, System
+
+BASIC_FIELDS = (
+    *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
+    *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
+)
+"""What every driver of the last ten years knows."""
+FIELDS = (
+    *BASIC_FIELDS,
+    *("power.default_limit", "power.max_limit", "clocks.max.sm", "clocks_throttle_reasons.active"),
+)
+"""An unknown field makes nvidia-smi refuse the whole question, so these are tried first."""
+FIRST_ANSWER_SECONDS = 10.0
+"""Without persistence mode a big node may take some seconds."""
+
+
+def question(program: str, fields: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    """nvidia-smi, asked for the figures of every GPU."""
+    # On Linux it would load kernel modules and make device nodes, which asking must not do.
+    before = (sys.executable, "-I", "-S", HOLD_BACK) if sys.platform == "linux" else ()
+    return (*before, program, f"--query-gpu={','.join(fields)}", "--format=csv", *more)
+
+
+class NvidiaSmi(Source):
+    """A `nvidia-smi` that goes on printing rows; as many as there are GPUs make a sample."""
+
+    name: SourceName = "nvidia-smi"
+
+    def __init__(self, lines: StreamingChild, names: list[str], first: Sample) -> None:
+        super().__init__()
+        self._lines, self._names = lines, names
+        self._gpu_count = len(first.gpus)
+        self._began = time.monotonic()
+        self.first = first
+
+    def read(self, timeout: float) -> Sample:
+        deadline = time.monotonic() + timeout
+        lines: list[str] = []
+        while len(lines) < self._gpu_count:
+            try:
+                line = self._lines.next(deadline - time.monotonic())
+            except EOFError as problem:
+                raise SourceEnded(f"{PROGRAM}: {problem}") from problem
+            if not headings(line):
+                lines.append(line)
+        seconds = time.monotonic() - self._began
+        return sample_of(self._names, lines, seconds)
+
+    def close(self) -> None:
+        self._lines.end()
+
+
+def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
+    """A sample of one answer's rows."""
+    rows: dict[int, Row] = next(rows_by_moment(names, lines), {})
+    return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus_of(rows))
+
+
+def open_nvidia_smi(interval: float) -> NvidiaSmi:
+    """nvidia-smi, asked every `interval` seconds. Raises SourceEnded if it does not answer."""
+    system = System()
+    program = system.which(PROGRAM)
+    if program is None:
+        raise SourceEnded(f"{PROGRAM}: not found")
+    fields: tuple[str, ...] = FIELDS
+    answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
+    if answer.exit:
+        fields = BASIC_FIELDS
+        answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
+    if answer.problem:
+        raise SourceEnded(f"{PROGRAM}: {answer.problem}")
+    heading, *lines = answer.stdout.splitlines() or [""]
+    names = headings(heading)
+    first = sample_of(names, lines, 0.0) if names else None
+    if first is None or not first.gpus:
+        reason = (answer.stdout or answer.stderr).strip().splitlines() or ["no answer"]
+        raise SourceEnded(f"{PROGRAM}: {reason[0][:200]}")
+    milliseconds = max(1, round(interval * 1000))
+    child = StreamingChild(question(program, fields, f"--loop-ms={milliseconds}"))
+    return NvidiaSmi(child, names, first)

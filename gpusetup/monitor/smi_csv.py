@@ -1,0 +1,164 @@
+"""The rows of `nvidia-smi --query-gpu=… --format=csv`, as samples of GPUs. Pure.
+
+What a row does not tell is None. Source of the names: `nvidia-smi --help-query-gpu`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from gpusetup.model.units import MIB
+from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.samples_csv import host_of, tree_of
+from gpusetup.monitor.sources import plausible
+from gpusetup.readings.nvidia_smi import THROTTLE_BITS, cell, flag, number, throttle_mask
+
+NAME = "nvidia-smi csv"
+Row = Mapping[str, str]
+"""Heading -> cell."""
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "utilization_percent": ("utilization.gpu",),
+    "memory_busy_percent": ("utilization.memory",),
+    "memory_used_bytes": ("memory.used",),
+    "memory_total_bytes": ("memory.total",),
+    "temperature_celsius": ("temperature.gpu",),
+    "power_watts": ("power.draw", "power.draw.average", "power.draw.instant"),
+    "power_limit_watts": ("power.limit", "enforced.power.limit"),
+    "power_limit_default_watts": ("power.default_limit",),
+    "power_limit_max_watts": ("power.max_limit",),
+    "clock_sm_mhz": ("clocks.sm", "clocks.current.sm", "clocks.gr", "clocks.current.graphics"),
+    "clock_sm_max_mhz": ("clocks.max.sm", "clocks.max.gr"),
+    "pcie_rx_bytes_per_second": ("pcie.rx",),
+    "pcie_tx_bytes_per_second": ("pcie.tx",),
+    "name": ("name", "gpu_name"),
+    "uuid": ("uuid", "gpu_uuid"),
+}
+"""Field -> its columns; the first that tells something counts."""
+GPU_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "utilization.gpu")
+"""One of these is in every heading; the first that a row has says which GPU it is about."""
+
+
+def headings(line: str) -> list[str]:
+    """The columns of a log; [] if the line is not its heading.
+
+    >>> headings("Index, memory.used [MiB]"), headings("a, b")
+    (['index', 'memory.used'], [])
+    """
+    names = [name.partition("[")[0].strip() for name in line.lower().split(",")]
+    is_heading = not set(names).isdisjoint(GPU_COLUMNS)
+    return names if is_heading else []
+
+
+def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    """The rows of each moment together; `interval` seconds apart if the log tells no time."""
+    start: datetime | None = None
+    for count, rows in enumerate(rows_by_moment(names, lines)):
+        first_row = next(iter(rows.values()))
+        at = first_row.get("timestamp", "")
+        now = time_of(at)
+        start = start or now
+        seconds = count * interval
+        if now and start:
+            seconds = (now - start).total_seconds()
+        yield Sample(
+            at=at,
+            seconds=max(0.0, seconds),
+            gpus=gpus_of(rows),
+            tree=tree_of(first_row),
+            host=host_of(first_row),
+        )
+
+
+def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
+    """The GPUs of one moment. A row that names none is of a machine without a GPU (`--csv`)."""
+    gpus = []
+    for index, row in sorted(rows.items()):
+        if gpu_name(row):
+            gpus.append(gpu_of(index, row))
+    return tuple(gpus)
+
+
+def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
+    """The rows of each moment, by GPU: a GPU that is there already begins the next moment."""
+    indices: dict[str, int] = {}
+    moment: dict[int, Row] = {}
+    for row in rows_of(names, lines):
+        name = gpu_name(row)
+        index = indices.setdefault(name, int(name) if name.isdecimal() else len(indices))
+        if index in moment:
+            yield moment
+            moment = {}
+        moment[index] = row
+    if moment:
+        yield moment
+
+
+def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
+    """The rows of a log, without a heading that comes again and a row that is cut off."""
+    reader = csv.DictReader((line.replace("\0", "") for line in lines), names)
+    with contextlib.suppress(csv.Error):
+        for cells in reader:
+            row = {name: text.strip() for name, text in cells.items() if isinstance(text, str)}
+            is_cut_off = len(row) < len(set(names))
+            if not is_cut_off and not headings(gpu_name(row)):
+                yield row
+
+
+def gpu_name(row: Row) -> str:
+    """Which GPU a row is about: its index, UUID or place on the bus."""
+    for name in GPU_COLUMNS:
+        if name in row:
+            return row[name]
+    return ""
+
+
+def gpu_of(index: int, row: Row) -> GpuSample:
+    """A GPU at one moment, by its row."""
+    values: dict[str, Any] = {}
+    for field, names in COLUMNS.items():
+        texts = [cell(row.get(name)) for name in names]
+        text = next((text for text in texts if text), None)
+        values[field] = text if field in ("name", "uuid") else figure(field, text)
+    lost = any("lost" in text.lower() for text in row.values())
+    return plausible(GpuSample(index=index, throttle_reasons=reasons(row), lost=lost, **values))
+
+
+def figure(field: str, text: str | None) -> float | None:
+    """
+    >>> figure("memory_used_bytes", "2 MiB"), figure("utilization_percent", "97 %")
+    (2097152, 97.0)
+    """
+    value = number(text)
+    if value is None:
+        return None
+    if field.endswith("_bytes"):
+        return round(value * MIB)
+    if field.endswith("_bytes_per_second"):
+        return value * 1e6  # MB/s, of our own `--csv`
+    return round(value) if field.endswith("_mhz") else value
+
+
+def reasons(row: Row) -> tuple[str, ...] | None:
+    """The throttle reasons, from nvidia-smi's mask or its columns of reasons."""
+    cells = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
+    if not cells:
+        # Our own `--csv` writes their names.
+        names = row.get("throttle reasons")
+        return None if names is None else tuple(names.split())
+    if "active" in cells:
+        return throttle_mask(cells["active"])
+    return tuple(name for _, name in THROTTLE_BITS if flag(cells.get(name)))
+
+
+def time_of(text: str) -> datetime | None:
+    """
+    >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
+    (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
+    """
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(text.replace("/", "-").rstrip("Z")).replace(tzinfo=None)
+    return None

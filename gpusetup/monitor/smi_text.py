@@ -1,0 +1,314 @@
+"""What `nvidia-smi` prints for people: table, long output (`-q`) and `dmon`. Pure.
+
+A text may hold one moment or many, as of a loop (`nvidia-smi -l 5 > FILE`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from gpusetup.model.machine import Gpu
+from gpusetup.model.units import MIB
+from gpusetup.monitor.documents import GpuSample, ProcessUse, Sample
+from gpusetup.monitor.sources import plausible
+from gpusetup.readings.nvidia_smi import (
+    GPU_HEAD,
+    SMI_VERSION,
+    gpu_of,
+    memory,
+    number,
+    parse_table,
+    placed,
+    read_at,
+    row_of,
+)
+
+MOST_LINES_OF_A_MOMENT = 20_000
+"""More lines without a new beginning are left out: `-q` of 16 GPUs has some 6,000."""
+
+
+class Form(NamedTuple):
+    """One of nvidia-smi's forms."""
+
+    name: str
+    begins: Callable[[str], bool]
+    """Whether a line is the beginning of this form."""
+    samples: Callable[[Iterable[str], float], Iterator[Sample]]
+    tells_time: Callable[[Sequence[str]], bool]
+
+
+def moments(lines: Iterable[str], begins: Callable[[str], bool]) -> Iterator[list[str]]:
+    """The lines of each moment, from one beginning to the next."""
+    moment: list[str] = []
+    for line in lines:
+        if begins(line) and moment:
+            yield moment
+            moment = []
+        if len(moment) < MOST_LINES_OF_A_MOMENT:
+            moment.append(line)
+    if moment:
+        yield moment
+
+
+def timed(
+    pictures: Iterable[tuple[datetime | None, tuple[GpuSample, ...]]], interval: float
+) -> Iterator[Sample]:
+    """Pictures as samples: by their own times, else `interval` seconds apart."""
+    start: datetime | None = None
+    count = 0
+    for now, gpus in pictures:
+        if not gpus:
+            continue
+        start = start or now
+        seconds = count * interval
+        if now and start:
+            seconds = max(0.0, (now - start).total_seconds())
+        count += 1
+        yield Sample(at=now.isoformat() if now else "", seconds=seconds, gpus=gpus)
+
+
+SMI_DATE = re.compile(
+    r"(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2})\s+(\d{1,2})\s+(\d{1,2}:\d\d:\d\d)\s+(?:[AP]M )?(\d{4})"
+)
+
+
+def date_of(text: str) -> datetime | None:
+    """The time above nvidia-smi's table, or behind `Timestamp` in its long output.
+
+    >>> date_of("Thu Nov 20 06:03:41 2025"), date_of("Timestamp  : Thu Nov  6 06:03:41 2025")
+    (datetime.datetime(2025, 11, 20, 6, 3, 41), datetime.datetime(2025, 11, 6, 6, 3, 41))
+    """
+    match = SMI_DATE.search(text)
+    if match is None:
+        return None
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(" ".join(match.groups()), "%b %d %H:%M:%S %Y")
+    return None
+
+
+def has_date(lines: Sequence[str]) -> bool:
+    return any(date_of(line) for line in lines)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+PROCESS = re.compile(
+    r"\|\s+(?P<gpu>\d+)\s+(?:\S+\s+\S+\s+)?(?P<pid>\d+)\s+(?P<kind>C\+G|M\+C|C|G)\s+"
+    r"(?P<name>\S.*?)\s+(?P<memory>\d+\s*MiB|N/A)\s*\|"
+)
+"""`|    0   N/A  N/A      4711      C   python3      5120MiB |`; before driver 450 without N/A."""
+KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "C+G": "both"}
+
+
+def begins_table(line: str) -> bool:
+    return bool(SMI_VERSION.search(line))
+
+
+def is_table(line: str) -> bool:
+    """A table's banner, or a GPU's row where the banner was cut off."""
+    return begins_table(line) or ("|" in line and row_of(line) is not None)
+
+
+def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    # The date of a table stands above its banner, in the lines of the moment before.
+    return timed(dated(moments(lines, begins_table), table_gpus), interval)
+
+
+def dated(
+    pictures: Iterable[Sequence[str]], read: Callable[[str], tuple[GpuSample, ...]]
+) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
+    """Each picture with its time: that in itself, else the one after the picture before."""
+    date_before: datetime | None = None
+    for lines in pictures:
+        dates = [date for date in map(date_of, lines) if date]
+        yield date_before or next(iter(dates), None), read("".join(lines))
+        date_before = dates[-1] if dates else None
+
+
+def table_gpus(text: str) -> tuple[GpuSample, ...]:
+    """The GPUs of one table, with the processes on them."""
+    gpus = parse_table(text).gpus or ()
+    has_process_list = "Processes:" in text
+    samples = []
+    for place, gpu in enumerate(gpus):
+        index = place if gpu.nvml_index is None else gpu.nvml_index
+        processes = processes_on(index, text) if has_process_list else None
+        samples.append(plausible(sample_of(gpu, index, processes)))
+    return tuple(samples)
+
+
+def processes_on(index: int, text: str) -> tuple[ProcessUse, ...] | None:
+    """The processes on a GPU; None if none is listed: in a container the list is empty."""
+    rows = [match for match in PROCESS.finditer(text) if int(match["gpu"]) == index]
+    uses = tuple(
+        ProcessUse(
+            pid=int(row["pid"]),
+            name=row["name"],
+            kind=KINDS[row["kind"]],
+            memory_bytes=memory(row["memory"]),
+        )
+        for row in rows
+    )
+    return uses or None
+
+
+def sample_of(
+    gpu: Gpu, index: int, processes: tuple[ProcessUse, ...] | None = None, **more: Any
+) -> GpuSample:
+    return GpuSample(
+        index=index,
+        name=gpu.name,
+        uuid=gpu.uuid,
+        utilization_percent=more.pop("utilization_percent", gpu.utilization_percent),
+        memory_used_bytes=gpu.memory_used_bytes,
+        memory_total_bytes=gpu.memory_total_bytes,
+        temperature_celsius=gpu.temperature_celsius,
+        power_watts=gpu.power_watts,
+        power_limit_watts=gpu.power_limit_watts,
+        throttle_reasons=gpu.throttle_reasons,
+        processes=processes,
+        lost=bool(gpu.lost),
+        **more,
+    )
+
+
+# --- the long output ------------------------------------------------------------------------------
+
+LOG_HEAD = "NVSMI LOG"
+
+
+def megahertz(text: str) -> int | None:
+    value = number(text)
+    return None if value is None else round(value)
+
+
+QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
+    ("utilization_percent", "Utilization/GPU", number),
+    ("memory_busy_percent", "Utilization/Memory", number),
+    ("power_limit_default_watts", "Default Power Limit", number),
+    ("power_limit_max_watts", "Max Power Limit", number),
+    ("clock_sm_mhz", "Clocks/SM", megahertz),
+    ("clock_sm_max_mhz", "Max Clocks/SM", megahertz),
+)
+"""Field, where it stands (heading and label), and how its text is read."""
+
+
+def begins_query(line: str) -> bool:
+    return LOG_HEAD in line
+
+
+def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    pictures = ((date_of_query(moment), query_gpus("".join(moment))) for moment in
+                moments(lines, begins_query))  # fmt: skip
+    return timed(pictures, interval)
+
+
+def date_of_query(lines: Sequence[str]) -> datetime | None:
+    stamps = [line for line in lines if line.strip().startswith("Timestamp")]
+    return date_of(stamps[0]) if stamps else None
+
+
+def query_gpus(text: str) -> tuple[GpuSample, ...]:
+    """The GPUs of one long output."""
+    _, *parts = GPU_HEAD.split(text)
+    samples = []
+    for index, page in enumerate(parts[1::2]):
+        lines = tuple(placed(page))
+        values: dict[str, Any] = {}
+        for field, place, reads in QUERY_FIELDS:
+            texts = read_at(lines, place, reads)
+            if texts:
+                values[field] = texts[0]
+        samples.append(plausible(sample_of(gpu_of(page), index, **values)))
+    return tuple(samples)
+
+
+# --- dmon -----------------------------------------------------------------------------------------
+
+DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
+    "pwr": ("power_watts", 1),
+    "gtemp": ("temperature_celsius", 1),
+    "sm": ("utilization_percent", 1),
+    "mem": ("memory_busy_percent", 1),
+    "pclk": ("clock_sm_mhz", 1),
+    "fb": ("memory_used_bytes", MIB),
+    "rxpci": ("pcie_rx_bytes_per_second", 1e6),
+    "txpci": ("pcie_tx_bytes_per_second", 1e6),
+}
+"""A column of `nvidia-smi dmon` -> the field, and what one of its units is there."""
+
+
+def begins_dmon(line: str) -> bool:
+    """
+    >>> begins_dmon("# gpu    pwr  gtemp    sm   mem"), begins_dmon("#Date  Time  gpu  pwr")
+    (True, True)
+    """
+    words = line.replace("#", "# ").lower().split()
+    return words[:1] == ["#"] and "gpu" in words
+
+
+def dmon_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    return timed(dmon_pictures(lines), interval)
+
+
+def dmon_pictures(
+    lines: Iterable[str],
+) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
+    """The rows of each moment: a GPU that is there already begins the next one."""
+    names: list[str] = []
+    gpus: dict[int, GpuSample] = {}
+    date: datetime | None = None
+    for line in lines:
+        if begins_dmon(line):
+            names = line.replace("#", " ").lower().split()
+            continue
+        row = dict(zip(names, line.split(), strict=False))
+        gpu = dmon_gpu(row)
+        if gpu is None:
+            continue
+        if gpu.index in gpus:
+            yield date, tuple(gpus.values())
+            gpus = {}
+        gpus[gpu.index] = gpu
+        date = dmon_date(row)
+    if gpus:
+        yield date, tuple(gpus.values())
+
+
+def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
+    """The GPU of one row; None if the line is no row."""
+    index = row.get("gpu", "")
+    if not index.isdecimal():
+        return None
+    values: dict[str, Any] = {}
+    for column, (field, unit) in DMON_COLUMNS.items():
+        # A dash stands for what this GPU does not tell.
+        value = number(row.get(column))
+        if value is not None:
+            values[field] = value * unit
+    for field in ("memory_used_bytes", "clock_sm_mhz"):
+        if field in values:
+            values[field] = round(values[field])
+    return plausible(GpuSample(index=int(index), **values))
+
+
+def dmon_date(row: Mapping[str, str]) -> datetime | None:
+    """With `-o DT` the first two columns are `20251120  06:03:41`."""
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(f"{row.get('date')} {row.get('time')}", "%Y%m%d %H:%M:%S")
+    return None
+
+
+def dmon_tells_time(lines: Sequence[str]) -> bool:
+    return any(begins_dmon(line) and "date" in line.lower() for line in lines)
+
+
+FORMS = (
+    Form("nvidia-smi dmon", begins_dmon, dmon_samples, dmon_tells_time),
+    Form("nvidia-smi -q", begins_query, query_samples, has_date),
+    Form("nvidia-smi table", is_table, table_samples, has_date),
+)

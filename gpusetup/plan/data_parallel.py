@@ -1,0 +1,50 @@
+"""The memory of `torch.nn.DataParallel`: one process, whose first GPU holds most.
+
+In each step the first GPU copies the weights to the others, every GPU computes its share of the
+batch, and outputs and gradients come back to the first, which alone has the optimizer's states
+(torch/nn/parallel/data_parallel.py, replicate.py, gather in scatter_gather.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.plan.job import Job, Recipe, samples, tokens
+from gpusetup.plan.memory import activations, layer_backward, memory, runtime
+from gpusetup.plan.states import gradient_bytes, model_weights
+
+
+def other_gpu_bytes(job: Job, recipe: Recipe) -> float:
+    """Bytes of each GPU but the first: weights, gradients and activations of its own share."""
+    shape = job.shape
+    weights = model_weights(job)
+    outputs = shape.vocabulary * tokens(job, recipe) + shape.classes * samples(job, recipe)
+    # The outputs and their gradient; the loss is computed on the first GPU.
+    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
+    gradients = job.trained_parameters * gradient_bytes(job)
+    end_of_backward = layer_backward(job, recipe) + gradients
+    return weights + max(end_of_forward, end_of_backward) + runtime(job, recipe)
+
+
+def data_parallel_notes(job: Job, recipe: Recipe) -> Iterator[str]:
+    """What a person should know who uses DataParallel."""
+    first = memory(job, recipe).total / GIB
+    others = other_gpu_bytes(job, recipe) / GIB
+    distributed = memory(replace(job, strategy="ddp"), recipe).total / GIB
+    yield (
+        f"DataParallel: the first GPU holds most, {first:.1f} GiB (weights, gradients, the "
+        f"optimizer's states and the outputs of the whole batch); each other GPU holds "
+        f"{others:.1f} GiB (a copy of the weights, its gradients and activations)"
+    )
+    yield (
+        f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
+        f"{distributed:.1f} GiB, each has its own process, and none waits for the first. "
+        f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
+    )
+    if job.batch is not None:
+        yield (
+            f"give DataParallel's loader the whole batch of {job.batch:,}: it divides the batch "
+            f"among the GPUs itself ({samples(job, recipe):,} each)"
+        )

@@ -1,0 +1,108 @@
+"""Parts of a model that are not trained: they have no gradients and no optimizer states."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.configs.settings import FALSE, TRUE, Setting, name_of, words_of
+from gpusetup.errors import UsageError
+from gpusetup.plan.config_reader import Reader
+from gpusetup.plan.shape import Shape
+
+ALL, EMBEDDINGS = "all", "embeddings"
+HINT = "`--freeze` alone, `--freeze embeddings`, `--freeze 10` (layers) or `--freeze 90%`"
+
+
+def frozen_share(what: str, shape: Shape) -> float:
+    """The share of a model's parameters that is frozen.
+
+    `what`: `all`, `embeddings`, the number of the first layers (with the embedding below them),
+    `-2` for all but the last two, or a share, `90%` or `0.9`. Raises UsageError for anything else.
+
+    >>> from gpusetup.plan.models import model_named
+    >>> gpt2 = model_named("gpt2")
+    >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6", "-2", "90%")]
+    [1.0, 0.31, 0.66, 0.89, 0.9]
+    """
+    text = what.strip().lower()
+    if text in (ALL, "model", "1.0"):
+        return 1.0
+    embeddings = shape.outside / shape.parameters
+    if text == EMBEDDINGS:
+        return embeddings
+    layer = (1 - embeddings) / shape.layers
+    if re.fullmatch(r"-?\d{1,5}", text):
+        layers = int(text)
+        frozen_layers = layers if layers > 0 else shape.layers + layers
+        if not 0 <= frozen_layers <= shape.layers:
+            raise UsageError(
+                f"`--freeze {what}`: {shape.name} has {shape.layers} layers", hint=HINT
+            )
+        return embeddings + layer * frozen_layers
+    if hit := re.fullmatch(r"(\d{1,3}(?:\.\d+)?)\s*%|(0?\.\d+)", text):
+        share = float(hit[1]) / 100 if hit[1] else float(hit[2])
+        if 0 < share <= 1:
+            return share
+    raise UsageError(f"`--freeze {what}` is no part of a model", hint=HINT)
+
+
+# --- in a config ----------------------------------------------------------------------------------
+
+SWITCH_NAME = re.compile(r"freeze(?:_(\w+))?|(?:(\w+)_)?(?:is_)?frozen")
+"""`freeze_gpt2: true`, `freeze: true`, `backbone_frozen: true`."""
+TRAINED_NAME = re.compile(r"train(?:able)?_(\w+)|(\w+)_trainable|()trainable")
+"""`train_backbone: false`, `encoder_trainable: false`, `trainable: false`."""
+LAYERS_NAME = re.compile(
+    r"(?:num_|n_)?(?:frozen|freeze)_(?:first_)?(?:n_)?layers|freeze_(?:first_)?n_layers"
+)
+EMBEDDING_WORDS = frozenset(("embedding", "embeddings", "embed", "emb", "wte", "wordembeddings"))
+WHOLE_MODEL = frozenset((
+    "all", "backbone", "base", "bert", "decoder", "encoder", "language", "llm", "lm", "model",
+    "network", "pretrained", "transformer", "trunk",
+))  # fmt: skip
+"""Words for what is trained on top of: with it frozen, only what stands beside it is trained."""
+
+
+def frozen_in(reader: Reader, model: str | None) -> str | None:
+    """What a config freezes, as `frozen_share` reads it; None if it freezes nothing of the model.
+
+    `model`: the model's name: `freeze_gpt2` freezes a model that is called gpt2-medium.
+    """
+    frozen: str | None = None
+    for setting in reader.config.settings:
+        part = frozen_by(reader, setting, model)
+        if part is not None:
+            reader.note(setting, f"not trained: {part}")
+            frozen = part if frozen in (None, EMBEDDINGS) else frozen
+    return frozen
+
+
+def frozen_by(reader: Reader, setting: Setting, model: str | None) -> str | None:
+    """What one setting freezes."""
+    name, text = name_of(setting.path), reader.text(setting)
+    if text is None:
+        return None
+    if LAYERS_NAME.fullmatch(name):
+        return text if re.fullmatch(r"[1-9]\d{0,4}", text) else None
+    if name == "num_layers_unfrozen":  # trlx: -1 trains all
+        return f"-{text}" if re.fullmatch(r"[1-9]\d{0,4}", text) else None
+    switch = SWITCH_NAME.fullmatch(name) if text in TRUE else None
+    switch = TRAINED_NAME.fullmatch(name) if text in FALSE else switch
+    if switch is None:
+        return None
+    part = next((group for group in switch.groups() if group), "")
+    return part_named(part, model)
+
+
+def part_named(part: str, model: str | None) -> str | None:
+    """The part of the model that a word of a key means; None if it is no part that plan knows.
+
+    >>> part_named("gpt2", "gpt2-medium"), part_named("backbone", None), part_named("bn", "gpt2")
+    ('all', 'all', None)
+    """
+    words = words_of(part)
+    if words & EMBEDDING_WORDS:
+        return EMBEDDINGS
+    plain = re.sub(r"[^a-z0-9]", "", part.lower())
+    names_model = bool(plain) and plain in re.sub(r"[^a-z0-9]", "", (model or "").lower())
+    return ALL if not part or words & WHOLE_MODEL or names_model else None

@@ -1,0 +1,89 @@
+"""The matrix of `nvidia-smi topo -m`: how GPUs are connected, and to which NUMA node. Pure.
+
+Source of the words: the legend that nvidia-smi prints below the matrix.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpusetup.model.machine import Gpu, GpuLink
+from gpusetup.model.patterns import lazy
+from gpusetup.readings.sources import UNNAMED
+
+HEADING = lazy(r"^\s*GPU0\s.*(?:CPU Affinity|NUMA Affinity|\bGPU\d+\b|NIC\d+)|^\s*GPU0\s*$")
+DEVICE = lazy(r"(?:GPU|NIC)\d{1,3}|mlx\d_\w{1,8}|hfi\d_\w{1,4}")
+GPU = lazy(r"GPU(\d{1,3})")
+LINK = lazy(r"X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|N/A")
+"""A cell: itself, bonded NVLinks, or the level of the PCIe tree where both meet."""
+
+WORDS = {
+    "PIX": "one PCIe switch",
+    "PXB": "several PCIe switches",
+    "PHB": "the CPU's PCIe bridge",
+    "NODE": "PCIe within a NUMA node",
+    "SYS": "PCIe across NUMA nodes",
+    "SOC": "PCIe across NUMA nodes",
+}
+
+
+class Topology(NamedTuple):
+    """What one matrix shows."""
+
+    gpus: tuple[Gpu, ...]
+    """By number, each with its NUMA node; a matrix names no GPU."""
+    links: tuple[GpuLink, ...]
+
+
+def is_heading(line: str) -> bool:
+    """
+    >>> is_heading("      GPU0    GPU1    CPU Affinity    NUMA Affinity"), is_heading("GPU0 hot")
+    (True, False)
+    """
+    return HEADING.match(line) is not None
+
+
+def parse_topology(lines: Sequence[str]) -> Topology:
+    """The matrix whose heading is the first line; rows that are cut off are left out.
+
+    >>> matrix = ["      GPU0  GPU1  CPU Affinity  NUMA Affinity", "GPU0   X   NV4  0-15  0",
+    ...     "GPU1  NV4   X   16-31  1"]
+    >>> parse_topology(matrix).links[0].kind, parse_topology(matrix).gpus[1].numa_node
+    ('NV4', 1)
+    """
+    devices = DEVICE.findall(lines[0])
+    gpus: list[Gpu] = []
+    links: list[GpuLink] = []
+    for line in lines[1:]:
+        name, *cells = line.split() or [""]
+        kinds, affinities = cells[: len(devices)], cells[len(devices) :]
+        is_row = len(kinds) == len(devices) and all(map(LINK.fullmatch, kinds))
+        # An empty line, or the legend below the matrix.
+        if gpus and not DEVICE.fullmatch(name):
+            break
+        row = GPU.fullmatch(name)
+        if row and is_row:
+            number = int(row[1])
+            gpus.append(Gpu(name=UNNAMED, nvml_index=number, numa_node=_numa_node(affinities)))
+            links += _links_of(number, devices, kinds)
+    return Topology(tuple(gpus), tuple(links))
+
+
+def _links_of(number: int, devices: Sequence[str], kinds: Sequence[str]) -> list[GpuLink]:
+    """One GPU's links to those with a higher number: each pair stands in the matrix twice."""
+    links = []
+    for device, kind in zip(devices, kinds, strict=True):
+        other = GPU.fullmatch(device)
+        if other and int(other[1]) > number and kind != "N/A":
+            links.append(GpuLink(first=number, second=int(other[1]), kind=kind))
+    return links
+
+
+def _numa_node(cells: Sequence[str]) -> int | None:
+    """The NUMA affinity, which stands behind the CPUs: `0-15,32-47  0  N/A`."""
+    if len(cells) < 2:
+        return None
+    node = re.fullmatch(r"\d{1,3}", cells[1])
+    return int(node[0]) if node else None

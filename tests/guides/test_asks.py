@@ -1,0 +1,347 @@
+"""What users asked for beside the guides: one test, or a few, for each ask."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from index_server import Fault, IndexServer, build_wheel, index_server
+
+from gpusetup.cli import main
+
+LINUX = ("--os", "linux", "--machine", "x86_64", "--python", "3.11", "--glibc", "2.35")
+RTX_4090 = ("--gpu", "RTX 4090", "--driver", "615.71.09")
+Capture = pytest.CaptureFixture[str]
+
+
+def asked(capsys: Capture, *words: str) -> tuple[int, dict[str, Any]]:
+    code = main([*words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def listed(index: IndexServer, folder: Path, backend: str, *versions: str) -> None:
+    """Wheels of torch on the page of a backend."""
+    folder.mkdir(exist_ok=True)
+    for version in versions:
+        wheel = build_wheel(folder, "torch", version, tag="cp311-cp311-manylinux_2_28_x86_64")
+        index.add(f"whl/{backend}", wheel)
+
+
+# --- ask-7: a CUDA version that the table does not know -------------------------------------------
+
+
+def test_the_index_is_asked_for_a_cuda_that_the_table_lacks(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """ask-7: the answer of the index is marked, and its host is named before it is asked."""
+    with index_server(tmp_path / "served") as index:
+        listed(index, tmp_path / "w", "cu134", "2.16.0+cu134", "2.17.0.dev20261101+cu134")
+        words = ("resolve", "--backend", "cu134", *LINUX, *RTX_4090, "--index", index.index_root)
+        assert main([*words, "--refresh", "--json"]) == 0
+        said = capsys.readouterr()
+        assert f"Asking {index.index_root}/cu134/torch/" in said.err
+        answer = json.loads(said.out)
+        assert (answer["torch"], answer["backend"], answer["live"]) == ("2.16.0", "cu134", True)
+        assert answer["asked_index"] == f"{index.index_root}/cu134/torch/"
+        assert answer["index_url"] == f"{index.index_root}/cu134"
+        assert any("was listed by 127.0.0.1" in note for note in answer["notes"])
+        index.asked.clear()
+        assert main([*words, "--json"]) == 1
+        assert index.asked == []
+
+
+def test_without_being_asked_the_way_to_the_index_is_named(capsys: Capture) -> None:
+    """ask-7: the table's answer says how old it is and how the index is asked."""
+    assert main(["resolve", "--backend", "cu134", *LINUX]) == 1
+    shown = capsys.readouterr().out
+    assert "gpusetup resolve --backend cu134 --refresh" in shown
+    assert main(["resolve", "--backend", "cu199", *LINUX]) == 2
+    assert "gpusetup resolve --backend cu199 --refresh" in capsys.readouterr().err
+
+
+def test_a_known_build_is_not_marked_as_live(tmp_path: Path, capsys: Capture) -> None:
+    """ask-7: what the table knows as well is the table's."""
+    with index_server(tmp_path / "served") as index:
+        listed(index, tmp_path / "w", "cu130", "2.15.0+cu130")
+        words = ("--backend", "cu130", *LINUX, *RTX_4090, "--index", index.index_root)
+        code, answer = asked(capsys, "resolve", *words, "--refresh")
+    assert (code, answer["torch"], answer["live"]) == (0, "2.15.0", False)
+    assert any("was asked just now: it lists nothing" in note for note in answer["notes"])
+
+
+def test_a_rocm_build_of_the_index_is_found_too(tmp_path: Path, capsys: Capture) -> None:
+    """ask-7 and ask-24: for a torch whose CPU build the table knows."""
+    with index_server(tmp_path / "served") as index:
+        listed(index, tmp_path / "w", "rocm7.14", "2.15.0+rocm7.14")
+        words = ("--gpu", "gfx1151", *LINUX, "--backend", "rocm7.14", "--refresh")
+        code, answer = asked(capsys, "resolve", *words, "--index", index.index_root)
+    assert (code, answer["torch"], answer["live"]) == (0, "2.15.0", True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "says"),
+    [
+        (Fault(status=404), 1, "has no builds for cu134"),
+        (Fault(status=500), 3, "answered 500"),
+        (Fault(status=200, body=b"<html>hotel wifi</html>"), 3, "lists no wheel"),
+        (Fault(status=200, body=b'<a href="x.whl">' * 9), 3, None),
+        (Fault(status=200, body=b"<a " + b"h" * 4_000_000), 3, "lists no wheel"),
+        (Fault(status=200, body=b"<a href=" * 1_000_000), 3, "lists no wheel"),
+        (
+            Fault(status=200, body=b'<a href="torch-9.9.9%2Bcu134;id-cp311-cp311-win_amd64.whl">'),
+            1,
+            None,
+        ),
+        (
+            Fault(status=200, body=b'<a href="torch-1e9.whl"><a href="numpy-3-py3-none-any.whl">'),
+            1,
+            None,
+        ),
+        (Fault(status=200, body=b"\xff\xfe\x00" * 999), 3, "lists no wheel"),
+    ],
+    ids=lambda value: None,
+)
+def test_what_a_hostile_index_answers_is_bounded(
+    fault: Fault, code: int, says: str | None, tmp_path: Path, capsys: Capture
+) -> None:
+    """ask-7: no page ends in a crash, and nothing of it goes into a command."""
+    with index_server(tmp_path / "served") as index:
+        index.faults["/whl/cu134/torch/"] = fault
+        words = ("resolve", "--backend", "cu134", *LINUX, *RTX_4090, "--index", index.index_root)
+        found = main([*words, "--refresh"])
+    said = capsys.readouterr()
+    assert found in ((code,) if says else (1, 3))
+    assert "Traceback" not in said.err
+    assert ";id" not in said.out
+    assert says is None or says in said.err
+
+
+def test_a_page_that_is_too_large_is_not_read(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ask-7: size and time are bounded."""
+    monkeypatch.setattr("gpusetup.install.live_index.MOST_BYTES", 1 << 20)
+    with index_server(tmp_path / "served") as index:
+        index.faults["/whl/cu134/torch/"] = Fault(status=200, body=b" " * (2 << 20))
+        words = ("resolve", "--backend", "cu134", *LINUX, "--index", index.index_root)
+        assert main([*words, "--refresh"]) == 3
+        assert "is larger than 1 MiB" in capsys.readouterr().err
+        monkeypatch.setattr("gpusetup.install.live_index.WHOLE_SECONDS", 0.2)
+        index.faults["/whl/cu134/torch/"] = Fault(status=200, body=b" " * 700_000, drip_seconds=0.1)
+        assert main([*words, "--refresh"]) == 3
+        assert "was not read within 0.2 s" in capsys.readouterr().err
+
+
+def test_an_index_out_of_reach_is_said_in_a_few_words(capsys: Capture) -> None:
+    """ask-7: exit 3, with the way on without the index."""
+    words = ("resolve", "--backend", "cu134", *LINUX, "--index", "http://127.0.0.1:9/whl")
+    assert main([*words, "--refresh"]) == 3
+    error = capsys.readouterr().err
+    assert "127.0.0.1 refused the connection" in error
+    assert "without `--refresh` gpusetup answers from its table" in error
+
+
+@pytest.mark.parametrize("backend", ["../x", "cu134/../../y", "no such"])
+def test_no_word_that_is_no_backend_is_asked_of_an_index(backend: str, capsys: Capture) -> None:
+    """ask-7: the address is made of a label only."""
+    assert main(["resolve", f"--backend={backend}", "--refresh", *LINUX]) == 2
+    assert "Asking" not in capsys.readouterr().err
+
+
+# --- ask-10: a nightly build ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "backend"),
+    [
+        (("--gpu", "RTX 4090", "--driver", "580.95.05"), "cu130"),
+        (("--gpu", "GTX 1080 Ti", "--driver", "580.95.05"), "cu126"),
+        (("--gpu", "RTX 4090", "--driver", "580.95.05", "--backend", "cu126"), "cu126"),
+        (("--gpu", "RTX 4090", "--driver", "615.71.09", "--backend", "cu134"), "cu134"),
+        (("--backend", "cpu"), "cpu"),
+    ],
+)
+def test_the_nightly_index_for_a_gpu(words: tuple[str, ...], backend: str, capsys: Capture) -> None:
+    """ask-10: index and commands of uv and pip, and what a nightly build means."""
+    code, answer = asked(capsys, "resolve", "--torch", "nightly", *LINUX, *words)
+    url = f"https://download.pytorch.org/whl/nightly/{backend}"
+    assert (code, answer["torch"], answer["index_url"]) == (0, "nightly", url)
+    uv, pip = (" ".join(answer["commands"][name][0]) for name in ("uv", "pip"))
+    assert (
+        f"--prerelease=allow --upgrade-package torch --upgrade-package torchvision --index {url}"
+        in uv
+    )
+    assert pip.endswith(f"-m pip install --pre --upgrade --index-url {url} torch torchvision")
+    assert any("without the tests of a release" in note for note in answer["notes"])
+
+
+def test_no_nightly_build_for_a_driver_that_is_too_old(capsys: Capture) -> None:
+    """ask-10: exit 1 with the reason; install never takes one."""
+    words = ("--gpu", "RTX 4090", "--driver", "470.256.02")
+    assert main(["resolve", "--torch", "nightly", *LINUX, *words]) == 1
+    assert "needs NVIDIA driver" in capsys.readouterr().err
+    assert main(["install", "--torch", "nightly", "--dry-run"]) == 2
+    assert "gpusetup resolve --torch nightly" in capsys.readouterr().err
+
+
+# --- ask-11 and ask-12: projects with extras, scripts, tools --------------------------------------
+
+
+def test_each_extra_of_a_project_gets_its_source_and_they_exclude_each_other(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ask-11: the tables to paste, and the commands that pin the versions."""
+    monkeypatch.chdir(tmp_path)
+    lists = 'cpu = ["torch"]\ngpu = ["torch", "torchvision"]\ndocs = ["mkdocs"]\n'
+    text = f'[project]\nname = "x"\nversion = "0"\n[project.optional-dependencies]\n{lists}'
+    (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
+    assert main(["install", "--project", "--from", "rtx3050-laptop", "--torch", "2.5.1"]) == 0
+    shown = capsys.readouterr().out
+    assert 'conflicts = [[{ extra = "cpu" }, { extra = "gpu" }]]' in shown
+    assert '{ index = "pytorch-cpu", extra = "cpu", marker = ' in shown
+    assert '{ index = "pytorch-cu124", extra = "gpu", marker = ' in shown
+    assert "uv add --no-sync --optional gpu torch==2.5.1 torchvision==0.20.1" in shown
+    assert "docs" not in shown
+
+
+def test_a_script_gets_the_lines_of_its_block_and_is_not_added_as_a_package(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ask-12: PEP 723 metadata."""
+    monkeypatch.chdir(tmp_path)
+    text = '# /// script\n# dependencies = ["torch"]\n# ///\nimport torch\n'
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    assert main(["install", "--project", "train.py", "--from", "rtx3050-laptop"]) == 0
+    shown = capsys.readouterr().out
+    assert '# [[tool.uv.index]]\n# name = "pytorch"\n# url = "https://download.pytorch' in shown
+    assert "# [tool.uv.sources]\n# torch = [{ index = " in shown
+    assert "uv add --script train.py torch==" in shown
+    assert "uv run train.py" in shown
+
+
+@pytest.mark.parametrize("command", ["install", "resolve"])
+def test_a_script_is_never_taken_for_a_package_of_its_name(
+    command: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ask-12: the way for scripts is named, and no index is asked."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
+    words = ("--dry-run",) if command == "install" else ()
+    assert main([command, "train.py", *words]) == 2
+    assert "gpusetup install --project train.py" in capsys.readouterr().err
+
+
+def test_a_tool_of_uv_gets_torchs_index(capsys: Capture) -> None:
+    """ask-12: `uv tool install` with the build that fits."""
+    words = ("--installer", "uv-tool", "--offline", *LINUX, "--gpu", "T4", "--driver", "580.95.05")
+    assert main(["resolve", "whisperx", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "uv tool install --torch-backend cu130 --with torch==2.15.0 whisperx" in shown
+    assert main(["resolve", *words]) == 2
+    assert "needs the tool's package" in capsys.readouterr().err
+
+
+# --- ask-16 and ask-24: a card implies its machine, and other makers ------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["Jetson AGX Orin", "Jetson Orin Nano", "Jetson AGX Thor", "sm_87"]
+)
+def test_a_jetson_by_its_name_is_an_aarch64(name: str, capsys: Capture) -> None:
+    """ask-16: the name alone is enough, whatever this computer is."""
+    main(["resolve", "--gpu", name])
+    shown = capsys.readouterr().out
+    assert "x86_64" not in shown
+    assert "JetPack" in shown
+
+
+def test_an_orin_without_its_jetpack_gets_the_wheels_of_each(capsys: Capture) -> None:
+    """ask-16: as on a real one, NVIDIA's wheels are the way before JetPack 7.2."""
+    assert main(["resolve", "--gpu", "Jetson AGX Orin"]) == 1
+    assert "JetPack 6: https://developer.download.nvidia.com/" in capsys.readouterr().out
+
+
+def test_a_grace_superchip_is_an_aarch64_unless_something_else_is_said(capsys: Capture) -> None:
+    """ask-16: the catalog's row says on what a card is found."""
+    code, answer = asked(capsys, "resolve", "--gpu", "GB200", "--driver", "580.95.05")
+    assert (code, answer["backend"]) == (0, "cu130")
+    assert "torchvision==0.29.2" in answer["commands"]["uv"][0]
+
+
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        ("RX 7900 XTX", "rocm7.2"),
+        ("AMD Radeon RX 9070 XT", "rocm7.2"),
+        ("gfx1151", "rocm7.2"),
+        ("Radeon 8060S", "rocm7.2"),
+        ("MI300X", "rocm7.2"),
+        ("Arc A770", "xpu"),
+        ("Intel Arc B580", "xpu"),
+    ],
+)
+def test_a_gpu_of_amd_or_intel_gets_its_makers_build(
+    name: str, backend: str, capsys: Capture
+) -> None:
+    """ask-24: never a CUDA build, and one step, since only torch's index has its Triton."""
+    code, answer = asked(capsys, "resolve", "--gpu", name, *LINUX)
+    assert (code, answer["backend"]) == (0, backend)
+    (pip,) = answer["commands"]["pip"]
+    assert f"https://download.pytorch.org/whl/{backend}" in pip
+    assert "--no-deps" not in pip
+    assert not any("cu1" in word for word in pip)
+
+
+@pytest.mark.parametrize("name", ["M3", "M3 Max", "apple m2 ultra", "Apple M4"])
+def test_a_chip_of_apple_gets_the_wheel_for_macos(name: str, capsys: Capture) -> None:
+    """ask-24: `M3` is no GeForce MX350, and its machine is a Mac."""
+    code, answer = asked(capsys, "resolve", "--gpu", name)
+    assert (code, answer["backend"]) == (0, "cpu")
+    assert answer["index_url"].endswith("/whl/cpu")
+    assert any("mps" in note for note in answer["notes"])
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("--gpu", "M4"), 2, "say `Apple M4` or `Tesla M4`"),
+        (("--gpu", "M3", "--os", "linux"), 2, "is a chip of Apple"),
+        (("--gpu", "RX 7900 XTX", "--backend", "cu130"), 1, "is AMD's"),
+        (("--gpu", "RX 7900 XTX", "--gpu", "RTX 3090"), 1, "two makers"),
+        (("--gpu", "RX 580"), 1, "no ROCm build of torch has kernels"),
+        (("--gpu", "UHD 770"), 1, "not among the GPUs of torch's XPU builds"),
+        (("--gpu", "RX 7900 XTX", "--os", "windows"), 1, "linux on x86_64"),
+        (("--gpu", "RTX 3090", "--backend", "rocm7.2"), 1, "no build for NVIDIA GPUs"),
+    ],
+)
+def test_where_a_maker_has_no_build_it_is_said(
+    words: tuple[str, ...], code: int, says: str, capsys: Capture
+) -> None:
+    """ask-24: the reason, and no other maker's build in its place."""
+    assert main(["resolve", "--python", "3.11", *words]) == code
+    said = capsys.readouterr()
+    assert says in said.out + said.err
+    assert "pip install" not in said.out
+
+
+def test_a_backend_of_another_maker_by_its_name(capsys: Capture) -> None:
+    """ask-24: `--backend rocm6.4` chooses the newest torch that has it."""
+    words = ("resolve", "--backend", "rocm6.4", "--gpu", "gfx1100", *LINUX)
+    code, answer = asked(capsys, *words)
+    assert (code, answer["torch"], answer["backend"]) == (0, "2.9.1", "rocm6.4")
+
+
+# --- ask-37: wheel variants -----------------------------------------------------------------------
+
+
+def test_wheel_variants_are_named_where_the_choice_is_explained(capsys: Capture) -> None:
+    """ask-37: what they are for this machine, and what to do until they are there."""
+    words = (*LINUX, "--gpu", "T4", "--driver", "580.95.05")
+    assert main(["resolve", *words, "--explain"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "wheel variants (PEP 817 and PEP 825, drafts in 2026)" in shown
+    assert "name the index as above" in shown
+    main(["resolve", *words])
+    assert "variants" not in capsys.readouterr().out

@@ -1,0 +1,581 @@
+"""Guide 003, a GPU that is 20 % busy: what its reader does, and what gpusetup must give back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tapes import ReplaySystem, Tape
+from tuned_configs import Tuner
+
+from gpusetup.cli import main
+from gpusetup.errors import BadInput, Blocked
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.units import GIB
+from gpusetup.probe.nvidia_smi import PROGRAM, with_gpus_of_nvidia_smi
+from gpusetup.system.processes import Output
+from gpusetup.system.system import HOLD_BACK
+from gpusetup.tune import BatchSizeOptimizer, auto_optimize_config, bench
+
+LIGHT = """\
+# lightweight config
+batch_size: 16        # small
+base_channels: 32
+num_blocks: 4
+num_workers: 0
+patch_size: 128
+lr: 0.0002
+use_mixed_precision: false
+use_perceptual: false
+compile_model: false
+pin_memory: false
+grad_clip: 0
+"""
+EXPERIMENT = ("base_channels", "num_blocks", "patch_size", "use_perceptual", "grad_clip", "lr")
+
+
+def smi_machine(*cells: str, refused: tuple[str, ...] = (), **environ: str) -> ReplaySystem:
+    """A machine on which only nvidia-smi answers; `refused` are fields that it does not know."""
+    run = {}
+    for fields in (("index", "name", "uuid", "memory.total", "compute_cap"),
+                   ("index", "name", "uuid", "memory.total")):  # fmt: skip
+        query = (f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
+        argv = (sys.executable, "-I", "-S", HOLD_BACK, f"/usr/bin/{PROGRAM}", *query)
+        known = not set(refused) & set(fields)
+        rows = "\n".join(", ".join(cell.split(", ")[: len(fields)]) for cell in cells)
+        answer = Output(argv=argv, exit=0 if known else 2, stdout=rows if known else "not valid")
+        run[" ".join(argv)] = answer
+    return ReplaySystem(Tape(run=run, which={PROGRAM: f"/usr/bin/{PROGRAM}"}, environ=environ))
+
+
+CARD = "0, NVIDIA GeForce RTX 4090, GPU-11, 24564 MiB, 8.9"
+SECOND = "1, Tesla T4, GPU-22, 15360 MiB, 7.5"
+
+
+def names_of_gpus(machine: Snapshot) -> list[str]:
+    return [gpu.name for gpu in machine.gpus or ()]
+
+
+def test_nvidia_smi_tells_the_gpu_where_the_library_does_not_load(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-3: the reduced mode: mixed precision and pinned memory as for any GPU."""
+    from gpusetup.tune.case import facts_of
+
+    machine = with_gpus_of_nvidia_smi(Snapshot(), smi_machine(CARD))
+    facts = facts_of(machine)
+    assert (facts.gpu, facts.gpus, facts.capability) == ("NVIDIA GeForce RTX 4090", 1, (8, 9))
+    assert facts.memory_bytes == 24564 << 20
+
+
+def test_an_old_nvidia_smi_gets_the_capability_by_the_name_of_the_card() -> None:
+    """003-3: drivers before 470 refuse the field `compute_cap`."""
+    system = smi_machine(CARD, refused=("compute_cap",))
+    [gpu] = with_gpus_of_nvidia_smi(Snapshot(), system).gpus or ()
+    assert str(gpu.compute_capability) == "8.9"
+
+
+@pytest.mark.parametrize(
+    ("variable", "names"),
+    [("1", ["Tesla T4"]), ("", []), ("-1", []), ("GPU-22,0", ["Tesla T4", CARD.split(", ")[1]])],
+)
+def test_gpus_that_the_variable_hides_stay_hidden(variable: str, names: list[str]) -> None:
+    """003-3: CUDA_VISIBLE_DEVICES counts in the reduced mode too."""
+    system = smi_machine(CARD, SECOND, CUDA_VISIBLE_DEVICES=variable)
+    assert names_of_gpus(with_gpus_of_nvidia_smi(Snapshot(), system)) == names
+
+
+def test_a_machine_whose_gpus_are_known_or_that_has_no_nvidia_smi_stays() -> None:
+    """003-3: the reduced mode asks only where nothing else answered."""
+    assert with_gpus_of_nvidia_smi(Snapshot(), ReplaySystem(Tape())) == Snapshot()
+    known = with_gpus_of_nvidia_smi(Snapshot(), smi_machine(CARD))
+    assert with_gpus_of_nvidia_smi(known, smi_machine(SECOND)) == known
+    cut = with_gpus_of_nvidia_smi(Snapshot(), smi_machine("0, NVIDIA GeFor", "garbage"))
+    assert cut == Snapshot()
+
+
+@pytest.mark.parametrize(
+    ("card", "gib", "batch", "sizes", "said"),
+    [
+        ("GeForce RTX 4090", 24, 64, (128, 12, 256), "an RTX 4090 \\(24 GB\\), the"),
+        ("GeForce RTX 4080", 16, 48, (96, 8, 192), "an RTX 4080 \\(16 GB\\), the"),
+        ("GeForce RTX 4070", 12, 32, (96, 8, 192), "an RTX 4070 \\(12 GB\\), the"),
+        ("GeForce GTX 1080", 8, 16, (64, 6, 128), "a GTX 1080 \\(8 GB\\), the"),
+        ("GeForce RTX 3090", 24, 64, (128, 12, 256), "the class of your 24 GB card"),
+        ("RTX A4000", 16, 48, (96, 8, 192), "the class of your 16 GB card"),
+        ("GeForce RTX 3060", 12, 32, (96, 8, 192), "the class of your 12 GB card"),
+        ("H100 80GB HBM3", 80, 64, (128, 12, 256), "largest card \\(yours has 80 GB\\)"),
+        ("GeForce GTX 1650", 4, 16, (64, 6, 128), "yours has 4 GB, so stay below"),
+    ],
+)
+def test_the_marks_of_the_card_are_named_and_the_experiment_stays(
+    card: str,
+    gib: float,
+    batch: int,
+    sizes: tuple[int, int, int],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """003-5, 003-7, 003-11: batch and size of the network by the class of the card, in words."""
+    tuner = Tuner(tmp_path, capsys)
+    tuned = tuner.tune(LIGHT, tuner.card(card, gib, (8, 9)))
+    assert tuned.sentence_with("image networks", said, rf"batch of (?:up to )?{batch} on a GPU")
+    channels, blocks, patch = sizes
+    assert tuned.sentence_with(
+        said, f"base_channels {channels} ", f"num_blocks {blocks} ", f"patch_size {patch} ",
+        "use_perceptual (true|false) ", "never writes them",
+    )  # fmt: skip
+    assert set(tuned.changes).isdisjoint(EXPERIMENT)
+
+
+@pytest.mark.parametrize(
+    ("setting", "is_named"),
+    [
+        ("grad_clip: 0", True), ("max_grad_norm: 0.0", True), ("gradient_clip_val: null", True),
+        ("clip_grad:", True), ("grad_clip: 1.0", False), ("grad_clip: 5", False),
+    ],
+)  # fmt: skip
+def test_clipping_that_is_off_is_named_with_what_else_calms_a_loss(
+    setting: str, is_named: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-10: clipping at 1.0; then a lower learning rate and a warm-up, with the config's own."""
+    config = f"batch_size: 8\n{setting}\nlr: 0.001\nwarmup_steps: 0\n"
+    tuned = Tuner(tmp_path, capsys).tune(config, "healthy")
+    key = setting.partition(":")[0]
+    assert bool(tuned.sentence_with(key, r"clips at 1\.0")) is is_named
+    steps = tuned.sentence_with("NaN", r"learning rate.*lr \(line 3\) is 0\.001", "warmup_steps")
+    assert bool(steps) is is_named
+    assert key not in tuned.changes
+
+
+IMAGE_PRESETS = {
+    "RTX 4090": ("64", "128", "12", "256", "true", "12"),
+    "rtx_4080": ("48", "96", "8", "192", "true", "8"),
+    "rtx-4070": ("32", "96", "8", "192", "true", "8"),
+    "GTX 1080": ("16", "64", "6", "128", "false", "6"),
+}
+
+
+@pytest.mark.parametrize(("name", "values"), IMAGE_PRESETS.items())
+def test_the_guides_files_for_cards_are_presets(
+    name: str, values: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-21: files for an RTX 4090, 4080, 4070 and a GTX 1080, named as people write them."""
+    text = Tuner(tmp_path, capsys).printed("--preset", name)
+    settings = dict(
+        line.partition("  #")[0].split(": ") for line in text.splitlines() if line[:1].isalpha()
+    )
+    keys = ("batch_size", "base_channels", "num_blocks", "patch_size", "use_perceptual",
+            "num_workers")  # fmt: skip
+    assert tuple(settings[key].strip() for key in keys) == values
+
+
+DEPRECATED = (
+    "FutureWarning: The module torch.distributed.launch is deprecated\n"
+    "and will be removed in future. Use torchrun.\n"
+)
+
+
+def doctor_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[str, str]:
+    """The cause that `doctor --report` names for a text, and the whole screen."""
+    file = tmp_path / "report.txt"
+    file.write_text(text, encoding="utf-8")
+    main(["doctor", "--report", str(file), "--json"])
+    cause = json.loads(capsys.readouterr().out)["cause"]
+    main(["doctor", "--report", str(file)])
+    return cause, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "main.py: error: unrecognized arguments: --local-rank=0",
+        "usage: main.py [-h] [--lr LR]\nmain.py: error: unrecognized arguments: --local_rank=1",
+        "Error: No such option: --local-rank",
+    ],
+)
+def test_the_old_launchers_argument_becomes_the_same_command_by_torchrun(
+    error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-16: torchrun with LOCAL_RANK from the environment."""
+    command = "python -m torch.distributed.launch --nproc_per_node=2 src/main.py --lr 1e-4"
+    cause, screen = doctor_reads(tmp_path, capsys, f"$ {command}\n{DEPRECATED}{error}\n")
+    assert cause == "local-rank-argument"
+    assert 'os.environ["LOCAL_RANK"]' in screen
+    assert "torchrun --nproc_per_node=2 src/main.py --lr 1e-4" in screen
+
+
+def test_the_translated_command_keeps_variables_and_quotes_and_drops_what_torchrun_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-16: a command over several lines, with a pipe behind it."""
+    text = (
+        "$ CUDA_VISIBLE_DEVICES=0,1 python3 -m torch.distributed.launch --use_env \\\n"
+        "    --nproc_per_node=2 \\\n"
+        "    train.py --name 'my run' 2>&1 | tee log\n" + DEPRECATED
+    )
+    cause, screen = doctor_reads(tmp_path, capsys, text)
+    assert cause == "launcher-deprecated"
+    assert "export CUDA_VISIBLE_DEVICES=0,1" in screen
+    assert "torchrun --nproc_per_node=2 train.py --name 'my run' This machine" in screen
+
+
+def test_a_command_whose_words_a_shell_would_change_is_not_translated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-16: a stranger's `$(…)` is never typed; the form of the command is shown instead."""
+    text = f"python -m torch.distributed.launch train.py $(rm -rf ~)\n{DEPRECATED}"
+    _, screen = doctor_reads(tmp_path, capsys, text)
+    assert "rm -rf" not in screen.partition("What to do")[2]
+    assert "torchrun --nproc-per-node=gpu train.py" in screen
+
+
+def test_another_failure_below_the_deprecation_is_the_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-16: a neighbour, whose program failed by itself."""
+    text = f"{DEPRECATED}KeyError: 'train'\n"
+    cause, _ = doctor_reads(tmp_path, capsys, text)
+    assert cause == "program-failed"
+    cause, _ = doctor_reads(tmp_path, capsys, "error: unrecognized arguments: --local-batch=4\n")
+    assert cause == "program-failed"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "loss explodes",
+        "loss is nan",
+        "I get NaN after 200 steps",
+        "Epoch 3 loss=nan",
+        "step 1200 | loss nan | lr 3e-4",
+        "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 1e-05}",
+        "Loss is nan, stopping training",
+        "my training loss suddenly goes to infinity",
+        "Der Verlust explodiert nach der zweiten Epoche",
+        "Loss wird NaN",
+        "la perte devient nan",
+        "La pérdida explota",
+        "A perda diverge",
+        "функция потерь расходится",
+        "loss становится nan",
+        "训练几个epoch后loss就nan了",
+        "損失が発散する",
+        "손실이 폭발해요",
+    ],
+)
+def test_a_diverging_loss_leads_to_clipping_a_lower_rate_and_a_warm_up(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-19: in nine languages, and in the words of logs."""
+    cause, screen = doctor_reads(tmp_path, capsys, text)
+    assert cause == "loss-diverges"
+    for words in ("clip_grad_norm_(model.parameters(), 1.0)", "learning rate", "warm it up"):
+        assert words in screen
+    assert "bfloat16" not in screen
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Training is unstable, loss explodes with AMP fp16", "loss is nan as soon as I use float16"],
+)
+def test_a_diverging_loss_in_float16_leads_to_bfloat16_or_a_scaler(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-19: where the text shows float16."""
+    _, screen = doctor_reads(tmp_path, capsys, text)
+    assert screen.index("bfloat16 instead of float16") < screen.index("GradScaler")
+    _, screen = doctor_reads(tmp_path, capsys, f"GPU: NVIDIA GeForce GTX 1660\n{text}")
+    assert "Switch mixed precision off on this card" in screen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if the loss is nan, lower the learning rate",
+        "the loss is not nan",
+        "assert not torch.isnan(loss)",
+        "we clip at 1.0 to avoid exploding gradients",
+        "Epoch 3 loss=0.231",
+    ],
+)
+def test_a_loss_that_is_fine_or_only_spoken_of_does_not_diverge(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-19: neighbours."""
+    cause, _ = doctor_reads(tmp_path, capsys, text)
+    assert cause != "loss-diverges"
+
+
+def test_a_diverging_loss_does_not_hide_a_failure_of_the_gpu(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-19: a neighbour, whose GPU ran out of memory."""
+    text = "Epoch 1 loss=nan\ntorch.OutOfMemoryError: CUDA out of memory.\n"
+    cause, _ = doctor_reads(tmp_path, capsys, text)
+    assert cause == "out-of-memory"
+
+
+# --- 003-3: monitor without NVIDIA's library ------------------------------------------------------
+
+SMI_COLUMNS = {
+    "index": "0", "name": "NVIDIA GeForce RTX 4090", "uuid": "GPU-1", "utilization.gpu [%]": "45 %",
+    "utilization.memory [%]": "15 %", "memory.used [MiB]": "6144 MiB",
+    "memory.total [MiB]": "24564 MiB", "temperature.gpu": "62", "power.draw [W]": "180.00 W",
+    "power.limit [W]": "450.00 W", "clocks.sm [MHz]": "2500 MHz",
+}  # fmt: skip
+SMI = f"""#!/bin/sh
+case "$*" in *clocks_throttle_reasons*)
+  echo 'Field "clocks_throttle_reasons.active" is not a valid field to query.'; exit 2;;
+esac
+echo '{", ".join(SMI_COLUMNS)}'
+row='{", ".join(SMI_COLUMNS.values())}'
+echo "$row"
+case "$*" in *--loop*) while sleep 0.2; do echo "$row"; done;; esac
+"""
+
+
+def watched_without_library(path: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, "-m", "gpusetup", "monitor", *words)
+    environment = {**os.environ, "PATH": path, "LD_LIBRARY_PATH": "/nowhere"}
+    return subprocess.run(argv, capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in for nvidia-smi is a shell script")
+def test_monitor_watches_by_nvidia_smi_where_the_library_does_not_load(tmp_path: Path) -> None:
+    """003-3: the figures are nvidia-smi's, also of an old one that does not know every field."""
+    (tmp_path / "nvidia-smi").write_text(SMI, encoding="utf-8")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PATH", "")))
+    done = watched_without_library(path, "1.5", "--interval", "0.2")
+    assert done.returncode == 0, done.stderr
+    assert "45 %" in done.stdout and "by nvidia-smi (NVML: " in done.stdout.splitlines()[0]
+    assert "with nvidia-smi" in done.stderr.splitlines()[0]
+
+
+def test_monitor_judges_a_training_without_any_gpu(tmp_path: Path) -> None:
+    """003-3: CPU, memory, loaders, disk and network are watched, and a verdict is given."""
+    script = "import time; ends = time.time() + 4\nwhile time.time() < ends: sum(range(1000))"
+    done = watched_without_library(
+        "/nowhere", "--interval", "0.3", "--", sys.executable, "-c", script
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no NVIDIA GPU can be watched" in done.stderr.splitlines()[0]
+    assert "Verdict: none" not in done.stderr and "no GPU was watched" in done.stderr
+
+
+TRAINED = """\
+# lightweight config
+batch_size: 16        # small
+base_channels: 32
+num_workers: 0
+lr: 0.0002
+max_steps: 1000
+use_mixed_precision: false
+pin_memory: false
+"""
+
+
+Tune = Callable[..., dict[str, Any]]
+
+
+GPU = {"status": "ok", "device": "cuda", "name": "NVIDIA L4", "counts": True, "half": "bf16"}
+
+
+def ask_on_paper(self: Any, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
+    """A GPU with room for 400 samples that is as fast with any batch."""
+    if mode == "devices":
+        return {**GPU, "limit_bytes": 24 * GIB}
+    if batch > 400:
+        return {"status": "error", "detail": "OutOfMemoryError: CUDA out of memory"}
+    peak = GIB + batch * 22 * GIB // 400
+    return {"status": "ok", "peak_bytes": peak, "samples_per_second": 100.0, "spread_percent": 1.0}
+
+
+@pytest.fixture
+def tune(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Tune:
+    """`gpusetup tune light.yaml --batch-size` with more words: its document."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench.Bench, "ask", ask_on_paper)
+    (tmp_path / "light.yaml").write_text(TRAINED)
+
+    def run(*words: str) -> dict[str, Any]:
+        code = main(
+            [
+                "tune",
+                "light.yaml",
+                "--batch-size",
+                "--code",
+                "a:b",
+                "-o",
+                "new.yaml",
+                "--json",
+                *words,
+            ]
+        )
+        assert code == 0
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return document
+
+    return run
+
+
+def test_a_larger_batch_is_tried_up_to_max_and_only_named(tune: Tune) -> None:
+    """003-6: the search goes above the config's 16; the effective batch stays."""
+    document = tune("--max", "64")
+    assert document["batch_size"] == 64
+    assert 64 in [trial["batch"] for trial in document["trials"] if trial["status"] == "ok"]
+    assert "batch_size: 16        # small" in Path("new.yaml").read_text()
+    words = next(word for word in document["recommendations"] if "64 ran here" in word)
+    assert "4 times as large is another experiment" in words and "`--grow-batch`" in words
+
+
+def test_without_max_memory_is_the_limit(tune: Tune) -> None:
+    """003-6: what the card holds, whatever the config says."""
+    assert 380 <= tune()["batch_size"] <= 400
+
+
+def test_grow_batch_writes_the_larger_batch_with_a_word_on_the_learning_rate(tune: Tune) -> None:
+    """003-6: another experiment, so it is written only if it is asked for."""
+    document = tune("--max", "64", "--grow-batch")
+    written = Path("new.yaml").read_text()
+    assert "batch_size: 64        # small" in written and "lr: 0.0002" in written
+    words = " ".join(document["recommendations"])
+    assert "lr (line 5) is 0.0002" in words
+    assert "0.0008 for SGD (linear scaling), 0.0004 for Adam (square root)" in words
+    assert "max_steps (line 6)" in words
+
+
+def test_grow_batch_first_takes_the_accumulation_away(tune: Tune) -> None:
+    """003-6: 16 x 4 becomes 64 at once, which is the same experiment."""
+    config = TRAINED.replace("max_steps: 1000", "gradient_accumulation_steps: 4")
+    Path("light.yaml").write_text(config)
+    document = tune("--max", "64", "--grow-batch")
+    written = Path("new.yaml").read_text()
+    assert "batch_size: 64" in written and "gradient_accumulation_steps: 1" in written
+    assert not any("learning rate" in word for word in document["recommendations"])
+
+
+@pytest.mark.parametrize(
+    "words", [["light.yaml", "--grow-batch"], ["--batch-size", "--code", "a:b", "--grow-batch"]]
+)
+def test_grow_batch_needs_a_config_and_a_measurement(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """003-6: a larger batch is written only if it ran here."""
+    assert main(["tune", *words]) == 2
+    assert "`--grow-batch` writes a batch that ran" in capsys.readouterr().err
+
+
+def searched(config: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[str]]:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(bench.Bench, "ask", ask_on_paper)
+    lines: list[str] = []
+    finder = BatchSizeOptimizer(torch.nn.Linear(2, 2), {**config, "say": lines.append})
+    sample_data = (torch.ones(4, 2), torch.ones(4, 2))
+    return finder.find_optimal_batch_size(sample_data, target_gpu_util=85.0), lines
+
+
+def test_the_optimizer_reads_a_training_config_and_names_what_it_ignores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """003-14: the guide's dict is the config of the training."""
+    config = {
+        "batch_size": 16,
+        "use_mixed_precision": True,
+        "base_channels": 32,
+        "max_batch_size": 32,
+    }
+    (size, about), lines = searched(config, monkeypatch)
+    sizes = [trial["batch"] for trial in about["trials"]]
+    assert sizes[0] == 16 and size in sizes and max(sizes) <= 32
+    assert about["samples_per_second"] == 100.0
+    assert about["ignored"] == ["base_channels"]
+    assert any("not used by the search: base_channels" in line for line in lines)
+
+
+def test_a_wrong_return_value_is_said_without_internal_names() -> None:
+    """003-14: the error names the keys, not a class of gpusetup's."""
+    steps = pytest.importorskip("trace_step")
+    with pytest.raises(steps.Contract) as problem:
+        steps.job_of({"model": None, "batches": None})
+    assert str(problem.value) == (
+        "it returned a dict with 'batches'; gpusetup takes model, batch, loss, optimizer, dataset"
+    )
+
+
+UNGUARDED = """\
+import torch
+from gpusetup.tune import BatchSizeOptimizer
+model = torch.nn.Linear(64, 10)
+BatchSizeOptimizer(model, {}).find_optimal_batch_size((torch.randn(4, 64), torch.zeros(4).long()))
+"""
+
+
+def test_a_script_that_starts_itself_again_is_told_the_missing_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """003-14: the child runs the script once more, and stops where the search would start."""
+    monkeypatch.setenv("GPUSETUP_PROBE", "1")
+    with pytest.raises(BadInput) as problem:
+        exec(compile(UNGUARDED, "script.py", "exec"), {"__name__": "__mp_main__"})
+    assert 'if __name__ == "__main__":' in (problem.value.hint or "")
+
+
+def test_auto_optimize_config_returns_what_changed_as_a_dict_and_as_attributes(
+    tmp_path: Path,
+) -> None:
+    """003-15: the second file is written, the first stays."""
+    source, target = tmp_path / "light.yaml", tmp_path / "new.yaml"
+    source.write_text(TRAINED)
+    result = auto_optimize_config(source, target, machine="rtx3050-laptop")
+    assert source.read_text() == TRAINED and "use_mixed_precision: true" in target.read_text()
+    keys = {change.key for change in result.changes}
+    assert keys == {change["key"] for change in result["changes"]} >= {"num_workers"}
+    assert result["written"] == result.written == str(target)
+    assert result["use_mixed_precision"] is True and result["batch_size"] == 16
+    assert "num_workers" in str(result) and set(dict(result)) >= {"schema", "changes", "diff"}
+    assert result.get("no such key") is None and "no such key" not in result
+
+
+def test_a_missing_file_or_folder_gets_a_hint(tmp_path: Path) -> None:
+    """003-15: what there is instead, or how to make it."""
+    (tmp_path / "light.yaml").write_text(TRAINED)
+    with pytest.raises(BadInput) as missing:
+        auto_optimize_config(tmp_path / "ligth.yaml", tmp_path / "new.yaml")
+    assert missing.value.hint == f"did you mean {tmp_path / 'light.yaml'}?"
+    with pytest.raises(BadInput) as nowhere:
+        auto_optimize_config(tmp_path / "configs" / "light.yaml", tmp_path / "new.yaml")
+    assert f"there is no folder {tmp_path / 'configs'}" in (nowhere.value.hint or "")
+    with pytest.raises(Blocked) as unwritable:
+        auto_optimize_config(
+            tmp_path / "light.yaml", tmp_path / "out" / "new.yaml", machine="rtx3050-laptop"
+        )
+    assert f"mkdir {tmp_path / 'out'}" in (unwritable.value.hint or "")
+
+
+def test_a_training_that_runs_out_of_memory_goes_on_with_smaller_parts() -> None:
+    """003-17: 64 does not fit, 16 does."""
+    torch = pytest.importorskip("torch")
+    from gpusetup.tune import recover_from_oom
+
+    model, sizes = torch.nn.Linear(4, 1), []
+
+    def step(part: Any) -> Any:
+        sizes.append(len(part))
+        if len(part) > 16:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return model(part).square().mean()
+
+    done = recover_from_oom(step, torch.randn(64, 4), model=model)
+    assert sizes[:3] == [64, 32, 16] and sizes.count(16) >= 4
+    assert done.micro_batch_size == 16 and model.weight.grad is not None

@@ -1,0 +1,400 @@
+"""Guide 000, which recipe trains which Qwen3 model: what its reader asks, and what plan answers."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpusetup.cli import main
+from gpusetup.plan.measured import CELLS
+
+A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
+A100X6 = ("--gpu", "A100 80GB", "--gpus", "6")
+SMALL = ("--model", "qwen3-0.6b", "--context", "4096", *A100X4)
+
+
+def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    main(["plan", *words])
+    output = capsys.readouterr()
+    return output.out + output.err
+
+
+def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    main(["plan", *words, "--json"])
+    return dict(json.loads(capsys.readouterr().out))
+
+
+def lines_between(screen: str, start: str) -> list[str]:
+    """The lines below a heading, up to an empty line."""
+    after = screen.partition(start)[2].partition("\n")[2]
+    return after.partition("\n\n")[0].splitlines()
+
+
+# --- 000-1: the cells, and the names of cards -----------------------------------------------------
+
+
+def test_eighty_cells_asked_one_command_each_are_as_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """000-1: drawn by a seed; the guide's own names of the cards."""
+    with CELLS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    cards = {"A100": "A100 80GB", "H20": "H20 96GB"}
+    for row in random.Random(20261126).sample(rows, 80):
+        answer = plan(
+            capsys, "--model", row["model"], "--context", row["max_model_len"],
+            "--gpu", cards[row["gpu"]], "--gpus", row["num_gpus"],
+        )  # fmt: skip
+        assert answer["recipe"] == row["recipe"], row
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [
+        ("H20 96GB", 96), ("H20 95 GiB", 96), ("RTX 4090 24GB", 24), ("L40S 48GB", 48),
+        ("T4 16GB", 16), ("RTX 3080 10GB", 10), ("RTX 2080Ti 11G", 11), ("A6000 48GB", 48),
+        ("PNY GeForce RTX 4090 24GB GDDR6X", 24), ("GeForce RTX 3050 4GB Laptop", 4),
+    ],
+)  # fmt: skip
+def test_a_name_with_its_memory_is_the_card(
+    name: str, gib: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-1: memory in a name selects; it may be the number that the card is sold by."""
+    answer = plan(capsys, "--model", "qwen3-0.6b", "--context", "512", "--gpu", name)
+    assert 0.9 * gib < answer["memory_gib"]["capacity"] < gib
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("RTX 4090 48GB", "this card has 24 GB"), ("H21 96GB", "No GPU is called 'H21 96GB'")],
+)
+def test_another_memory_and_an_unknown_card_are_refused(
+    name: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-1: a wrong size is no reason to take another card."""
+    assert message in text(capsys, "--model", "qwen3-0.6b", "--context", "512", "--gpu", name)
+
+
+def test_a_bad_row_fails_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """000-1: one bad row of a CSV says its error, the others are answered."""
+    file = tmp_path / "cells.csv"
+    file.write_text(
+        "gpu,gpu_mem_gb,num_gpus,model,max_model_len\n"
+        "H20 96GB,96,4,qwen3-8b,8192\nH21,96,4,qwen3-8b,8192\nA100,80,4,Qwen3-8B,8192\n"
+        "A100,80,4,Qwen3-8B\n",
+        encoding="utf-8",
+    )
+    assert main(["plan", "--cells", str(file)]) == 0
+    output = capsys.readouterr()
+    cells = json.loads(output.out)["cells"]
+    assert [cell["recipe"] for cell in cells] == ["vanilla", "", "vanilla", ""]
+    assert "line 3: No GPU is called 'H21'" in cells[1]["error"]
+    assert "max_model_len" in cells[3]["error"] and "2 of 4 rows" in output.err
+
+
+# --- 000-3: when the allocator's variable is set --------------------------------------------------
+
+
+def test_the_allocator_is_set_before_ray_and_the_workers_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """000-3: in the text, in both spellings, and in JSON."""
+    job = ("--model", "qwen3-0.6b", "--context", "24576", "--gpu", "A100 80GB")
+    lines = lines_between(text(capsys, *job), "Set")
+    assert lines[0].strip() == "# before Ray and the workers start:"
+    assert lines[1].strip() == "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    assert lines[2].strip() == "export PYTORCH_ALLOC_CONF=expandable_segments:True"
+    advice = plan(capsys, *job)["advice"]
+    assert any("before Ray and the workers start" in line for line in advice)
+
+
+# --- 000-7: the guide's config --------------------------------------------------------------------
+
+GUIDE = """model:
+  model_path: ${{oc.env:MODEL_PATH,Qwen/Qwen3-0.6B}}
+  max_prompt_tokens: 2048
+  max_model_len: ${{oc.env:MAX_MODEL_LEN,4096}}
+  rope_scaling:
+    rope_type: yarn
+    factor: {factor}
+    original_max_position_embeddings: 40960
+"""
+
+
+def guide_config(folder: Path, factor: str) -> str:
+    file = folder / "guide.yaml"
+    file.write_text(GUIDE.format(factor=factor), encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("factor", "variables", "remark"),
+    [
+        ("${oc.decode:${oc.env:FACTOR}}", {"FACTOR": "2.0"}, ""),
+        ("${oc.decode:${oc.env:FACTOR,1.0}}", {}, "a factor of 1 is too small"),
+        ("${oc.env:FACTOR,'2.0'}", {}, ""),
+        ("${oc.select:model.missing,2}", {}, ""),
+        ("${oc.select:model.factor2,1.5}", {}, "it must be 2"),
+        ("${.other}", {}, ""),
+        ("1.0", {}, "it must be 2 (81,920 tokens / 40,960)"),
+        ("4.0", {}, "makes short texts worse"),
+        ("2.0", {}, ""),
+    ],
+)
+def test_the_factor_is_read_and_held_against_the_length(
+    factor: str, variables: dict[str, str], remark: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """000-7: variables with and without default, nested, references; a wrong factor is told."""
+    monkeypatch.setenv("MAX_MODEL_LEN", "81920")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    answer = plan(capsys, "--from-config", guide_config(tmp_path, factor), *A100X4)
+    assert answer["context"] == 81920
+    unread = {key["key"] for key in answer["config"]["not_understood"]}
+    assert "model.rope_scaling.factor" not in unread
+    remarks = [line for line in answer["advice"] if "rope_scaling.factor" in line]
+    assert bool(remarks) == bool(remark) and all(remark in line for line in remarks)
+
+
+def test_a_config_that_refers_to_itself_ends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-7: a hostile reference is no endless loop."""
+    config = guide_config(tmp_path, "${model.rope_scaling.factor}")
+    assert plan(capsys, "--from-config", config, *A100X4)["context"] == 4096
+
+
+# --- 000-9: the trainer's own knobs ---------------------------------------------------------------
+
+TRINITY = """model: {{model_path: Qwen/Qwen3-14B, max_model_len: 51200}}
+trainer:
+  trainer_type: verl
+  ulysses_sequence_parallel_size: {sp}
+  trainer_config:
+    actor_rollout_ref:
+      actor: {{ppo_max_token_len_per_gpu: {actor}}}
+      ref: {{log_prob_max_token_len_per_gpu: {reference}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sp", "actor", "reference", "message"),
+    [
+        (1, 30000, 60000, "(`ppo_max_token_len_per_gpu`) are too few"),
+        (2, 30000, 20000, "(`log_prob_max_token_len_per_gpu`) are too few"),
+        (2, 30000, 30000, ""),
+    ],
+)
+def test_both_budgets_are_read_and_refused_if_too_small(
+    sp: int, actor: int, reference: int, message: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """000-9: one sequence must fit into the budget of the GPUs that share it."""
+    file = tmp_path / "train.yaml"
+    file.write_text(TRINITY.format(sp=sp, actor=actor, reference=reference), encoding="utf-8")
+    code = main(["plan", "--from-config", str(file), *A100X4])
+    output = capsys.readouterr()
+    assert (code == 2) == bool(message) and message in output.err
+
+
+def test_both_knobs_are_printed_in_the_trainer_s_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """000-9: the keys to paste, by path, with their values."""
+    screen = text(capsys, "--model", "qwen3-14b", "--context", "8192", *A100X4,
+                  "--trainer", "trinity")  # fmt: skip
+    pasted = "\n".join(lines_between(screen, "Paste into Trinity-RFT's config"))
+    assert "ppo_max_token_len_per_gpu: 8192" in pasted
+    assert "log_prob_max_token_len_per_gpu: 8192" in pasted
+    assert "ulysses_sequence_parallel_size: 2" in pasted
+
+
+@pytest.mark.parametrize(
+    ("trainer", "line"),
+    [
+        ("verl", "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=2"),
+        ("hf", "--per_device_train_batch_size 2"),
+        ("trl", "--max_length 4096"),
+        ("llama-factory", "cutoff_len: 4096"),
+        ("axolotl", "micro_batch_size: 2"),
+        ("deepspeed", '"train_micro_batch_size_per_gpu": 2'),
+        ("torchtune", "batch_size=2"),
+        ("torchtitan", "--training.local_batch_size 2"),
+        ("megatron", "--micro-batch-size 2"),
+    ],
+)
+def test_other_trainers_get_their_own_keys_or_flags(
+    trainer: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-9: the same for each trainer whose words plan knows."""
+    answer = plan(capsys, "--model", "qwen3-4b", "--context", "4096", "--batch", "8",
+                  "--gpu", "A100 80GB", "--gpus", "4", "--trainer", trainer,
+                  "--checkpointing")  # fmt: skip
+    assert line in answer["trainer_settings"]["text"]
+
+
+def test_a_config_of_verl_itself_gets_verl_s_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-9: Trinity-RFT trains by verl, but keeps its keys under `trainer_config`."""
+    file = tmp_path / "verl.yaml"
+    file.write_text(
+        "actor_rollout_ref:\n  model: {path: Qwen/Qwen3-8B}\n"
+        "  actor: {use_dynamic_bsz: true, ppo_max_token_len_per_gpu: 16384}\n"
+        "data: {max_prompt_length: 1024, max_response_length: 7168}\n",
+        encoding="utf-8",
+    )
+    words = plan(capsys, "--from-config", str(file), *A100X4)["trainer_settings"]
+    assert words["trainer"] == "verl"
+    assert "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384" in words["text"]
+    assert "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=16384" in words["text"]
+
+
+# --- 000-11 to 000-13 -----------------------------------------------------------------------------
+
+
+def test_the_steps_come_in_the_order_env_sp_offload(capsys: pytest.CaptureFixture[str]) -> None:
+    """000-11: each with what it saves, and none that saves less than an earlier one."""
+    helps = plan(capsys, *SMALL)["helps"]
+    recipes = [help for help in helps if help["kind"] == "recipe"]
+    steps = [help["recipe"] for help in recipes]
+    assert steps[:2] == ["Env", "SP=2"] and "Offload" in steps[-1]
+    offloads = ["Offload" in step for step in steps]
+    assert offloads == sorted(offloads)
+    saved = [help["saves_gib"] for help in recipes]
+    assert saved == sorted(saved) and helps[: len(recipes)] == recipes
+
+
+def test_a_degree_that_does_not_divide_is_refused_with_those_that_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """000-12: 40 heads on 6 GPUs; no strategy is advised, because it is none that is wrong."""
+    job = ("--model", "qwen3-14b", "--context", "32768", *A100X6)
+    assert main(["plan", *job, "--sp", "3"]) == 2
+    message = capsys.readouterr().err
+    assert "6 GPUs and the 40 heads" in message and "1 or 2" in message
+    assert "--strategy" not in message and "not fsdp" not in message
+
+
+def test_four_of_six_gpus_are_named_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    """000-12: 14B with 51,200 tokens does not fit on six A100, but on four of them."""
+    screen = text(capsys, "--model", "qwen3-14b", "--context", "51200", *A100X6)
+    lines = lines_between(screen, "Use 4 of your 6 GPUs instead")
+    assert "with Env + Offload + SP=4" in lines[0] and "the 40 heads" in " ".join(lines)
+    assert lines[-1].strip() == "export CUDA_VISIBLE_DEVICES=0,1,2,3"
+
+
+def test_twenty_eight_cells_are_better_on_four_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    """000-12: those and no others of the measured cells with six GPUs that four GPUs have too."""
+    with CELLS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    on_four = {
+        (row["gpu"], row["model"], row["max_model_len"]) for row in rows if row["num_gpus"] == "4"
+    }
+    better = 0
+    for row in rows:
+        column = (row["gpu"], row["model"], row["max_model_len"])
+        if row["num_gpus"] == "6" and column in on_four:
+            card = {"A100": "A100 80GB", "H20": "H20"}[row["gpu"]]
+            answer = plan(capsys, "--model", row["model"], "--context", row["max_model_len"],
+                          "--gpu", card, "--gpus", "6")  # fmt: skip
+            better += answer["better"] is not None and answer["better"]["gpus"] == 4
+    assert better == 28
+
+
+def test_several_gpus_are_told_with_what_they_bring(capsys: pytest.CaptureFixture[str]) -> None:
+    """000-13: one would do; four are nearly four times as fast, less what they send."""
+    screen = text(capsys, "--model", "qwen3-0.6b", "--context", "4096", "--gpu", "A100 SXM4 80GB",
+                  "--gpus", "4")  # fmt: skip
+    assert "One GPU would do; 4 are 3.9 to 4 times as fast" in screen
+    speed = plan(capsys, *SMALL)["speed"]
+    assert 2 < speed["times_low"] < speed["times_high"] <= 4
+    assert speed["exchanged_gib"] == pytest.approx(0.75 * 8 * 596e6 / 2**30, rel=0.02)
+    needs_two = plan(capsys, "--model", "qwen3-8b", "--context", "4096", *A100X4)
+    assert needs_two["speed"] is None
+
+
+def test_the_gpus_needed_need_no_offload(capsys: pytest.CaptureFixture[str]) -> None:
+    """A model of 70 billion parameters needs more than one GPU; what offload could is a note."""
+    answer = plan(capsys, "--model", "llama-3.1-70b", "--gpu", "H100 SXM", "--gpus-needed")
+    assert answer["gpus"] > 8 and "Offload" not in answer["recipe"]
+    assert any(line.startswith("1 GPU would do with offload") for line in answer["advice"])
+
+
+OUT_OF_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 79.15 GiB of which 1.20 GiB is free."
+)
+
+
+def doctor_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> tuple[str, str]:
+    """The cause that `doctor --report` names for a text, and the whole screen."""
+    file = tmp_path / "report.txt"
+    file.write_text(text, encoding="utf-8")
+    main(["doctor", "--report", str(file), "--json"])
+    cause = json.loads(capsys.readouterr().out)["cause"]
+    main(["doctor", "--report", str(file)])
+    return cause, " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'File "/opt/Trinity-RFT/trinity/trainer/verl/fsdp_workers.py", line 612, in update_actor',
+        'File "/venv/lib/python3.12/site-packages/verl/workers/actor/dp_actor.py", line 400',
+        'File "/venv/lib/python3.11/site-packages/deepspeed/runtime/zero/stage3.py", line 1',
+    ],
+)
+def test_out_of_memory_in_a_trainer_leads_to_its_steps_in_the_guides_order(
+    line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-11: Env, then SP, then Offload, and `gpusetup plan` for the card of the message."""
+    cause, screen = doctor_reads(tmp_path, capsys, f"{line}\n{OUT_OF_MEMORY}\n")
+    assert cause == "out-of-memory"
+    steps = [screen.index(step) for step in ("1. Env", "2. SP", "3. Offload")]
+    assert steps == sorted(steps)
+    assert "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True" in screen
+    assert "gpusetup plan --model qwen3-8b --context 32768 --gpus 4 --gpu-mem 79.15GiB" in screen
+
+
+def test_a_trainer_without_sequence_parallelism_is_not_sent_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-11: FSDP alone has the variable and the offload."""
+    line = 'File "/lib/python3.12/site-packages/torch/distributed/fsdp/_runtime_utils.py", line 9'
+    _, screen = doctor_reads(tmp_path, capsys, f"{line}\n{OUT_OF_MEMORY}\n")
+    assert screen.index("1. Env") < screen.index("2. Offload")
+    assert "SP:" not in screen
+
+
+def test_windows_has_no_expandable_segments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-11: Env is never offered where the allocator lacks it."""
+    _, screen = doctor_reads(tmp_path, capsys, f"Windows 11, RTX 4090\n{OUT_OF_MEMORY}\n")
+    assert "expandable_segments" not in screen
+
+
+def test_out_of_memory_without_a_trainer_names_what_saves_memory_anywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-11: checkpointing, 8-bit optimizers, LoRA, tune and plan; no trainer's own steps."""
+    _, screen = doctor_reads(tmp_path, capsys, f"{OUT_OF_MEMORY}\n")
+    for words in ("checkpointing", "8-bit optimizer", "LoRA", "gpusetup tune", "gpusetup plan"):
+        assert words in screen
+    assert "2. SP" not in screen
+
+
+def test_a_trainer_that_is_only_spoken_of_gets_the_general_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-11: a neighbour, which names a trainer that did not run."""
+    text = f"Should I use verl or deepspeed?\n{OUT_OF_MEMORY}\n"
+    _, screen = doctor_reads(tmp_path, capsys, text)
+    assert "1. a smaller batch" in screen
