@@ -179,7 +179,7 @@ def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unste
 
     out = " ".join(run(Unsteady())[1].split())
     assert "slower than in its first run: other programs disturb the measurement" in out
-    assert "bf16, not faster in the second run of all changes together: left out" in out
+    assert "bf16, not clearly faster in the second run of all changes together: left out" in out
 
 
 def test_where_nothing_got_faster_monitor_is_named(run: Run) -> None:

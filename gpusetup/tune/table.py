@@ -128,9 +128,11 @@ class Table:
         row = self.first_row("all", best)
         if row.status == "ok":
             self.run(base)
-            if base in self.runs and self.settle(best, base) == "gain":
-                return self.with_all_runs(row)
-            row = replace(self.with_all_runs(row), detail=UNSTEADY)
+            verdict = self.settle(best, base) if base in self.runs else "open"
+            row = self.with_all_runs(row)
+            if verdict == "gain":
+                return row
+            row = replace(row, detail=WITHIN_NOISE if verdict == "open" else UNSTEADY)
         for index, step_row in enumerate(self.rows):
             if step_row.kept:
                 self.rows[index] = replace(step_row, kept=False, detail=NOT_FASTER_AGAIN)
@@ -233,7 +235,7 @@ NO_OTHER_SIZE = {
 """Whether the batch may grow -> why the row of the batch has no other size."""
 NO_DATASET = "not measured: the code returns no `dataset`"
 WITHIN_NOISE = "within the noise"
-NOT_FASTER_AGAIN = "not faster in the second run of all changes together"
+NOT_FASTER_AGAIN = "not clearly faster in the second run of all changes together"
 UNSTEADY = "slower than in its first run: other programs disturb the measurement"
 NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 LOADER_FIRST = (
