@@ -131,7 +131,7 @@ def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(
     [
         ((100.0, 140.0, 100.0), 2.0, True),
         ((100.0, 140.0, 139.0), 2.0, False),  # the base was disturbed when it ran first
-        ((100.0, 140.0, 100.0), 40.0, False),  # 80 to 120 beside 112 to 168
+        ((100.0, 140.0, 100.0), 40.0, True),  # 80 to 120 beside 112 to 168, but three times so
         ((100.0, 140.0, 100.0), None, False),  # one step
         ((100.0, 102.0, 100.0), 0.0, False),
     ],
