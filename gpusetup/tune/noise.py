@@ -19,6 +19,8 @@ MOST_RUNS = 5
 """Runs of a setting, at most, to find out whether it is faster than another one."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
 """How long steps are timed in the first run of a setting, and at most in a later one."""
+TABLE_SECONDS = 120.0
+"""After this time no comparison of a table runs longer than it must."""
 MOST_SECONDS = 30.0
 """After this time a comparison ends where it is: with a second run of both settings at least."""
 

@@ -19,6 +19,7 @@ from gpusetup.tune.noise import (
     CONFIRMED_RUNS,
     MOST_RUNS,
     MOST_SECONDS,
+    TABLE_SECONDS,
     Verdict,
     compare,
     middle_half,
@@ -35,6 +36,8 @@ class Table:
         self.request, self.bench, self.baseline = request, bench, baseline
         self.say: Say = lambda line: None
         self.device: Device = bench.device()
+        self.ends = 0.0
+        """When (`time.monotonic`) the comparisons are to be over."""
         self.rows: list[Row] = []
         self.runs: dict[Setup, list[Trial]] = {}
         """Each setting with what it took, each time it ran."""
@@ -43,6 +46,7 @@ class Table:
 
     def measure(self) -> None:
         """Each row of the guide's table in its order; what gains is in all rows after it."""
+        self.ends = time.monotonic() + TABLE_SECONDS
         setup = self.baseline.setup
         base = replace(setup, amp=self.bench.job.amp or setup.amp)
         self.rows.append(self.first_row("base", base))
@@ -108,7 +112,7 @@ class Table:
     def settle(self, setup: Setup, before: Setup) -> Verdict:
         """Run two settings in turn until it is clear whether the first is faster; `open` if the
         machine is too noisy to tell."""
-        ends = time.monotonic() + MOST_SECONDS
+        ends = min(self.ends, time.monotonic() + MOST_SECONDS)
         verdict = compare(self.runs[setup], self.runs[before])
         for _ in range(MOST_RUNS - 1):
             is_late = time.monotonic() > ends and len(self.runs[setup]) >= CONFIRMED_RUNS
