@@ -538,7 +538,7 @@ CLASSES: dict[str, Class] = {
         ("Could not find the operator mylib::nms",),
     ),
     "a driver that is called too old, and serves the torch that is there": Class(
-        "cuda-init-failed",
+        "wrong-libcuda-loaded",
         (
             "Driver Version: 575.64.03   CUDA Version: 12.9\nPyTorch version: 2.6.0+cu124\nRuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version",
             "driver 550.163.01\ntorch 2.5.1+cu121\nUserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found version 11040).",

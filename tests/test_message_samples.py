@@ -8,12 +8,16 @@ from each_row import each
 from message_samples import Sample, is_plain, matching, samples
 
 from gpusetup.causes.table import ROWS
+from gpusetup.messages import people
 from gpusetup.messages.row import Row
 from gpusetup.report.read import read_report
 
 SAMPLES_A_ROW = 1
-BESIDE_IT = {"program-failed", "ran-first"}
-"""What a text may show beside its message: how it ended, and that it computed before."""
+SAID_BY_PEOPLE = {row.kind for row in people.ROWS} - {"foreign-gpu"}
+FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
+BESIDE_IT = {"program-failed", "ran-first", *SAID_BY_PEOPLE, *FILES_AND_RUNS}
+"""What a text may show beside its message: how it ended, that it computed before, what a person says
+of it, and which file failed."""
 
 
 @each("sample", samples)

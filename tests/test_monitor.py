@@ -104,7 +104,8 @@ def test_once_prints_one_sample_that_the_schema_accepts(
     assert {field: value for field, value in first.items() if value is not None} == {
         "index": 0, "name": "NVIDIA A100-SXM4-40GB",
         "uuid": standin.uuid(0), "utilization_percent": 97, "memory_busy_percent": 40,
-        "memory_used_bytes": 30 << 30, "memory_total_bytes": 40 << 30, "temperature_celsius": 33,
+        "memory_used_bytes": 30 << 30, "memory_total_bytes": 40 << 30,
+        "memory_is_unified": False, "temperature_celsius": 33,
         "power_watts": 320, "power_limit_watts": 400, "clock_sm_mhz": 1400,
         "clock_sm_max_mhz": 1410, "throttle_reasons": [], "pcie_limit_bytes_per_second": 31.504e9,
         "processes": [{"pid": 4711, "name": "python3", "memory_bytes": 32212254720,
@@ -220,22 +221,27 @@ def test_a_driver_that_hangs_does_not_hang_us(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     machine(**{"nvml.hang": 1})
-    assert cli.main(["monitor", "--once", "--json", "--timeout", "0.5"]) == 3
-    said = documents(capsys.readouterr().out)[0]["message"]
-    assert said == "No NVIDIA GPU can be watched (NVML: no answer in 0.5 s)"
+    monkeypatch.setenv("PATH", "/nowhere")
+    words = ["monitor", "--once", "--json", "--timeout", "0.5"]
+    assert cli.main([*words, "--gpu", "0"]) == 3
+    (error,) = documents(capsys.readouterr().out)
+    reasons = "NVML: no answer in 0.5 s; nvidia-smi: not found"
+    assert error["message"] == f"No NVIDIA GPU can be watched ({reasons})"
+    assert cli.main(words) == 0, "the machine is watched all the same"
+    assert reasons in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("state", "code", "said"),
-    [
-        ({"nvml.init": 9}, 1, "NVML: Driver Not Loaded"),
-        ({"nvml.init": 4}, 3, "NVML: Insufficient Permissions"),
-        ({"nvml.init": 17}, 3, "NVML: The operating system has blocked the request."),
-        ({"nvml.crash": 1}, 1, "NVML: crashed with SIGSEGV"),
-        ({"devices": 0}, 1, "NVML: lists no GPU"),
-    ],
-)
-def test_no_gpu_is_a_no_and_no_permission_is_blocked(
+NO_GPU = [
+    ({"nvml.init": 9}, 1, "NVML: Driver Not Loaded"),
+    ({"nvml.init": 4}, 3, "NVML: Insufficient Permissions"),
+    ({"nvml.init": 17}, 3, "NVML: The operating system has blocked the request."),
+    ({"nvml.crash": 1}, 1, "NVML: crashed with SIGSEGV"),
+    ({"devices": 0}, 1, "NVML: lists no GPU"),
+]
+
+
+@pytest.mark.parametrize(("state", "code", "said"), NO_GPU)
+def test_a_gpu_that_was_asked_for_and_is_not_there_is_a_no(
     machine: Machine,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -245,10 +251,27 @@ def test_no_gpu_is_a_no_and_no_permission_is_blocked(
 ) -> None:
     machine(**state)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert cli.main(["monitor", "--json"]) == code
+    assert cli.main(["monitor", "--json", "--gpu", "0"]) == code
     (document,) = documents(capsys.readouterr().out)
     assert said in document["message"] and document["exit"] == code
     assert "gpusetup doctor" in document["hint"]
+
+
+@pytest.mark.parametrize(("state", "code", "said"), NO_GPU[:1])
+def test_without_a_gpu_the_machine_is_watched_and_the_first_line_says_why(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    state: dict[str, object],
+    code: int,
+    said: str,
+) -> None:
+    machine(**state)
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = run("0.5", "--interval", "0.1")
+    assert done.returncode == 0
+    assert said in done.stderr.splitlines()[0] and "CPU, memory, disk" in done.stderr
+    assert said in done.stdout.splitlines()[0] and "received over the network" in done.stdout
+    assert "Verdict: none" in done.stdout and "gpusetup doctor" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -358,14 +381,14 @@ def test_signals_are_passed_on(machine: Machine, number: int) -> None:
     assert code == 40 and "Verdict" in said
 
 
-def test_the_command_runs_where_no_gpu_can_be_watched(machine: Machine) -> None:
+def test_the_command_is_watched_where_no_gpu_can_be_watched(machine: Machine) -> None:
     machine(**{"nvml.init": 9})
-    done = run(
-        "--json", "--interval", "0.1", "--", sys.executable, "-c", "import time; time.sleep(.6)"
-    )
+    script = "import time; time.sleep(1.5)"
+    done = run("--json", "--interval", "0.1", "--", sys.executable, "-c", script)
     told = documents(done.stdout)
-    assert done.returncode == 0 and told[-1]["verdict"] is None
-    assert told[-1]["next"]["command"] == "gpusetup doctor"
+    assert done.returncode == 0 and told[-1]["source"] == "machine"
+    assert told[-1]["verdict"] is not None, told[-1]["evidence"]
+    assert told[-1]["not_watched"].startswith("NVML: Driver Not Loaded")
 
 
 @pytest.mark.slow
@@ -452,9 +475,11 @@ def test_a_recording_that_was_cut_is_judged_by_what_it_holds(
     ("text", "said"),
     [
         ("", "holds no sample"),
-        ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "line 1 is no JSON"),
-        ("hello\n{}\n", "line 1 is no JSON"),
-        ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "`gpusetup doctor --report FILE`"),
+        ("2026/11/20 06:00:00.000, 0, 45 %, 8123\n", "--format=csv and its heading"),
+        ("hello\n{}\n", "is no recording"),
+        ("{hello\n{}\n", "line 1 is no JSON"),
+        ("+-----+\n| NVIDIA-SMI 580.95.05 |\n", "holds no sample"),
+        ("RuntimeError: CUDA error\n", "`gpusetup doctor --report FILE`"),
         ("{}\n", "line 1 is no sample of `gpusetup monitor --json`"),
         ('{"schema": "gpusetup.monitor/2"}\n', "this version reads gpusetup.monitor/1"),
         ('{"schema": "gpusetup.monitor/1", "kind": "sample", "at": 7}\n', "$.at"),

@@ -61,7 +61,9 @@ def test_a_plain_loop_has_its_record_and_its_verdict(training: Training, tmp_pat
     assert re.fullmatch(r"good \| .+ \| None\n", done.stdout), done.stderr
     told = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text("utf-8").splitlines()]
     assert told[-1]["kind"] == "summary" and told[-1]["command"][1] == "-c"
-    assert max(one["tree"]["busiest_cpu_percent"] for one in told[:-1]) > 20
+    trees = [one["tree"] for one in told[:-1]]
+    assert trees[0] is None, "the first sample is the baseline"
+    assert max(tree["busiest_cpu_percent"] for tree in trees[1:]) > 20
 
 
 def test_a_training_that_dies_leaves_a_whole_record(training: Training, tmp_path: Path) -> None:
@@ -93,12 +95,20 @@ def test_memory_that_was_full_when_the_training_failed_is_the_verdict(training: 
     assert training(script, gpus=(full,)).stdout == "memory-tight 1\n"
 
 
-def test_a_training_goes_on_where_nothing_can_be_watched(training: Training) -> None:
+def test_a_training_without_a_gpu_is_watched_by_its_cpu(training: Training) -> None:
     done = training(LOOP.format(end="print('trained')", **RESTS), gpus=())
     _, told = done.stdout.splitlines()
     verdict, evidence, problem = told.split(" | ")
+    assert (verdict, problem) == ("idle", "None") and done.returncode == 0, told
+    assert "no GPU was watched" in evidence
+
+
+def test_a_training_goes_on_where_nothing_can_be_watched(training: Training) -> None:
+    script = LOOP.format(end="print('trained')", **RESTS).replace("run.jsonl", "/nowhere/run.jsonl")
+    done = training(script)
+    _, told = done.stdout.splitlines()
+    verdict, evidence, problem = told.split(" | ")
     assert (verdict, evidence) == ("None", problem) and done.returncode == 0
-    assert problem.startswith("No NVIDIA GPU can be watched")
     assert "gpusetup does not watch this training" in done.stderr
 
 

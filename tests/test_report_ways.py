@@ -231,7 +231,7 @@ NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[
         (f"torch 2.5.1+cu124 on Windows\n{NO_TRITON}", "triton-windows==3.1.*", "export"),
         (f"torch 2.9.1+cu128 on Windows\n{NO_TRITON}", "triton-windows==3.5.*", "3.1.*"),
         (f"torch 2.1.0+cu121 on Windows\n{NO_TRITON}", "2.4 or newer", "pip install triton"),
-        ("ptxas does not support CC 12.0", "cu129|570 or newer", "unknown"),
+        ("ptxas does not support CC 12.0", "cu129", "unknown"),
         ("00:02.0 VGA compatible controller: Intel Corporation UHD\nonnxruntime: 'CUDAExecutionProvider' "
          "is not in available provider names\nNo CUDA GPUs are available", "for the CPU", "pip"),
         (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
@@ -390,7 +390,8 @@ DELETED = "Runtime, Disconnect and delete runtime"
         # --- whose torch it is ---
         (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
          "pip uninstall -y torchaudio\n", "whl/|torch=="),
-        (SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"), "torch==", ""),
+        (SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"),
+         "Keep the torch that is there", "torch=="),
         (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "torch.__file__", ""),
         (NMS + "PyTorch version: 2.6.0+cu124\n" + GONE, "torch.__file__", ""),
         (NMS + PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0", ""),

@@ -52,6 +52,13 @@ def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[Torc
     return tuple(build for place, build in builds.items() if catalog.row_of(*place) is None)
 
 
+def family_of(platform: re.Match[str]) -> Family:
+    """The system of a wheel's platform tag."""
+    if platform["linux"]:
+        return "linux"
+    return "windows" if platform["win"] else "macos"
+
+
 class NamedWheel(Frozen):
     """What the file name of a wheel of torch says."""
 
@@ -85,7 +92,7 @@ def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
         torch=version.public,
         label=version.local or "",
         python=f"3.{python[3:]}{'t' if abi.endswith('t') else ''}",
-        family="linux" if platform["linux"] else "windows" if platform["win"] else "macos",
+        family=family_of(platform),
         machine=(platform["linux"] or platform["mac"] or "x86_64").replace("arm64", "aarch64"),
         glibc=(".".join(many.split("_")[1:3]) or OLDEST_GLIBC) if many else None,
         macos=(platform["macos"] or "").replace("_", ".") or None,

@@ -13,7 +13,7 @@ from gpusetup.evidence.places import (
     message_matches,
     on_windows_without_container,
 )
-from gpusetup.fixes import paste, system_packages
+from gpusetup.fixes import needs, paste, system_packages
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -118,6 +118,8 @@ CONFIGURED = {
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
+    if unread := needs.unread_engine(context):
+        return Fix(text=text, needs=unread, needs_root=True)
     return Fix(
         text=text,
         commands=toolkit_commands(context),
@@ -334,8 +336,8 @@ CAUSES = (
     Cause(
         "docker-other-daemon",
         title="docker talks to a daemon that does not know the nvidia runtime",
-        means="Docker Desktop, rootless docker and docker from snap each have a daemon and a "
-        "configuration of their own, and none reads /etc/docker/daemon.json.",
+        means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
+        "and configuration, and none reads /etc/docker/daemon.json.",
         text="Install nothing. Look which daemon the docker command talks to. `default` is the "
         "host's own (`docker context use default`): restart it if it was not restarted since the "
         "runtime was configured. Docker Desktop on Linux and docker from snap give no GPU; for "

@@ -9,6 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
+from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
@@ -30,7 +31,9 @@ def _is_anothers(context: RuleContext) -> bool:
     found = re.search(r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)", _named(context))
     needed, program = cuda_needed(torch), context.snapshot.failing.program or "torch"
     other = needed and found and not needed.startswith(found[1])
-    return bool(torch.cuda_available or other or program != "torch")
+    owner = failing_package(context)
+    beside_torch = owner not in ("", "torch", "nvidia")
+    return bool(torch.cuda_available or other or program != "torch" or beside_torch)
 
 
 def _undeclared(context: RuleContext) -> str:
@@ -122,6 +125,7 @@ CAUSES = (
             ),
             Message(
                 where=(_is_anothers,),
+                title="{library} is missing: {owner} needs it and cannot load",
                 text="Another package, not torch, needs this library: it was built for another "
                 "CUDA (the traceback names its file). Install that package's build for torch's "
                 "CUDA, or rebuild it here",

@@ -134,6 +134,20 @@ CAUSES = (
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
+                having={"module": "^flash_?attn"},
+                text="The cheapest way first: use torch's own attention, which needs no package "
+                '(attn_implementation="sdpa" in transformers, no --flash-attn in trainers). Or '
+                "install flash-attn again without its cache: its installer fetches the wheel for "
+                "this torch, CUDA and Python if the project has one "
+                "(https://github.com/Dao-AILab/flash-attention/releases), and builds for up to "
+                "hours if not",
+                commands=(
+                    "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
+                    "flash-attn",
+                ),
+                look=(alike.TORCHS_CUDA,),
+            ),
+            Message(
                 having={"cache": ""},
                 text="torch compiled this extension at its first call and keeps it in that "
                 "folder. Delete the folder, so that the next call compiles it for the current "

@@ -19,6 +19,17 @@ def _is_new(context: RuleContext) -> bool:
     return bool(known) and min(known) >= Capability(8, 0)
 
 
+def _rocm_works(context: RuleContext) -> bool:
+    """Whether torch's ROCm build sees the GPU, so that something else failed."""
+    rocm = (context.torch.backend or "").startswith("rocm")
+    return bool(rocm and context.torch.cuda_available and not events(context, "hip-kernel-missing"))
+
+
+def _xpu_works(context: RuleContext) -> bool:
+    """Whether torch's XPU build is there, so that a program that wants CUDA is at fault."""
+    return context.torch.backend == "xpu" or bool(events(context, "backend-runs", "vendor-image"))
+
+
 BEFORE_VOLTA = (
     r"\b(?:GTX (?:10[5-8]0|9[5-8]0|7[5-8]0)(?: ?Ti)?|Tesla (?:P100|P40|P4|M40|K80)|Titan X[pP]?)\b"
 )
@@ -197,6 +208,12 @@ CAUSES = (
         ),
         cases=(
             Message(
+                where=(_rocm_works,),
+                title="The program asks for CUDA; torch's ROCm build works on this GPU",
+                means="ROCm's torch answers to the name `cuda`, but packages that are compiled "
+                "for CUDA do not run on it.",
+            ),
+            Message(
                 where=(lambda context: bool(events(context, "hip-kernel-missing")),),
                 title="torch's ROCm build has no kernels for {board}",
                 plain="torch's ROCm build has no kernels for this GPU",
@@ -226,5 +243,12 @@ CAUSES = (
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
+        cases=(
+            Message(
+                where=(_xpu_works,),
+                title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",
+                means="torch's XPU build works here. The program is written for CUDA only.",
+            ),
+        ),
     ),
 )

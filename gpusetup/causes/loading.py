@@ -30,7 +30,7 @@ CAUSES = (
         "wrong-libcuda-loaded",
         title="The program loads another libcuda than the driver's: {fact}",
         plain="The program loads another libcuda than the driver's own",
-        means="libcuda itself says which CUDA it serves. A stub of the toolkit or a library of "
+        means="libcuda itself says which CUDA it supports. A stub of the toolkit or a library of "
         "cuda-compat says less than the driver's own, if the loader finds it first.",
         text="Keep the driver and torch. Look which libcuda is loaded, and take folders called "
         "`stubs` or `compat` out of LD_LIBRARY_PATH (in a container: out of the image). If the "
@@ -64,7 +64,7 @@ CAUSES = (
         means="A process has one copy of each DLL. Qt, OpenCV and others bring their own C++ "
         "runtime; if it is older than torch's and loads first, torch's DLLs do not start.",
         text="Keep the torch that is there. Import torch first: make `import torch` the first "
-        "line of the program, before the window toolkit. Or update the package that loads first",
+        "line of the program, before the package that brings older ones. Or update that one",
         proven_by="torch's DLLs do not start (error 1114), and they do if nothing else is loaded",
         not_when="If `import torch` alone fails, the cause is windows-dll-missing",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
@@ -77,8 +77,8 @@ CAUSES = (
         plain="A library uses the driver's libcuda, and is not linked to it",
         means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with the "
         "driver. The library does not ask the loader for it, or the loader does not find it.",
-        text="Keep driver and CUDA: the package must be linked to libcuda (report it to whoever "
-        "builds it). Until then preload the driver's own: set LD_PRELOAD to its libcuda.so.1 "
+        text="Keep driver and CUDA: the package must be linked to libcuda (report it to its "
+        "builder). Until then preload the driver's own: set LD_PRELOAD to its libcuda.so.1 "
         "(NixOS: /run/opengl-driver/lib/libcuda.so.1)",
         proven_by="A symbol of the driver's API is undefined",
         not_when="If the symbol is one of torch's, the cause is extension-abi-mismatch",
@@ -87,8 +87,8 @@ CAUSES = (
         look=("ldd {path}",),
         says=(
             says(
-                r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu[A-Z]\w{2,40})\b",
-                unless=r"lib(?:torch|c10)\w*\.so: undefined",
+                r"(?P<path>(?:/[\w.+~@-]+)*/(?P<library>[\w.+-]+\.so[.\d]*)): undefined symbol: (?P<symbol>cu(?:Mem|Init|Device|Ctx|Module|Launch|Stream|Event|Func|Link|Graph|Array|Tex|Get|Driver|Pointer|Occupancy|Multicast)\w{2,40})\b",
+                unless=r"lib(?:torch|c10)\w*\.so: undefined|\btriton\b",
             ),
         ),
         examples=("OSError: /srv/x/libggml-cuda.so: undefined symbol: cuMemCreate",),
@@ -114,7 +114,7 @@ CAUSES = (
         "other-torch-imported",
         title="The program imports another torch than the listed one: {fact}",
         plain="The program imports another torch than the one that is listed",
-        means="A second environment, ~/.local or a program's own Python has a torch of its own.",
+        means="A second environment, ~/.local or a program's own Python has its own torch.",
         text="Change nothing in this environment. Ask the Python that runs the program which torch "
         "it imports and from where, and start the program with the right Python",
         proven_by="The versions that are listed fit each other, and the program says that they do not",

@@ -186,9 +186,31 @@ CAUSES = (
         not_when="If a DataLoader ends with a bus error, the cause is shm-too-small",
         # Source: NCCL documentation, troubleshooting; NCCL's sources (WARN lines).
         stage="distributed",
-        commands=("sudo chmod 1777 /dev/shm",),
         look=("df -h /dev/shm", "ls -ld /dev/shm"),
+        cases=(
+            Message(
+                having={"why": "space"},
+                text="/dev/shm is full. Enlarge it (docker: --shm-size=8g or --ipc=host; Kubernetes: "
+                "an emptyDir with medium Memory on /dev/shm), and delete the files of dead "
+                "processes there. NCCL_SHM_DISABLE=1 avoids shared memory, but is slower",
+                look=("df -h /dev/shm", "ls -l /dev/shm"),
+            ),
+            Message(
+                having={"why": "permission"},
+                text="/dev/shm is not writable for this user",
+                commands=("sudo chmod 1777 /dev/shm",),
+                look=("ls -ld /dev/shm",),
+            ),
+        ),
         says=(
+            says(
+                r"(?:shared memory segment|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device",
+                why="space",
+            ),
+            says(
+                r"(?:shared memory segment|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied",
+                why="permission",
+            ),
             r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
             r"Error while attaching to shared memory segment (?P<path>\S+)",
             r"NCCL WARN Call to (?:shm_open|posix_fallocate|ftruncate|mmap) failed",

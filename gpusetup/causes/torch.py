@@ -10,6 +10,8 @@ from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
+    ON_LINUX,
+    ON_WINDOWS,
     in_a_container_without_gpu,
     in_a_hosted_notebook,
     windows_shows_no_torch,
@@ -249,6 +251,20 @@ CAUSES = (
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="For Windows the default index has only CPU builds. conda picks a CPU build if it "
         "sees no driver. Installing another package may replace a CUDA build.",
+        cases=(
+            Message(
+                where=(ON_LINUX,),
+                way=_replace_it,
+                means="conda picks a CPU build if it sees no driver, an image may bring one, and "
+                "installing another package may replace a CUDA build.",
+            ),
+            Message(
+                where=(ON_WINDOWS,),
+                way=_replace_it,
+                means="For Windows the default index has only CPU builds, so `pip install torch` "
+                "installs one, and another package may replace a CUDA build by one.",
+            ),
+        ),
         text="Replace the CPU build. ",
         proven_by="torch/version.py names no CUDA version, and there is an NVIDIA GPU",
         not_when="If cuda-visible-devices-hidden or driver-missing was found too, fix that first",

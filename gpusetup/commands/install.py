@@ -26,11 +26,13 @@ def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     check_usage(options)
     from gpusetup.commands import install_flow as flow
+    from gpusetup.install.script_file import refuse_scripts
 
     if options.project:
         from gpusetup.commands.install_project import show_project
 
         return show_project(options, flow.request_of(options), out)
+    refuse_scripts(options.packages)
     if options.machine_from:
         return flow.show_described(options, out)
     session = flow.Session(options, out)

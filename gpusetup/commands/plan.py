@@ -248,7 +248,7 @@ def request_of(options: Namespace, out: Console) -> PlanRequest:
         place=place,
         limits=limits,
         job=job_of(question, shape, limits),
-        config=from_config.read if from_config else None,
+        config=config.read_for_gpus(from_config, gpus) if from_config else None,
         notes=from_config.notes if from_config else (),
         rope=from_config.rope if from_config else None,
         gpu_rows=tuple(load_catalog().gpus),

@@ -17,13 +17,14 @@ from gpusetup.install.credentials import without_logins
 from gpusetup.install.live_index import LiveIndex, ask_index
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
+from gpusetup.install.script_file import refuse_scripts
 from gpusetup.install.together import choose_together
 from gpusetup.install.uv_settings import asking_environment, indexes
 from gpusetup.installers import tool_command
 from gpusetup.model.documents import ResolveAnswer
-from gpusetup.model.frozen import replace
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import FAMILY, Request, Resolution
+from gpusetup.model.resolution import FAMILY, Offer, Request, Resolution
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
@@ -91,6 +92,7 @@ def configure(parser: ArgumentParser) -> None:
 
 def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
+    refuse_scripts(options.packages)
     _torch_of_words(options)
     return answer(options, out)
 
@@ -121,10 +123,20 @@ def _installer_of(options: Namespace) -> str | None:
     return "conda"
 
 
+class Chosen(Frozen):
+    """The build for a machine, and what the answer needs beside it."""
+
+    resolution: Resolution
+    newest: Offer | None = None
+    joint: Joint | None = None
+    """The set that was chosen together, where packages were named."""
+    is_other_makers: bool = False
+    """Whether the build is for GPUs of AMD or Intel."""
+
+
 def answer(options: Namespace, out: Console) -> int:
     options.installer = _installer_of(options)
     root = index_root_of(options.index_root)
-    shown = without_logins(root)
     request = Request(
         torch=options.torch,
         backend=options.backend,
@@ -137,9 +149,25 @@ def answer(options: Namespace, out: Console) -> int:
         return _answer_nightly(options, out, given, replace(request, torch=None))
     check_request(request, catalog)
     snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
-    maker = maker_to_serve(snapshot, request)
     asked = Asked(machine=snapshot, request=request, catalog=catalog)
-    joint, newest = None, None
+    chosen = _chosen(options, asked, out, is_described=given != Description())
+    resolution = at_root(chosen.resolution, without_logins(root))
+    notes = (*_notes(resolution, snapshot, root), *_live_notes(live, resolution, snapshot))
+    chosen = replace(chosen, resolution=replace(resolution, notes=notes))
+    document = _document(options, asked, chosen)
+    if live:
+        is_new = live.lists(resolution.build)
+        document = replace(document, live=is_new, asked_index=live.url)
+    how = {"installer": options.installer or "uv", "explain": options.explain}
+    screen = partial(resolution_text, snapshot=snapshot, **how)
+    return out.answer(document, screen, yes=document.torch)
+
+
+def _chosen(options: Namespace, asked: Asked, out: Console, *, is_described: bool) -> Chosen:
+    """The build: with the packages that were named, for another maker's GPUs, or by itself."""
+    snapshot, catalog = asked.machine, asked.catalog
+    root = index_root_of(options.index_root)
+    maker = maker_to_serve(snapshot, asked.request)
     if options.packages and maker:
         raise Unsatisfiable(
             f"Packages are chosen together with torch for NVIDIA GPUs only, not for {maker.name}'s",
@@ -147,38 +175,37 @@ def answer(options: Namespace, out: Console) -> int:
         )
     if options.packages:
         joint, resolution = _together(options, asked, root, out)
-    elif maker:
-        resolution = resolve_for_maker(snapshot, request, catalog, maker)
-    else:
-        decision = _decision(asked, is_described=given != Description())
-        resolution = decision.resolution
-        newest = newest_of(replace(decision, newest=at_root(decision.newest, shown)), snapshot)
-    resolution = at_root(resolution, shown)
-    notes = (*_notes(resolution, snapshot, root), *_live_notes(live, resolution, snapshot))
-    resolution = replace(resolution, notes=notes)
-    chosen = joint.packages if joint else ()
+        return Chosen(resolution=resolution, joint=joint)
+    if maker:
+        resolution = resolve_for_maker(snapshot, asked.request, catalog, maker)
+        return Chosen(resolution=resolution, is_other_makers=True)
+    decision = _decision(asked, is_described=is_described)
+    at_mirror = at_root(decision.newest, without_logins(root))
+    newest = newest_of(replace(decision, newest=at_mirror), snapshot)
+    return Chosen(resolution=decision.resolution, newest=newest)
+
+
+def _document(options: Namespace, asked: Asked, chosen: Chosen) -> ResolveAnswer:
+    """The answer as a document, with the commands of every installer."""
+    snapshot, resolution, joint = asked.machine, chosen.resolution, chosen.joint
     created = new_environment(snapshot, options.conda_name)
     if joint:
-        named = (requirement(one) for one in chosen if one.asked and one.name not in FAMILY)
-        found = to_answer(resolution, snapshot, (*family(chosen), *named), created)
-        found = replace(found, packages=chosen, held_back=joint.held_back)
+        packages = joint.packages
+        named = (requirement(one) for one in packages if one.asked and one.name not in FAMILY)
+        document = to_answer(resolution, snapshot, (*family(packages), *named), created)
+        document = replace(document, packages=packages, held_back=joint.held_back)
     else:
-        build, packages = resolution.build, [*FAMILY]
-        if build is not None and snapshot.python.executable and maker is None:
+        build, names = resolution.build, [*FAMILY]
+        if build is not None and snapshot.python.executable and not chosen.is_other_makers:
             # What of the environment must move with torch, and what is to be said of it.
-            packages += [one.name for one in pinned(snapshot, build) if one.can_follow]
-            notes = (*resolution.notes, *beside_in_words(snapshot, build, catalog))
+            names += [one.name for one in pinned(snapshot, build) if one.can_follow]
+            notes = (*resolution.notes, *beside_in_words(snapshot, build, asked.catalog))
             resolution = replace(resolution, notes=notes)
-        found = to_answer(resolution, snapshot, tuple(packages), created)
-        found = replace(found, newest=newest)
+        document = to_answer(resolution, snapshot, tuple(names), created)
+        document = replace(document, newest=chosen.newest)
     if any(gpu.maker == APPLE.id for gpu in snapshot.gpus or ()):
-        found = replace(found, notes=(*found.notes, ON_APPLE))
-    if live:
-        found = replace(found, live=live.lists(resolution.build), asked_index=live.url)
-    found = _with_tools(options, found)
-    how = {"installer": options.installer or "uv", "explain": options.explain}
-    screen = partial(resolution_text, snapshot=snapshot, **how)
-    return out.answer(found, screen, yes=found.torch)
+        document = replace(document, notes=(*document.notes, ON_APPLE))
+    return _with_tools(options, document)
 
 
 ON_APPLE = (
@@ -222,6 +249,11 @@ def _live_index(options: Namespace, root: str, out: Console) -> LiveIndex | None
         return None
     if options.offline:
         raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
+    if is_nightly(options.torch):
+        raise UsageError(
+            "`--refresh` looks for releases, and `--torch nightly` is none",
+            hint="leave out `--refresh`: the nightly index is printed without asking it",
+        )
     backend = label_of(options.torch) or options.backend
     if backend != "auto" and not re.fullmatch(LABEL, backend):
         raise UsageError(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.ok import computed, may_be_ok, proof
+from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
     likely_cause,
     open_causes,
@@ -177,7 +177,7 @@ def choose_question(
     """The causes that are left open, and the reading whose answers lead to different ones."""
     unexplained_errors = unexplained(findings, root)
     other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
-    unproven = cause == OK and is_report(context) and not computed(context)
+    unproven = cause == OK and is_report(context) and not is_proven(context)
     inferred = symptom is not None and cause != UNKNOWN
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.evidence.context import (
     driver_answers,
     events,
     gpus,
     is_cuda_build,
     is_report,
+    on,
     readings,
     says_nothing_else,
     serving,
@@ -77,9 +79,21 @@ def _report_is_healthy(context: RuleContext) -> bool:
     return _driver_listed_a_gpu(context) and not names_torch and not in_vain
 
 
+def is_proven(context: RuleContext) -> bool:
+    """Whether nothing is left to ask: something computed, or a plain question is answered."""
+    return computed(context) or _answers_a_question(context) or _ended_well(context)
+
+
 def computed(context: RuleContext) -> bool:
     """Whether a program is said to have computed on the GPU, or torch to see it."""
-    return bool(context.torch.cuda_available or events(context, "gpu-computes"))
+    shown = context.torch.cuda_available or events(context, "gpu-computes")
+    return bool(shown or _makers_backend_runs(context))
+
+
+def _makers_backend_runs(context: RuleContext) -> bool:
+    """Whether mps, xpu or ROCm runs where another maker's GPU is the only one."""
+    others = maker_of(context.torch.backend) not in (None, "nvidia") or on(context, "macos")
+    return bool(others and events(context, "backend-runs"))
 
 
 def _only_warned_of_capability(context: RuleContext) -> bool:
@@ -122,6 +136,11 @@ def proof(context: RuleContext) -> str:
     build = f"torch {torch.version}" if torch.version else "torch"
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
+    if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
+        return (
+            f"this machine has no GPU that torch uses, and {build} is the right build for its CPU. "
+            "A program that needs CUDA needs another machine"
+        )
     if serves_its_maker(context):
         return f"{build} is the right build for this GPU; not tested: run `gpusetup verify`"
     if kernels and context.other_host:

@@ -24,7 +24,7 @@ from gpusetup.causes.alike import (
 )
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.questions import reading_of_unknown
+from gpusetup.diagnosis.questions import HOOK_LOG, reading_of_unknown
 from gpusetup.evidence.context import (
     events,
     has_nvidia,
@@ -119,11 +119,13 @@ ON_WINDOWS = {
     HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
     "gcc --version": "where.exe cl gcc clang",
     LIBCUDA_IN_IT: "nvidia-smi  # in the container",
+    HOOK_LOG: "docker info",
 }
 """What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
 ON_MACS: dict[str, str] = {
     ON_THE_BUS: ON_A_MAC,
     "nvidia-smi": ON_A_MAC,
+    HOOK_LOG: "docker info",
     COLLECT_ENV: 'python -c "import torch; print(torch.backends.mps.is_available())"',
 }
 IN_WSL: dict[str, str] = {

@@ -66,7 +66,8 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
     place = RECORDS[finding.id].place
     if place and place[0] is Layer.NO_GPU:
         return replace(finding, fix=Fix(text=WITHOUT_CUDA.format(program.name)))
-    if re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
+    waits_for_torch = any(need.what == "torch" for need in fix.needs)
+    if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return replace(finding, fix=_way_of_program(context, program, finding, fix))
     return finding
 

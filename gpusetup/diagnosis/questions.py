@@ -62,7 +62,8 @@ def _a_container_does_not_start(context: RuleContext) -> bool:
 
 
 def _runs_on_several_gpus(context: RuleContext) -> bool:
-    return bool(events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
+    hangs = events(context, "run-hangs") and events(context, "several-gpus")
+    return bool(hangs or events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
 
 
 def _has_its_own_question(context: RuleContext) -> bool:

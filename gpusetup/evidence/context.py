@@ -169,6 +169,8 @@ NO_FAILURES = (
     *(
         "container-engine",
         "toolkit-installed",
+        "several-gpus",
+        "run-hangs",
         "gpu-starved",
         "pin-pulls-torch",
         "docker-runtime",

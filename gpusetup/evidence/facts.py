@@ -10,12 +10,15 @@ import re
 from collections.abc import Callable
 
 from gpusetup.accelerators.amd import gfx_of
+from gpusetup.catalog.companions import serves_backend, serves_torch
+from gpusetup.catalog.rows import Name
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
     cuda_needed,
     events,
     gpus,
+    is_report,
     listed_gpus,
     package,
     says_nothing_else,
@@ -228,6 +231,13 @@ def torch_fails_at_its_dll(context: RuleContext) -> str:
     return ""
 
 
+def failing_package(context: RuleContext) -> str:
+    """The package that the file which failed belongs to; "" if no such file is shown."""
+    for event in events(context, "failing-file"):
+        return event.values.get("package", "")
+    return ""
+
+
 def failing_file_is_in_a_checkout(context: RuleContext) -> str:
     """The file that failed lies in the sources of a project, and not in site-packages."""
     for event in events(context, "failing-file"):
@@ -238,20 +248,23 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
     return ""
 
 
-def versions_are_a_pair(companion: str) -> Fact:
+def versions_are_a_pair(companion: Name) -> Fact:
     """torch and its companion, as they are listed, belong together."""
-    from gpusetup.catalog.companions import serves_torch
 
     def fact(context: RuleContext) -> str:
         beside, torch = package(context, companion), context.torch.version
         if beside is None or torch is None:
             return ""
         release = context.catalog.release_of(torch)
-        label, own = beside.version.partition("+")[2], torch.partition("+")[2]
-        same_build = not (label and own) or label == own
-        name = "torchvision" if companion == "torchvision" else "torchaudio"
-        fits = release and serves_torch(context.catalog, name, beside.version, release.torch)
-        if not fits or not same_build:
+        # An unlabelled wheel's build depends on the platform, which a text may not show.
+        os, is_live = context.os, not is_report(context) and beside.installer != "conda"
+        platform = f"{os.family}-{os.machine}" if is_live else None
+        backend = context.torch.backend
+        other_build = backend and (
+            serves_backend(context.catalog, companion, beside.version, backend, platform) is False
+        )
+        fits = release and serves_torch(context.catalog, companion, beside.version, release.torch)
+        if not fits or other_build:
             return ""
         return f"{companion} {beside.version} belongs to torch {torch}"
 
@@ -298,7 +311,7 @@ def was_tried(*remedies: str) -> Fact:
 def another_runtime_is_loaded_first(context: RuleContext) -> str:
     """A package with DLLs of its own is imported before torch."""
     for event in events(context, "loaded-first"):
-        return f"{event.values['package']} is imported before torch and brings DLLs of its own"
+        return f"{event.values['package']} is imported before torch and brings its own DLLs"
     return ""
 
 

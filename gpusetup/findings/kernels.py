@@ -24,6 +24,7 @@ from gpusetup.evidence.context import (
     in_container,
     is_cuda_build,
     is_report,
+    says_nothing_else,
     serving,
 )
 from gpusetup.evidence.places import is_beside_torch
@@ -168,7 +169,9 @@ USUAL = (Capability(7, 5), Capability(9, 0))
 def builds_for_gpu(context: RuleContext) -> Findings:
     """The builds that a GPU needs, where a text names the GPU and not the torch."""
     torch, named_gpus = context.torch, gpus(context)
-    if not is_report(context) or torch.version or torch.kernels or torch.installed is False:
+    is_shown = torch.version or torch.kernels or torch.installed is False
+    # A message says more than the age of a card.
+    if not is_report(context) or is_shown or not says_nothing_else(context):
         return
     for gpu in named_gpus[:1]:
         capability = gpu.compute_capability

@@ -22,6 +22,7 @@ from gpusetup.evidence.context import (
     on,
     source_of,
 )
+from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import gpu_naming, paste, system_packages
 from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
@@ -113,6 +114,7 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
         "torch": context.torch.version,
         "driver": context.driver.version,
         "gpus": gpu_naming.gpu_names(context) if gpus(context) else None,
+        "owner": failing_package(context),
     }
     known = {name: value for name, value in machine.items() if value}
     for event in messages:

@@ -125,6 +125,11 @@ def serves_its_maker(context: RuleContext) -> bool:
         return False
     if _apple(context):
         return True
+    if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
+        # No GPU of any maker that torch has a build for: the CPU's is the right one.
+        return not {"amd", "intel"} & {
+            device.vendor for device in context.snapshot.pci_devices or ()
+        }
     on_bus = {device.vendor for device in context.snapshot.pci_devices or ()}
     maker = maker_of(torch.backend)
     return is_seen_only(maker) and maker in on_bus
@@ -152,6 +157,10 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
 
 def _in_use(context: RuleContext) -> bool:
     """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
+    torch = context.torch
+    if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
+        asks = events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built")
+        return not asks
     ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
     return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
 

@@ -15,6 +15,7 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     whole_number,
 )
+from gpusetup.evidence.facts import failing_file_is_in_a_checkout
 from gpusetup.findings.message_rules import finding, marked
 from gpusetup.fixes import gpu_naming
 from gpusetup.model.finding import Findings
@@ -183,7 +184,18 @@ def _use_of(gpu: Gpu) -> GpuUse:
     )
 
 
+def source_checkout(context: RuleContext) -> Findings:
+    """A package that is imported from its unbuilt sources in the working folder."""
+    failed = [
+        event for event in events(context, "failing-file") if event.values.get("checkout") == "yes"
+    ]
+    if failed and not events(context, "extension-not-built"):
+        fact = failing_file_is_in_a_checkout(context)
+        yield finding(context, "source-checkout-imported", failed, fact=fact)
+
+
 RULES = (
+    source_checkout,
     out_of_memory,
     gpu_works_little,
     nccl_error,

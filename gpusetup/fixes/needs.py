@@ -48,6 +48,8 @@ def torch_that_is_there(context: RuleContext) -> str:
     # A machine was asked for its torch; a named host is told what would fit it.
     if not is_report(context) or context.other_host:
         return torch.version or "no torch is installed"
+    if lent := events(context, "hosted-notebook"):
+        return f"the torch of {lent[0].values.get('service', 'the notebook')}"
     if torch.version or torch.backend:
         return f"torch {torch.version or torch.backend}"
     if torch.kernels:
@@ -86,6 +88,20 @@ def python_that_must_stay(context: RuleContext) -> str:
     for event in events(context, "python-bound"):
         return f"the program is bound to Python {event.values.get('python', '')}"
     return ""
+
+
+def store_that_pip_cannot_change(context: RuleContext) -> str:
+    """A package in a store that only its own package manager writes."""
+    for event in events(context, "failing-file"):
+        if event.values.get("place") == "store":
+            return f"{event.values.get('package', 'The package')} lies in the store of Nix or Guix"
+    return ""
+
+
+def no_administrator(context: RuleContext) -> str:
+    """A user who has no administrator's rights on the machine."""
+    said = events(context, "no-root-rights")
+    return "you have no administrator rights on this machine" if said else ""
 
 
 VENDORS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
@@ -184,6 +200,20 @@ NEEDS: tuple[NeedRow, ...] = (
         clauses=r"[Rr]einstall torch|[Ii]nstall torch",
         instead="Another installation of the same torch changes nothing",
     ),
+    NeedRow(
+        what="rights",
+        lines=r"^(?:sudo|su) ",
+        denied=no_administrator,
+        instead="Ask the administrators of the machine for this",
+    ),
+    NeedRow(
+        what="environment",
+        lines=r"^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b|^gpusetup install\b",
+        denied=store_that_pip_cannot_change,
+        clauses=r"[Ii]nstall|needs NVIDIA driver",
+        instead="pip cannot change it: choose another release or override its build in the "
+        "system's configuration",
+    ),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
     NeedRow(
         what="container engine",
@@ -214,9 +244,18 @@ NEEDS: tuple[NeedRow, ...] = (
 
 def unread_torch(context: RuleContext) -> tuple[Need, ...]:
     """The need of a fix that has no command as long as the torch that is there is unknown."""
-    if torch_that_is_there(context):
-        return ()
-    return (Need(what="torch", state="unread", reading=TORCHS_VERSION),)
+    return _unread(context, "torch")
+
+
+def unread_engine(context: RuleContext) -> tuple[Need, ...]:
+    """The need of a fix for a node whose container engine is unknown."""
+    return _unread(context, "container engine")
+
+
+def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
+    row = next(row for row in NEEDS if row.what == what)
+    need = _state(context, row)
+    return (need,) if need.state == "unread" else ()
 
 
 def judge(context: RuleContext, fix: Fix) -> Fix:

@@ -13,6 +13,8 @@ from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.held import vendors_of
 
+AMDS_FOR_WINDOWS = "AMD's builds for Windows: https://rocm.docs.amd.com"
+"""PyTorch's index has ROCm builds for Linux only (as of November 2026)."""
 SHOW_A_TORCH = ("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus")
 """What only an installed torch says."""
 
@@ -57,6 +59,12 @@ ARC = r"\bArc\b|(?:A[357]|B5)\d0"
 def amd(context: RuleContext) -> Fix:
     """By what failed: a kernel for this gfx, the driver; else by the GPU."""
     lacking = events(context, "hip-kernel-missing")
+    if maker_of(context.torch.backend) == "amd" and context.torch.cuda_available and not lacking:
+        return Fix(
+            text="Keep the torch that is there: its ROCm build sees the GPU. The program, or a "
+            "package that it loads, asks for CUDA's own libraries. Install that package's build "
+            "for ROCm if it has one, or switch the option off that needs it"
+        )
     boards = (*lacking, *events(context, "foreign-gpu"))
     names = [event.values.get("gfx") or event.values.get("name", "") for event in boards]
     names += [gpu.name for gpu in context.snapshot.gpus or ()]
@@ -74,15 +82,17 @@ def amd(context: RuleContext) -> Fix:
         )
     if gfx in FIRST_ROCM and lacking and _is_older_than(context, FIRST_ROCM[gfx]):
         return Fix(
-            text=f"torch's wheels have kernels for {gfx} from ROCm {FIRST_ROCM[gfx]} on (ROCm 7: "
-            f"{AMD.index}), and the installed wheel is older. Install one of those. No override of "
-            "the target is needed",
+            text=f"torch's wheels have kernels for {gfx} from ROCm {FIRST_ROCM[gfx]} on, and the "
+            "installed wheel is older. Install one of ROCm 7 "
+            f"({AMDS_FOR_WINDOWS if windows else AMD.index}). No override of the target is needed",
             commands=() if windows else (_install_from(context, str(AMD.index)),),
             looks=looks,
         )
     if gfx not in BUILT_FOR and (lacking or gfx):
         named, version = RELATIVES.get(gfx or "", ("", ""))
-        relative = f"use the kernels of its near relative {named}, or " if named else ""
+        # The variable is one of ROCm on Linux; HIP for Windows does not read it.
+        on_linux = named and not windows
+        relative = f"use the kernels of its near relative {named}, or " if on_linux else ""
         override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
         return Fix(
             text=f"torch's ROCm builds have kernels for {kernels}, but not for "

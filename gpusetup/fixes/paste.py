@@ -174,8 +174,10 @@ def _host_options(context: RuleContext) -> tuple[str, ...]:
     """The host that was named in place of this one: `install` takes the same words."""
     if not context.other_host:
         return ()
-    named = (r for r in context.snapshot.readings if r.source in ("--gpu", "--driver"))
-    return tuple(word for r in named if r.value for word in (r.source, r.value))
+    names = dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ())
+    words = [word for name in names for word in ("--gpu", name)]
+    version = context.driver.version
+    return (*words, "--driver", version) if version else tuple(words)
 
 
 def gpusetup(context: RuleContext, *options: str) -> Line:
@@ -242,11 +244,11 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
         return _no_build_fix(context)
     where = build.backend if build.channel == "pytorch" else f"{build.channel} ({build.backend})"
     if unread := needs.unread_torch(context):
-        text = (
+        sentence = (
             f"{why}Install a build of torch from {where}, or from another index that fits GPU and "
             "driver, in the release that the program needs"
         )
-        return Fix(text=text, needs=unread)
+        return Fix(text=sentence, needs=unread)
     how = "`gpusetup install` installs and tests it"
     if target_refuses(context):
         how = "into a new environment, because gpusetup may not change this one"

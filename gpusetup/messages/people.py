@@ -256,8 +256,8 @@ SITUATION: tuple[Row, ...] = (
             "отдельно",
             "単体",
         ),
-        r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b[^.\n]{0,30}\b(?:works?|worked|runs?|ran|is (?:fine|ok)|imports?)\b",
-        r"\b(?:works?|worked|runs?|ran|imports?)(?: (?:fine|well|perfectly|without (?:an? )?(?:error|problem)s?))? (?:alone|by itself|on its own|standalone|when (?:run|started) (?:alone|directly|separately)|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b",
+        r"\b(?:alone|by itself|on its own|standalone|separately|directly|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b[^.\n]{0,30}\b(?:works?|worked|runs?|ran|is (?:fine|ok))\b",
+        r"\b(?:works?|worked|runs?|ran)(?: (?:fine|well|perfectly|without (?:an? )?(?:error|problem)s?))? (?:alone|by itself|on its own|standalone|when (?:run|started) (?:alone|directly|separately)|in a (?:plain|fresh|separate|bare) (?:python|script|shell|console))\b",
         r"单独(?:跑|运行|执行|测试|import)?[^,.\n]{0,8}(?:没事|正常|没问题|可以|能)|自己跑(?:完全|都)?(?:正常|没事|没问题)",
         r"\ballein(?:e)? (?:läuft|funktioniert)|отдельно (?:вс[её] )?(?:работает|запускается)|単体(?:では|だと)(?:動|問題)",
         unless=IF_ONLY,
@@ -334,11 +334,43 @@ STARVED: tuple[Row, ...] = tuple(
 )
 """A GPU that works, and waits between its batches."""
 
+SEVERAL: tuple[Row, ...] = (
+    row(
+        "several-gpus",
+        r"\b(?:[2-9]|[1-9]\d) ?x (?:NVIDIA )?(?:[A-Z]{1,3}\d{2,3}|RTX|\d{4})|\b(?:two|three|four|six|eight|[2-9]|[1-9]\d) (?:gpus|cards|nodes)\b|\bmulti-?(?:gpu|node)\b|\btorchrun\b|\b(?:DDP|FSDP)\b|\btensor[- ]parallel",
+        "gpu",
+        "x ",
+        "card",
+        "node",
+        "torchrun",
+        "ddp",
+        "fsdp",
+        "tensor",
+    ),
+    row(
+        "run-hangs",
+        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues))\b|卡住|不动了|зависает|hängt",
+        "hang",
+        "hung",
+        "freez",
+        "froze",
+        "stuck",
+        "stall",
+        "deadlock",
+        "never ",
+        "卡住",
+        "不动",
+        "завис",
+        "hängt",
+    ),
+)
+"""A run over several GPUs, and one that does not go on."""
+
 QUESTION_WORD = r"(?:must|do|should|shall|can|may|need|have|does|is|are|will|would|could)"
 QUESTIONS: tuple[Row, ...] = tuple(
     row("question-asked", pattern, "cuda", "driver", "驱动", "treiber", "драйвер")
     for pattern in (
-        rf"\b{QUESTION_WORD} (?:I|we|it|that|this|my|the)\b[^.?\n]{{0,80}}\b(?:go back|downgrade|remove|uninstall|reinstall|replace|update|upgrade|install|older|newer|go together|compatible|fit|work with|needed|necessary|enough|support\w*)\b[^?\n]{{0,120}}\?",
+        rf"\b{QUESTION_WORD} (?:I|we|it|that|this|they|my|the)\b[^?\n]{{0,200}}\b(?:cuda|drivers?|fit|together|compatible|work with)\b[^?\n]{{0,120}}\?",
         r"\b(?:which|what) (?:version of )?(?:cuda|driver|torch|pytorch)\b[^?\n]{0,80}\?",
         r"(?:需要|必须|要不要|能不能|可以|是否|兼容)[^?\n]{0,40}(?:CUDA|cuda|驱动)[^?\n]{0,30}\?|(?:CUDA|cuda|驱动)[^?\n]{0,40}(?:需要|必须|兼容|可以|能用|吗)[^?\n]{0,20}\?",
         r"\b(?:muss|kann|soll|darf|brauche) ich\b[^?\n]{0,80}(?:CUDA|Treiber)[^?\n]{0,60}\?|(?:нужно ли|надо ли|можно ли|обязательно ли)[^?\n]{0,80}(?:CUDA|драйвер)[^?\n]{0,60}\?",
@@ -350,6 +382,7 @@ ROWS: tuple[Row, ...] = (
     *_unused(),
     *STARVED,
     *QUESTIONS,
+    *SEVERAL,
     *(
         row("remedy-tried", pattern, *TRIED_NEEDLES[what], unless=NOT_TRIED, what=what)
         for what, patterns in TRIED

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from gpusetup.monitor.marks import MEMORY_HIGH
 from gpusetup.monitor.run import useful_workers
-from gpusetup.monitor.seen import Seen
 from gpusetup.monitor.steps import WORKERS_HELP
+from gpusetup.monitor.subject import Subject
+from gpusetup.monitor.work import or_zero
 from gpusetup.readings.gpu_use import LARGER_BATCH, MIXED_PRECISION, MORE_WORKERS
 
 MIXED = re.compile(
@@ -25,17 +26,19 @@ class Advice(NamedTuple):
 
     text: str
     helps: tuple[str, ...]
-    fits: Callable[[Seen], bool]
+    fits: Callable[[Subject], bool]
 
 
-def has_room(seen: Seen) -> bool:
+def has_room(subject: Subject) -> bool:
     """Whether every GPU has memory for a larger batch."""
-    return all((gpu.memory.p95 or 0) < MEMORY_HIGH for gpu in seen.run.gpus)
+    shares = [or_zero(gpu.memory.p95) for gpu in subject.run.gpus]
+    return max(shares, default=0.0) < MEMORY_HIGH
 
 
-def has_no_mixed_precision(seen: Seen) -> bool:
+def has_no_mixed_precision(subject: Subject) -> bool:
     """Whether the command does not ask for mixed precision already."""
-    return not MIXED.search(" ".join(seen.run.command or ()))
+    words = " ".join(subject.run.command or ())
+    return MIXED.search(words) is None
 
 
 STARVED = (
@@ -53,15 +56,15 @@ SHORT_PIECES = "bursty/short-pieces"
 """Work in short pieces, whose cause nobody saw: each of the three may help."""
 
 
-def ordered_advice(seen: Seen | None, verdict: str | None, cause: str) -> tuple[str, ...]:
+def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> tuple[str, ...]:
     """What helps against this cause, without what is so already, and for a training alone."""
-    if seen is None or seen.run.kind not in ("training", ""):
+    if subject is None or subject.run.kind not in ("training", ""):
         return ()
     names = {str(verdict), f"{verdict}/{cause}"}
-    workers = useful_workers(seen.run)
+    workers = useful_workers(subject.run)
     sentences = []
     for row in ADVICE:
         helps = SHORT_PIECES in names or names.intersection(row.helps)
-        if helps and row.fits(seen):
+        if helps and row.fits(subject):
             sentences.append(row.text.format(workers=workers))
     return tuple(sentences)

@@ -13,7 +13,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.evidence import loaders_and_their_cpu, megabytes, whole
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.work import Work, at_least, below, percent
+from gpusetup.monitor.work import Work, at_least, below, or_zero, percent
 
 
 class CpuCase(NamedTuple):
@@ -41,10 +41,14 @@ def memory_full(run: Run, work: Work) -> bool:
 
 
 def others_use_the_cpu(run: Run, work: Work) -> bool:
-    """No CPU is left, and others than the command use a good part of it."""
-    others_cpu = (work.host_cpu or 0.0) - (work.cpu or 0.0)
+    """No CPU is left, and others than the command use a good part of it.
+
+    A command that hardly computes does not miss what they use.
+    """
+    others_cpu = or_zero(work.host_cpu) - or_zero(work.cpu)
     others_share = others_cpu / run.host_cores if run.host_cores else None
-    return at_least(work.host_share, 90.0) and at_least(others_share, 30.0)
+    computes = at_least(work.cpu, 10.0)
+    return computes and at_least(work.host_share, 90.0) and at_least(others_share, 30.0)
 
 
 def workers_are_behind(run: Run, work: Work) -> bool:
@@ -65,7 +69,7 @@ def rests(run: Run, work: Work) -> bool:
 
 
 def all_cores_compute(run: Run, work: Work) -> bool:
-    share = percent(work.cpu, (run.usable_cores or 0) * 100)
+    share = percent(work.cpu, or_zero(run.usable_cores) * 100)
     return at_least(share, marks.CPU_USED_UP)
 
 
@@ -74,7 +78,8 @@ def one_core_computes(run: Run, work: Work) -> bool:
 
 
 def cpu_words(run: Run, work: Work) -> str:
-    return f"the command used {whole(work.cpu)} % CPU of {run.usable_cores or 0:g} cores"
+    cores = or_zero(run.usable_cores)
+    return f"the command used {whole(work.cpu)} % CPU of {cores:g} cores"
 
 
 CASES: tuple[CpuCase, ...] = (
@@ -166,7 +171,9 @@ def judged_without_gpu(run: Run) -> CpuJudgement:
     if run.machine is None:
         return CpuJudgement(None, "", "nothing was watched", ("see-why-no-gpu",))
     if work is None or work.cpu is None:
-        evidence = "no GPU was watched, and no command"
+        was_watched = run.machine.cpu is not None
+        command = "the command ended too soon to be judged" if was_watched else "no command"
+        evidence = f"no GPU was watched, and {command}"
         if run.machine.host_share is not None:
             evidence += f"; the machine's CPU was {whole(run.machine.host_share)} % busy"
         return CpuJudgement(None, "", evidence, ("see-why-no-gpu",))

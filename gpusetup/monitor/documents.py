@@ -143,6 +143,8 @@ class Spread(Frozen):
 
 
 class GpuSummary(Frozen):
+    """The figures of one GPU, from its first work on; all of them if it never worked."""
+
     index: int
     name: str | None = None
     uuid: str | None = None

@@ -49,7 +49,8 @@ class Host:
         is_baseline = before is None
         cpu_percent = None
         if busy_percent is not None and not is_baseline:
-            cpu_percent = round(busy_percent * (self._cores or 1), 1)
+            cores = self._cores or 1
+            cpu_percent = round(busy_percent * cores, 1)
         return HostSample(
             cpu_percent=cpu_percent,
             cores=self._cores,

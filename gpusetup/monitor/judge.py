@@ -16,10 +16,10 @@ from gpusetup.monitor.cpu import judged_without_gpu
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.programs import kind_of
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen
+from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.verdicts import ORDER, Case, case_of
-from gpusetup.monitor.work import Work, below
+from gpusetup.monitor.work import Work, below, or_zero
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
@@ -31,43 +31,43 @@ class Judgement(NamedTuple):
     """Ids of next steps (`steps.STEPS`), the best first."""
 
 
-def judge(run: Run) -> tuple[Judgement, Seen | None]:
+def judge(run: Run) -> tuple[Judgement, Subject | None]:
     """The verdict with its evidence, and the GPU that it is about; None where it is the run."""
-    judgement, seen = judgement_of(run)
+    judgement, subject = judgement_of(run)
     if not run.exit:
-        return judgement, seen
+        return judgement, subject
     # A run that ended with an error: that comes first, and nothing of it is good.
     evidence = f"the command ended with exit {run.exit}; before, {judgement.evidence}"
     if judgement.verdict == "good":
-        return Judgement(None, "failed", evidence, ("read-how-it-ended",)), seen
-    return judgement._replace(evidence=evidence), seen
+        return Judgement(None, "failed", evidence, ("read-how-it-ended",)), subject
+    return judgement._replace(evidence=evidence), subject
 
 
-def judgement_of(run: Run) -> tuple[Judgement, Seen | None]:
+def judgement_of(run: Run) -> tuple[Judgement, Subject | None]:
     for question in RUN_VERDICTS:
         if judgement := question(run):
             return judgement, None
-    seen, case = worst_case(run)
+    subject, case = worst_case(run)
     is_hang_or_throttle = case.verdict == "throttled" or case.cause == "hang"
     unevenness = None if is_hang_or_throttle else uneven_work(run)
     if unevenness:
         return unevenness, None
-    evidence = case.says(seen)
+    evidence = case.says(subject)
     names_its_gpu = evidence.startswith("GPU ")
     if len(run.gpus) > 1 and case.verdict != "good" and not names_its_gpu:
-        evidence = f"GPU {seen.gpu.label}: {evidence}"
-    return Judgement(case.verdict, case.cause, evidence, case.steps), seen
+        evidence = f"GPU {subject.gpu.label}: {evidence}"
+    return Judgement(case.verdict, case.cause, evidence, case.steps), subject
 
 
-def worst_case(run: Run) -> tuple[Seen, Case]:
+def worst_case(run: Run) -> tuple[Subject, Case]:
     """The GPU with the worst verdict, and its case in the table."""
     present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
-    judged: list[tuple[Seen, Case]] = []
+    judged: list[tuple[Subject, Case]] = []
     for gpu in present_gpus:
         work = considered(gpu)
         if work is not None:
-            seen = Seen(run, gpu, work)
-            judged.append((seen, case_of(seen)))
+            subject = Subject(run, gpu, work)
+            judged.append((subject, case_of(subject)))
     return min(judged, key=lambda pair: severity(pair[1]))
 
 
@@ -86,6 +86,8 @@ def lost_gpu(run: Run) -> Judgement | None:
         return None
     first = min(lost, key=lambda gpu: gpu.lost_since)
     evidence = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
+    if not first.lost_since:
+        evidence = f"GPU {first.label} was lost from the beginning"
     verdict: Verdict | None = "uneven" if len(run.gpus) > 1 else None
     return Judgement(verdict, "lost", evidence, ("see-why-it-was-lost",))
 
@@ -109,7 +111,9 @@ def one_reading(run: Run) -> Judgement | None:
     if picture.use == "unknown":
         return Judgement(None, "", words, ("ask-the-driver",))
     if picture.use == "idle":
-        return Judgement("idle", "one-reading", f"{words}: nothing ran", ("watch-the-command",))
+        return Judgement(
+            "idle", "one-reading", f"{words}: nothing ran at that moment", ("watch-the-command",)
+        )
     if (gpu.memory.p95 or 0.0) >= marks.MEMORY_TIGHT:
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     if picture.use == "good":
@@ -181,7 +185,7 @@ def why_idle(run: Run) -> tuple[str, str]:
         return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
     if held and cpu >= marks.MANY_THREADS:
         return "computes", "move-to-the-gpu"
-    helpers_cpu = (whole_cpu or 0.0) - cpu
+    helpers_cpu = or_zero(whole_cpu) - cpu
     only_helpers = helpers_cpu >= marks.HELPER_CPU and cpu < marks.MANY_THREADS
     prepares = cpu >= marks.CORE_FULL if held else only_helpers
     if prepares:

@@ -9,70 +9,70 @@ from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.evidence import megabytes, memory_grew, whole
 from gpusetup.monitor.run import Run, considered, worked
-from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import clocks_are_low
 from gpusetup.monitor.work import below
 
 
 @Sign
-def has_room(seen: Seen) -> bool:
+def has_room(subject: Subject) -> bool:
     """Its memory leaves room for a larger batch."""
-    return below(seen.gpu.memory.p95, marks.MEMORY_LOW)
+    return below(subject.gpu.memory.p95, marks.MEMORY_LOW)
 
 
 @Sign
-def hot(seen: Seen) -> bool:
-    return (seen.gpu.heat or 0.0) > marks.HOT
+def hot(subject: Subject) -> bool:
+    return (subject.gpu.heat or 0.0) > marks.HOT
 
 
 @Sign
-def warmed_up(seen: Seen) -> bool:
+def warmed_up(subject: Subject) -> bool:
     """It worked less in the beginning."""
-    return seen.gpu.parts.warm > 0
+    return subject.gpu.parts.warm > 0
 
 
 @Sign
-def started_late(seen: Seen) -> bool:
+def started_late(subject: Subject) -> bool:
     """It did nothing at first: the program started, or loaded its model and its data."""
-    return seen.gpu.parts.start_up >= marks.START_UP_NOTE
+    return subject.gpu.parts.start_up >= marks.START_UP_NOTE
 
 
 @Sign
-def paused(seen: Seen) -> bool:
-    return len(seen.gpu.parts.pauses) > 0
+def paused(subject: Subject) -> bool:
+    return len(subject.gpu.parts.pauses) > 0
 
 
 @Sign
-def only_draws(seen: Seen) -> bool:
-    return seen.gpu.only_draws
+def only_draws(subject: Subject) -> bool:
+    return subject.gpu.only_draws
 
 
 @Sign
-def has_low_clocks(seen: Seen) -> bool:
-    return clocks_are_low(seen.work)
+def has_low_clocks(subject: Subject) -> bool:
+    return clocks_are_low(subject.work)
 
 
-def times_and_lengths(seen: Seen) -> str:
+def times_and_lengths(subject: Subject) -> str:
     """How often it paused, and for how long."""
-    parts = seen.gpu.parts
+    parts = subject.gpu.parts
     return (
         f"paused {parts.times} times, {whole(parts.pause_share)} % of its time, "
         f"{whole(parts.longest_pause)} s at most"
     )
 
 
-def memory_p95(seen: Seen) -> str:
-    return f"memory {whole(seen.gpu.memory.p95)} % full"
+def memory_p95(subject: Subject) -> str:
+    return f"memory {whole(subject.gpu.memory.p95)} % full"
 
 
-NOTES: tuple[tuple[Sign, Callable[[Seen], str]], ...] = (
+NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
     (s.memory_grew, lambda it: f"{memory_grew(it)}: perhaps a leak"),
     (s.memory_high & ~(s.memory_grew | c.server),
      lambda it: f"{memory_p95(it)}, more than {marks.MEMORY_HIGH:.0f} %"),
     (has_room & c.training, lambda it: f"{memory_p95(it)}: 70 to 90 % is usual"),
     (hot, lambda it: f"{whole(it.gpu.heat)} °C, more than {marks.HOT:.0f} °C"),
     (started_late, lambda it: f"the first {whole(it.gpu.parts.start_up)} s, before the GPU was "
-     "used, are not counted in the verdict"),
+     "used, are not counted"),
     (warmed_up, lambda it: f"the figures leave out a warm-up of {whole(it.gpu.parts.warm)} s "
      "(perhaps compilation, or cold caches)"),
     (paused, times_and_lengths),
@@ -93,12 +93,13 @@ def notes(run: Run) -> Iterator[str]:
     for gpu in run.gpus:
         work = considered(gpu) if worked(gpu) else None
         if gpu.lost_at is not None:
-            yield f"GPU {gpu.label} is lost since {gpu.lost_at}; `gpusetup doctor` says more"
+            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
+            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
         elif work is not None:
-            seen = Seen(run, gpu, work)
+            subject = Subject(run, gpu, work)
             for is_seen, says in NOTES:
-                if is_seen(seen):
-                    yield f"GPU {gpu.label}: {says(seen)}"
+                if is_seen(subject):
+                    yield f"GPU {gpu.label}: {says(subject)}"
     resting = [gpu for gpu in run.gpus if not worked(gpu)] if run.at_work else []
     for words, *state in (
         ("its memory is held and it did nothing", True, False),

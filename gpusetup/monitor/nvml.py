@@ -41,7 +41,9 @@ class Nvml(Source):
             if line.startswith(FAILED):
                 failure = json.loads(line)
                 is_forbidden = failure["init"] in FORBIDDEN
-                raise SourceEnded(f"NVML: {failure['message']}", blocked=is_forbidden)
+                # NVML's own words for a missing library begin with its name.
+                message = failure["message"].removeprefix("NVML ")
+                raise SourceEnded(f"NVML: {message}", blocked=is_forbidden)
             if line.startswith(SAMPLE):
                 return from_json(line, Sample, what="a sample of read_nvml")
             last_line = line

@@ -46,17 +46,18 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
-    if texts and texts[0].lstrip().startswith("{"):
+    if texts and texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(documents=_documents(path, chain(beginning, lines)))
     for place, line in enumerate(beginning):
-        rest = chain(beginning[place + 1 :], lines)
         if names := smi_csv.headings(line):
-            read = smi_csv.samples(names, rest, interval)
+            rows = chain(beginning[place + 1 :], lines)
+            read = smi_csv.samples(names, rows, interval)
             has_times = "timestamp" in names
             return RecordedRun(source=smi_csv.NAME, has_times=has_times, documents=read)
         for form in smi_text.FORMS:
             if form.begins(line):
-                read = form.samples(chain((line,), rest), interval)
+                # What stands above it may be its time.
+                read = form.samples(chain(beginning, lines), interval)
                 has_times = form.tells_time(beginning)
                 return RecordedRun(source=form.name, has_times=has_times, documents=read)
     if not texts:

@@ -8,7 +8,7 @@ from functools import cached_property
 from gpusetup.monitor import marks
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
 from gpusetup.monitor.tally import Gpu, Tally
-from gpusetup.monitor.work import Work, highest, mean, percent, work_of
+from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
 
 
 class Run:
@@ -82,7 +82,7 @@ class Run:
         for gpu in self.gpus:
             memory_at_first = gpu.first.memory_used_bytes or 0
             for row in gpu.rows:
-                memory_rose = (row.gpu.memory_used_bytes or 0) - memory_at_first
+                memory_rose = or_zero(row.gpu.memory_used_bytes) - memory_at_first
                 if row.gpu.processes or memory_rose >= marks.CUDA_CONTEXT:
                     return row.seconds
         return math.inf
@@ -94,7 +94,8 @@ class Run:
     @cached_property
     def works(self) -> tuple[Work, ...]:
         """What the GPUs at work did."""
-        return tuple(work for gpu in self.at_work if (work := considered(gpu)))
+        works = map(considered, self.at_work)
+        return tuple(work for work in works if work is not None)
 
     def kind_on(self, gpu: Gpu) -> str:
         """The kind of program, by its command or by the names of the processes on a GPU."""
@@ -111,8 +112,12 @@ class Run:
     @cached_property
     def unused_gpus(self) -> tuple[Gpu, ...]:
         """Those on which nothing ran, and no process is."""
-        free = (gpu for gpu in self.gpus if not worked(gpu) and not self.held(gpu))
-        return tuple(gpu for gpu in free if gpu.lost_at is None and not gpu.only_draws)
+        unused = []
+        for gpu in self.gpus:
+            is_in_use = worked(gpu) or self.held(gpu) or gpu.only_draws
+            if not is_in_use and gpu.lost_at is None:
+                unused.append(gpu)
+        return tuple(unused)
 
     def belongs(self, gpu: Gpu) -> bool:
         return worked(gpu) or self.held(gpu)
@@ -126,8 +131,9 @@ class Run:
 
 def worked(gpu: Gpu) -> bool:
     """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
-    stray = (gpu.utilization or 0.0) < marks.IDLE and gpu.utilization_p95 < marks.QUIET_SHARE
-    return considered(gpu) is not None and not stray and not drawn(gpu)
+    mean_is_low = or_zero(gpu.utilization) < marks.IDLE
+    has_stray_kernels = mean_is_low and gpu.utilization_p95 < marks.QUIET_SHARE
+    return considered(gpu) is not None and not has_stray_kernels and not drawn(gpu)
 
 
 def drawn(gpu: Gpu) -> bool:

@@ -13,7 +13,7 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.documents import ProcessUse
 from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import worked
-from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import is_laptop
 from gpusetup.monitor.work import Moment, at_least, below, mean, percent
 
@@ -21,39 +21,39 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, percent
 
 
 @Sign
-def busy(seen: Seen) -> bool:
+def busy(subject: Subject) -> bool:
     """Its utilisation is near 100 %."""
-    return at_least(seen.work.utilization, marks.BUSY)
+    return at_least(subject.work.utilization, marks.BUSY)
 
 
 @Sign
-def mostly_waits(seen: Seen) -> bool:
+def mostly_waits(subject: Subject) -> bool:
     """It works less than half of the time."""
-    return below(seen.work.utilization, marks.LOW)
+    return below(subject.work.utilization, marks.LOW)
 
 
 @Sign
-def spins(seen: Seen) -> bool:
+def spins(subject: Subject) -> bool:
     """Its utilisation is as high as that of a card that waits in a collective."""
-    return at_least(seen.work.utilization, marks.SPINNING_USE)
+    return at_least(subject.work.utilization, marks.SPINNING_USE)
 
 
 @Sign
-def no_memory_traffic(seen: Seen) -> bool:
+def no_memory_traffic(subject: Subject) -> bool:
     """Its memory is neither read nor written."""
-    return below(seen.work.memory_busy, marks.QUIET)
+    return below(subject.work.memory_busy, marks.QUIET)
 
 
 @Sign
-def memory_bus_full(seen: Seen) -> bool:
+def memory_bus_full(subject: Subject) -> bool:
     """Its memory is read or written nearly all the time."""
-    return at_least(seen.work.memory_busy, 70.0)
+    return at_least(subject.work.memory_busy, 70.0)
 
 
 @Sign
-def draws_little(seen: Seen) -> bool:
+def draws_little(subject: Subject) -> bool:
     """The kernels draw little power while they run."""
-    return below(seen.weight, marks.LIGHT_POWER)
+    return below(subject.weight, marks.LIGHT_POWER)
 
 
 light = draws_little & ~memory_bus_full
@@ -61,21 +61,21 @@ light = draws_little & ~memory_bus_full
 
 
 @Sign
-def pauses_rule(seen: Seen) -> bool:
+def pauses_rule(subject: Subject) -> bool:
     """Pauses take much of the time between its first and its last work."""
-    return seen.gpu.parts.pause_share >= marks.PAUSE_SHARE
+    return subject.gpu.parts.pause_share >= marks.PAUSE_SHARE
 
 
 @Sign
-def often_quiet(seen: Seen) -> bool:
+def often_quiet(subject: Subject) -> bool:
     """It does nothing in many samples."""
-    return at_least(seen.work.quiet_share, marks.QUIET_SHARE)
+    return at_least(subject.work.quiet_share, marks.QUIET_SHARE)
 
 
 @Sign
-def swings(seen: Seen) -> bool:
+def swings(subject: Subject) -> bool:
     """Its utilisation is high at one time and low at another."""
-    return at_least(seen.work.utilization_apart, 50.0)
+    return at_least(subject.work.utilization_apart, 50.0)
 
 
 gaps = often_quiet | swings
@@ -85,40 +85,40 @@ gaps = often_quiet | swings
 
 
 @Sign
-def memory_high(seen: Seen) -> bool:
+def memory_high(subject: Subject) -> bool:
     """Its memory has little room left."""
-    return at_least(seen.gpu.memory.p95, marks.MEMORY_HIGH)
+    return at_least(subject.gpu.memory.p95, marks.MEMORY_HIGH)
 
 
 @Sign
-def memory_full(seen: Seen) -> bool:
+def memory_full(subject: Subject) -> bool:
     """A longer sequence or a library's workspace would not fit into its memory."""
-    return at_least(seen.gpu.memory.p95, marks.MEMORY_TIGHT)
+    return at_least(subject.gpu.memory.p95, marks.MEMORY_TIGHT)
 
 
 @Sign
-def memory_used_up(seen: Seen) -> bool:
+def memory_used_up(subject: Subject) -> bool:
     """What is left of its memory is too little for another allocation."""
-    return at_least(seen.gpu.memory.p95, marks.MEMORY_FULL)
+    return at_least(subject.gpu.memory.p95, marks.MEMORY_FULL)
 
 
 @Sign
-def memory_fell(seen: Seen) -> bool:
+def memory_fell(subject: Subject) -> bool:
     """Its memory was full and then nearly empty."""
-    return seen.gpu.memory.fell
+    return subject.gpu.memory.fell
 
 
 @Sign
-def memory_grew(seen: Seen) -> bool:
+def memory_grew(subject: Subject) -> bool:
     """Its memory grew all the time."""
-    return seen.gpu.memory.grew
+    return subject.gpu.memory.grew
 
 
 @Sign
-def full_at_the_end(seen: Seen) -> bool:
+def full_at_the_end(subject: Subject) -> bool:
     """Its memory was full when the command ended with an error."""
-    mark = marks.MEMORY_TIGHT if seen.run.exit else marks.MEMORY_FULL
-    return at_least(seen.gpu.memory.last, mark)
+    mark = marks.MEMORY_TIGHT if subject.run.exit else marks.MEMORY_FULL
+    return at_least(subject.gpu.memory.last, mark)
 
 
 def of_others(
@@ -140,18 +140,18 @@ def of_others(
 
 
 @Sign
-def shared_with_others(seen: Seen) -> bool:
+def shared_with_others(subject: Subject) -> bool:
     """Others hold a part of its memory."""
-    last = seen.work.rows[-1]
+    last = subject.work.rows[-1]
     # A process whose memory is not told may hold all of it.
     used_bytes = of_others(last, lambda use: use.memory_bytes, float("inf"))
     return at_least(percent(used_bytes, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
 
 
 @Sign
-def used_by_others(seen: Seen) -> bool:
+def used_by_others(subject: Subject) -> bool:
     """Others compute on it."""
-    shares = [of_others(moment, lambda use: use.sm_percent, 0.0) for moment in seen.work.running]
+    shares = [of_others(moment, lambda use: use.sm_percent, 0.0) for moment in subject.work.running]
     return at_least(mean(shares), marks.USE_DIFFERENCE)
 
 
@@ -160,28 +160,28 @@ def used_by_others(seen: Seen) -> bool:
 
 def held_down_by(cause: str) -> Sign:
     """A throttle of `throttling.py` is on, for this cause."""
-    return Sign(lambda seen: seen.throttle is not None and seen.throttle.cause == cause)
+    return Sign(lambda subject: subject.throttle is not None and subject.throttle.cause == cause)
 
 
 @Sign
-def unexplained(seen: Seen) -> bool:
+def unexplained(subject: Subject) -> bool:
     """No reason was told for its clocks, and it is not at its power limit."""
-    reasons = seen.work.reasons.keys() - {"gpu_idle"}
-    power_share = seen.work.power_share or 0.0
+    reasons = subject.work.reasons.keys() - {"gpu_idle"}
+    power_share = subject.work.power_share or 0.0
     at_its_limit = power_share >= marks.RATED_POWER - marks.THROTTLED_SHARE
-    return not (reasons or at_its_limit or seen.throttle)
+    return not (reasons or at_its_limit or subject.throttle)
 
 
 @Sign
-def power_known(seen: Seen) -> bool:
+def power_known(subject: Subject) -> bool:
     """Its power and its limit are told."""
-    return seen.work.power_share is not None
+    return subject.work.power_share is not None
 
 
 @Sign
-def clocks_below_rated(seen: Seen) -> bool:
+def clocks_below_rated(subject: Subject) -> bool:
     """Its clock is far below its maximum."""
-    return below(seen.work.clock_share, marks.RATED_CLOCKS)
+    return below(subject.work.clock_share, marks.RATED_CLOCKS)
 
 
 clocks_far_down = clocks_below_rated & power_known & unexplained
@@ -189,42 +189,43 @@ clocks_far_down = clocks_below_rated & power_known & unexplained
 
 
 @Sign
-def only_now_and_then(seen: Seen) -> bool:
+def only_now_and_then(subject: Subject) -> bool:
     """What holds it down is on less than half of the time."""
-    return seen.throttle_share < marks.POWER_CAPPED_SHARE
+    return subject.throttle_share < marks.POWER_CAPPED_SHARE
 
 
 @Sign
-def laptop(seen: Seen) -> bool:
+def laptop(subject: Subject) -> bool:
     """It is the GPU of a laptop."""
-    return is_laptop(seen.gpu.name)
+    return is_laptop(subject.gpu.name)
 
 
 # --- several GPUs and what lies between -----------------------------------------------------------
 
 
 @Sign
-def several(seen: Seen) -> bool:
+def several(subject: Subject) -> bool:
     """Several GPUs work on one job: here, or on other machines, as its launcher says."""
-    return seen.together >= 2 or seen.run.nodes >= 2
+    return subject.together >= 2 or subject.run.nodes >= 2
 
 
 @Sign
-def beside_a_resting_one(seen: Seen) -> bool:
+def beside_a_resting_one(subject: Subject) -> bool:
     """Another GPU's memory is held, and nothing ran there."""
-    return any(seen.run.held(gpu) and not worked(gpu) for gpu in seen.run.gpus)
+    held_gpus = [gpu for gpu in subject.run.gpus if subject.run.held(gpu)]
+    return not all(map(worked, held_gpus))
 
 
 @Sign
-def launched(seen: Seen) -> bool:
+def launched(subject: Subject) -> bool:
     """A launcher started its ranks."""
-    return seen.run.launched
+    return subject.run.launched
 
 
 @Sign
-def links_carry(seen: Seen) -> bool:
+def links_carry(subject: Subject) -> bool:
     """NVLink or PCIe carries much."""
-    work = seen.work
+    work = subject.work
     return (
         at_least(work.link_rate, marks.NVLINK_RATE)
         or at_least(work.pcie_rate, marks.PCIE_RATE)
@@ -233,32 +234,32 @@ def links_carry(seen: Seen) -> bool:
 
 
 @Sign
-def links_rule(seen: Seen) -> bool:
+def links_rule(subject: Subject) -> bool:
     """Its links carry much, and it draws less than full power, as kernels that wait for data."""
-    return links_carry(seen) and below(seen.weight, 50.0)
+    return links_carry(subject) and below(subject.weight, 50.0)
 
 
 @Sign
-def at_half_power(seen: Seen) -> bool:
+def at_half_power(subject: Subject) -> bool:
     """It draws far less than full power while kernels run: they wait for data from elsewhere."""
-    return below(seen.weight, marks.HALF_POWER)
+    return below(subject.weight, marks.HALF_POWER)
 
 
 @Sign
-def network_full(seen: Seen) -> bool:
+def network_full(subject: Subject) -> bool:
     """The network carries nearly all that it can, or what gradients between machines need."""
-    rate = seen.work.network_rate
-    is_full = at_least(percent(rate, seen.run.network_limit), marks.NETWORK_FULL)
-    return is_full or (seen.run.nodes >= 2 and at_least(rate, marks.NETWORK_MUCH))
+    rate = subject.work.network_rate
+    is_full = at_least(percent(rate, subject.run.network_limit), marks.NETWORK_FULL)
+    return is_full or (subject.run.nodes >= 2 and at_least(rate, marks.NETWORK_MUCH))
 
 
 @Sign
-def link_full(seen: Seen) -> bool:
+def link_full(subject: Subject) -> bool:
     """Its PCIe link carries nearly all that it can, one way."""
-    return at_least(seen.work.pcie_one_way_share, 70.0)
+    return at_least(subject.work.pcie_one_way_share, 70.0)
 
 
 @Sign
-def slow_link(seen: Seen) -> bool:
+def slow_link(subject: Subject) -> bool:
     """Its PCIe link has the speed of four lanes of PCIe 4, eight of PCIe 3, or less."""
-    return 1.0 <= seen.gpu.link_limit < 8e9
+    return 1.0 <= subject.gpu.link_limit < 8e9

@@ -5,14 +5,16 @@ It tells neither the processes nor what the links carry.
 
 from __future__ import annotations
 
+import sys
 import time
 
 from gpusetup.monitor.documents import Sample
 from gpusetup.monitor.smi_csv import Row, gpus_of, headings, rows_by_moment
 from gpusetup.monitor.sources import Source, SourceEnded, SourceName, utc_now
-from gpusetup.system.processes import StreamingChild, run
+from gpusetup.probe.nvidia_smi import PROGRAM
+from gpusetup.system.processes import StreamingChild
+from gpusetup.system.system import HOLD_BACK, System
 
-PROGRAM = "nvidia-smi"
 BASIC_FIELDS = (
     *("index", "name", "uuid", "utilization.gpu", "utilization.memory", "memory.used"),
     *("memory.total", "temperature.gpu", "power.draw", "power.limit", "clocks.sm"),
@@ -27,8 +29,11 @@ FIRST_ANSWER_SECONDS = 10.0
 """Without persistence mode a big node may take some seconds."""
 
 
-def question(fields: tuple[str, ...], *more: str) -> tuple[str, ...]:
-    return (PROGRAM, f"--query-gpu={','.join(fields)}", "--format=csv", *more)
+def question(program: str, fields: tuple[str, ...], *more: str) -> tuple[str, ...]:
+    """nvidia-smi, asked for the figures of every GPU."""
+    # On Linux it would load kernel modules and make device nodes, which asking must not do.
+    before = (sys.executable, "-I", "-S", HOLD_BACK) if sys.platform == "linux" else ()
+    return (*before, program, f"--query-gpu={','.join(fields)}", "--format=csv", *more)
 
 
 class NvidiaSmi(Source):
@@ -50,7 +55,7 @@ class NvidiaSmi(Source):
             try:
                 line = self._lines.next(deadline - time.monotonic())
             except EOFError as problem:
-                raise SourceEnded(f"nvidia-smi: {problem}") from problem
+                raise SourceEnded(f"{PROGRAM}: {problem}") from problem
             if not headings(line):
                 lines.append(line)
         seconds = time.monotonic() - self._began
@@ -68,19 +73,23 @@ def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:
     """nvidia-smi, asked every `interval` seconds. Raises SourceEnded if it does not answer."""
+    system = System()
+    program = system.which(PROGRAM)
+    if program is None:
+        raise SourceEnded(f"{PROGRAM}: not found")
     fields: tuple[str, ...] = FIELDS
-    answer = run(question(fields), timeout=FIRST_ANSWER_SECONDS)
+    answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
     if answer.exit:
         fields = BASIC_FIELDS
-        answer = run(question(fields), timeout=FIRST_ANSWER_SECONDS)
+        answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
     if answer.problem:
-        raise SourceEnded(f"nvidia-smi: {answer.problem}")
+        raise SourceEnded(f"{PROGRAM}: {answer.problem}")
     heading, *lines = answer.stdout.splitlines() or [""]
     names = headings(heading)
     first = sample_of(names, lines, 0.0) if names else None
     if first is None or not first.gpus:
         reason = (answer.stdout or answer.stderr).strip().splitlines() or ["no answer"]
-        raise SourceEnded(f"nvidia-smi: {reason[0][:200]}")
+        raise SourceEnded(f"{PROGRAM}: {reason[0][:200]}")
     milliseconds = max(1, round(interval * 1000))
-    child = StreamingChild(question(fields, f"--loop-ms={milliseconds}"))
+    child = StreamingChild(question(program, fields, f"--loop-ms={milliseconds}"))
     return NvidiaSmi(child, names, first)

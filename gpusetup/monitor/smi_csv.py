@@ -75,7 +75,11 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
 
 def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
     """The GPUs of one moment. A row that names none is of a machine without a GPU (`--csv`)."""
-    return tuple(gpu_of(index, rows[index]) for index in sorted(rows) if gpu_name(rows[index]))
+    gpus = []
+    for index, row in sorted(rows.items()):
+        if gpu_name(row):
+            gpus.append(gpu_of(index, row))
+    return tuple(gpus)
 
 
 def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:

@@ -15,7 +15,7 @@ from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import NextStep
 from gpusetup.monitor.evidence import UNKNOWN, megabytes, whole
 from gpusetup.monitor.run import Run, useful_workers
-from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.work import Work
 
 
@@ -23,16 +23,16 @@ class Situation(NamedTuple):
     """A run, and the GPU that its verdict is about; None where it is about the run."""
 
     run: Run
-    seen: Seen | None = None
+    subject: Subject | None = None
 
-    def figure(self, read: Callable[[Seen], float | None]) -> str:
+    def figure(self, read: Callable[[Subject], float | None]) -> str:
         """A figure of the GPU in whole numbers; a question mark if it is unknown."""
-        return whole(read(self.seen)) if self.seen else UNKNOWN
+        return whole(read(self.subject)) if self.subject else UNKNOWN
 
     @property
     def work(self) -> Work | None:
         """What was done on the GPU; where no GPU was watched, what the command did."""
-        return self.seen.work if self.seen else self.run.since_start
+        return self.subject.work if self.subject else self.run.since_start
 
     @property
     def config(self) -> str | None:
@@ -60,7 +60,7 @@ class Situation(NamedTuple):
 
     @property
     def gpu_label(self) -> str:
-        return self.seen.gpu.label if self.seen else UNKNOWN
+        return self.subject.gpu.label if self.subject else UNKNOWN
 
 
 Words = Callable[[Situation], str]
@@ -103,6 +103,17 @@ def show_where_it_waits(situation: Situation) -> str:
     return f"py-spy dump --pid {pid}"
 
 
+def where_it_waits(situation: Situation) -> str:
+    run = situation.run
+    if len(run.gpus) == 1 and run.nodes == 1 and not run.launched:
+        return "See where the process waits: the command prints what it is doing now"
+    return (
+        "See where the process waits. If there are several ranks, look at each: the rank that "
+        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
+        "name the collective"
+    )
+
+
 def watch_the_command(situation: Situation) -> str | None:
     command, pid = situation.run.command, situation.pid
     if command:
@@ -116,13 +127,13 @@ def processes_by(what: str) -> Command:
 
 
 def raise_the_limit(situation: Situation) -> str:
-    watts = situation.figure(lambda seen: seen.could_draw)
+    watts = situation.figure(lambda subject: subject.could_draw)
     return f"sudo nvidia-smi -i {situation.gpu_label} -pl {watts}"
 
 
 def higher_limit(situation: Situation) -> str:
-    limit = situation.figure(lambda seen: seen.power_limit_watts)
-    watts = situation.figure(lambda seen: seen.could_draw)
+    limit = situation.figure(lambda subject: subject.power_limit_watts)
+    watts = situation.figure(lambda subject: subject.could_draw)
     return f"Raise the power limit from {limit} W to {watts} W, if the cooling allows it"
 
 
@@ -135,7 +146,7 @@ def more_workers(situation: Situation) -> str:
 
 
 def other_programs(situation: Situation) -> str:
-    cpu = situation.figure(lambda seen: seen.others_cpu)
+    cpu = situation.figure(lambda subject: subject.others_cpu)
     return (
         f"End other programs: they use {cpu} % CPU of this machine's "
         f"{situation.run.host_cores} cores (100 % is one core)"
@@ -143,7 +154,7 @@ def other_programs(situation: Situation) -> str:
 
 
 def the_link(situation: Situation) -> str:
-    rate = megabytes(situation.seen.gpu.link_limit if situation.seen else None)
+    rate = megabytes(situation.subject.gpu.link_limit if situation.subject else None)
     return (
         f"Check the PCIe link: it carries {rate} in one direction; with 16 lanes it "
         "would carry at least 15000 MB/s. Check the slot, the riser and the lanes in the "
@@ -196,10 +207,7 @@ STEPS: dict[str, Step] = {
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
     "speed-up-the-producers": Step(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
-    "see-where-it-waits": Step(always(
-        "See where the process waits. If there are several ranks, look at each: the rank that "
-        "waits elsewhere is the cause. NCCL_DEBUG=INFO and TORCH_NCCL_TRACE_BUFFER_SIZE=2000 "
-        "name the collective"), show_where_it_waits),
+    "see-where-it-waits": Step(where_it_waits, show_where_it_waits),
     "see-why-it-was-lost": Step(always(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
         "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`"),
@@ -281,7 +289,7 @@ STEPS: dict[str, Step] = {
         watch_the_command, when=~c.watched),
     "watch-the-training": Step(always(
         "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
-        "own command after the `--`"), watch_the_command),
+        "own command after the `--`")),
     "prepare-once": Step(always(
         "Only the CPU worked so far: prepare the data once and store the result")),
     "send-more-requests": Step(always(
@@ -319,12 +327,12 @@ STEPS: dict[str, Step] = {
 }  # fmt: skip
 
 
-def next_step(ids: Sequence[str], seen: Seen | None, run: Run) -> NextStep | None:
+def next_step(ids: Sequence[str], subject: Subject | None, run: Run) -> NextStep | None:
     """The first of the steps that fits, in the words of this run; None if none does."""
-    situation = Situation(run, seen)
+    situation = Situation(run, subject)
     for name in ids:
         step = STEPS[name]
-        fits = seen is None or step.when is None or step.when(seen)
+        fits = subject is None or step.when is None or step.when(subject)
         if fits:
             command = step.command(situation) if step.command else None
             return NextStep(id=name, text=step.text(situation), command=command)

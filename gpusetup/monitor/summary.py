@@ -12,8 +12,8 @@ from gpusetup.monitor.judge import Judgement, judge, picture_of
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.notes import notes
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.seen import Seen
 from gpusetup.monitor.steps import next_step
+from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.tally import Tally, spread
 
 
@@ -37,13 +37,13 @@ def summarise(tally: Tally, story: Story | None = None) -> Summary:
     story = story or Story()
     is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
     run = Run(tally, story.command, story.exit_code, is_reading=is_reading)
-    judgement, seen = judge(run)
+    judgement, subject = judge(run)
     return Summary(
         verdict=judgement.verdict,
         cause=judgement.cause,
         evidence=judgement.evidence,
-        next=next_step(judgement.steps, seen, run),
-        advice=advice_for(run, judgement, seen),
+        next=next_step(judgement.steps, subject, run),
+        advice=advice_for(run, judgement, subject),
         notes=tuple(notes(run)),
         source=story.source,
         not_watched=story.not_watched,
@@ -58,7 +58,7 @@ def summarise(tally: Tally, story: Story | None = None) -> Summary:
     )
 
 
-def advice_for(run: Run, judgement: Judgement, seen: Seen | None) -> tuple[str, ...]:
+def advice_for(run: Run, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
     """The guide's ordered advice, for a GPU that works less than half of the time."""
     if run.is_reading:
         steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)
@@ -66,7 +66,7 @@ def advice_for(run: Run, judgement: Judgement, seen: Seen | None) -> tuple[str, 
     lowest_use = min((work.utilization for work in run.works), default=0.0)
     if lowest_use >= LOW:
         return ()
-    return ordered_advice(seen, judgement.verdict, judgement.cause)
+    return ordered_advice(subject, judgement.verdict, judgement.cause)
 
 
 def tree_summary(tally: Tally) -> TreeSummary | None:

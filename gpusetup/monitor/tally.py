@@ -60,8 +60,9 @@ class ThinnedMoments:
             self._rows, self._every = self._rows[::2], self._every * 2
 
     def all(self) -> list[Moment]:
-        has_last = not self.count or self._rows[-1] is self.last
-        return self._rows if has_last else [*self._rows, self.last]
+        if not self._rows or self._rows[-1] is self.last:
+            return self._rows
+        return [*self._rows, self.last]
 
 
 class Parts(NamedTuple):
@@ -87,7 +88,9 @@ class Parts(NamedTuple):
     @property
     def pause_share(self) -> float:
         """Percent of the samples between the first and the last work."""
-        return self.paused.samples / self.body.samples * 100 if self.paused and self.body else 0.0
+        if not self.paused or not self.body:
+            return 0.0
+        return self.paused.samples / self.body.samples * 100
 
     @property
     def times(self) -> int:
@@ -268,16 +271,25 @@ class Gpu:
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
         """Every process that was seen on it."""
-        return {one.pid: one for row in self.rows for one in row.gpu.processes or ()}
+        processes = {}
+        for row in self.rows:
+            for process in row.gpu.processes or ():
+                processes[process.pid] = process
+        return processes
 
     @cached_property
     def holders(self) -> dict[int, str]:
         """The names of those that compute."""
-        return {pid: one.name or "" for pid, one in self.processes.items() if not is_display(one)}
+        holders = {}
+        for pid, process in self.processes.items():
+            if not is_display(process):
+                holders[pid] = process.name or ""
+        return holders
 
     @property
     def programs(self) -> tuple[str, ...]:
-        return tuple(sorted({*self.holders.values()} - {""}))
+        names = set(self.holders.values()) - {""}
+        return tuple(sorted(names))
 
     @property
     def only_draws(self) -> bool:
@@ -292,7 +304,9 @@ class Gpu:
 
     def summary(self) -> GpuSummary:
         work, first = self.parts.work, self.first
-        gpus = [row.gpu for row in self.rows]
+        # A mean with the program's start in it would say nothing about the training.
+        first_work = self.rows[0].seconds + self.parts.start_up
+        gpus = [row.gpu for row in self.rows if row.seconds >= first_work]
         reasons = work.reasons if work else {}
         working_samples = work.samples if work else 0
         return GpuSummary(

@@ -13,14 +13,14 @@ from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import evidence as e
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.documents import Verdict
-from gpusetup.monitor.seen import Seen, Sign
+from gpusetup.monitor.subject import Sign, Subject
 
 
 class Case(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Sign
-    says: Callable[[Seen], str]
+    says: Callable[[Subject], str]
     """What was seen, in figures (`evidence.py`)."""
     steps: tuple[str, ...] = ()
 
@@ -47,7 +47,7 @@ storages = ("faster-storage",)
 margin = ("free-the-card", "leave-a-margin")
 
 
-def throttled_by(cause: str, says: Callable[[Seen], str], *steps: str) -> Case:
+def throttled_by(cause: str, says: Callable[[Subject], str], *steps: str) -> Case:
     """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
     return Case("throttled", cause, s.held_down_by(cause) & costs_most, says, steps)
 
@@ -160,7 +160,7 @@ CASES: tuple[Case, ...] = (
          e.waited_in_each_step, waits_where),
     Case("bursty", "short-pieces",
          partly,
-         e.in_bursts, unseen),
+         e.in_short_pieces, unseen),
     # memory
     Case("memory-tight", "margin",
          s.memory_full & ~c.server,
@@ -169,7 +169,7 @@ CASES: tuple[Case, ...] = (
          s.memory_bus_full,
          e.memory_busy, ("more-in-parallel", "fewer-bytes")),
     Case("good", "",
-         Sign(lambda seen: True),
+         Sign(lambda subject: True),
          e.nothing_slows_it_down, ("use-the-other-gpus",)),
 )  # fmt: skip
 
@@ -180,6 +180,6 @@ ORDER = (
 """How bad a verdict is, where several GPUs have several."""
 
 
-def case_of(seen: Seen) -> Case:
+def case_of(subject: Subject) -> Case:
     """The first case that holds; the last always does."""
-    return next(case for case in CASES if case.proof(seen))
+    return next(case for case in CASES if case.proof(subject))

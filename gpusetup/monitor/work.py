@@ -124,8 +124,11 @@ class Work:
     @cached_property
     def reasons(self) -> dict[str, float]:
         """Throttle reason -> the share of the samples with work in which it was on."""
-        each = Counter(name for row in self.running for name in row.gpu.throttle_reasons or ())
-        return {name: on / len(self.running) * 100 for name, on in sorted(each.items())}
+        counts: Counter[str] = Counter()
+        for row in self.running:
+            counts.update(row.gpu.throttle_reasons or ())
+        sample_count = len(self.running)
+        return {name: counts[name] / sample_count * 100 for name in sorted(counts)}
 
     @property
     def power_share(self) -> float | None:
@@ -137,8 +140,8 @@ class Work:
     def clock_share(self) -> float | None:
         """Percent of the highest SM clock, while something ran; of the highest seen if no highest
         one is told."""
-        seen = highest(row.gpu.clock_sm_mhz for row in self.running)
-        return percent(self.clock_mhz, self.clock_most or seen)
+        highest_clock = highest(row.gpu.clock_sm_mhz for row in self.running)
+        return percent(self.clock_mhz, self.clock_most or highest_clock)
 
     @property
     def pcie_rate(self) -> float | None:
@@ -147,7 +150,8 @@ class Work:
     @property
     def pcie_one_way_share(self) -> float | None:
         """Percent of what the link carries one way, of the fuller direction."""
-        return percent(max(self.pcie_in or 0.0, self.pcie_out or 0.0), self.pcie_limit)
+        fuller_rate = max(or_zero(self.pcie_in), or_zero(self.pcie_out))
+        return percent(fuller_rate, self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
@@ -166,7 +170,9 @@ class Work:
     @property
     def worker_cpu(self) -> float | None:
         """CPU percent of each loader worker; None if there is none."""
-        return self.loader_cpu / self.workers if self.workers and self.loader_cpu else None
+        if not self.workers or not self.loader_cpu:
+            return None
+        return self.loader_cpu / self.workers
 
     @property
     def helpers_cpu(self) -> float | None:
@@ -174,12 +180,14 @@ class Work:
         workers."""
         if self.cpu is None:
             return None
-        return self.cpu - (self.busiest_cpu or 0.0) - (self.loader_cpu or 0.0)
+        return self.cpu - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
 
     @property
     def host_share(self) -> float | None:
         """Busy percent of all cores of the machine."""
-        return self.host_cpu / self.host_cores if self.host_cpu and self.host_cores else None
+        if not self.host_cpu or not self.host_cores:
+            return None
+        return self.host_cpu / self.host_cores
 
 
 def work_of(rows: Sequence[Moment]) -> Work | None:
@@ -192,8 +200,8 @@ def mean(values: Iterable[Any]) -> float | None:
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
     """
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    figures = [value for value in values if value is not None]
+    return sum(figures) / len(figures) if figures else None
 
 
 def highest(values: Iterable[Any]) -> Any:
@@ -214,12 +222,19 @@ def percentile(values: Iterable[float], share: float) -> float:
     return order[max(0, -int(-len(order) * share // 100) - 1)]
 
 
+def or_zero(value: float | None) -> float:
+    """A figure; 0 if no source told it."""
+    return 0.0 if value is None else value
+
+
 def sum_of_known(first: float | None, second: float | None) -> float | None:
     """
     >>> sum_of_known(1.0, None), sum_of_known(None, None)
     (1.0, None)
     """
-    return None if first is None and second is None else (first or 0.0) + (second or 0.0)
+    if first is None and second is None:
+        return None
+    return or_zero(first) + or_zero(second)
 
 
 def is_quiet(gpu: GpuSample) -> bool:
@@ -231,7 +246,9 @@ def percent(part: float | None, whole: float | None) -> float | None:
     >>> percent(3, 4), percent(None, 4), percent(3, 0)
     (75.0, None, None)
     """
-    return part / whole * 100 if part is not None and whole else None
+    if part is None or not whole:
+        return None
+    return part / whole * 100
 
 
 @lru_cache(maxsize=64)

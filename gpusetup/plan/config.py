@@ -110,6 +110,21 @@ def for_gpus(from_config: FromConfig, gpus: int) -> Question:
     return question
 
 
+def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
+    """What was read of the config, with what is assumed of its batch on several GPUs.
+
+    A loop of one's own under DDP gives each GPU its `batch_size`, one under DataParallel divides it.
+    """
+    read = from_config.read
+    if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
+        return read
+    assumption = (
+        f"each GPU has a batch of {from_config.per_gpu:,}; if that is the batch of all {gpus} GPUs "
+        f"together, add `--batch {from_config.per_gpu}`"
+    )
+    return replace(read, assumed=(*read.assumed, assumption))
+
+
 # --- how much at once ----------------------------------------------------------------------------
 
 LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
@@ -196,7 +211,11 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     pair = meaning("precision", reader.word("precision") or "")
     pure, mixed = reader.switch("pure-16-bit"), reader.switch("amp")
     bf16, fp16 = reader.switch("bf16"), reader.switch("fp16")
-    amp = "bf16" if bf16 or (mixed and not weights) else "fp16" if fp16 else None
+    amp = None
+    if bf16 or (mixed and not weights):
+        amp = "bf16"
+    elif fp16:
+        amp = "fp16"
     if weights:
         return {"dtype": weights, "amp": amp if weights == "fp32" else None}
     if pair:
@@ -206,7 +225,8 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     if fields["trainer"] in IN_16_BITS:
         return {}
     if amp is None:
-        return {"dtype": "fp32", "amp": "none"} if bf16 is False and fields["trainer"] else {}
+        says_32_bits = bf16 is False and fields["trainer"]
+        return {"dtype": "fp32", "amp": "none"} if says_32_bits else {}
     if fields.get("lora") is not None:
         return {"dtype": amp}
     reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
@@ -254,12 +274,15 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
         reader.word(role)
         for _, text in reader.all(role):
             words += text.lower().replace(",", " ").split()
-    known = [name for word in words if (name := meaning("strategy", word))]
-    shards_optimizer = reader.switch("distributed-optimizer")
-    if not known:
-        return {"strategy": {True: "zero1", False: "ddp", None: None}[shards_optimizer]}
-    fsdp_version = "fsdp" if {"2", "fsdp2"} & {*words} else known[0]
-    return {"strategy": fsdp_version}
+    strategies = [meaning("strategy", word) for word in words]
+    known_strategies = [name for name in strategies if name]
+    if known_strategies:
+        names_fsdp2 = bool({"2", "fsdp2"} & set(words))
+        return {"strategy": "fsdp" if names_fsdp2 else known_strategies[0]}
+    shards_optimizer = reader.switch("distributed-optimizer")  # Megatron-LM's
+    if shards_optimizer is None:
+        return {"strategy": None}
+    return {"strategy": "zero1" if shards_optimizer else "ddp"}
 
 
 def stage_of(setting: Setting, text: str) -> int | None:

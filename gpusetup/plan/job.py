@@ -193,8 +193,13 @@ class Recipe(Frozen):
         >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
         ('vanilla', 'Env + Offload + SP=2')
         """
-        parts = ["Env"] * self.env + ["Offload"] * self.offload
-        parts += [f"SP={self.sp}"] * (self.sp > 1)
+        parts = []
+        if self.env:
+            parts.append("Env")
+        if self.offload:
+            parts.append("Offload")
+        if self.sp > 1:
+            parts.append(f"SP={self.sp}")
         return " + ".join(parts) or "vanilla"
 
 
@@ -210,9 +215,12 @@ def tokens(job: Job, recipe: Recipe) -> int:
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
     """
-    if job.batch is None:
-        return job.tokens if job.tokens is not None else math.ceil(2 * job.length / recipe.sp)
-    return math.ceil(samples(job, recipe) * job.length / (recipe.sp * job.context_parallel))
+    if job.batch is not None:
+        tokens_of_group = samples(job, recipe) * job.length
+        return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
+    if job.tokens is not None:
+        return job.tokens
+    return math.ceil(2 * job.length / recipe.sp)
 
 
 def least_tokens(job: Job, sp: int) -> int:

@@ -99,11 +99,15 @@ def machine_place(snapshot: Snapshot) -> Place:
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
     system: System = "linux" if os.family in ("linux", None) else "windows"
+    if os.jetson:
+        system = "jetson"
+    elif os.wsl:
+        system = "wsl"
     return replace(
         place_of(name, least),
         capability=min(filter(None, (gpu.compute_capability for gpu in gpus)), default=None),
         count=len(gpus),
-        system="jetson" if os.jetson else "wsl" if os.wsl else system,
+        system=system,
         unified=name in unified,
         host_bytes=host_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),

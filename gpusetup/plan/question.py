@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen
@@ -51,21 +50,25 @@ class Question(Frozen):
     """The part of the model that is not trained, as `frozen_share` reads it."""
     tables: tuple[Table, ...] = ()
     """Embedding tables beside the model."""
-    solve: str | None = None
-    """`context`, `batch` or `gpus` if that is the unknown."""
+    solve: Literal["context", "batch", "gpus"] | None = None
+    """What is looked for."""
     job_fields: Mapping[str, Any] = {}
     """Other fields of the job, by their names."""
 
     @property
     def group_size(self) -> int:
         """The GPUs that one group of a sharded copy needs."""
-        names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
-        return math.prod((self.sp or 1, *(self.job_fields.get(name) or 1 for name in names)))
+        size = self.sp or 1
+        for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
+            size *= self.job_fields.get(name) or 1
+        return size
 
     @property
     def describes_training(self) -> bool:
         """Whether it names anything that decides how is trained."""
-        return bool(self.trainer or self.job_fields or self.batch or self.tokens or self.solve)
+        says_how = self.trainer or self.job_fields or self.freeze or self.tables
+        says_how_much = self.batch or self.tokens or self.solve
+        return bool(says_how or says_how_much)
 
 
 def job_of(question: Question, shape: Shape, limits: Limits) -> Job:

@@ -26,8 +26,10 @@ MIXED_PRECISION = (
     "else float16 with a GradScaler"
 )
 MORE_WORKERS = "DataLoader with num_workers={workers}, pin_memory, persistent_workers"
-"""`{workers}`: how many are of use, or words for it."""
-WORKERS_UNKNOWN = "one for each CPU core you may use (16 at most)"
+MORE_WORKERS_UNCOUNTED = (
+    "DataLoader with more workers (num_workers: one for each CPU core you may use, 16 at most), "
+    "pin_memory, persistent_workers"
+)
 
 Use = Literal["unknown", "idle", "low", "fair", "good"]
 
@@ -97,6 +99,7 @@ def ordered_steps(memory_percent: float | None, workers: int | None = None) -> t
     left out if the memory is nearly full.
     """
     has_room = (memory_percent or 0.0) < MEMORY_HIGH_PERCENT
-    useful_workers = WORKERS_UNKNOWN if workers is None else str(workers)
-    loader = MORE_WORKERS.format(workers=useful_workers)
+    loader = MORE_WORKERS_UNCOUNTED
+    if workers is not None:
+        loader = MORE_WORKERS.format(workers=workers)
     return (LARGER_BATCH, loader, MIXED_PRECISION) if has_room else (loader, MIXED_PRECISION)

@@ -107,7 +107,7 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
     if answer.next_reading:
         yield Row(f"  {could}{why}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
-    elif could:
+    elif could and answer.snapshot.origin == "report":
         yield Row(f"  {could.strip()}", hang=2)
 
 

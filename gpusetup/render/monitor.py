@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import (
+    EpochTimes,
     GpuSample,
     GpuSummary,
+    HostSample,
+    HostSummary,
     Sample,
+    Spread,
     Summary,
     TreeSample,
+    TreeSummary,
 )
 from gpusetup.monitor.marks import HOT, MEMORY_HIGH
 from gpusetup.render.screen import (
@@ -72,18 +77,27 @@ Cell = tuple[str, str]
 """What one GPU has in a column, and its role."""
 
 
+def rate(bytes_per_second: float | None) -> str:
+    """
+    >>> rate(2.5e7), rate(None)
+    ('25.0 MB/s', '-')
+    """
+    return measured(None if bytes_per_second is None else bytes_per_second / 1e6, "MB/s", 1)
+
+
 def cells(gpu: GpuSample) -> dict[str, Cell]:
     """A GPU of a sample, by column. What matters most stands first: a narrow terminal shows no more
     of a line than fits."""
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     full = used is not None and total and used / total * 100 > MEMORY_HIGH
+    shared = " (shared)" if gpu.memory_is_unified else ""
     hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT
     watts, limit = measured(gpu.power_watts, "W"), gpu.power_limit_watts
     held = " ".join(one for one in gpu.throttle_reasons or () if one != "gpu_idle")
     return {
         "GPU": (str(gpu.index), ""),
         "util": ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
-        "memory": (memory(used, total), YELLOW if full else ""),
+        "memory": (memory(used, total) + shared, YELLOW if full else ""),
         "heat": (measured(gpu.temperature_celsius, "°C"), RED if hot else ""),
         "power": (watts if limit is None else f"{watts.split()[0]}/{limit:.0f} W", ""),
         "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
@@ -93,13 +107,33 @@ def cells(gpu: GpuSample) -> dict[str, Cell]:
 
 
 def tree_line(tree: TreeSample) -> str:
-    return f"command  CPU {tree.cpu_percent:.0f} %, memory {tree.memory_bytes / GIB:.1f} GiB"
+    """What the command uses: `command  CPU 230 %, memory 6.0 GiB, 2 loader workers`."""
+    parts = [f"CPU {tree.cpu_percent:.0f} %", f"memory {tree.memory_bytes / GIB:.1f} GiB"]
+    if tree.loader_workers:
+        parts.append(plural(tree.loader_workers, "loader worker"))
+    return f"command  {', '.join(parts)}"
+
+
+def host_line(host: HostSample) -> str:
+    """What the machine does: CPU, memory, disk and network."""
+    cpu = "-" if host.cpu_percent is None else f"{host.cpu_percent:.0f} %"
+    cores = f" of {plural(host.cores, 'core')}" if host.cores else ""
+    used = memory(host.memory_used_bytes, host.memory_total_bytes)
+    disk = f"disk {rate(host.disk_read_bytes_per_second)} read"
+    written = f"{rate(host.disk_write_bytes_per_second)} written"
+    network = f"network {rate(host.network_receive_bytes_per_second)} received"
+    return f"machine  CPU {cpu}{cores}, memory {used}, {disk}, {written}, {network}"
 
 
 def once(sample: Sample) -> Screen:
-    """One sample as a table: the GPUs, and their processes, the heaviest first."""
+    """One sample as a table: the GPUs, and their processes, the heaviest first.
+
+    Without a GPU it is the machine's line.
+    """
     rows = [cells(gpu) for gpu in sample.gpus]
-    head = tuple(rows[0]) if rows else ("GPU",)
+    if not rows:
+        return Screen((Row(host_line(sample.host)),) if sample.host else ())
+    head = tuple(rows[0])
     pairs = [(str(gpu.index), one) for gpu in sample.gpus for one in gpu.processes or ()]
     pairs.sort(key=lambda pair: -(pair[1].memory_bytes or 0))
     users = [
@@ -148,38 +182,99 @@ def draw(live: Live, sample: Sample) -> None:
 
 # --- the end --------------------------------------------------------------------------------------
 
-FIGURES = (
-    ("utilisation", "utilization_percent", "%", 1, 0),
-    ("memory", "memory_used_bytes", "GiB", GIB, 1),
-    ("temperature", "temperature_celsius", "°C", 1, 0),
-    ("power", "power_watts", "W", 1, 0),
-    ("SM clock", "clock_sm_mhz", "MHz", 1, 0),
-)
-"""What a spread is called, its field of a GPU, its unit, and how it is shown."""
+Figure = tuple[str, Spread | None, str, float, int]
+"""What a spread is called, its unit, what one unit is, and the digits that are shown."""
+
+
+def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
+    total = gpu.memory_total_bytes
+    of_all = f" of {total / GIB:.1f} GiB" if total else ""
+    return (
+        ("utilisation", gpu.utilization_percent, "%", 1, 0),
+        (f"memory{of_all}", gpu.memory_used_bytes, "GiB", GIB, 1),
+        ("temperature", gpu.temperature_celsius, "°C", 1, 0),
+        ("power", gpu.power_watts, "W", 1, 0),
+        ("SM clock", gpu.clock_sm_mhz, "MHz", 1, 0),
+    )
+
+
+def tree_figures(tree: TreeSummary) -> tuple[Figure, ...]:
+    cores = f" of {tree.cores:g} cores" if tree.cores else ""
+    return (
+        (f"CPU{cores}", tree.cpu_percent, "%", 1, 0),
+        ("busiest process", tree.busiest_cpu_percent, "%", 1, 0),
+        ("memory", tree.memory_bytes, "GiB", GIB, 1),
+        ("loader workers", tree.loader_workers, "", 1, 0),
+        ("CPU of the loader workers", tree.loader_cpu_percent, "%", 1, 0),
+        ("read from disk", tree.read_bytes_per_second, "MB/s", 1e6, 1),
+    )
+
+
+def host_figures(host: HostSummary) -> tuple[Figure, ...]:
+    total = host.memory_total_bytes
+    cores = f" of {plural(host.cores, 'core')}" if host.cores else ""
+    of_all = f" of {total / GIB:.1f} GiB" if total else ""
+    return (
+        (f"CPU{cores}", host.cpu_percent, "%", 1, 0),
+        (f"memory{of_all}", host.memory_used_bytes, "GiB", GIB, 1),
+        ("read from disk", host.disk_read_bytes_per_second, "MB/s", 1e6, 1),
+        ("written to disk", host.disk_write_bytes_per_second, "MB/s", 1e6, 1),
+        ("received over the network", host.network_receive_bytes_per_second, "MB/s", 1e6, 1),
+    )
+
+
+def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
+    """Mean, p5, p95 and peak of each figure that is known."""
+    for name, spread, unit, scale, digits in figures:
+        if spread is not None:
+            values = (spread.mean, spread.p5, spread.p95, spread.peak)
+            yield (name, *(measured(value / scale, unit, digits).strip() for value in values))
+
+
+def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
+    yield from ("", heading(title))
+    yield from table(("", "mean", "p5", "p95", "peak"), list(spread_rows(figures)))
 
 
 def spreads(gpu: GpuSummary) -> Iterator[str]:
     """The figures of a GPU, below its name."""
-    total, rows = gpu.memory_total_bytes, []
-    for name, field, unit, scale, digits in FIGURES:
-        if spread := getattr(gpu, field):
-            values = (spread.mean, spread.p5, spread.p95, spread.peak)
-            of_all = f" of {total / GIB:.1f} GiB" if total and name == "memory" else ""
-            shown = (measured(value / scale, unit, digits) for value in values)
-            rows.append((f"{name}{of_all}", *shown))
-    yield from ("", heading(f"GPU {gpu.index} {gpu.name or ''}".rstrip()))
-    yield from table(("", "mean", "p5", "p95", "peak"), rows)
-    held = [f"{k} {v * 100:.0f} %" for k, v in gpu.throttled.items() if k != "gpu_idle"]
+    yield from spread_table(f"GPU {gpu.index} {gpu.name or ''}".rstrip(), gpu_figures(gpu))
+    reasons = {name: share for name, share in gpu.throttled.items() if name != "gpu_idle"}
+    held = [f"{name} {share * 100:.0f} %" for name, share in reasons.items()]
     yield from facts({"held down by": ", ".join(held)})
+
+
+def first_line(summary: Summary) -> str:
+    """How long was watched, by what, and why not by more."""
+    line = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
+    if summary.source == "machine":
+        line += ": the machine without a GPU"
+    elif summary.source:
+        line += f" by {summary.source}"
+    return f"{line} ({summary.not_watched})" if summary.not_watched else line
+
+
+def epochs_line(epochs: EpochTimes) -> str:
+    """The seconds of an epoch: `3.0 s an epoch (2.9 to 3.4 s, 4 epochs measured)`."""
+    measured_epochs = f"{epochs.epochs:g} epoch{'' if epochs.epochs == 1 else 's'} measured"
+    fastest, slowest = epochs.fastest_seconds, epochs.slowest_seconds
+    return (
+        f"epochs   {epochs.seconds:.3g} s an epoch ({fastest:.3g} to {slowest:.3g} s, "
+        f"{measured_epochs})"
+    )
 
 
 def summary_text(summary: Summary) -> Screen:
     """The end of a run: the figures, the verdict with its evidence, and what to do."""
-    source = f" by {summary.source}" if summary.source else ""
-    count = plural(summary.samples, "sample")
-    lines: list[str] = [f"Watched {duration(summary.seconds)}, {count}{source}"]
+    lines: list[str] = [first_line(summary)]
+    if summary.epochs is not None:
+        lines.append(epochs_line(summary.epochs))
     for gpu in summary.gpus:
         lines += spreads(gpu)
+    if not summary.gpus and summary.tree is not None:
+        lines += spread_table("Command", tree_figures(summary.tree))
+    if not summary.gpus and summary.host is not None:
+        lines += spread_table("Machine", host_figures(summary.host))
     return Screen((*lines, "", *verdict_lines(summary)))
 
 

@@ -9,6 +9,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.readings.owner import owner_of
+from gpusetup.report.facts import GUESS, Claim, Facts
 
 LIBRARY = r"[\w.+~@-]*\.(?:so(?:\.\d+)*|dylib|dll|pyd)"
 PATH = rf"(?:/(?:[\w.+~@-]+/)+|[A-Za-z]:\\(?:[^\\/:*?\"<>|\n]+\\)+){LIBRARY}"
@@ -33,8 +34,10 @@ SOURCE_TREE = ("setup.py", "pyproject.toml", "cmakelists.txt", "csrc")
 LIST_COMMAND = lazy(r"[$#>%] ?(?:ls|dir)\b(?: -\w+)*\s*$")
 
 
-def files(text: Text) -> Iterator[Event]:
+def files(text: Text) -> Facts:
     """The file that failed to load, and the libraries that a listing shows to be there."""
+    if "no module named" in text.low and (imported := _compiled_part(text)):
+        yield imported
     if not any(ending in text.low for ending in (".so", ".dll", ".pyd", ".dylib")):
         return
     yield from _failing_file(text)
@@ -52,7 +55,7 @@ def files(text: Text) -> Iterator[Event]:
             return
 
 
-def _failing_file(text: Text) -> Iterator[Event]:
+def _failing_file(text: Text) -> Facts:
     """The last file that a loader could not load, with its owner."""
     failed: Event | None = None
     for number, line in enumerate(text.lines, 1):
@@ -73,6 +76,45 @@ def _failing_file(text: Text) -> Iterator[Event]:
         failed = Event(kind="failing-file", values=known, source=source, text=line.strip()[:300])
     if failed:
         yield failed
+        yield from _its_python(failed)
+
+
+FRAME = lazy(r"^\s*File \"(?P<path>[^\"\n]{3,300}\.py)\", line \d+")
+COMPILED_PART = lazy(
+    r"No module named '?(?:[\w.]+\.)?(?P<module>_C|\w+_cuda|\w+_ext|_ext|\w+_kernels?|\w+\._C)'?\b"
+)
+
+
+def _compiled_part(text: Text) -> Event | None:
+    """The file that imports a compiled module which is not there, if it is a project's source."""
+    path = ""
+    for number, line in enumerate(text.lines, 1):
+        if frame := FRAME.match(line):
+            path = frame["path"]
+        elif path and COMPILED_PART.search(line):
+            owner = owner_of(path)
+            if owner.place == "checkout" and _lists_a_project(text):
+                values = {
+                    "path": path,
+                    "package": owner.package,
+                    "place": owner.place,
+                    "root": owner.root,
+                }
+                values["checkout"] = "yes"
+                return Event(
+                    kind="failing-file",
+                    values=values,
+                    source=f"report, line {number}",
+                    text=line.strip(),
+                )
+    return None
+
+
+def _its_python(failed: Event) -> Iterator[Claim]:
+    """The interpreter of a conda environment on Linux, whose packages the file is one of."""
+    root = failed.values.get("root", "")
+    if failed.values.get("place") == "environment" and re.search(r"^/.*/envs/[^/]+$", root):
+        yield Claim("python.executable", f"{root}/bin/python", failed.source or "report", GUESS)
 
 
 def _lists_a_project(text: Text) -> bool:

@@ -10,6 +10,7 @@ from gpusetup.messages.row import Row
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy, lowered
+from gpusetup.report.facts import GUESS, Claim, Facts
 
 CHARACTERS_READ = 12_000
 """Characters of prose that are read: a complaint stands at the beginning of a post, or at its end."""
@@ -53,7 +54,7 @@ def paragraphs(text: Text) -> Iterator[tuple[int, str]]:
             words = ""
 
 
-def person(text: Text) -> Iterator[Event]:
+def person(text: Text) -> Facts:
     """What the person says of the GPU, of what was tried, and of the machine: each thing once."""
     known: set[tuple[str, str]] = set()
     characters = 0
@@ -71,6 +72,8 @@ def person(text: Text) -> Iterator[Event]:
                 named = {name: value for name, value in match.groupdict().items() if value}
                 values = {**row.values, **named}
                 source = f"report, line {number}"
+                if row.kind == "python-bound":
+                    yield Claim("python.version", values["python"], source, GUESS)
                 yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN])
 
 

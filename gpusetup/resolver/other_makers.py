@@ -23,7 +23,7 @@ from gpusetup.resolver.constraints import (
     is_asked_torch,
     libc_reaches,
 )
-from gpusetup.resolver.situation import situation_of
+from gpusetup.resolver.situation import Situation, situation_of
 
 WITH_OWN_BUILDS = (AMD.id, INTEL.id)
 """The makers other than NVIDIA for which torch has builds of its own."""
@@ -74,7 +74,7 @@ def resolve_for_maker(
         where = f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for {host.family}"
         reasons = trouble or (f"{where} on {host.machine}: {platforms_of(catalog, maker)}",)
         return Resolution(build=None, notes=reasons, catalog_as_of=catalog.as_of)
-    reasons_of = [(row, tuple(filter(None, (c(row, host) for c in CONSTRAINTS)))) for row in rows]
+    reasons_of = [(row, why_not(row, host)) for row in rows]
     fitting = [row for row, reasons in reasons_of if not reasons]
     build = fitting[0] if fitting else None
     same_torch = [row for row in fitting[1:] if build and row.torch == build.torch]
@@ -93,6 +93,12 @@ def resolve_for_maker(
         notes=tuple(notes_of(gpus, maker, build, catalog)),
         catalog_as_of=catalog.as_of,
     )
+
+
+def why_not(row: TorchBuild, host: Situation) -> tuple[str, ...]:
+    """What of the question and the system speaks against a build."""
+    answers = (constraint(row, host) for constraint in CONSTRAINTS)
+    return tuple(filter(None, answers))
 
 
 def builds_for(catalog: Catalog, maker: Maker, place: tuple[str, str]) -> tuple[TorchBuild, ...]:
@@ -118,12 +124,12 @@ def builds_for(catalog: Catalog, maker: Maker, place: tuple[str, str]) -> tuple[
 
 def platforms_of(catalog: Catalog, maker: Maker) -> str:
     """Where torch's index has builds for a maker, in words."""
-    platforms = {
-        platform.replace("-", " on ")
-        for release in catalog.other_makers
-        for platform, backends in release.seen.items()
-        if any(maker_of(backend) == maker.id for backend in backends.split())
-    }
+    platforms: set[str] = set()
+    for release in catalog.other_makers:
+        for platform, backends in release.seen.items():
+            makers = {maker_of(backend) for backend in backends.split()}
+            if maker.id in makers:
+                platforms.add(platform.replace("-", " on "))
     return f"torch's own index has them for {' and '.join(sorted(platforms))}"
 
 

@@ -79,6 +79,7 @@ def split_batches(case: Case) -> Iterator[Suggestion]:
             split = _split_of(case, setting, size)
             suggestions = list(_better_split(case, split)) if key.written else []
             yield from suggestions or _why_unchanged(case, split)
+            yield from _recommenders_tier(case, split)
 
 
 def _other_unit(case: Case) -> Setting | None:
@@ -135,6 +136,15 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
         yield f"{stays}: {reason}. `{measuring(case)}` measures it"
     else:
         yield f"{stays}: {reason}"
+        # A recommender's tier is said in any case, by `_recommenders_tier`.
+        if not mark.of_all_gpus:
+            yield _marked(case, split, mark)
+
+
+def _recommenders_tier(case: Case, split: Split) -> Iterator[str]:
+    """The multi-GPU guide's tier, also where plan is sure of another batch for the model's part."""
+    mark = batch_mark(case)
+    if mark is not None and mark.of_all_gpus and not case.measured.batch_size:
         yield _marked(case, split, mark)
 
 

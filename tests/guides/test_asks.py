@@ -221,6 +221,18 @@ def test_a_script_gets_the_lines_of_its_block_and_is_not_added_as_a_package(
     assert "uv run train.py" in shown
 
 
+@pytest.mark.parametrize("command", ["install", "resolve"])
+def test_a_script_is_never_taken_for_a_package_of_its_name(
+    command: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ask-12: the way for scripts is named, and no index is asked."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch\n", encoding="utf-8")
+    words = ("--dry-run",) if command == "install" else ()
+    assert main([command, "train.py", *words]) == 2
+    assert "gpusetup install --project train.py" in capsys.readouterr().err
+
+
 def test_a_tool_of_uv_gets_torchs_index(capsys: Capture) -> None:
     """ask-12: `uv tool install` with the build that fits."""
     words = ("--installer", "uv-tool", "--offline", *LINUX, "--gpu", "T4", "--driver", "580.95.05")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -310,10 +312,48 @@ def test_a_worker_killed_by_a_bus_error_lacks_shared_memory(
     assert cause == "shm-too-small"
 
 
-# --- the benchmark ---
+# --- 001-14 and 001-17: monitor -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("use", "used", "steps"), [(45, 6144, 3), (98, 18432, 0)])
+@pytest.mark.parametrize("count", [1, 60])
+def test_monitor_judges_a_picture_and_a_log_of_nvidia_smi_alike(
+    use: int, used: int, steps: int, count: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """001-14: 45 % and 6 of 24 GB gets the steps in order; 98 % and 18 of 24 GB is good."""
+    heading = "index, name, utilization.gpu [%], memory.used [MiB], memory.total [MiB]\n"
+    row = f"0, NVIDIA GeForce RTX 4090, {use} %, {used} MiB, 24564 MiB\n"
+    file = tmp_path / "gpus.csv"
+    file.write_text(heading + row * count, encoding="utf-8")
+    assert main(["monitor", "--replay", str(file), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["verdict"] == "good") == (steps == 0)
+    words = [("batch", "workers", "precision").index(w) for line in summary["advice"]
+             for w in ("batch", "workers", "precision") if w in line.split("(")[0]]  # fmt: skip
+    assert words == list(range(steps))
+
+
+def test_a_training_that_prints_its_epochs_gets_their_seconds(tmp_path: Path) -> None:
+    """001-17: you watch the seconds that an epoch takes, and see your output as before."""
+    lines = "".join(f"Epoch [{n}/100] - Train Loss: 0.23\n" for n in range(1, 5))
+    script = "import time\nfor n in range(1, 5):\n    time.sleep(0.4)\n"
+    script += "    print(f'Epoch [{n}/100] - Train Loss: 0.23', flush=True)\n"
+    monitor = (sys.executable, "-m", "gpusetup", "monitor", "--csv", str(tmp_path / "run.csv"))
+    done = subprocess.run(
+        (*monitor, "--interval", "0.2", "--", sys.executable, "-c", script),
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == lines and done.returncode == 0
+    assert "s an epoch" in done.stderr and "3 epochs measured" in done.stderr
+    assert (tmp_path / "run.csv").read_text(encoding="utf-8").startswith("timestamp,")
+
 
 Play = Callable[..., None]
+
+
 Tune = Callable[..., str]
+
 
 BENCHMARKED = """\
 batch_size: 64

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -321,7 +323,53 @@ def test_a_diverging_loss_does_not_hide_a_failure_of_the_gpu(
     assert cause == "out-of-memory"
 
 
-# --- the batch by trial, and the functions for Python ---
+# --- 003-3: monitor without NVIDIA's library ------------------------------------------------------
+
+SMI_COLUMNS = {
+    "index": "0", "name": "NVIDIA GeForce RTX 4090", "uuid": "GPU-1", "utilization.gpu [%]": "45 %",
+    "utilization.memory [%]": "15 %", "memory.used [MiB]": "6144 MiB",
+    "memory.total [MiB]": "24564 MiB", "temperature.gpu": "62", "power.draw [W]": "180.00 W",
+    "power.limit [W]": "450.00 W", "clocks.sm [MHz]": "2500 MHz",
+}  # fmt: skip
+SMI = f"""#!/bin/sh
+case "$*" in *clocks_throttle_reasons*)
+  echo 'Field "clocks_throttle_reasons.active" is not a valid field to query.'; exit 2;;
+esac
+echo '{", ".join(SMI_COLUMNS)}'
+row='{", ".join(SMI_COLUMNS.values())}'
+echo "$row"
+case "$*" in *--loop*) while sleep 0.2; do echo "$row"; done;; esac
+"""
+
+
+def watched_without_library(path: str, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = (sys.executable, "-m", "gpusetup", "monitor", *words)
+    environment = {**os.environ, "PATH": path, "LD_LIBRARY_PATH": "/nowhere"}
+    return subprocess.run(argv, capture_output=True, text=True, env=environment)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the stand-in for nvidia-smi is a shell script")
+def test_monitor_watches_by_nvidia_smi_where_the_library_does_not_load(tmp_path: Path) -> None:
+    """003-3: the figures are nvidia-smi's, also of an old one that does not know every field."""
+    (tmp_path / "nvidia-smi").write_text(SMI, encoding="utf-8")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    path = os.pathsep.join((str(tmp_path), os.environ.get("PATH", "")))
+    done = watched_without_library(path, "1.5", "--interval", "0.2")
+    assert done.returncode == 0, done.stderr
+    assert "45 %" in done.stdout and "by nvidia-smi (NVML: " in done.stdout.splitlines()[0]
+    assert "with nvidia-smi" in done.stderr.splitlines()[0]
+
+
+def test_monitor_judges_a_training_without_any_gpu(tmp_path: Path) -> None:
+    """003-3: CPU, memory, loaders, disk and network are watched, and a verdict is given."""
+    script = "import time; ends = time.time() + 4\nwhile time.time() < ends: sum(range(1000))"
+    done = watched_without_library(
+        "/nowhere", "--interval", "0.3", "--", sys.executable, "-c", script
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no NVIDIA GPU can be watched" in done.stderr.splitlines()[0]
+    assert "Verdict: none" not in done.stderr and "no GPU was watched" in done.stderr
+
 
 TRAINED = """\
 # lightweight config
@@ -333,7 +381,11 @@ max_steps: 1000
 use_mixed_precision: false
 pin_memory: false
 """
+
+
 Tune = Callable[..., dict[str, Any]]
+
+
 GPU = {"status": "ok", "device": "cuda", "name": "NVIDIA L4", "counts": True, "half": "bf16"}
 
 

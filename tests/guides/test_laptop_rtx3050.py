@@ -12,6 +12,8 @@ import pytest
 from tuned_configs import Tuner
 
 from gpusetup.cli import main
+from gpusetup.model.machine import Python, Snapshot
+from gpusetup.resolver.conda_environment import new_environment
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks.table import on_device
 from gpusetup.verify.values import Outcome, Report, Result
@@ -49,6 +51,25 @@ def test_without_a_name_an_active_environment_is_used(
     assert main(["resolve", "--from", machine, "--installer", "conda"]) == 0
     commands = capsys.readouterr().out.partition("With conda\n")[2]
     assert commands.strip().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "variables", "name"),
+    [
+        ("/home/u/miniforge3", {"CONDA_DEFAULT_ENV": "base"}, "torch"),
+        ("/opt/conda", {}, "torch"),
+        ("/home/u/miniforge3/envs/ml", {"CONDA_DEFAULT_ENV": "ml"}, None),
+        ("/home/u/miniforge3/envs/ml", {}, None),
+        ("/work/env", {"CONDA_PREFIX": "/work/env", "CONDA_DEFAULT_ENV": "/work/env"}, None),
+    ],
+)
+def test_base_is_no_place_for_torch(
+    prefix: str, variables: dict[str, str], name: str | None
+) -> None:
+    """002-9: conda itself runs in `base`, so a new environment is made next to it."""
+    python = Python(version="3.11.9", prefix=prefix, manager="conda")
+    machine = Snapshot(python=python, environment=variables)
+    assert new_environment(machine, None) == name
 
 
 @pytest.mark.parametrize("name", ["base", "-rf", "a b", "x/y", "x;id", "$(id)"])

@@ -239,6 +239,23 @@ def test_other_trainers_get_their_own_keys_or_flags(
     assert line in answer["trainer_settings"]["text"]
 
 
+def test_a_config_of_verl_itself_gets_verl_s_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-9: Trinity-RFT trains by verl, but keeps its keys under `trainer_config`."""
+    file = tmp_path / "verl.yaml"
+    file.write_text(
+        "actor_rollout_ref:\n  model: {path: Qwen/Qwen3-8B}\n"
+        "  actor: {use_dynamic_bsz: true, ppo_max_token_len_per_gpu: 16384}\n"
+        "data: {max_prompt_length: 1024, max_response_length: 7168}\n",
+        encoding="utf-8",
+    )
+    words = plan(capsys, "--from-config", str(file), *A100X4)["trainer_settings"]
+    assert words["trainer"] == "verl"
+    assert "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384" in words["text"]
+    assert "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=16384" in words["text"]
+
+
 # --- 000-11 to 000-13 -----------------------------------------------------------------------------
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +209,16 @@ def test_a_recommenders_batch_gets_its_tier(
     assert "batch_size" not in tuned.changes
 
 
+def test_a_recommender_beside_a_language_model_gets_its_tier_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """004-10: also where plan judges the language model of the config."""
+    config = f"model_name_or_path: gpt2\nmax_length: 3\n{recommender(2048)}"
+    tuner = Tuner(tmp_path, capsys)
+    tuned = tuner.tune(config, tuner.card("GeForce RTX 2060", 6, (7, 5), 4))
+    assert tuned.sentence_with("recommenders", "batch of 1024 in all, 256 on each of the 4 GPUs")
+
+
 def test_a_batch_that_is_split_after_out_of_memory_has_the_same_gradient() -> None:
     """004-12: the run goes on, with the gradient of the whole batch within 1e-6."""
     torch = pytest.importorskip("torch")
@@ -240,3 +253,28 @@ def test_a_model_with_batchnorm_is_not_split_and_the_hint_says_what_to_do() -> N
         recover_from_oom(step, torch.randn(64, 8), model=model)
     assert "BatchNorm" in problem.value.message
     assert "smaller batch size" in (problem.value.hint or "")
+
+
+# --- 004-16: watching from inside -----------------------------------------------------------------
+
+TRAINING = """
+import json, time
+from gpusetup.monitor import TrainingMonitor
+begin = time.process_time()
+while time.process_time() - begin < 1.5:
+    sum(range(1000))
+with TrainingMonitor("run.jsonl", interval=0.3) as monitor:
+    time.sleep(3)
+print(monitor.summary.verdict)
+"""
+
+
+def test_the_time_before_the_watching_began_is_not_counted(tmp_path: Path) -> None:
+    """004-16: the first sample is only the baseline: no sample has more CPU than there is."""
+    done = subprocess.run((sys.executable, "-c", TRAINING), capture_output=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "run.jsonl").read_text(encoding="utf-8").splitlines()
+    trees = [json.loads(line).get("tree") for line in lines[:-1]]
+    assert trees[0] is None and any(trees[1:])
+    most = max(tree["cpu_percent"] for tree in trees if tree)
+    assert most <= 130 * (os.cpu_count() or 1)

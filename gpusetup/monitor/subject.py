@@ -1,4 +1,4 @@
-"""What the signs look at: one GPU that worked, in its run; and what a sign is. Pure."""
+"""What is judged: one GPU that worked, in its run; and what a sign of it is. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from gpusetup.monitor import marks
 from gpusetup.monitor.run import Run
 from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.throttling import Throttle, active_throttle
-from gpusetup.monitor.work import Work
+from gpusetup.monitor.work import Work, or_zero
 
 
-class Seen:
+class Subject:
     """One GPU that worked, in its run, with the figures that signs and sentences need."""
 
     def __init__(self, run: Run, gpu: Gpu, work: Work) -> None:
@@ -54,7 +54,7 @@ class Seen:
     @property
     def others_cpu(self) -> float:
         """Percent of a core: the CPU that other processes of the machine use."""
-        return (self.work.host_cpu or 0.0) - (self.work.cpu or 0.0)
+        return or_zero(self.work.host_cpu) - or_zero(self.work.cpu)
 
     @property
     def others_share(self) -> float | None:
@@ -85,17 +85,17 @@ class Sign:
     What no source told is not seen, so that a verdict that needs it is not given.
     """
 
-    def __init__(self, test: Callable[[Seen], bool]) -> None:
+    def __init__(self, test: Callable[[Subject], bool]) -> None:
         self.test = test
 
-    def __call__(self, seen: Seen) -> bool:
-        return self.test(seen)
+    def __call__(self, subject: Subject) -> bool:
+        return self.test(subject)
 
     def __and__(self, other: Sign) -> Sign:
-        return Sign(lambda seen: self(seen) and other(seen))
+        return Sign(lambda subject: self(subject) and other(subject))
 
     def __or__(self, other: Sign) -> Sign:
-        return Sign(lambda seen: self(seen) or other(seen))
+        return Sign(lambda subject: self(subject) or other(subject))
 
     def __invert__(self) -> Sign:
-        return Sign(lambda seen: not self(seen))
+        return Sign(lambda subject: not self(subject))

@@ -1,0 +1,260 @@
+"""No answer is stronger than its evidence: refuted causes, owners of files, changes that need a reading.
+
+Each text shows a mechanism from outside, with a text next to it in which one fact differs.
+"""
+
+from __future__ import annotations
+
+import pytest
+from each_row import each
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.commands.doctor import document, exit_code
+from gpusetup.commands.report import snapshot_of
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import command_lines
+from gpusetup.render.doctor import doctor_screen
+
+SMI = (
+    "| NVIDIA-SMI 565.57.01       Driver Version: 565.57.01       CUDA Version: {cuda}     |\n"
+    "|   0  NVIDIA GeForce RTX 4080        Off |   00000000:01:00.0  On |                  N/A |\n"
+)
+NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+NMS = "RuntimeError: operator torchvision::nms does not exist\n"
+CUBLAS = "ImportError: libcublas.so.12: cannot open shared object file: No such file or directory\n"
+LISTED = "/opt/app/.venv/lib/python3.11/site-packages/nvidia/cublas/lib/libcublas.so.12\n"
+NO_DEVICE_DRIVER = (
+    "$ docker run --gpus all ubuntu nvidia-smi\ndocker: Error response from daemon: "
+    'could not select device driver "" with capabilities: [[gpu]].\n'
+)
+DLL = (
+    "OSError: [WinError 1114] A dynamic link library (DLL) initialization routine failed. Error "
+    'loading "C:\\p\\.venv\\Lib\\site-packages\\torch\\lib\\c10.dll" or one of its dependencies.\n'
+)
+WARNS_OF_SM_120 = (
+    "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current PyTorch "
+    "installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 "
+    "sm_80 sm_86 sm_90.\n"
+)
+
+
+def answered(text: str) -> DoctorAnswer:
+    catalog = load_catalog()
+    return document(diagnose(snapshot_of(text.encode()), catalog), catalog)
+
+
+def commands_of(answer: DoctorAnswer) -> str:
+    return "\n".join(line for finding in answer.findings for line in command_lines(finding.fix))
+
+
+def screen_of(answer: DoctorAnswer) -> str:
+    return " ".join(doctor_screen(answer).shown(width=100, colour=False).split())
+
+
+# --- a cause that a reading denies ----------------------------------------------------------------
+
+REFUTED = [
+    # what the text shows, the cause, what is ruled out
+    (f"{NO_KERNEL}torch 2.9.1+cu128, RTX 5090\n", "extension-arch-mismatch", True),
+    (f"{NO_KERNEL}torch 2.5.1+cu121, RTX 5090\n", "arch-too-new-for-wheel", False),
+    (
+        f"{CUBLAS}torch 2.5.1+cu124\n$ find / -name 'libcublas*'\n{LISTED}",
+        "library-not-on-path",
+        True,
+    ),
+    (f"{CUBLAS}torch 2.5.1+cu124\n", "cuda-lib-missing", False),
+    (f"{NMS}torch   2.6.0+cu124\ntorchvision   0.21.0+cu124\n", "other-torch-imported", True),
+    (f"{NMS}torch   2.6.0+cu124\ntorchvision   0.20.1+cu124\n", "torchvision-mismatch", False),
+    (f"nvidia-container-toolkit-1.17.8-1.x86_64\n{NO_DEVICE_DRIVER}", "docker-other-daemon", True),
+    (NO_DEVICE_DRIVER, "container-toolkit-missing", False),
+    (
+        f"cudaErrorInsufficientDriver\ntorch 2.6.0+cu124\n{SMI.format(cuda='12.7')}",
+        "wrong-libcuda-loaded",
+        True,
+    ),
+    (
+        "cudaErrorInsufficientDriver\ntorch 2.9.1+cu130\ndriver 565.57.01\n",
+        "driver-too-old",
+        False,
+    ),
+    (
+        f"{DLL} 1 import cv2\n 2 import torch\nIn a fresh python `import torch` works fine.\n",
+        "dll-load-order",
+        True,
+    ),
+    (
+        f"{DLL}In a fresh python `import torch` fails in the same way.\n",
+        "windows-dll-missing",
+        False,
+    ),
+]
+
+
+@each("text, cause, is_refuted", REFUTED)
+def test_a_cause_that_a_reading_denies_is_not_given(
+    text: str, cause: str, is_refuted: bool
+) -> None:
+    answer = answered(text)
+    assert answer.cause == cause
+    assert bool(answer.ruled_out) is is_refuted
+    if is_refuted:
+        # Nothing is installed over what was read to be right, and the answer says why.
+        assert "install" not in commands_of(answer)
+        assert answer.ruled_out[0].because in screen_of(answer)
+
+
+def test_a_cause_in_the_place_of_a_refuted_one_is_likely_and_asks() -> None:
+    answer = answered(f"{NO_KERNEL}torch 2.9.1+cu128, RTX 5090\n")
+    assert answer.certainty == "likely"
+    assert "CUDA_LAUNCH_BLOCKING" in (answer.next_reading or "")
+
+
+# --- whose file it is -----------------------------------------------------------------------------
+
+PROJECT = "$ ls\nREADME.md  csrc  flash_attn  setup.py  tests\n"
+LACKS = ": cannot open shared object file: No such file or directory\n"
+
+
+def test_an_unbuilt_checkout_in_the_working_folder_is_no_broken_installation() -> None:
+    checkout = "ImportError: /home/me/flash-attention/flash_attn/flash_attn_2_cuda.so"
+    answer = answered(f"{PROJECT}{checkout}{LACKS}")
+    assert answer.cause == "module-shadowed"
+    assert "/home/me/flash-attention" in screen_of(answer)
+    assert "pip install" not in commands_of(answer)
+
+
+def test_pip_is_not_told_to_change_a_store() -> None:
+    store = "/nix/store/abcdefghijklmnopqrstuvwxyz012345-python3.11-torchaudio-2.5.1"
+    answer = answered(
+        f"ImportError: {store}/lib/python3.11/site-packages/torchaudio/lib/libtorchaudio.so: "
+        "undefined symbol: _ZN3c105ErrorC2ENS_14SourceLocation\ntorch 2.6.0+cu124\n"
+    )
+    assert "pip install" not in commands_of(answer)
+    assert "Nix" in screen_of(answer)
+
+
+# --- a change only for what was read --------------------------------------------------------------
+
+
+def test_a_companion_waits_for_the_torch_that_is_there() -> None:
+    answer = answered(f"my conda env is fresh, and then\n{NMS}")
+    fix = answer.findings[0].fix
+    assert answer.cause == "torchvision-mismatch" and fix is not None
+    assert [(need.what, need.state) for need in fix.needs] == [("torch", "unread")]
+    assert fix.commands == () and "torch.__version__" in (answer.next_reading or "")
+    known = answered(f"{NMS}torch   2.6.0+cu124\ntorchvision   0.20.1+cu124\n")
+    assert "torchvision==0.21.0" in commands_of(known)
+
+
+PLUGIN = (
+    "kubectl -n kube-system logs nvidia-device-plugin-x\nE factory.go:88] If this is a GPU node, did "
+    "you configure the NVIDIA Container Toolkit?\nI main.go:346] No devices found. Waiting "
+    "indefinitely.\n"
+)
+
+
+@pytest.mark.parametrize("engine", ["crio", "containerd"])
+def test_a_node_is_configured_for_its_own_engine(engine: str) -> None:
+    shown = commands_of(answered(f"{PLUGIN}The node's runtime is {engine}, Ubuntu 24.04.\n"))
+    assert f"--runtime={engine}" in shown and f"restart {engine}" in shown
+
+
+def test_a_node_whose_engine_is_unknown_is_asked() -> None:
+    answer = answered(PLUGIN)
+    assert "nvidia-ctk" not in commands_of(answer)
+    assert "kubectl get nodes -o wide" in (answer.next_reading or "")
+
+
+def test_a_program_bound_to_an_old_python_gets_no_new_environment() -> None:
+    bound = "The simulator only works with Python 3.7, so I cannot go newer.\n"
+    answer = answered(f"torch 1.13.1+cu117, RTX 5070\n{WARNS_OF_SM_120}{bound}")
+    assert "uv venv" not in commands_of(answer)
+    assert "bound to Python 3.7" in screen_of(answer)
+
+
+def test_a_screen_that_cannot_be_reached_enrols_no_key() -> None:
+    text = (
+        "SecureBoot enabled\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA "
+        "driver.\nUbuntu 22.04{where}\n"
+    )
+    there = answered(text.format(where=" on a VM at Azure, I only have ssh to the machine."))
+    assert "mokutil --import" not in commands_of(there)
+    assert "signed kernel modules" in screen_of(there)
+    assert "mokutil --import" in commands_of(answered(text.format(where=" on the PC at my desk.")))
+
+
+def test_a_torch_of_another_makers_image_stays() -> None:
+    text = (
+        "Arc B580 in intelanalytics/ipex-llm-xpu. Other nodes use the card.\n"
+        "AssertionError: Torch not compiled with CUDA enabled\n"
+    )
+    assert "install" not in commands_of(answered(text))
+
+
+# --- what a person says ---------------------------------------------------------------------------
+
+UNUSED = [
+    "After the update my training only runs on the CPU. The card is an RTX 3050 laptop (Windows).",
+    "显卡认不出来,只能用 CPU。显卡 3060Ti,系统 Win10",
+    "GPUが使われません。RTX 4060、学習はCPUだけで動いています。",
+    "그래픽카드를 인식하지 못해서 CPU로만 돌아갑니다. RTX 3070",
+    "Die Grafikkarte wird vom Programm nicht erkannt. Es ist eine 4070.",
+    "Le programme n'utilise pas ma carte graphique (RTX 3060), il tourne sur le processeur.",
+    "No detecta mi tarjeta gráfica, siempre usa la CPU. Tengo una RTX 2060.",
+    "O programa não usa minha placa de vídeo, roda só na CPU. GTX 1660 Super",
+    "Программа не видит видеокарту, всё считает на процессоре. RTX 3080",
+]
+
+
+@pytest.mark.parametrize("text", UNUSED)
+def test_a_sentence_about_an_unused_gpu_is_a_symptom_that_asks_for_torch(text: str) -> None:
+    answer = answered(text)
+    assert (answer.cause, answer.symptom) == ("unknown", "gpu-unused")
+    assert "torch.__version__" in (answer.next_reading or "")
+    assert "no failure of a GPU" not in screen_of(answer)
+
+
+def test_a_card_in_prose_is_read_and_one_that_is_only_mentioned_is_not() -> None:
+    gpus = answered("On my old 3080 it worked, on the new 5070 Ti it does not.").snapshot.gpus
+    assert [gpu.name for gpu in gpus or ()] == ["RTX 5070 Ti"]
+
+
+# --- certain, healthy, asked ----------------------------------------------------------------------
+
+HEALTHY = [
+    "torch 2.9.1+rocm6.4, torch.cuda.is_available() True, RX 7900 XTX, Ubuntu 24.04. Works great.",
+    "MacBook Pro M3. torch 2.7.0. torch.backends.mps.is_available() True. Everything runs on mps.",
+    "Do I need CUDA 12.4 if my driver is 570.86.10? I want torch 2.5.1 built for CUDA 12.4.",
+    "torch: 2.6.0+cu124, RTX 4070\nModuleNotFoundError: No module named 'triton'\n"
+    "100%|##########| 20/20 [00:02<00:00,  8.61it/s]\n",
+]
+
+
+@pytest.mark.parametrize("text", HEALTHY)
+def test_a_working_stack_and_a_plain_question_end_with_0(text: str) -> None:
+    judged = diagnose(snapshot_of(text.encode()), load_catalog())
+    assert (judged.cause, exit_code(judged, strict=False)) == ("ok", 0)
+    assert judged.next_reading is None
+
+
+def test_a_question_about_a_cuda_that_the_driver_does_not_run_is_answered_too() -> None:
+    text = (
+        "Can I use driver 470.82.01? I want torch 2.6.0 built for CUDA 12.6. Do they go together?"
+    )
+    assert answered(text).cause == "driver-too-old"
+
+
+@each(
+    "text, asks",
+    [
+        ("8x H100, torch 2.7.1+cu128, the training freezes at its first step.", "NCCL_DEBUG=INFO"),
+        ("lxc ml ERROR conf.c:lxc_setup:3940 - Failed to run mount hooks", "nvidia-container-cli"),
+        ("hi, my RTX 4090 does not work with this program, please help", "torch.__version__"),
+        ("my RTX 5090 gives errors in this program, please help", "get_arch_list"),
+    ],
+)
+def test_an_unknown_answer_asks_by_stage(text: str, asks: str) -> None:
+    answer = answered(text)
+    assert answer.cause == "unknown"
+    assert asks in (answer.next_reading or "")

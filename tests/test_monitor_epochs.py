@@ -1,0 +1,114 @@
+"""Seconds an epoch, from what a training prints in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from gpusetup.monitor.documents import EpochTimes
+from gpusetup.monitor.epochs import EpochReader
+
+Prints = Iterable[tuple[float, str]]
+"""Seconds since the start, and what is printed then."""
+
+
+def times(prints: Prints) -> EpochTimes | None:
+    reader = EpochReader()
+    for seconds, text in prints:
+        reader.feed(text.encode(), seconds)
+    return reader.times()
+
+
+def each_epoch(line: Callable[[int], str]) -> Prints:
+    """A line an epoch, every 5 s, after 3 s of start-up."""
+    return [(3 + 5 * number, line(number)) for number in range(1, 5)]
+
+
+def keras() -> Prints:
+    for number in range(1, 4):
+        yield 5.0 * number, f"Epoch {number}/3\n"
+        yield 5.0 * number + 2, "\r 469/938 [====>....] - ETA: 2s - loss: 0.3"
+        yield 5.0 * number + 4, "\r 938/938 [========] - 4s 4ms/step - loss: 0.3\n"
+
+
+def bars(description: str) -> Prints:
+    """tqdm or Lightning: a bar of the batches for each epoch."""
+    for number in range(3):
+        for percent in (0, 25, 50, 75, 100):
+            bar = f"\r{description.format(number)}:  {percent}%|###   | {percent}/100 [00:01<00:03]"
+            yield 5.0 * number + percent / 20, f"\x1b[32m{bar}\x1b[0m"
+
+
+def one_bar() -> Prints:
+    """tqdm over the epochs."""
+    for number in range(4):
+        yield 5.0 * number, f"\rEpochs:  {number * 30}%|##   | {number}/3 [00:05<00:10,  5.00s/it]"
+
+
+def trainer() -> Prints:
+    """transformers: a dictionary every twenty steps."""
+    for step in range(1, 9):
+        yield 2.5 * step, f"{{'loss': 0.5, 'learning_rate': 1e-05, 'epoch': {step / 2}}}\n"
+
+
+def table(heading: str, row: str) -> Prints:
+    yield 0.0, heading + "\n"
+    for number in range(1, 4):
+        yield 5.0 * number, row.format(number) + "\n"
+
+
+WAYS: dict[str, Prints] = {
+    "plain": each_epoch(lambda n: f"Epoch {n}/10\n"),
+    "with losses": each_epoch(lambda n: f"Epoch [{n}/100] - Train Loss: 0.23, Time: 0.70s\n"),
+    "a logger": each_epoch(lambda n: f"2026-11-26 10:00:00 INFO train: epoch={n} loss=0.3\n"),
+    "mmengine": each_epoch(lambda n: f"Epoch(train)  [{n}][  50/50]  lr: 1e-3  eta: 1:02:03\n"),
+    "torchvision": each_epoch(lambda n: f"Epoch: [{n}]  [   0/5005]  eta: 1:02:03  lr: 0.1\n"),
+    "fairseq": each_epoch(lambda n: f"| epoch {n:03d} | loss 3.2 | ppl 9.1\n"),
+    "JSON": each_epoch(lambda n: f'{{"epoch": {n}, "step": {n * 100}}}\n'),
+    "the examples' form": each_epoch(lambda n: f"Train Epoch: {n} [0/60000 (0%)]\tLoss: 2.3\n"),
+    "keras": keras(),
+    "tqdm with a number": bars("epoch {}"),
+    "Lightning": bars("Epoch {}"),
+    "tqdm over the epochs": one_bar(),
+    "transformers": trainer(),
+    "fastai": table("epoch     train_loss  valid_loss  time", "{}         0.5    0.4    00:05"),
+    "ultralytics": table(
+        "      Epoch    GPU_mem   box_loss   Instances", "        {}/3      2.5G       1.1     22"
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_seconds_of_an_epoch_are_read_however_it_is_printed(way: str) -> None:
+    """001-17: you watch the seconds that an epoch takes."""
+    measured = times(WAYS[way])
+    assert measured is not None
+    assert measured.seconds == pytest.approx(5.0, rel=0.02), measured
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Num Epochs = 3\nTotal epochs: 10\nmax_epochs: 20\n",
+        "--epochs 10\n",
+        "training for 100 epochs\n",
+        "epoch took 12 s\nepoch took 13 s\n",
+        "loss 0.1\nloss 0.2\n",
+        "Epoch 1\n" * 5,
+        "\x00\xff" * 5000,
+    ],
+)
+def test_what_names_no_two_epochs_has_no_seconds(text: str) -> None:
+    assert times([(second, text) for second in (1.0, 2.0, 3.0)]) is None
+
+
+def test_several_trainings_after_each_other_count_together() -> None:
+    folds = [(10.0 * fold + 2 * n, f"epoch {n}\n") for fold in range(3) for n in range(1, 5)]
+    measured = times(folds)
+    assert measured is not None and (measured.epochs, measured.seconds) == (9, 2.0)
+
+
+def test_a_line_may_come_in_pieces() -> None:
+    measured = times([(0.0, "Epo"), (0.0, "ch 1\nEpoch"), (4.0, " 2"), (4.0, "/9\n")])
+    assert measured is not None and measured.seconds == 4.0

@@ -1,0 +1,64 @@
+"""The verdicts on real runs: six short workloads on an H100, whose kind is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded_monitor import WORKLOADS, recording
+
+from gpusetup import cli
+
+
+def replayed(path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert cli.main(["monitor", "--replay", str(path), "--json"]) == 0
+    summary: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[-1])
+    return summary
+
+
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_a_real_run_is_judged_by_what_happened_in_it(
+    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = replayed(recording(workload, tmp_path), capsys)
+    assert summary["verdict"] == workload, summary["evidence"]
+
+
+@pytest.mark.parametrize("workload", WORKLOADS[:-1])
+def test_the_start_of_the_program_is_told_apart(
+    workload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = replayed(recording(workload, tmp_path), capsys)
+    assert any("before the GPU was used, are not counted" in note for note in summary["notes"])
+    lowest = summary["gpus"][0]["utilization_percent"]["mean"]
+    assert lowest > 30, "the figures begin with the first work"
+
+
+def test_an_idle_program_that_computed_only_at_its_start_waits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = replayed(recording("idle", tmp_path), capsys)
+    assert summary["cause"] == "held" and summary["next"]["id"] == "see-where-it-waits"
+    assert "the first 4 s, before it used the GPU, are not counted" in summary["evidence"]
+
+
+def test_a_program_that_touches_the_gpu_and_then_loads_for_long_has_only_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model is moved to the GPU, then data load for 20 s, then it trains well."""
+    lines = []
+    for second in range(80):
+        use = 30 if second == 2 else 97 if second > 22 else 0
+        gpu = {
+            "index": 0, "name": "NVIDIA L40S", "utilization_percent": use,
+            "power_watts": 40 + 3 * use,
+            "power_limit_watts": 350, "memory_used_bytes": 30 << 30, "memory_total_bytes": 48 << 30,
+            "temperature_celsius": 60, "memory_busy_percent": use / 3,
+        }  # fmt: skip
+        head = {"schema": "gpusetup.monitor/1", "kind": "sample", "at": "", "seconds": second}
+        lines.append(json.dumps({**head, "gpus": [gpu]}))
+    file = tmp_path / "run.jsonl"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    assert replayed(file, capsys)["verdict"] == "good"

@@ -1,0 +1,124 @@
+"""Verdicts that a mechanism decides, each on runs beside the line that divides them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from monitor_composer import A100, RTX4090, TRAIN, Gpu, Host, Run, Tree, compose, loop
+
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import Summary
+from gpusetup.monitor.summary import Story, summarise
+from gpusetup.monitor.tally import Tally
+
+
+def judged(run: Run, **more: Any) -> Summary:
+    story = Story(command=run.command, exit_code=run.exit, **more)
+    return summarise(Tally(run.samples), story)
+
+
+def run(gpus: list[Gpu], tree: Tree | None = None, host: Host | None = None, **more: Any) -> Run:
+    more = {"card": RTX4090, "command": TRAIN, **more}
+    return compose(random.Random(5), gpus, tree, host or Host(), **more)
+
+
+SMALL = Gpu(use=20, weight=0.8, memory=25, pcie=2e8)
+
+
+@pytest.mark.parametrize(("inputs", "verdict"), [(1e6, "launch-bound"), (9e7, "input-starved")])
+def test_a_full_core_is_the_loader_only_if_it_reads(inputs: float, verdict: str) -> None:
+    """003-1: a small model, one full core, no loader, hardly any input: the launches rule."""
+    summary = judged(run([SMALL], Tree(main=99, inputs=inputs)))
+    assert summary.verdict == verdict, summary.evidence
+
+
+@pytest.mark.parametrize(
+    ("network", "limit", "verdict"),
+    [
+        (1.1e9, 1.25e9, "communication-bound"),
+        (2e5, 1.25e9, "good"),
+        (1.1e9, 12.5e9, "good"),
+    ],
+)
+def test_full_use_at_half_the_power_with_a_full_network_waits_for_other_machines(
+    network: float, limit: float, verdict: str
+) -> None:
+    composed = run([Gpu(use=99, weight=0.5, bus=25)], Tree(main=100), Host(network=network))
+    samples = tuple(
+        replace(each, host=each.host and replace(each.host, network_limit_bytes_per_second=limit))
+        for each in composed.samples
+    )
+    summary = judged(replace(composed, samples=samples))
+    assert summary.verdict == verdict, summary.evidence
+
+
+def in_turns(at_work: float, in_gaps: float, period: float = 10) -> Any:
+    """One value while the GPU works, another while it rests."""
+    return lambda at: at_work if at % period < period * 0.6 else in_gaps
+
+
+@pytest.mark.parametrize("period", [8, 30])
+def test_a_pool_that_evaluates_while_the_gpu_rests_is_no_loader(period: float) -> None:
+    gpu = Gpu(use=in_turns(97, 0, period))
+    tree = Tree(main=in_turns(60, 3, period), workers=8, each=in_turns(1, 97, period))
+    summary = judged(run([gpu], tree, seconds=240))
+    assert (summary.verdict, summary.cause) == ("bursty", "evaluation"), summary.evidence
+    assert summary.next and "evaluate on the GPU" in summary.next.text
+
+
+def test_loader_workers_that_never_rest_are_the_loader() -> None:
+    gpu = Gpu(use=in_turns(97, 0, 8))
+    tree = Tree(main=40, workers=8, each=95, cores=16)
+    summary = judged(run([gpu], tree, seconds=240))
+    assert (summary.verdict, summary.cause) == ("input-starved", "workers"), summary.evidence
+
+
+def test_three_of_four_gpus_that_nobody_uses_get_a_next_step() -> None:
+    unused = Gpu(use=0, memory=0.3, holders=())
+    gpus = [Gpu(use=96), unused, unused, unused]
+    summary = judged(run(gpus, Tree(main=70, workers=4, each=20), card=A100))
+    assert summary.verdict == "good" and summary.next is not None
+    assert summary.next.text.startswith("3 of 4 GPUs did nothing (GPU 1, 2, 3)")
+    assert summary.next.command == "torchrun --nproc_per_node=4 train.py"
+
+
+def test_a_process_that_waits_in_each_step_is_told_to_be_looked_at() -> None:
+    summary = judged(run([Gpu(use=loop(0.05, 0.1))], Tree(main=25)))
+    assert (summary.verdict, summary.cause) == ("input-starved", "each-step"), summary.evidence
+    assert summary.next and summary.next.id == "see-where-it-waits"
+
+
+CPU_RUNS: dict[str, tuple[Tree, Host, str]] = {
+    "workers are behind": (Tree(main=30, workers=2, each=96), Host(), "input-starved/workers"),
+    "a slow disk": (Tree(main=20, workers=4, each=5, reads=5e7, blocked=3), Host(),
+                    "input-starved/storage"),
+    "the network": (Tree(main=20), Host(network=9e7), "input-starved/network"),
+    "all cores compute": (Tree(main=1550), Host(), "cpu-bound/all-cores"),
+    "one core computes": (Tree(main=100), Host(), "cpu-bound/one-process"),
+    "it waits": (Tree(main=3), Host(), "idle/waits"),
+    "the memory is full": (Tree(main=100), Host(memory=97), "memory-tight/host-memory"),
+    "others use the CPU": (Tree(main=60), Host(others=1500), "input-starved/neighbours"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CPU_RUNS)
+def test_without_a_gpu_the_command_is_judged_by_cpu_loader_disk_and_network(name: str) -> None:
+    """003-3: without NVIDIA's library, and without any GPU, monitor still gives a verdict."""
+    tree, host, verdict = CPU_RUNS[name]
+    summary = judged(run([], tree, host), source="machine")
+    assert f"{summary.verdict}/{summary.cause}" == verdict, summary.evidence
+    assert "no GPU was watched" in summary.evidence and summary.next is not None
+    assert "?" not in summary.evidence + summary.next.text
+
+
+def test_a_gpu_without_a_memory_of_its_own_shows_the_machines() -> None:
+    from gpusetup.monitor.documents import GpuSample, HostSample
+    from gpusetup.monitor.session import with_unified_memory
+
+    host = HostSample(memory_used_bytes=30 << 30, memory_total_bytes=119 << 30)
+    spark = with_unified_memory(GpuSample(index=0, name="NVIDIA GB10"), host)
+    assert (spark.memory_used_bytes, spark.memory_is_unified) == (30 << 30, True)
+    card = with_unified_memory(GpuSample(index=0, name="NVIDIA L4"), host)
+    assert card.memory_used_bytes is None
