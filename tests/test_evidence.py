@@ -37,8 +37,8 @@ DLL = (
     'loading "C:\\p\\.venv\\Lib\\site-packages\\torch\\lib\\c10.dll" or one of its dependencies.\n'
 )
 WARNS_OF_SM_120 = (
-    "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current PyTorch "
-    "installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 "
+    "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current "
+    "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 "
     "sm_80 sm_86 sm_90.\n"
 )
 
@@ -152,8 +152,8 @@ def test_a_companion_waits_for_the_torch_that_is_there() -> None:
 
 
 PLUGIN = (
-    "kubectl -n kube-system logs nvidia-device-plugin-x\nE factory.go:88] If this is a GPU node, did "
-    "you configure the NVIDIA Container Toolkit?\nI main.go:346] No devices found. Waiting "
+    "kubectl -n kube-system logs nvidia-device-plugin-x\nE factory.go:88] If this is a GPU node, "
+    "did you configure the NVIDIA Container Toolkit?\nI main.go:346] No devices found. Waiting "
     "indefinitely.\n"
 )
 
