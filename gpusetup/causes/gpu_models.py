@@ -27,7 +27,9 @@ def _rocm_works(context: RuleContext) -> bool:
 
 def _xpu_works(context: RuleContext) -> bool:
     """Whether torch's XPU build is there, so that a program that wants CUDA is at fault."""
-    return context.torch.backend == "xpu" or bool(events(context, "backend-runs", "vendor-image"))
+    shown = events(context, "backend-runs", "vendor-image")
+    fails = events(context, "no-xpu")
+    return bool((context.torch.backend == "xpu" or shown) and not fails)
 
 
 BEFORE_VOLTA = (
@@ -244,6 +246,12 @@ CAUSES = (
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         cases=(
+            Message(
+                where=(lambda context: bool(events(context, "no-xpu")),),
+                title="torch does not reach the Intel GPU: its device xpu is missing",
+                means="torch's XPU build needs Intel's driver and runtime; other builds have no "
+                "device xpu at all.",
+            ),
             Message(
                 where=(_xpu_works,),
                 title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",

@@ -217,6 +217,7 @@ CAUSES = (
             r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
         ),
         examples=(
+            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888): Permission denied",
             "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ",
             "include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device",
         ),

@@ -170,6 +170,13 @@ def driver_serves(context: RuleContext, cuda: str) -> bool | None:
     return parsed(version) >= parsed(floor) if version and floor else None
 
 
+def wsl_reaches_the_driver(context: RuleContext) -> str:
+    """nvidia-smi shows the GPU inside WSL, and no message says that WSL is refused."""
+    is_refused = events(context, "wsl-driver")
+    shows = events(context, "smi-sees-it")
+    return "nvidia-smi shows the GPU there" if shows and not is_refused else ""
+
+
 def driver_lists_a_gpu(context: RuleContext) -> str:
     """The driver answers and lists a GPU."""
     listed = listed_gpus(context)
@@ -220,7 +227,8 @@ def toolkit_is_installed(context: RuleContext) -> str:
 def pods_are_started(context: RuleContext) -> str:
     """It is a node of Kubernetes that starts containers."""
     kind = context.snapshot.container.kind
-    return "pods are started by the node's own engine" if kind == "kubernetes" else ""
+    shown = kind == "kubernetes" or events(context, "k8s-gpu-not-allocatable", "container-engine")
+    return "pods are started by the node's own engine" if shown else ""
 
 
 def torch_fails_at_its_dll(context: RuleContext) -> str:
