@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause, Refutation
+from gpusetup.causes.record import Cause, Check, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
@@ -41,6 +41,10 @@ HYBRID_ON = {
 CAUSES = (
     Cause(
         "driver-too-old",
+        check=Check(
+            command="nvidia-smi --query-gpu=name,driver_version --format=csv",
+            prints="name, driver_version\nTesla T4, 470.256.02",
+        ),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
         ),
@@ -90,6 +94,10 @@ CAUSES = (
     ),
     Cause(
         "driver-missing",
+        check=Check(
+            command="nvidia-smi",
+            prints="bash: nvidia-smi: command not found",
+        ),
         title="{who}: there is no NVIDIA driver",
         plain="No NVIDIA driver was found",
         means="No kernel module of NVIDIA's driver answers, and none of its libraries and programs "
@@ -192,6 +200,14 @@ CAUSES = (
     ),
     Cause(
         "driver-not-loaded",
+        check=Check(
+            command="nvidia-smi",
+            prints=(
+                "NVIDIA-SMI has failed because it couldn't communicate with the "
+                "NVIDIA driver. Make sure that the latest NVIDIA driver is "
+                "installed and running."
+            ),
+        ),
         refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
         means="Often no module was built after a kernel update, nouveau uses the GPU, or Secure "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
@@ -110,6 +110,16 @@ CAUSES = (
     ),
     Cause(
         "extension-abi-mismatch",
+        check=Check(
+            command=(
+                'python -c "import torch, flash_attn; print(torch.__version__)"  # '
+                "the extension in your traceback"
+            ),
+            prints=(
+                "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: "
+                "undefined symbol: _ZN3c104cuda9SetDeviceEi"
+            ),
+        ),
         title="{module} was built for another torch than the installed one",
         plain="A compiled extension was built for another torch than the installed one",
         means="A compiled extension fits only the torch release (and CUDA version) for which it "

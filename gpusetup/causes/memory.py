@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training_memory
 from gpusetup.messages.row import says
@@ -42,6 +42,13 @@ NO_FAILURE = (
 CAUSES = (
     Cause(
         "out-of-memory",
+        check=Check(
+            command="nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
+            prints=(
+                "name, memory.total [MiB], memory.used [MiB]\n"
+                "NVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"
+            ),
+        ),
         title="The GPU's memory is full",
         means="The model, its activations and other programs fill the GPU's memory.",
         text=training_memory.STEPS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.fixes import drivers, paste, system_packages
@@ -161,6 +161,10 @@ CAUSES = (
     ),
     Cause(
         "cuda-toolkit-missing",
+        check=Check(
+            command="nvcc --version",
+            prints="bash: nvcc: command not found",
+        ),
         title="The build of CUDA code finds no CUDA toolkit",
         means="torch's wheels have CUDA's libraries, but not its compiler (nvcc).",
         text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension. If the extension "

@@ -6,7 +6,7 @@ import re
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, Likelier, Message
+from gpusetup.causes.record import Cause, Check, Likelier, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
@@ -100,6 +100,10 @@ CAUSES = (
     ),
     Cause(
         "torch-missing",
+        check=Check(
+            command='python -c "import sys, torch; print(sys.executable)"',
+            prints="ModuleNotFoundError: No module named 'torch'",
+        ),
         title="torch is not installed in {python}",
         plain="torch is not installed",
         text="Install it",
@@ -238,6 +242,13 @@ CAUSES = (
     ),
     Cause(
         "torch-sees-no-gpu",
+        check=Check(
+            command=(
+                'python -c "import torch; print(torch.__version__, '
+                'torch.version.cuda, torch.cuda.is_available())"'
+            ),
+            prints="2.9.1+cu128 12.8 False",
+        ),
         title="torch.cuda.is_available() is False",
         means="This is only a symptom; usually another finding is its cause.",
         text="Ask torch for the reason (the command below). `None` means a build without CUDA: "

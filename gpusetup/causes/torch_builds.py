@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_WINDOWS
 from gpusetup.fixes import paste
@@ -20,6 +20,10 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
 CAUSES = (
     Cause(
         "torch-cpu-build",
+        check=Check(
+            command=alike.TORCHS_CUDA,
+            prints="2.5.1+cpu None",
+        ),
         title="{who} is a CPU build: it cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
         means="For Windows the default index has only CPU builds. conda picks a CPU build if it "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Likelier, Refutation
+from gpusetup.causes.record import Cause, Check, Likelier, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
@@ -41,6 +41,7 @@ NO_NEWER = (
 CAUSES = (
     Cause(
         "jit-arch-rejected",
+        no_command="whether a newer build helps depends on your GPU and your driver.",
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
         means="Kernels that are compiled at run time (torch.compile, fusers, jiterator) do not "
@@ -103,6 +104,13 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
+        check=Check(
+            command=alike.TORCHS_KERNELS,
+            prints=(
+                "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"
+                " 'sm_90'] (12, 0)"
+            ),
+        ),
         refuted_by=(
             Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
         ),
@@ -122,6 +130,13 @@ CAUSES = (
     ),
     Cause(
         "arch-too-old-for-wheel",
+        check=Check(
+            command=alike.TORCHS_KERNELS,
+            prints=(
+                "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', "
+                "'sm_100', 'sm_120'] (6, 1)"
+            ),
+        ),
         refuted_by=(
             Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
         ),
@@ -141,6 +156,7 @@ CAUSES = (
     ),
     Cause(
         "builds-for-gpu",
+        no_command="it is information about your GPU, and nothing is wrong so far.",
         severity=Severity.NOTE,
         title="{gpu} needs a build of torch from {builds}: others have no kernels for it",
         plain="The GPU needs certain builds of torch",
@@ -152,6 +168,17 @@ CAUSES = (
     ),
     Cause(
         "no-kernel-image",
+        check=Check(
+            command=alike.TORCHS_KERNELS,
+            prints=(
+                "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"
+                " 'sm_90'] (12, 0)"
+            ),
+        ),
+        no_command=(
+            "the message alone shows neither your GPU nor the package, and the "
+            "right build depends on both."
+        ),
         refuted_by=(
             Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
         ),
