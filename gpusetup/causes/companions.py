@@ -191,7 +191,8 @@ CAUSES = (
         ),
         title="{pair}",
         plain="torchvision was built for another torch",
-        means="torchvision's operators are compiled for one torch release and one CUDA version.",
+        means="torchvision's operators are compiled for one torch release and one CUDA version, so "
+        "updating only one of the two packages breaks them.",
         text="Install the torchvision that fits this torch, from the same index",
         proven_by="The two versions or build labels do not belong together by the catalog",
         # Source: the wheels' metadata.

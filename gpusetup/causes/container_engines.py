@@ -180,7 +180,8 @@ CAUSES = (
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
-        means="The toolkit registers the runtime that puts the driver's files into a container.",
+        means="Docker alone cannot pass a GPU on: nvidia-container-toolkit registers the runtime that"
+        " puts the driver's files into a container.",
         text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
         "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
         proven_by="Docker says that it cannot select a device driver, or that it knows no runtime "

@@ -180,7 +180,8 @@ CAUSES = (
             prints="ls: cannot access '/dev/nvidia0': No such file or directory",
         ),
         title="The container was started without a GPU",
-        means="A container sees only the GPUs that it is started with.",
+        means="A container sees only the GPUs that you give it when it starts, even if the driver "
+        "works on the host.",
         text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
         "resource limit in Kubernetes",
         proven_by="The host has an NVIDIA GPU, and the container has no device nodes of it",

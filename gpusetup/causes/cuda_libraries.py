@@ -76,9 +76,11 @@ CAUSES = (
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
-        means="The number in the names of cudart, cublas and nvrtc is the CUDA version that the "
-        "program needs. Other libraries have their own numbers: torch 2.4 and newer brings cuDNN "
-        "9, older ones brought cuDNN 8.",
+        means="PyTorch's wheels bring their own CUDA libraries, so usually another package asks for a"
+        " version that is not installed. The number in the names of cudart, cublas and nvrtc is"
+        " the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other libraries"
+        " have their own numbers: for example, torch 2.4 and newer brings cuDNN 9, and older "
+        "ones brought cuDNN 8.",
         text="If an extension needs the library (the traceback names the extension's file), "
         "install the extension's build for torch's CUDA. Otherwise install torch with its "
         "libraries. ",

@@ -299,8 +299,9 @@ CAUSES = (
             ),
         ),
         title="CUDA does not start: unknown error ({code})",
-        means="Often the kernel module nvidia_uvm is in a bad state after suspend.",
-        text="On Linux reload the module nvidia_uvm and start the program again. If this does not "
+        means="Often the kernel module nvidia_uvm is in a bad state after suspend, so CUDA does not "
+        "start although `nvidia-smi` works.",
+        text="On Linux, reload the module nvidia_uvm and start the program again. If this does not "
         "help, reboot",
         proven_by="cuInit answers code 999 (30 in older runtimes)",
         not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "

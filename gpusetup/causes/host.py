@@ -53,7 +53,8 @@ CAUSES = (
             ),
         ),
         title="A small /dev/shm: DataLoader workers and NCCL need more",
-        means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
+        means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), but by "
+        "default docker gives a container only 64 MiB of it.",
         text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
         proven_by="/dev/shm has 1 GiB or less in a container",
         explains=(

@@ -50,7 +50,8 @@ CAUSES = (
             ),
         ),
         title="The GPU's memory is full",
-        means="The model, its activations and other programs fill the GPU's memory.",
+        means="The model, its gradients and optimizer states, the activations and other programs "
+        "share the GPU's memory, and together they need more than it has.",
         text=training_memory.STEPS,
         proven_by="A message says CUDA out of memory, or CUDA answers code 2 after its start",
         not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the computer's "

@@ -199,9 +199,9 @@ CAUSES = (
         severity=Severity.NOTE,
         title="A kernel failed: {name} (error {code})",
         plain="An error in the program made a CUDA kernel fail",
-        means="Usually an index or a label in the program is out of range (for an embedding: "
-        "token ids beyond the model's vocabulary). Seldom the hardware fails: then the kernel "
-        "log has an Xid. Later errors of cuBLAS or the allocator are only consequences.",
+        means="Usually an index or a label in the program is out of range, for example a token id "
+        "beyond the model's vocabulary. Rarely the hardware fails; then the kernel log has an "
+        "Xid. Errors of cuBLAS or the allocator that follow are only consequences.",
         text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the line that fails. On the CPU the "
         "same line gives a clear error",
         proven_by="CUDA answers a code from 700 to 719",

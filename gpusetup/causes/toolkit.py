@@ -166,7 +166,8 @@ CAUSES = (
             prints="bash: nvcc: command not found",
         ),
         title="The build of CUDA code finds no CUDA toolkit",
-        means="torch's wheels have CUDA's libraries, but not its compiler (nvcc).",
+        means="PyTorch's wheels bring CUDA's libraries but not its compiler (nvcc), and building an "
+        "extension from source needs the compiler.",
         text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension. If the extension "
         "is optional, do not install it. If a package needs the toolkit at import, update that "
         "package. To build the extension, install the CUDA toolkit of torch's CUDA version and "

@@ -116,12 +116,13 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
-        means="The build has no kernels for the GPU's generation, and no PTX (portable code) that "
-        "the driver can compile.",
+        means="A PyTorch build has kernels only for the GPU generations that existed when it was "
+        "made. This one has none for yours, and no PTX (portable code) that the driver could "
+        "compile instead.",
         text="Install a newer torch",
         proven_by="No architecture in the build fits the GPU's compute capability",
-        not_when="If the build has a kernel of the GPU's major version, it runs, and torch's "
-        "warning is harmless",
+        not_when="If the build has a kernel for the GPU's major version, it runs, so torch's warning is "
+        "harmless",
         # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -142,7 +143,8 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
-        means="Newer builds drop old architectures.",
+        means="Newer PyTorch builds drop old GPU generations to stay small. For example, builds for "
+        "CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
         proven_by="No architecture in the build fits the GPU's compute capability",
         # Source: the wheels and indexes of torch, read for the catalog.
@@ -184,9 +186,10 @@ CAUSES = (
         ),
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",
-        means="The text names neither the GPU nor the package.",
+        means="PyTorch and its extensions contain kernels only for the GPU generations that they were"
+        " built for. The message names neither the GPU nor the package that lacks the kernel.",
         text="Install a torch that supports this GPU. If torch itself works (the second command "
-        "prints a number), rebuild the package",
+        "prints 18.0), rebuild the package that fails instead",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
         not_when="If the text says who lacks the kernel, it is extension-arch-mismatch, "
         "arch-too-new-for-wheel or arch-too-old-for-wheel",
