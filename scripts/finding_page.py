@@ -288,7 +288,7 @@ def _changes_elsewhere(case: Case, fix: Fix) -> Iterator[str]:
     lines = "\n".join(command_lines(fix))
     python = case.machine.python.executable
     if python and python in lines:
-        yield f"Replace `{python}` with the Python of your own environment."
+        yield f"Replace `{python}` with the Python of your environment."
     if re.search(r"torch==|--torch\b|\+cu\d", lines):
         yield (
             "Another GPU, driver or Python may need another build: `gpusetup resolve` prints yours."
@@ -446,7 +446,7 @@ def ended(text: str) -> str:
 def shortened(text: str) -> str:
     """A long quotation, cut between words.
 
-    >>> shortened("word " * 40)[-7:]
+    >>> shortened("word " * 40)[-6:]
     'word …'
     """
     longest = 90

@@ -130,4 +130,5 @@ def escaped(prose: str) -> str:
     'a &lt;b> \\\\_\\\\_c__'
     """
     # An underscore within a word is a letter; before a word it would begin emphasis.
-    return re.sub(r"(?<!\w)_", r"\\_", prose.replace("<", "&lt;").replace("[", "\\["))
+    quoted = prose.replace("<", "&lt;").replace("[", "\\[")
+    return re.sub(r"(?<!\w)_+", lambda run: "\\_" * len(run[0]), quoted)

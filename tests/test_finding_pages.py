@@ -1,14 +1,20 @@
-"""The pages of the findings solve what their title says: read as a visitor of the site reads them."""
+"""The pages of the findings solve what their title says, as a visitor of the site reads them."""
 
 from __future__ import annotations
 
+import doctest
 import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from scripts_loaded import script
+import finding_cases
+import finding_page
+import finding_pages
+import findings_reference
+import messages_searched
+import site_search
 
 from gpusetup.diagnosis.explanations import records
 
@@ -125,7 +131,7 @@ def test_the_index_has_each_message_with_its_id() -> None:
 def test_the_index_is_grouped_by_where_the_message_comes_from() -> None:
     index = (FINDINGS / "index.md").read_text(encoding="utf-8")
     groups = re.findall(r"(?m)^## (.*)$", index)
-    assert groups == list(script("finding_page").GROUPS)
+    assert groups == list(finding_page.GROUPS)
     of_drivers = section(index, "Driver and hardware")
     assert "driver-not-loaded" in of_drivers and "gpu-fell-off-bus" in of_drivers
     assert "nccl-timeout" in section(index, "Several GPUs")
@@ -137,16 +143,21 @@ def test_a_fix_that_depends_on_the_machine_names_the_machine_and_what_to_change(
     windows = section(page, "How to fix it").partition("### On Windows")[2].partition("###")[0]
     assert "For example, on Windows 11 with an NVIDIA GeForce RTX 3050 Laptop GPU" in windows
     assert "driver 581.29" in windows and "```powershell\ngpusetup install --python C:" in windows
-    assert "with the Python of your own environment" in windows
+    assert "with the Python of your environment" in windows
     for heading in ("### On Linux", "### With conda", "### With uv"):
         assert heading in page
 
 
 def test_the_most_searched_findings_are_checked_without_gpusetup() -> None:
-    names = script("messages_searched").MOST_SEARCHED
+    names = messages_searched.MOST_SEARCHED
     by_id = {record.id: record for record in records()}
     assert len(names) == 20
     for id in names:
         check = by_id[id].check
         assert check is not None and "gpusetup" not in check.command, id
         assert check.prints.splitlines()[0] in pages()[id], id
+
+
+def test_the_examples_in_the_scripts_hold() -> None:
+    for module in (finding_cases, finding_page, finding_pages, findings_reference, site_search):
+        assert doctest.testmod(module).failed == 0, module.__name__

@@ -92,7 +92,7 @@ CAUSES = (
     ),
     Cause(
         "extension-needs-libcuda",
-        no_command="the package itself must be linked again by whoever builds it.",
+        no_command="the project that builds the package must link it again.",
         title="{library} uses {symbol} of the driver's libcuda, and is not linked to it",
         plain="A library uses the driver's libcuda, and is not linked to it",
         means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with the "

@@ -45,7 +45,7 @@ CAUSES = (
     ),
     Cause(
         "torch-internal-error",
-        no_command="the fix is a release of PyTorch in which the bug is mended, if there is one.",
+        no_command="the fix is a release of PyTorch in which the bug is fixed, if there is one.",
         severity=Severity.NOTE,
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",

@@ -76,7 +76,7 @@ CAUSES = (
     ),
     Cause(
         "loss-diverges",
-        no_command="the learning rate and the clipping are settings of your own training.",
+        no_command="the learning rate and the clipping are settings of your training.",
         severity=Severity.NOTE,
         title="The loss diverges: it becomes NaN or infinite, or explodes",
         means="The training's steps are too large for the model, or a value is beyond what the "
