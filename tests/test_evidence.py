@@ -38,8 +38,8 @@ DLL = (
 )
 WARNS_OF_SM_120 = (
     "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current "
-    "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 "
-    "sm_80 sm_86 sm_90.\n"
+    "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 "
+    "sm_70 sm_75 sm_80 sm_86 sm_90.\n"
 )
 
 
