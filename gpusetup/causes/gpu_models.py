@@ -237,7 +237,6 @@ CAUSES = (
         proven_by="torch lists the GPU's target, and HSA_OVERRIDE_GFX_VERSION is set",
         not_when="If torch does not list the target, the cause is amd-gpu",
         # Source: ROCm documentation, environment variables.
-        kind_of="amd-gpu",
         stage="first-kernel",
         by_check=True,
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
