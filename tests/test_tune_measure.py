@@ -13,9 +13,12 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
+from gpusetup.model.units import GIB
 from gpusetup.system.processes import run
 from gpusetup.tune import BatchSizeOptimizer, bench
 from gpusetup.tune.bench import Bench, BenchJob, trial_of
+from gpusetup.tune.measure import allocator_notes
+from gpusetup.tune.search import Trial
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -66,6 +69,23 @@ def killed(batch):
 def hangs(batch):
     import time
     time.sleep(600)
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 20
+    def __getitem__(self, row):
+        return torch.full((8,), row / 20), row % 3
+
+def data(batch):
+    return nn.Linear(8, 3), Rows()
+
+def loader():
+    rows = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=1, shuffle=True)
+    return {"model": nn.Linear(8, 3), "dataset": rows}
+
+def batched(batch):
+    rows = torch.utils.data.DataLoader(Rows(), batch_sampler=[[0, 1], [2, 3]])
+    return {"model": nn.Linear(8, 3), "dataset": rows}
 
 def frozen(batch):
     model = nn.Linear(4, 3).requires_grad_(False)
@@ -150,6 +170,32 @@ def test_trials_share_one_child_and_each_ends_alone(child: Bench, tmp_path: Path
     assert forks[0] == forks[1] and forks[2] == forks[3] and len({*forks}) == 3
     child.__exit__()
     assert not Path(f"/proc/{rows[0][0]}").exists()
+
+
+def test_steps_take_their_batches_from_a_data_set_or_a_loader(child: Bench) -> None:
+    unloaded = child.trial(32, **mine("data"))  # larger than the data set
+    assert (unloaded.status, unloaded.workers, unloaded.dataset_length) == ("ok", None, None)
+    loaded = child.trial(8, **mine("data", loaded=True, workers=0, seconds=2.0))
+    assert (loaded.workers, loaded.dataset_length) == (0, 20)
+    own_workers = child.trial(8, **mine("loader", loaded=True, seconds=2.0))
+    assert (own_workers.workers, own_workers.dataset_length) == (1, 20), own_workers.detail
+    refused = child.trial(8, **mine("batched"))
+    assert "its DataLoader makes the batches itself" in (refused.detail or "")
+
+
+def test_the_losses_of_the_first_steps_can_be_compared(child: Bench) -> None:
+    plain = child.trial(16, **mine("drawn"))
+    mixed = child.trial(16, **mine("drawn", amp="bf16"))
+    assert len(plain.losses) == len(mixed.losses) == 20
+    assert plain.losses[-1] == pytest.approx(mixed.losses[-1], rel=0.05)
+    assert (plain.losses[-1] or 0) < (plain.losses[0] or 0)
+
+
+def test_gaps_of_the_allocator_that_outgrow_the_margin_are_told() -> None:
+    ran = Trial(batch=64, status="ok", peak_bytes=76 * GIB, reserved_bytes=79 * GIB)
+    (note,) = allocator_notes([ran], 78 * GIB)
+    assert "reserved 79.0 GiB for it, 4 % more than its tensors take" in note
+    assert not [*allocator_notes([ran], 79 * GIB)]
 
 
 def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Bench) -> None:

@@ -46,6 +46,8 @@ LEAST_SECONDS = 0.5
 ask for more."""
 ROUNDS = 5
 """Steps are timed in so many rounds."""
+BURSTS = 2
+"""How many batches of each loader worker a round of timed steps uses at least."""
 LOSS_STEPS = 20
 """The losses of so many first steps are kept: with the same seed they can be compared."""
 MOST_READY = 16
@@ -170,6 +172,8 @@ def run_steps(request: Answer) -> Answer:
             trial.complete_losses(min(seconds), (ends - time.monotonic()) / 4)
             loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
             seconds = [trial.timed(1)]
+            # Workers deliver in bursts, one batch each: a round of a step or two would show these.
+            most_steps = max(most_steps, ROUNDS * BURSTS * loader["workers"])
         least_seconds = request.get("least_seconds") or LEAST_SECONDS
         wished_steps = max(most_steps, least_seconds / min(seconds))
         seconds = timed_rounds(trial, min(seconds), wished_steps, ends)

@@ -178,11 +178,12 @@ class NeedRow(Frozen):
 
 
 INSTALLS_TORCH = (
-    r"^gpusetup install\b(?!.* (?:vllm|sglang|lmdeploy|xformers|flash-attn)\b)"
+    r"^gpusetup install\b(?!.* (?:vllm|sglang|lmdeploy|xformers|flash-attn|--venv)\b)"
     r"|^(?:\S*python\S* -m )?(?:uv )?pip3? install\b.*(?<![\w/.-])torch(?:==\S+)?(?![\w.-])"
     r"|^(?:conda|mamba) install\b.* (?:pytorch|torch)\b|^uv add\b.* torch\b"
 )
-"""A line that puts another torch in the place of the one that is there."""
+"""A line that puts another torch in the place of the one that is there. `--venv` makes a new
+environment, which has none."""
 
 NEEDS: tuple[NeedRow, ...] = (
     NeedRow(

@@ -113,7 +113,7 @@ def for_gpus(from_config: FromConfig, gpus: int) -> Question:
 def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
     """What was read of the config, with what is assumed of its batch on several GPUs.
 
-    A loop of one's own under DDP gives each GPU its `batch_size`, one under DataParallel divides it.
+    A plain loop under DDP gives each GPU its `batch_size`; under DataParallel it is divided.
     """
     read = from_config.read
     if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
@@ -259,7 +259,9 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
         fields["notes"].append(
             "expert parallelism is not counted: plan assumes that each GPU has all experts"
         )
-    return {"devices": gpus * (nodes or 1) if gpus else None}
+    if gpus is None:
+        return {"devices": None}
+    return {"devices": gpus if nodes is None else gpus * nodes}
 
 
 def strategy(reader: Reader, fields: Fields) -> Fields:

@@ -139,8 +139,10 @@ def decoder(config: ModelConfig) -> Shape:
     vocabulary = config.need("vocab_size")
     tied = bool(values.get("tie_word_embeddings", "a tied head" in family))
     native_context = config.get("max_position_embeddings")
-    outside = (vocabulary * (1 if tied else 2) + 1) * hidden
-    outside += native_context * hidden * ("learned positions" in family)
+    vocabulary_tables = 1 if tied else 2  # embedding and head
+    outside = (vocabulary * vocabulary_tables + 1) * hidden  # and the last norm
+    if "learned positions" in family:
+        outside += native_context * hidden
     mlp = mlp_of(config, 3 if gated else 2)
     fixed = outside + layers * attention_and_norms + mlp.dense_layers * mlp.dense
     name = values.get("_name_or_path") or values.get("name")
@@ -219,7 +221,7 @@ def mlp_of(config: ModelConfig, matrices: int) -> Mlp:
         expert_layers=expert_layers,
         experts=router + column * (experts * expert + shared),
         active=router + column * passed,
-        width=max(passed, width * (expert_layers < layers)),
+        width=max(passed, width) if expert_layers < layers else passed,
     )
 
 

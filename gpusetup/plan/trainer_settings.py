@@ -286,7 +286,8 @@ def torchtitan(facts: Facts) -> Values:
 def megatron(facts: Facts) -> Values:
     """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
     job = facts.job
-    global_batch = (job.batch or job.gpus) * job.accumulate
+    sequences_at_once = job.batch if job.batch is not None else job.gpus
+    global_batch = sequences_at_once * job.accumulate
     return {
         "micro-batch-size": facts.samples,
         "global-batch-size": global_batch,

@@ -158,7 +158,7 @@ def _marked(case: Case, split: Split, mark: BatchMark) -> str:
         sentence += f" To go beyond it, accumulate: {mark.most} x 2 is a batch of {2 * mark.most}."
     elif split.effective < mark.least:
         sentence += (
-            " A larger effective batch is another experiment: it takes another learning rate."
+            " A larger effective batch is another experiment: it needs another learning rate."
         )
     return f"{sentence} {_to_measure(case, mark)}"
 

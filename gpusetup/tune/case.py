@@ -219,6 +219,11 @@ def not_a_number(setting: Setting) -> str:
 # A trainer counts its steps in micro-batches (each call of the loader) or in updates (each step of
 # the optimizer); what is counted in updates means the same after another split of one batch.
 
+COUNTS_ALL_GPUS = (
+    "zero_optimization", "train_micro_batch_size_per_gpu", "micro_batch_size",
+    "per_device_train_batch_size", "train_micro_batch_size",
+)  # fmt: skip
+"""Names beside which a total batch is that of all GPUs, as DeepSpeed, NeMo and Megatron mean it."""
 RAY = "ray"
 """The row of trainers whose `num_workers` are no loader's (Ray, Dask)."""
 
@@ -237,6 +242,7 @@ def trainer_in(config: Config) -> Loop | None:
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     """Every setting that a key's row means, as this config's trainer means it."""
     trainer, names = trainer_in(config), names_in(config.settings)
+    counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)
     ray = next(loop for loop in key_table().loops if loop.name == RAY)
     without_ray = names.isdisjoint(ray.names.split())
     keyed = []
@@ -246,6 +252,10 @@ def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
             continue
         if trainer and trainer.batch and name_of(setting.path) == trainer.batch:
             key = Key(names=trainer.batch, role="batch", source=trainer.source)
+        is_named_total = name_of(setting.path) == "train_batch_size" and key.role == "total"
+        if is_named_total and not counts_all_gpus:
+            # In a loop of one's own it is the loader's batch, and only named.
+            key = replace(key, role="batch", written=False)
         if key.role in ("workers", "pin") and not belongs_to_loader(setting.path, without_ray):
             key = replace(key, role="not a loader")
         keyed.append((setting, key))

@@ -12,11 +12,16 @@ LEAST_GAIN = 1.03
 """A step that gains less than 3 % is not worth its trouble."""
 CONFIRMED_RUNS = 2
 """Runs of both settings before a gain counts: other programs come and go between two runs."""
+ENOUGH_RUNS = 3
+"""From so many runs on their own speeds tell the noise. If two settings are equally fast, all three
+runs of one are above all three of the other in one case of twenty."""
 MOST_RUNS = 5
 """Runs of a setting, at most, to find out whether it is faster than another one."""
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
 """How long steps are timed in the first run of a setting, and at most in a later one."""
-MOST_SECONDS = 20.0
+TABLE_SECONDS = 120.0
+"""After this time no comparison of a table runs longer than it must."""
+MOST_SECONDS = 30.0
 """After this time a comparison ends where it is: with a second run of both settings at least."""
 
 
@@ -50,8 +55,9 @@ class SpeedRange(NamedTuple):
 
 
 def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
-    """From the slowest rounds of the slowest run to the fastest of the fastest; None if one of them
-    timed a single step.
+    """From the slowest run to the fastest; None if one of them timed a single step.
+
+    One or two runs say little of each other, so the range of the steps within them counts too.
 
     >>> def run(speed):
     ...     return Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=2.0)
@@ -59,14 +65,14 @@ def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
     >>> speed_range([quiet, disturbed])
     SpeedRange(slowest=49.5, middle=100.0, highest=101.0)
     >>> speed_range([quiet, quiet, quiet, disturbed])
-    SpeedRange(slowest=99.0, middle=100.0, highest=101.0)
+    SpeedRange(slowest=100.0, middle=100.0, highest=100.0)
     """
     counted = middle_half(runs)
     slowest, highest = [], []
     for run in counted:
         if run.samples_per_second is None or run.spread_percent is None:
             return None
-        half = run.spread_percent / 200
+        half = run.spread_percent / 200 if len(runs) < ENOUGH_RUNS else 0.0
         slowest.append(run.samples_per_second * (1 - half))
         highest.append(run.samples_per_second * (1 + half))
     middle = counted[len(counted) // 2].samples_per_second or 0.0

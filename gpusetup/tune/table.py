@@ -19,6 +19,7 @@ from gpusetup.tune.noise import (
     CONFIRMED_RUNS,
     MOST_RUNS,
     MOST_SECONDS,
+    TABLE_SECONDS,
     Verdict,
     compare,
     middle_half,
@@ -35,6 +36,8 @@ class Table:
         self.request, self.bench, self.baseline = request, bench, baseline
         self.say: Say = lambda line: None
         self.device: Device = bench.device()
+        self.ends = 0.0
+        """When (`time.monotonic`) the comparisons are to be over."""
         self.rows: list[Row] = []
         self.runs: dict[Setup, list[Trial]] = {}
         """Each setting with what it took, each time it ran."""
@@ -43,6 +46,7 @@ class Table:
 
     def measure(self) -> None:
         """Each row of the guide's table in its order; what gains is in all rows after it."""
+        self.ends = time.monotonic() + TABLE_SECONDS
         setup = self.baseline.setup
         base = replace(setup, amp=self.bench.job.amp or setup.amp)
         self.rows.append(self.first_row("base", base))
@@ -108,7 +112,7 @@ class Table:
     def settle(self, setup: Setup, before: Setup) -> Verdict:
         """Run two settings in turn until it is clear whether the first is faster; `open` if the
         machine is too noisy to tell."""
-        ends = time.monotonic() + MOST_SECONDS
+        ends = min(self.ends, time.monotonic() + MOST_SECONDS)
         verdict = compare(self.runs[setup], self.runs[before])
         for _ in range(MOST_RUNS - 1):
             is_late = time.monotonic() > ends and len(self.runs[setup]) >= CONFIRMED_RUNS
@@ -128,9 +132,11 @@ class Table:
         row = self.first_row("all", best)
         if row.status == "ok":
             self.run(base)
-            if base in self.runs and self.settle(best, base) == "gain":
-                return self.with_all_runs(row)
-            row = replace(self.with_all_runs(row), detail=UNSTEADY)
+            verdict = self.settle(best, base) if base in self.runs else "open"
+            row = self.with_all_runs(row)
+            if verdict == "gain":
+                return row
+            row = replace(row, detail=WITHIN_NOISE if verdict == "open" else UNSTEADY)
         for index, step_row in enumerate(self.rows):
             if step_row.kept:
                 self.rows[index] = replace(step_row, kept=False, detail=NOT_FASTER_AGAIN)
@@ -233,7 +239,7 @@ NO_OTHER_SIZE = {
 """Whether the batch may grow -> why the row of the batch has no other size."""
 NO_DATASET = "not measured: the code returns no `dataset`"
 WITHIN_NOISE = "within the noise"
-NOT_FASTER_AGAIN = "not faster in the second run of all changes together"
+NOT_FASTER_AGAIN = "not clearly faster in the second run of all changes together"
 UNSTEADY = "slower than in its first run: other programs disturb the measurement"
 NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 LOADER_FIRST = (

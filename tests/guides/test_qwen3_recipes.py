@@ -308,6 +308,14 @@ def test_twenty_eight_cells_are_better_on_four_gpus(capsys: pytest.CaptureFixtur
     assert better == 28
 
 
+def test_fewer_gpus_are_no_better_because_they_were_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """000-12: eight GPUs are predicted, four and six measured; all train it with vanilla."""
+    job = ("--model", "qwen3-8b", "--context", "8192", "--gpu", "A100 80GB", "--gpus", "8")
+    assert plan(capsys, *job)["better"] is None
+
+
 def test_several_gpus_are_told_with_what_they_bring(capsys: pytest.CaptureFixture[str]) -> None:
     """000-13: one would do; four are nearly four times as fast, less what they send."""
     screen = text(capsys, "--model", "qwen3-0.6b", "--context", "4096", "--gpu", "A100 SXM4 80GB",
