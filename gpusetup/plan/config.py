@@ -217,7 +217,9 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     elif fp16:
         amp = "fp16"
     if weights:
-        return {"dtype": weights, "amp": amp if weights == "fp32" else None}
+        # `bf16: true` beside 16-bit weights: whether a 32-bit copy is stepped is the trainer's own
+        # choice (`trainer_defaults`), so what is computed in is kept as it was said.
+        return {"dtype": weights, "amp": amp}
     if pair:
         return {"dtype": pair[0], "amp": pair[1]}
     if pure:

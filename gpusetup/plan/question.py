@@ -85,12 +85,12 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     fields = trainer_defaults(trainer, shape.kind, gpus, given)
     frozen_in_bits = given.get("quantize") not in (None, "fp8")
     if question.trainer is None and (given.get("lora") or frozen_in_bits):
-        fields["dtype"] = "bf16"
+        fields["dtype"] = given.get("dtype", "bf16")
         # PEFT, `prepare_model_for_kbit_training`: checkpointing is on unless told otherwise.
-        fields |= {"checkpointing": True} if frozen_in_bits else {}
-    if not (by_batch or limits.linux):
+        if frozen_in_bits:
+            fields["checkpointing"] = given.get("checkpointing", True)
+    if not (by_batch or limits.linux) and "strategy" not in given:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
-    fields |= given
     if given.get("selective"):
         fields["checkpointing"] = True
     elif "checkpointing" in given:
