@@ -87,7 +87,7 @@ def keeps_32_bit_masters(
     `fields`: of the job, trainer's defaults and `given` together; `given`: what was said.
     """
     weights, compute = fields.get("dtype"), fields.get("amp")
-    if weights not in ("bf16", "fp16") or compute not in (None, "none", weights):
+    if weights not in ("bf16", "fp16") or compute == "fp32":
         return False
     strategy, masters = str(fields.get("strategy")), row.get("masters")
     if masters == "never":
