@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from gpusetup.errors import UsageError
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.frozen_parts import frozen_share
 from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
-from gpusetup.plan.memory import LOSSES, SAME_LOSS
+from gpusetup.plan.losses import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     model_named,
     model_of_size,
     parameter_count,
 )
+from gpusetup.plan.models_beside import RlSetup, models_beside
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.tables import Table
@@ -52,6 +53,8 @@ class Question(Frozen):
     """Embedding tables beside the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
     """What is looked for."""
+    rl: RlSetup | None = None
+    """What preference or reinforcement learning holds beside the policy."""
     job_fields: Mapping[str, Any] = {}
     """Other fields of the job, by their names."""
 
@@ -108,8 +111,24 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
         "tables": sum(table.parameters for table in question.tables),
     })  # fmt: skip
+    if question.rl is not None:
+        job = with_models_beside(job, question.rl, limits)
     check(job, question)
     return job
+
+
+def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
+    """The job with what preference or reinforcement learning holds beside the policy."""
+    engine_bytes = (setup.engine_share or 0.0) * limits.capacity
+    return replace(
+        job,
+        beside=models_beside(setup, job.shape, job.dtype),
+        sequences_of_sample=2 if setup.pairs else 1,
+        engine_bytes=engine_bytes,
+        engine_sleeps=setup.engine_sleeps,
+        policy_leaves=setup.policy_leaves,
+        generated_at_once=setup.generated_at_once,
+    )
 
 
 def counts_samples(question: Question, shape: Shape) -> bool:

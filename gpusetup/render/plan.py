@@ -98,20 +98,26 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     """What was looked for, whether the job fits and with which recipe, and how sure that is."""
     if plan.solved and not plan.code:
         yield Row((_solution(plan), HEADING))
-    recipe = f": {plan.recipe} ({_meaning(plan.recipe)})"
+    recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
     host = plan.memory_gib.host
+    with_ram = f" with {host:.0f} GiB of RAM" if host else ""
     if not plan.fits:
         yield verdict(NO, "does not fit")
+    elif plan.uncounted:
+        missing = _first_names(plan.uncounted)
+        yield verdict(BUT, f"may fit{with_ram}, not counted: {missing}", f"; recipe: {recipe}")
     elif host:
-        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", recipe)
+        yield verdict(BUT, f"fits only{with_ram}", f": {recipe}")
     elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f"{recipe}; measure one step first")
+        yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
-        yield verdict(OK, "fits", recipe)
+        yield verdict(OK, "fits", f": {recipe}")
     near = f"{plan.near_percent} % of the limit"
     reason = f"within {near}"
     is_measured_kind = plan.near_percent <= 3
-    if plan.fits and not is_measured_kind:
+    if plan.fits and plan.uncounted:
+        reason = "something that may take memory is not counted"
+    elif plan.fits and not is_measured_kind:
         reason += " or a kind of job that plan knows little about"
     confidence = {
         "measured": "measured",
@@ -119,6 +125,20 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         "close": f"close: {reason}",
     }
     yield from facts({"confidence": confidence[plan.confidence], "from": plan.source})
+
+
+MOST_NAMES = 4
+
+
+def _first_names(names: tuple[str, ...]) -> str:
+    """The first few names of a list, and how many more there are.
+
+    >>> _first_names(("use_galore", "quant_bits")), _first_names(tuple("abcdefg"))
+    ('use_galore, quant_bits', 'a, b, c, d and 3 more')
+    """
+    shown = ", ".join(names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _solution(plan: PlanCell) -> str:
@@ -276,7 +296,7 @@ def _config(config: ConfigRead) -> Iterator[str]:
     more = len(config.not_understood) - MOST_UNKNOWN
     if more > 0:
         lines.append(Row(f"      and {more} more"))
-    title = "Not understood (if one of them needs memory, give it as an option)"
+    title = "Not counted (plan does not know these keys; some may take memory)"
     yield from section(title, lines)
 
 
