@@ -143,6 +143,8 @@ def environment(decision: Decision, place: Place) -> dict[str, str]:
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     """All sentences of the answer: what is wrong, what must be done in time, what is open."""
+    if request.place.remark:
+        yield request.place.remark
     wrong_factor = factor_remark(request.rope, decision.job)
     if wrong_factor:
         yield wrong_factor

@@ -66,9 +66,11 @@ def question_of(
     for part in PARTS:
         fields |= part(reader, fields)
     if trainer is None:
+        usual = "a plain loop in 32 bits"
+        if fields.get("lora") is not None:
+            usual = "transformers' Trainer with PEFT"
         reader.assumed.append(
-            "the trainer is unknown: plan assumes a plain loop in 32 bits, "
-            "unless the config says otherwise"
+            f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
         )
     question_fields = {name: fields[name] for name in dict(defaults(Question)) if name in fields}
     job_fields = {
@@ -280,7 +282,7 @@ def precision(reader: Reader, fields: Fields) -> Fields:
 
 
 def kernels(reader: Reader, fields: Fields) -> Fields:
-    plugins = " ".join(one.text for path, one in reader.by_path.items() if "plugins" in path)
+    plugins = " ".join(reader.values("plugins", "a plugin"))
     has_kernels = bool(reader.switch("kernels"))
     default_loss = "fused" if has_kernels or "cut_cross_entropy" in plugins else None
     return {

@@ -93,6 +93,9 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     share, sleeps = engine_of(reader) if generates else (None, False)
     uses_engine = share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
     reader.found("num_generations", "answers to one prompt")
+    generated_at_once = 0
+    if generates and not uses_engine:
+        generated_at_once = generated_sequences(reader, fields)
     rewards = reward_models(reader, method)
     if has_adapters and fields["trainer"] == "llama-factory":
         rewards = ()  # its reward model is a second adapter on the same base
@@ -107,9 +110,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
         frozen_in_16_bits=fields.get("dtype") != "fp32" or bool(fields.get("strategy")),
         engine_share=share,
         engine_sleeps=sleeps,
-        generated_at_once=0
-        if uses_engine or not generates
-        else generated_sequences(reader, fields),
+        generated_at_once=generated_at_once,
     )
 
 

@@ -121,7 +121,7 @@ def beside_in_words(job: Job) -> str:
 
 
 def generation_cache(job: Job, recipe: Recipe) -> float:
-    """Bytes of keys and values while the policy itself generates, and its last logits in 32 bits."""
+    """Bytes of keys and values while the policy itself generates, and of its last logits."""
     shape = job.shape
     cache_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
     cache = job.generated_at_once * job.length * cache_per_token / job.tensor_parallel

@@ -84,14 +84,18 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     given, gpus = dict(question.job_fields), question.gpus or 1
     by_batch = counts_samples(question, shape)
     samples = gpus if question.trainer or not shape.writes_text else 1
-    trainer = question.trainer or ("loop" if by_batch else "trinity")
-    fields = trainer_defaults(trainer, shape.kind, gpus, given)
     frozen_in_bits = given.get("quantize") not in (None, "fp8")
-    if question.trainer is None and (given.get("lora") or frozen_in_bits):
+    has_adapters = bool(given.get("lora")) or frozen_in_bits
+    usual_trainer = "trinity"
+    if by_batch:  # adapters are PEFT's, which transformers' Trainer and what builds on it train
+        usual_trainer = "hf" if has_adapters else "loop"
+    trainer = question.trainer or usual_trainer
+    fields = trainer_defaults(trainer, shape.kind, gpus, given)
+    if question.trainer is None and has_adapters:
         fields["dtype"] = given.get("dtype", "bf16")
-        # PEFT, `prepare_model_for_kbit_training`: checkpointing is on unless told otherwise.
-        if frozen_in_bits:
-            fields["checkpointing"] = given.get("checkpointing", True)
+        # Who trains adapters is short of memory: PEFT's `prepare_model_for_kbit_training`, TRL,
+        # axolotl, LLaMA-Factory, ms-swift and Unsloth all switch checkpointing on.
+        fields["checkpointing"] = given.get("checkpointing", True)
     if not (by_batch or limits.linux) and "strategy" not in given:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
     if given.get("selective"):
@@ -194,22 +198,27 @@ def check(job: Job, question: Question) -> None:
 
 def check_sequence_degree(job: Job, question: Question) -> None:
     """UsageError for an `--sp` that cannot be, with the degrees that can."""
-    degrees = sequence_degrees(job, Limits(capacity=0))
-    if not question.sp or question.sp in degrees:
+    if not question.sp or question.sp in sequence_degrees(job, Limits(capacity=0)):
         return
-    if job.copies_model:
+    # Degrees are those of a sharded model: a whole copy on each GPU allows none.
+    sharded = replace(job, strategy="fsdp") if job.copies_model else job
+    degrees = sequence_degrees(sharded, Limits(capacity=0))
+    if question.sp in degrees:
         raise UsageError(
             f"`--sp {question.sp}` needs a strategy that shards the model; {job.strategy} keeps a "
             "whole copy on each GPU",
             hint="add `--strategy fsdp`",
         )
-    possible = " or ".join(map(str, degrees))
+    with_strategy = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    possible = " or ".join(map(str, degrees))
+    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
+    gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
     raise UsageError(
-        f"`--sp {question.sp}` does not work: the number must divide both the {job.data_parallel} "
-        f"GPUs and the {job.shape.heads} heads of attention, and suit the {key_value_heads} heads "
-        "of keys and values",
-        hint=f"possible here: {possible} ({', '.join(f'`--sp {degree}`' for degree in degrees)})",
+        f"`--sp {question.sp}` does not work: the number must divide both the {gpus} and the "
+        f"{job.shape.heads} heads of attention, and suit the {key_value_heads} heads of keys and "
+        "values",
+        hint=f"possible here{with_strategy}: {possible} ({options})",
     )
 
 

@@ -161,10 +161,13 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
-        given_back = " (some of it is given back when memory runs short)"
-        note = given_back if memory.reserved > memory.total else ""
-        reserved = f"{memory.reserved:.2f} reserved{note}"
-        lines["torch says"] = f"{memory.allocated:8.2f}  allocated, {reserved}"
+        # Gaps that the allocator gives back before it fails are no part of the total.
+        must_reserve = memory.allocated + memory.fragmentation
+        more = f", up to {memory.reserved:.2f} while there is room"
+        with_room = more if memory.reserved > must_reserve + 0.01 else ""
+        lines["torch says"] = (
+            f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved{with_room}"
+        )
     if not memory.other_gpus:
         return section("Memory of a GPU, GiB", facts(lines))
     lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
@@ -287,7 +290,8 @@ def _config(config: ConfigRead) -> Iterator[str]:
     """What was read, assumed and not understood, each key with its line."""
     whose = f"a config of {config.trainer}" if config.trainer else "a config of an unknown trainer"
     # A list is shown once, and not again for each of its items.
-    read = [_key(key) for key in config.read if "[" not in key.key]
+    names = {key.key for key in config.read}
+    read = [_key(key) for key in config.read if key.key.partition("[")[0] not in names - {key.key}]
     unknown = [_key(key) for key in config.not_understood[:MOST_UNKNOWN]]
     yield from section(f"Read from {config.file}, {whose}", _keys(read))
     assumed = (Row(f"  {line}", hang=4) for line in config.assumed)
