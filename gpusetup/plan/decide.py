@@ -86,6 +86,9 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
         (job.shape.kind == "unet",  # whose levels have widths of their own
          f"plan models the layers of {job.shape.name} only roughly, and never compared them with "
          "a measurement"),
+        (job.shape.roughly,
+         f"{job.shape.name} has layers that are no attention; plan counts their weights, and what "
+         "they keep only roughly"),
         (job.shape.tower and job.lora is None,
          "plan does not count what the image encoder keeps; with LoRA it is not trained"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),

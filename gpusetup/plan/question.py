@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from gpusetup.errors import UsageError
@@ -12,6 +12,7 @@ from gpusetup.plan.frozen_parts import frozen_share
 from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
 from gpusetup.plan.losses import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
+    is_at_hand,
     model_named,
     model_of_size,
     parameter_count,
@@ -160,8 +161,11 @@ def context_of(question: Question, shape: Shape) -> int:
     return most if shape.encoder else min(USUAL_CONTEXT, most)
 
 
-def shape_of_question(question: Question) -> Shape:
-    """The model that is meant, by name, file or size; UsageError if it is not said or unknown."""
+def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None = None) -> Shape:
+    """The model that is meant, by name, file or size; UsageError if it is not said or unknown.
+
+    `fetch`: gets the shape of a model that is not known here; None: nothing may be fetched.
+    """
     values = {name: getattr(question, name, question.job_fields.get(name)) for name in LARGEST}
     for name, value in values.items():
         if value is not None and not 1 <= value <= LARGEST[name]:
@@ -172,6 +176,8 @@ def shape_of_question(question: Question) -> Shape:
             "`--model` and `--params` both say what is trained", hint="leave one of them out"
         )
     if question.model is not None:
+        if fetch is not None and not is_at_hand(question.model):
+            return fetch(question.model)
         return model_named(question.model)
     if question.params is not None:
         has_tokens = question.context is not None or question.solve == "context"
