@@ -84,7 +84,7 @@ def test_a_sleeping_engine_is_there_only_while_it_generates(planned: Any) -> Non
 
 def test_ppo_holds_a_reference_a_reward_model_and_a_critic(planned: Any) -> None:
     answer = planned(PPO + "reward_model_path: EleutherAI/pythia-1b\n")
-    (note,) = [note for note in answer["advice"] if "beside the policy" in note]
+    (note,) = [note for note in answer["advice"] if "plan also counts" in note]
     assert all(f"the {role} model" in note for role in ("reference", "reward", "critic"))
     # Policy and critic: 16 bytes a parameter each; two frozen models with 2 to 4.
     assert answer["memory_gib"]["states"] > 2 * 16 * 0.95
@@ -104,9 +104,8 @@ def test_a_reward_model_of_unknown_size_is_named_in_the_first_line(
 def test_preference_pairs_count_both_answers_and_the_reference(planned: Any) -> None:
     pairs = planned(DPO)
     supervised = planned(DPO.replace("dpo", "sft"))
-    reference_gib = pairs["memory_gib"]["states"] - supervised["memory_gib"]["states"]
-    assert reference_gib > 2.5
-    assert total(pairs) > total(supervised) + reference_gib + 1  # the logits of twice the answers
+    assert total(pairs) > total(supervised) + 2.5
+    assert any("the reference model" in note for note in pairs["advice"])
     assert pairs["confidence"] == "close"
     adapters = planned(DPO.replace("full", "lora"))
     assert not any("the reference model" in note for note in adapters["advice"])

@@ -95,8 +95,8 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
         (job.strategy == "dp" and job.gpus > 1,
          "plan never compared DataParallel with a measurement"),
         (job.generates or bool(job.beside),
-         f"beside the policy plan counts {beside_in_words(job)}, and never compared such a run "
-         "with a measurement"),
+         f"plan also counts {beside_in_words(job)}, and never compared such a run with a "
+         "measurement"),
         (job.sequences_of_sample > 1,
          "each sample is a pair of answers, and plan never compared such a run with a measurement"),
         (job.lora is not None and job.strategy.startswith("zero"),
