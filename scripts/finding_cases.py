@@ -36,10 +36,19 @@ SYSTEM_LINES = {
 """The line of `python -m torch.utils.collect_env` that names the system."""
 ONLY_ON_LINUX = re.compile(
     r"\b(?:bash|zsh|sh): |\bsudo\b|\.so\b|/dev/|/usr/|modprobe|NVRM|\bsrun:|slurmd"
+    r"|NCCL (?:WARN|error|version)|WorkNCCL|\bibv_"
 )
 """What only a text from Linux has."""
 ONLY_ON_WINDOWS = re.compile(r"WinError|Windows|\.dll\b|Visual C\+\+")
 """What only a text from Windows has."""
+ONLY_ON_A_MAC = re.compile(r"\bMPS device|macOS|\(arm64\)")
+"""What only a text from a Mac has."""
+ONLY_ELSEWHERE = {
+    "linux": (ONLY_ON_WINDOWS, ONLY_ON_A_MAC),
+    "windows": (ONLY_ON_LINUX, ONLY_ON_A_MAC),
+    "": (),
+}
+"""A system -> what shows that a text is from another one; "": texts of any system."""
 
 
 class Case(NamedTuple):
@@ -131,7 +140,8 @@ def _candidates(record: Cause, family: str) -> Iterator[Snapshot]:
     for text in _words_of(record, family):
         yield _healthy_with(text, family)
     yield from _tabled(record)
-    if not record.by_check:
+    has_messages = next(_words_of(record, ""), None) is not None
+    if not record.by_check and not has_messages:
         healthy = WINDOWS if family == "windows" else HEALTHY
         yield replace(healthy, events=(Event(kind=record.kinds[0]),))
     yield from _texts(record, family)
@@ -183,7 +193,10 @@ def _texts(record: Cause, family: str) -> Iterator[Snapshot]:
 def _words_of(record: Cause, family: str) -> Iterator[str]:
     """Its messages, and the examples of its record."""
     texts = (*(message.text for message in messages_of(record.id)), *record.examples)
-    yield from (text for text in texts if family == "linux" or not ONLY_ON_LINUX.search(text))
+    for text in texts:
+        is_from_elsewhere = any(pattern.search(text) for pattern in ONLY_ELSEWHERE[family])
+        if not is_from_elsewhere:
+            yield text
 
 
 def _found(machine: Snapshot, id: str) -> Finding | None:

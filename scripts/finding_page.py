@@ -6,7 +6,7 @@ The texts are the record's; the commands are what doctor prints on the machines 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from finding_cases import Case, case_of_message, cases_of, machine_in_words, place_in_words
@@ -107,7 +107,8 @@ LAYER_MEANS = {
     "reinstalling PyTorch does not help.",
     Layer.HARDWARE: "The GPU or its connection to the computer fails, so reinstalling PyTorch "
     "does not help.",
-    Layer.DRIVER: "The NVIDIA driver is what needs repair, so reinstalling PyTorch does not help.",
+    Layer.DRIVER: "The problem is below PyTorch, in the NVIDIA driver or its setup, so "
+    "reinstalling PyTorch does not help.",
     Layer.READINESS: "The driver is installed, but CUDA cannot start on it, so reinstalling "
     "PyTorch rarely helps.",
     Layer.INSTALL: "The installation fails before the GPU matters, so you don't need another "
@@ -324,8 +325,8 @@ def _confusions(record: Cause) -> Iterator[Block]:
     """Findings that look like this one, with the command that tells them apart."""
     sentences = [ended(record.not_when)] if record.not_when else []
     for command, ids in record.alike.items():
-        names = " or ".join(ids)
-        sentences.append(f"To tell it from {names}, run `{command}`.")
+        purpose = f"tell it from {alternatives(ids)}" if ids else "find the cause"
+        sentences.append(f"To {purpose}, run `{command}`.")
     for message in shared_by(record.id):
         other = home_of(message.line)
         beside = " ".join(message.beside.split())
@@ -441,6 +442,16 @@ def ended(text: str) -> str:
     """
     text = text.rstrip(" :;,")
     return text if not text or text.endswith((".", "!", "?", ".)", "?)")) else f"{text}."
+
+
+def alternatives(names: Sequence[str]) -> str:
+    """Names as a choice.
+
+    >>> alternatives(("a", "b", "c")), alternatives(("a",))
+    ('a, b or c', 'a')
+    """
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def shortened(text: str) -> str:

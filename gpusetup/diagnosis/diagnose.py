@@ -185,6 +185,9 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     inferred = symptom is not None and cause != UNKNOWN
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]
+    elif root is None and "" in remaining.asks:
+        # Nothing took the refuted cause's place: its own question is all that is left.
+        reading = remaining.asks[""]
     unread = unread_needs(root)
     if unread:
         # The cause stands; what would be done needs to know more.

@@ -84,13 +84,14 @@ def amd(context: RuleContext) -> Fix:
     """By what failed: a kernel for this gfx, the driver; else by the GPU."""
     lacking = events(context, "hip-kernel-missing")
     is_rocm = maker_of(context.torch.backend) == "amd"
-    if is_rocm and context.torch.cuda_available and not lacking:
+    board, windows = _board(context), on(context, "windows") or bool(context.os.wsl)
+    is_served = board.target in (None, *BUILT_FOR)
+    if is_rocm and context.torch.cuda_available and is_served and not lacking:
         return Fix(
             text="Keep the torch that is there: its ROCm build sees the GPU. The program, or a "
             "package that it loads, asks for CUDA's own libraries. Install that package's build "
             "for ROCm if it has one, or switch the option off that needs it"
         )
-    board, windows = _board(context), on(context, "windows") or bool(context.os.wsl)
     commands = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
     if without_kernels := _without_kernels(context, board, windows=windows):
@@ -125,15 +126,17 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
     if target in DROPPED:
         return Fix(
             text=f"{board.name} is {DROPPED[target]} ({target}), which ROCm and torch's ROCm "
-            "builds no longer support; no override helps, because nothing that is still built runs on it. "
-            f"Use the CPU build, another GPU, or a community build of torch for {target}"
+            "builds no longer support; no override helps, because nothing that is still built "
+            "runs on it. Use the CPU build, another GPU, or a community build of torch for "
+            f"{target}"
         )
     first = FIRST_ROCM.get(target)
     if first and lacking and _is_older_than(context, first):
         source = AMDS_FOR_WINDOWS if windows else AMD.index
         return Fix(
             text=f"torch's wheels have kernels for {target} from ROCm {first} on, and the "
-            f"installed wheel is older. Install one of ROCm 7 ({source}). No override of the target is needed",
+            f"installed wheel is older. Install one of ROCm 7 ({source}). No override of the "
+            "target is needed",
             commands=() if windows else (_install_from(context, str(AMD.index)),),
         )
     if target in BUILT_FOR or not (lacking or target):

@@ -26,8 +26,9 @@ from gpusetup.plan.decide import (
     near_limit,
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
-from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
+from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
@@ -77,10 +78,14 @@ def answer(request: PlanRequest) -> PlanAnswer:
     decision = solver(request.job, request.limits)
     plain = cell(decision, place.gpu)
     # What the question or the config leaves open makes no answer clear.
-    is_open = bool(request.notes) or any(uncertainties(question, decision, place))
+    uncounted = uncounted_parts(request)
+    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, place))
+    # An answer "does not fit" stays: what is not counted can only add to it.
+    is_open = is_open and decision.fits
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
-        confidence="close" if is_open and plain.confidence == "clear" else plain.confidence,
+        confidence="close" if is_open else plain.confidence,
+        uncounted=uncounted,
         env=environment(decision, place),
         better=better_with_fewer(decision, question.solve),
         speed=speed_of_several(decision, place.gpu, request.gpu_rows),
@@ -97,10 +102,19 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     """The fields of a cell that its answer has unchanged."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
-        *without,
+        "uncounted", *without,
     )  # fmt: skip
     names = [field.name for field in fields(plain)]
     return {name: getattr(plain, name) for name in names if name not in answered}
+
+
+def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
+    """What may take memory and is not counted, by the names of its keys; models come first."""
+    models = tuple(uncounted_models(request.question.rl, request.job.shape))
+    keys = [key.key for key in request.config.not_understood] if request.config else []
+    # A list stands once, and not again for each of its items.
+    names = (key.partition("[")[0] for key in keys)
+    return (*models, *dict.fromkeys(names))
 
 
 def trainer_in_words(request: PlanRequest) -> str | None:
@@ -110,8 +124,11 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     `actor_rollout_ref` at its top, and needs verl's words.
     """
     keys = [key.key for key in request.config.read] if request.config else []
-    is_verls_own = any(key.startswith("actor_rollout_ref.") for key in keys)
-    return "verl" if is_verls_own else request.question.trainer
+    if any(key.startswith("actor_rollout_ref.") for key in keys):
+        return "verl"
+    if request.question.rl is not None:
+        return None  # the words of supervised trainers would start another training
+    return request.question.trainer
 
 
 def environment(decision: Decision, place: Place) -> dict[str, str]:
@@ -126,6 +143,8 @@ def environment(decision: Decision, place: Place) -> dict[str, str]:
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     """All sentences of the answer: what is wrong, what must be done in time, what is open."""
+    if request.place.remark:
+        yield request.place.remark
     wrong_factor = factor_remark(request.rope, decision.job)
     if wrong_factor:
         yield wrong_factor
@@ -182,7 +201,7 @@ def memory_gib(decision: Decision) -> PlanMemory:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "frozen", "tables")  # fmt: skip
+               "amp", "dtype", "checkpointing", "frozen", "tables", *BESIDE_FIELDS)  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
