@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,10 +36,10 @@ SYSTEM_LINES = {
 """The line of `python -m torch.utils.collect_env` that names the system."""
 ONLY_ON_LINUX = re.compile(
     r"\b(?:bash|zsh|sh): |\bsudo\b|\.so\b|/dev/|/usr/|modprobe|NVRM|\bsrun:|slurmd"
-    r"|NCCL (?:WARN|error|version)|WorkNCCL|\bibv_"
+    r"|NCCL(?! built in)|\bibv_"
 )
 """What only a text from Linux has."""
-ONLY_ON_WINDOWS = re.compile(r"WinError|Windows|\.dll\b|Visual C\+\+")
+ONLY_ON_WINDOWS = re.compile(r"WinError|Windows|\.dll\b|DLL load failed|Visual C\+\+")
 """What only a text from Windows has."""
 ONLY_ON_A_MAC = re.compile(r"\bMPS device|macOS|\(arm64\)")
 """What only a text from a Mac has."""
@@ -72,8 +72,8 @@ class Case(NamedTuple):
 def cases_of(record: Cause) -> tuple[Case, ...]:
     """The finding on each kind of system whose fix differs, the most usual system first."""
     shown: list[Case] = []
-    first_linux = _on_system(record, "linux")
-    first_windows = _on_system(record, "windows")
+    first_linux = _on_system(record, "linux") if _may_be_on(record, "linux") else None
+    first_windows = _on_system(record, "windows") if _may_be_on(record, "windows") else None
     if first_linux:
         shown.append(first_linux)
     if first_windows and (
@@ -84,8 +84,9 @@ def cases_of(record: Cause) -> tuple[Case, ...]:
         for variant in _in_other_environments(first_linux):
             if _differs(variant, shown):
                 shown.append(variant)
-    if not shown:
-        shown.extend(_on_another_system(record))
+    elsewhere = None if shown else _on_another_system(record)
+    if elsewhere:
+        shown.append(elsewhere)
     return tuple(shown)
 
 
@@ -112,11 +113,29 @@ def _without_folders(case: Case) -> tuple[str, ...]:
 # --- where a finding is shown ---------------------------------------------------------------------
 
 
+def _may_be_on(record: Cause, family: str) -> bool:
+    """Whether a system can show the finding: some messages alone do not say where they are from."""
+    if "windows" in record.id:
+        return family == "windows"
+    # NCCL exists on Linux only; that it is missing elsewhere is a finding of its own (above).
+    return family == "linux" or not record.id.startswith("nccl-")
+
+
 def _on_system(record: Cause, family: str) -> Case | None:
     """The first case on one system that has commands, else the first case."""
+    machines = _candidates(record, family)
+    return _first_with_commands(record, (m for m in machines if m.os.family == family))
+
+
+def _on_another_system(record: Cause) -> Case | None:
+    """The same for a finding seen on neither Linux nor Windows, as on a Mac."""
+    return _first_with_commands(record, (*_recorded(record), *_tabled(record), *_texts(record, "")))
+
+
+def _first_with_commands(record: Cause, machines: Iterable[Snapshot]) -> Case | None:
     first: Case | None = None
-    for machine in _candidates(record, family):
-        finding = _found(machine, record.id) if machine.os.family == family else None
+    for machine in machines:
+        finding = _found(machine, record.id)
         if finding is None:
             continue
         case = Case(_place_of(machine), machine, finding)
@@ -124,14 +143,6 @@ def _on_system(record: Cause, family: str) -> Case | None:
             return case
         first = first or case
     return first
-
-
-def _on_another_system(record: Cause) -> Iterator[Case]:
-    """The first machine or text that shows a finding seen on neither Linux nor Windows."""
-    for machine in (*_recorded(record), *_tabled(record), *_texts(record, "")):
-        if finding := _found(machine, record.id):
-            yield Case(_place_of(machine), machine, finding)
-            return
 
 
 def _candidates(record: Cause, family: str) -> Iterator[Snapshot]:

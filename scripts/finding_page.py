@@ -211,7 +211,7 @@ def _fix(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
     if usual_commands:
         yield Code(usual_commands, "sh")
     else:
-        reason = record.no_command or "What to change depends on your program."
+        reason = record.no_command or "what to change depends on your program."
         yield Text(f"There is no command to paste here: {reason}")
 
 

@@ -170,6 +170,8 @@ CAUSES = (
     ),
     Cause(
         "cuda-home-unset",
+        no_command="the folder of the toolkit differs between machines. For example, in bash: "
+        "`export CUDA_HOME=/usr/local/cuda-12.8`.",
         title="The CUDA toolkit is there, and the build does not find it: {fact}",
         plain="The CUDA toolkit is there, and CUDA_HOME does not name it",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
