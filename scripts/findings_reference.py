@@ -21,6 +21,7 @@ One message may have several causes. To let gpusetup read your whole log and nam
 `gpusetup doctor --report error.txt`; on the machine itself, run `gpusetup doctor`.
 
 """
+RUN_IT = "You can [run gpusetup without installing it](../how-to/run-without-installing.md)."
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -38,7 +39,7 @@ def page(record: Cause) -> str:
     parts = [in_markdown(block, record.id) for block in blocks(record)]
     # The id stands below the title: doctor prints it, so people search for it too.
     id_line = f"Finding: `{record.id}`"
-    return "\n\n".join((parts[0], id_line, *parts[1:])) + "\n"
+    return "\n\n".join((parts[0], id_line, *parts[1:-1], RUN_IT, parts[-1])) + "\n"
 
 
 def in_markdown(block: Block, page_id: str) -> str:
