@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "tests")]
 
 from judging import HEALTHY, WINDOWS  # noqa: E402
 from machines_named import snapshots  # noqa: E402
-from messages_searched import SearchedMessage, messages_of  # noqa: E402
+from messages_searched import SearchedMessage, headings_of, messages_of  # noqa: E402
 from test_rules import CASES  # noqa: E402
 
 from gpusetup.catalog.file import load_catalog  # noqa: E402
@@ -84,6 +84,9 @@ def cases_of(record: Cause) -> tuple[Case, ...]:
         for variant in _in_other_environments(first_linux):
             if _differs(variant, shown):
                 shown.append(variant)
+    if any(ONLY_ON_WINDOWS.search(line) for line in headings_of(record.id)[:1]):
+        # The page's title is a message of Windows: its reader looks for Windows first.
+        shown.sort(key=lambda case: case.place != "windows")
     elsewhere = None if shown else _on_another_system(record)
     if elsewhere:
         shown.append(elsewhere)
@@ -351,6 +354,6 @@ def _gpus_in_words(machine: Snapshot) -> str:
     if len(set(names)) > 1:
         return " and ".join(dict.fromkeys(names))
     if len(names) > 1:
-        return f"{len(names)} GPUs of the kind {names[0]}"
+        return f"{len(names)} x {names[0]}"
     article = "an" if names[0].startswith(("N", "A", "I", "O")) else "a"
     return f"{article} {names[0]}"

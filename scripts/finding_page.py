@@ -26,6 +26,8 @@ OUTPUT_COLUMNS = 88
 LONGEST_EXAMPLE = 170
 """Longer lines of a record's examples are logs, and make no title."""
 EVIDENCE_SHOWN = 3
+PACKAGE_MANAGERS = r"\b(?:apt|dnf|yum|zypper|pacman)\b"
+"""Their package names differ between distributions."""
 
 
 class Heading(NamedTuple):
@@ -269,14 +271,29 @@ def _commands(case: Case) -> Iterator[Block]:
     fix = case.fix
     if not command_lines(fix):
         return
-    if not case.is_a_text and fix.commands:
-        yield Text(f"For example, on {machine_in_words(case.machine)}:")
+    example = _example_in_words(case)
+    if example and fix.commands:
+        yield Text(f"For example, on {example}:")
     yield from _block(case, fix.commands)
     for title, lines in (*ways_beside(fix), *looks_of(fix)):
         yield Text(title if lines else ended(title))
         yield from _block(case, lines)
     if changes := " ".join(_changes_elsewhere(case, fix)):
         yield Text(changes)
+
+
+def _example_in_words(case: Case) -> str:
+    """The machine for which the commands are, as far as they depend on it; "" if they do not."""
+    if case.is_a_text:
+        return ""
+    lines = "\n".join(command_lines(case.fix))
+    python = case.machine.python.executable
+    names_a_version = re.search(r"==\d|\+cu\d|cuda-\d|CUDA.v\d|nvidia-driver|toolkit=\d", lines)
+    if names_a_version or (python and python in lines):
+        return machine_in_words(case.machine)
+    if re.search(PACKAGE_MANAGERS, lines):
+        return case.machine.os.name or ""
+    return ""
 
 
 def _block(case: Case, lines: Lines) -> Iterator[Block]:
@@ -294,7 +311,7 @@ def _changes_elsewhere(case: Case, fix: Fix) -> Iterator[str]:
         yield (
             "Another GPU, driver or Python may need another build: `gpusetup resolve` prints yours."
         )
-    elif re.search(r"\b(?:apt|dnf|yum|zypper|pacman)\b.*(?:nvidia-driver|cuda-toolkit)", lines):
+    elif re.search(rf"{PACKAGE_MANAGERS}.*(?:nvidia-driver|cuda-toolkit)", lines):
         yield (
             "The package is called differently on another distribution or for another driver: "
             "`gpusetup doctor` prints the name for yours."
