@@ -171,23 +171,22 @@ def case_of_message(record: Cause, message: SearchedMessage) -> Case | None:
     """The finding where a program printed this message; None if the message alone shows it not."""
     family = "windows" if ONLY_ON_WINDOWS.search(message.text) else "linux"
     text_alone = read_bytes(f"{message.text}\n{SYSTEM_LINES[family]}".encode())
-    for machine in (_healthy_with(message.text, family), text_alone):
-        if finding := _found(machine, record.id):
-            return Case(_place_of(machine), machine, finding)
-    return None
+    return _first_with_commands(record, (_healthy_with(message.text, family), text_alone))
 
 
 def _recorded(record: Cause) -> Iterator[Snapshot]:
     """Machines of `tests/machines` that show it, those whose root it is first."""
     shown = [machine for machine in snapshots().values() if _found(machine, record.id)]
 
-    def rarity(machine: Snapshot) -> tuple[bool, bool, bool]:
+    def rarity(machine: Snapshot) -> tuple[bool, ...]:
         """Most readers have an x86 machine with Ubuntu or Windows, and one problem."""
         has_a_usual_system = machine.os.id == "ubuntu" or machine.os.family == "windows"
         return (
             _root_of(machine) != record.id,
             machine.os.machine != "x86_64",
             not has_a_usual_system,
+            # Into the system's Python nothing is installed: its commands are of another problem.
+            machine.python.externally_managed is True,
         )
 
     yield from sorted(shown, key=rarity)
@@ -330,12 +329,11 @@ def _place_of(machine: Snapshot) -> str:
 
 
 def machine_in_words(machine: Snapshot) -> str:
-    """The facts of a machine that its commands depend on.
+    """The machine with the facts that its commands depend on; of a text only the facts.
 
     >>> machine_in_words(WINDOWS)
-    'Windows 11 with an NVIDIA GeForce RTX 3090, driver 581.29 and torch 2.14.1+cu130'
+    'on Windows 11 with an NVIDIA GeForce RTX 3090, driver 581.29 and torch 2.14.1+cu130'
     """
-    system = machine.os.name or SYSTEMS.get(machine.os.family or "", "any system")
     facts = []
     if machine.gpus:
         facts.append(_gpus_in_words(machine))
@@ -343,10 +341,14 @@ def machine_in_words(machine: Snapshot) -> str:
         facts.append(f"driver {machine.driver.version}")
     if machine.torch.version:
         facts.append(f"torch {machine.torch.version}")
-    if not facts:
-        return system
-    *before, last = facts
-    return f"{system} with {', '.join(before)} and {last}" if before else f"{system} with {last}"
+    *before, last = facts or [""]
+    with_facts = f"with {', '.join(before)} and {last}" if before else f"with {last}"
+    system = machine.os.name or SYSTEMS.get(machine.os.family or "", "any system")
+    parts = (
+        "" if machine.origin == "report" else f"on {system}",
+        with_facts if facts else "",
+    )
+    return " ".join(part for part in parts if part)
 
 
 def _gpus_in_words(machine: Snapshot) -> str:

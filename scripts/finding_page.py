@@ -273,7 +273,7 @@ def _commands(case: Case) -> Iterator[Block]:
         return
     example = _example_in_words(case)
     if example and fix.commands:
-        yield Text(f"For example, on {example}:")
+        yield Text(f"For example, {example}:")
     yield from _block(case, fix.commands)
     for title, lines in (*ways_beside(fix), *looks_of(fix)):
         yield Text(title if lines else ended(title))
@@ -284,15 +284,13 @@ def _commands(case: Case) -> Iterator[Block]:
 
 def _example_in_words(case: Case) -> str:
     """The machine for which the commands are, as far as they depend on it; "" if they do not."""
-    if case.is_a_text:
-        return ""
     lines = "\n".join(command_lines(case.fix))
     python = case.machine.python.executable
     names_a_version = re.search(r"==\d|\+cu\d|cuda-\d|CUDA.v\d|nvidia-driver|toolkit=\d", lines)
     if names_a_version or (python and python in lines):
         return machine_in_words(case.machine)
-    if re.search(PACKAGE_MANAGERS, lines):
-        return case.machine.os.name or ""
+    if re.search(PACKAGE_MANAGERS, lines) and case.machine.os.name:
+        return f"on {case.machine.os.name}"
     return ""
 
 

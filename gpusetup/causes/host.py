@@ -52,7 +52,7 @@ CAUSES = (
                 "shm              64M   64M     0 100% /dev/shm"
             ),
         ),
-        title="A small /dev/shm: DataLoader workers and NCCL need more",
+        title="/dev/shm is too small for DataLoader workers and NCCL",
         means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), but by "
         "default docker gives a container only 64 MiB of it.",
         text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
