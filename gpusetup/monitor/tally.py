@@ -97,7 +97,7 @@ class GpuTally:
 
 
 def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
-    """The sample with the utilisation that its processes show, where the GPU's own counter has none.
+    """The sample with its processes' utilisation, where the GPU's own counter tells none.
 
     The counter of a GPU looks at short moments: an H100 (driver 580) that computed for 50 ms of
     each 200 told 0 %, while the same driver told 25 % of its process.
