@@ -20,11 +20,12 @@ from verify_faults.layers import Operator as Faulty
 
 from gpusetup.verify.checks import ration
 from gpusetup.verify.checks.ration import SOURCES, chosen, known_to
-from gpusetup.verify.database import loading
-from gpusetup.verify.database.calls import laid_out, tensors_of
+from gpusetup.verify.database import comparing, loading
+from gpusetup.verify.database.calls import Answer, laid_out, tensors_of
 from gpusetup.verify.database.comparing import NotAsked, compared
 from gpusetup.verify.database.draw import LAYOUTS
 from gpusetup.verify.database.rules import LEFT_OUT, reason
+from gpusetup.verify.database.ways import directly
 from gpusetup.verify.values import FAILED, PASSED, SKIPPED, Asked, Outcome, WrongQuestion, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -294,6 +295,63 @@ def test_what_torchs_own_tests_do_not_compare_with_the_cpu_is_not_compared(name:
     entry = known_to(torch, "operators")[name]
     assert entry.formats(torch, "cpu") and not entry.formats(torch, "cuda:0")
     assert entry.question(torch, "cuda:0", 20_240_607, 161924856) is None
+
+
+def test_a_gpu_that_refuses_the_options_of_a_sample_computes_nothing_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Samples are made for the CPU: `linalg.lstsq` has there four drivers, and one on a GPU. The
+    CPU stands for the GPU."""
+    monkeypatch.setattr(comparing.Question, "here", here_on_the_cpu)
+    entry = known_to(torch, "operators")["linalg.inv"]
+
+    def refused(words: str) -> bool:
+        def run(*given: Any, **options: Any) -> Any:
+            if given[0].dtype in (torch.float64, torch.complex128):
+                return torch.linalg.inv(*given, **options)
+            raise RuntimeError(words)
+
+        question = entry.question(torch, "cuda:0", 3, 0)._replace(entry=entry._replace(run=run))
+        return all(part.worst <= 1 for part in compared(torch, "cuda:0", question))
+
+    assert refused("parameter `driver` should be one of (gels)")
+    assert not refused("cusolver error: CUSOLVER_STATUS_INVALID_VALUE")
+
+
+def here_on_the_cpu(
+    question: comparing.Question, way: Any = directly, layout: str = "", learns: bool = True
+) -> Answer:
+    """What a GPU would answer."""
+    return question.by(way, question.call, layout, learns and bool(question.upstream))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_of_like_numbers_a_gpu_may_name_another_place(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CPU stands for the GPU, with its own choice among ties."""
+    monkeypatch.setattr(comparing.Question, "here", here_on_the_cpu)
+    entry = known_to(torch, "operators")["topk"]
+
+    def last_of_ties(x: Any, k: int, largest: bool, shift: int) -> Any:
+        values, places = torch.topk(x.flip(-1), k, largest=largest)
+        places = x.shape[-1] - 1 - places
+        return values, (places + shift) % x.shape[-1]
+
+    def is_right(shift: int) -> bool:
+        def run(x: Any, k: int) -> Any:
+            if x.dtype == torch.int64:
+                return torch.topk(x, k)
+            return last_of_ties(x, k, True, shift)
+
+        numbers = torch.tensor([[5, 5, 1, 5, 2], [7, 3, 7, 7, 0]], dtype=torch.int32)
+        question = entry.question(torch, "cpu", 3, 0)
+        call = question.call._replace(given=(numbers, 2), options={})
+        asked = question._replace(call=call, dtype="int32", entry=entry._replace(run=run))
+        return all(part.worst <= 1 for part in compared(torch, device, asked))
+
+    assert is_right(0) == (device != "cpu")
+    assert not is_right(2)
 
 
 def test_of_an_internal_step_a_gpus_answer_alone_is_compared() -> None:
