@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts
@@ -22,7 +23,10 @@ def _is_new(context: RuleContext) -> bool:
 def _rocm_works(context: RuleContext) -> bool:
     """Whether torch's ROCm build sees the GPU, so that something else failed."""
     rocm = (context.torch.backend or "").startswith("rocm")
-    return bool(rocm and context.torch.cuda_available and not events(context, "hip-kernel-missing"))
+    named = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    unserved = any(gfx_of(name) not in (None, *BUILT_FOR) for name in named)
+    lacks = unserved or bool(events(context, "hip-kernel-missing"))
+    return bool(rocm and context.torch.cuda_available and not lacks)
 
 
 def _xpu_works(context: RuleContext) -> bool:
@@ -233,7 +237,6 @@ CAUSES = (
         proven_by="torch lists the GPU's target, and HSA_OVERRIDE_GFX_VERSION is set",
         not_when="If torch does not list the target, the cause is amd-gpu",
         # Source: ROCm documentation, environment variables.
-        kind_of="amd-gpu",
         stage="first-kernel",
         by_check=True,
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
