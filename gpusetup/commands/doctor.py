@@ -123,6 +123,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
         confidence=diagnosis.confidence,
         proof=diagnosis.proof,
         certainty=diagnosis.certainty,
+        doubts=diagnosis.doubts,
         other_causes=diagnosis.other_causes,
         ruled_out=diagnosis.ruled_out,
         next_reading=diagnosis.next_reading,

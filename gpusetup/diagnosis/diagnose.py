@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.record import RECORDS
+from gpusetup.diagnosis.doubts import doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
     likely_cause,
@@ -56,6 +57,8 @@ class Diagnosis(Frozen):
     """`likely` if there is another error that the root does not explain."""
     certainty: Sureness | None = None
     """`likely` if another cause is left open; None without a root."""
+    doubts: tuple[str, ...] = ()
+    """Why a text's cause is only likely, in sentences."""
     other_causes: tuple[str, ...] = ()
     """What is left open beside the root, the likelier first."""
     ruled_out: tuple[RuledOut, ...] = ()
@@ -103,6 +106,8 @@ def diagnose(
         for finding in findings
     )
     has_root = root is not None and cause != UNKNOWN
+    reasons = doubts(context, root) if has_root else ()
+    open_question = question.inferred or bool(question.other_causes) or bool(reasons)
     doubted = question.inferred or bool(question.unexplained)
     return Diagnosis(
         cause=cause,
@@ -116,7 +121,8 @@ def diagnose(
         snapshot=context.snapshot,
         answer=answer,
         confidence=sureness(doubted) if has_root else None,
-        certainty=sureness(question.inferred or bool(question.other_causes)) if has_root else None,
+        certainty=sureness(open_question) if has_root else None,
+        doubts=tuple(reason.sentence for reason in reasons),
         other_causes=question.other_causes,
         ruled_out=remaining.ruled_out,
         next_reading=question.reading,

@@ -21,6 +21,7 @@ from gpusetup.evidence.context import (
     is_report,
     listed_gpus,
     package,
+    readings,
     says_nothing_else,
     serving,
 )
@@ -50,6 +51,28 @@ def torch_has_the_kernels(context: RuleContext) -> str:
     version = f"torch {context.torch.version or ''}".strip()
     targets = [gpu.compute_capability.sm for gpu in known if gpu.compute_capability]
     return f"{version} has kernels for {_named(known)} ({', '.join(dict.fromkeys(targets))})"
+
+
+def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
+    """A text names a release of torch, and builds of it have the kernels that are said to lack.
+
+    Then the torch that fails is another one, or an extension fails: only its own list tells. What
+    torch said itself, or a list that the text prints, goes before this.
+    """
+    torch = context.torch
+    listed = any(reading.value for reading in readings(context, "torch.kernels"))
+    if not is_report(context) or listed or events(context, "gpu-not-in-wheel"):
+        return ""
+    release = (torch.version or "").partition("+")[0]
+    targets = {gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability}
+    if not release or not targets:
+        return ""
+    for row in context.catalog.builds:
+        of_the_release = row.torch == release or row.torch.startswith(f"{release}.")
+        of_the_build = torch.backend == row.backend or (torch.backend is None and row.cuda)
+        if of_the_release and of_the_build and targets <= {*row.kernels}:
+            return f"torch {release} from {row.backend} has kernels for {_named(gpus(context))}"
+    return ""
 
 
 def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:

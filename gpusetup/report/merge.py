@@ -193,6 +193,7 @@ def _torch(snapshot: Snapshot) -> Torch:
     torches = [p for p in listed if p.name in ("torch", "pytorch")]
     versions = (p.version for p in torches)
     version = torch.version or max(versions, key=lambda v: ("+" in v, parsed(v)), default=None)
+    version = _with_its_last_number(version)
     backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
     is_cpu_build = any(e.kind == "torch-not-compiled-with-cuda" for e in snapshot.events) or any(
         re.search(r"(?:^|_)cpu", p.build or "") for p in torches
@@ -205,6 +206,16 @@ def _torch(snapshot: Snapshot) -> Torch:
         installed=bool(version) or None if torch.installed is None else torch.installed,
         installer=torch.installer or next((p.installer for p in torches if p.installer), None),
     )
+
+
+def _with_its_last_number(version: str | None) -> str | None:
+    """A build that people call by two numbers is the first of its series.
+
+    >>> _with_its_last_number("2.7+cu128"), _with_its_last_number("2.7")
+    ('2.7.0+cu128', '2.7')
+    """
+    release, plus, label = (version or "").partition("+")
+    return f"{release}.0+{label}" if plus and release.count(".") == 1 else version
 
 
 def _os(snapshot: Snapshot) -> Os:
