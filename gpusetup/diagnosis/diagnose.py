@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -23,7 +24,15 @@ from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.evidence.context import Rule, RuleContext, is_report
 from gpusetup.fixes import needs
-from gpusetup.model.finding import Finding, Need, RuledOut, Severity, unique_evidence
+from gpusetup.model.finding import (
+    Alternative,
+    Finding,
+    Need,
+    RuledOut,
+    Severity,
+    map_blocks,
+    unique_evidence,
+)
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
@@ -99,6 +108,9 @@ def diagnose(
     cause = cause_of(context, root or main, symptom)
     verdict = Verdict(findings, root, symptom, cause)
     question = choose_question(context, verdict, remaining)
+    if cause == UNKNOWN and is_report(context):
+        findings = tuple(map(without_changes, findings))
+        root, symptom = (same_finding(finding, findings) for finding in (root, symptom))
     marked = (
         with_reading_first(context, replace(finding, root=finding is root), question.reading)
         if finding in (root, symptom)
@@ -223,6 +235,37 @@ def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
     for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
         finding = fit(context, finding)
     return fit_for_pasting(context, finding)
+
+
+CHANGES_SOMETHING = re.compile(
+    r"gpusetup install\b|\b(?:pip3?|conda|mamba|apt(?:-get)?|dnf|pacman|zypper|winget) (?:-\S+ )*"
+    r"(?:un|re)?install\b|\buv (?:add|sync)\b|\bpacman -S"
+)
+"""How a line goes on that installs or removes something."""
+CHANGE_NOTHING_YET = "Change nothing yet: the output above tells which cause it is"
+
+
+def without_changes(finding: Finding) -> Finding:
+    """The finding of an unknown cause without commands that change what is installed."""
+    fix = finding.fix
+    if fix is None:
+        return finding
+
+    def unless_it_changes(block: Alternative) -> Alternative | None:
+        changes = any(map(CHANGES_SOMETHING.search, block.commands))
+        return None if changes else block
+
+    kept = map_blocks(fix, unless_it_changes)
+    if kept == fix:
+        return finding
+    return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
+
+
+def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:
+    """The finding of the same id, as it is now."""
+    if finding is None:
+        return None
+    return next((other for other in findings if other.id == finding.id), None)
 
 
 def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.evidence.context import RuleContext, events, gpus, is_report, readings
+from gpusetup.evidence.facts import kernels_that_a_text_prints
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen
 
@@ -30,9 +31,14 @@ class Doubt(Frozen):
 
 
 def torch_said_it(context: RuleContext) -> bool:
-    """Whether torch itself said which kernels it lacks, or the text prints its list."""
-    listed = any(reading.value for reading in readings(context, "torch.kernels"))
-    return listed or bool(events(context, "gpu-not-in-wheel"))
+    """Whether torch itself said which kernels it lacks, the text prints its list, or a program
+    printed the exact build, whose kernels the catalog knows."""
+    warned = any(event.values.get("said") != "in words" for event in events(context, WARNING))
+    exact_build = context.torch.kernels is not None and not events(context, "torch-only-named")
+    return warned or kernels_that_a_text_prints(context) or exact_build
+
+
+WARNING = "gpu-not-in-wheel"
 
 
 def _build_was_not_read(context: RuleContext, root: Finding) -> bool:

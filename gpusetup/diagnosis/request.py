@@ -133,9 +133,25 @@ def _request_shown(machine: Snapshot, catalog: Catalog) -> Request:
     if backend not in catalog.backends or (in_report and (unused or useless)):
         backend = "auto"
     torch = wanted.torch
+    if in_report and torch and _is_a_step_back(machine, torch):
+        torch, backend = None, "auto"
     if in_report and torch is None:
         torch = _installed_torch(machine) or _torch_of_companion(machine, catalog)
     return Request(torch=torch, backend=backend)
+
+
+LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
+"""Events of a torch without kernels: what an old document asks for does not bring them."""
+
+
+def _is_a_step_back(machine: Snapshot, pin: str) -> bool:
+    """Whether a document asks for an older release than the one that lacks kernels."""
+    lacks = any(event.kind in LACKS_KERNELS for event in machine.events)
+    release = pin.removeprefix("==").removesuffix(".*")
+    installed_release = (machine.torch.version or "").partition("+")[0]
+    if not (lacks and installed_release and pin.startswith("==")):
+        return False
+    return parsed(release) < parsed(installed_release)
 
 
 def _installed_torch(machine: Snapshot) -> str | None:

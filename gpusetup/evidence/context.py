@@ -147,6 +147,10 @@ def cuda_was_refused(context: RuleContext) -> bool:
 
 # No order: these events are no failures, whatever layer they come from.
 NO_FAILURES = (
+    "torch-only-named",
+    "other-program-computes",
+    "gpu-speed",
+    "works-there",
     "requirement-broken",
     "capability-warning",
     "gpu-computes",

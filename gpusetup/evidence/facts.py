@@ -53,6 +53,12 @@ def torch_has_the_kernels(context: RuleContext) -> str:
     return f"{version} has kernels for {_named(known)} ({', '.join(dict.fromkeys(targets))})"
 
 
+def kernels_that_a_text_prints(context: RuleContext) -> bool:
+    """Whether torch's list of kernels stands in the text, and was not filled in from the catalog."""
+    listed = readings(context, "torch.kernels")
+    return any(reading.value and reading.source != "catalog" for reading in listed)
+
+
 def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
     """A text names a release of torch, and builds of it have the kernels that are said to lack.
 
@@ -60,7 +66,7 @@ def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
     torch said itself, or a list that the text prints, goes before this.
     """
     torch = context.torch
-    listed = any(reading.value for reading in readings(context, "torch.kernels"))
+    listed = kernels_that_a_text_prints(context)
     if not is_report(context) or listed or events(context, "gpu-not-in-wheel"):
         return ""
     release = (torch.version or "").partition("+")[0]

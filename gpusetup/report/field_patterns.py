@@ -17,7 +17,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.patterns import in_any_case
 from gpusetup.model.units import architecture_named
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
-from gpusetup.report.mentions import is_only_mentioned
+from gpusetup.report.mentions import is_another_torch, is_only_mentioned
 
 
 class FieldPattern(NamedTuple):
@@ -278,6 +278,9 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
                     continue
                 start, end = (offset + place for place in found.span())
                 if in_a_sentence and is_only_mentioned(subject, text.flat, start, end):
+                    continue
+                is_named = subject == "torch.version" and trust <= HINT
+                if is_named and is_another_torch(text.flat, start, end):
                     continue
                 seen.add(value)
                 place = offset + found.start(int(fixed is None))

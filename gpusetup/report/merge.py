@@ -33,7 +33,7 @@ from gpusetup.model.machine import (
 )
 from gpusetup.model.versions import Capability, cuda_of, parsed
 from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
-from gpusetup.report.facts import Claim, Fact, Gpus
+from gpusetup.report.facts import USUAL, Claim, Fact, Gpus
 
 MAX_EVENTS = 80
 MAX_GPUS = 64
@@ -60,6 +60,7 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     for fact in facts:
         kinds[type(fact)].append(fact)
     known, readings = choose_values(kinds[Claim])
+    kinds[Event] += _torch_only_named(kinds[Claim])
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     by_kind = {(e.kind, *sorted(e.values.items())): e for e in reversed(kinds[Event])}
     events = without_followers(tuple(reversed(by_kind.values()))[:MAX_EVENTS])
@@ -81,6 +82,14 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
         readings=(*readings, *gpu_readings),
     )
     return with_implied_fields(snapshot)
+
+
+def _torch_only_named(claims: list[Claim]) -> list[Event]:
+    """What says that no program printed torch's version: a person named it in a sentence."""
+    named = [claim for claim in claims if claim.subject == "torch.version"]
+    if not named or any(claim.trust >= USUAL for claim in named):
+        return []
+    return [Event(kind="torch-only-named", source=named[0].source, text=str(named[0].value))]
 
 
 FOLLOW_AN_ASSERTION = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
