@@ -22,7 +22,7 @@ from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, st
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
-from gpusetup.evidence.context import Rule, RuleContext, is_report
+from gpusetup.evidence.context import Rule, RuleContext, events, is_report
 from gpusetup.fixes import needs
 from gpusetup.model.finding import (
     Alternative,
@@ -226,7 +226,9 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
     if main is None:
         return OK if may_be_ok(context) else UNKNOWN
     if symptom and main.id == symptom.id:
-        return UNKNOWN
+        # A GPU that waits for its input works.
+        works = main.id == "input-bound" and events(context, "names-no-failure")
+        return OK if works else UNKNOWN
     return (is_report(context) and RECORDS[main.id].kind_of) or main.id
 
 

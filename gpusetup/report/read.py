@@ -23,6 +23,7 @@ from gpusetup.report import (
     paths,
     person,
     runs,
+    works,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
@@ -58,6 +59,7 @@ READERS: tuple[Reader, ...] = (
     person.person,
     files.files,
     runs.runs,
+    works.works,
     failures.failures,
     failures.complaints,
     failures.failing_program,
