@@ -39,6 +39,8 @@ WHICH_TORCH = (
 )
 WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.libc_ver())"'
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
+PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
+"""Which processor ollama's model runs on, and why its server chose that."""
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 SETTLES: dict[str, tuple[str, ...]] = {

@@ -211,6 +211,7 @@ CAUSES = (
                 facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
+            Refutation(facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
         ),
         cases=(
             Message(

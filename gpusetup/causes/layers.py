@@ -341,6 +341,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-p2p-failure",
         "rdma-memlock",
         "bf16-unsupported",
+        "gpu-gives-no-memory",
         "out-of-memory",
         "host-out-of-memory",
         "dataloader-worker-killed",

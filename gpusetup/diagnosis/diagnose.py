@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.doubts import doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
@@ -100,7 +101,7 @@ def diagnose(
     collected = collect(context, rules)
     remaining = refute(context, collected)
     fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
-    explained = with_explanations(fitting)
+    explained = with_explanations(without_nvidias(context, fitting))
     main = choose_root(context, explained)
     symptom = main if main and is_unexplained_symptom(context, main) else None
     findings = infer_cause(context, explained, symptom)
@@ -147,6 +148,24 @@ def diagnose(
 def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """What the rules find, one finding an id."""
     return one_per_id(findings_of(context, rules_of(RULE_FILES) if rules is None else rules))
+
+
+OTHER_MAKERS = ("amd-gpu", "intel-gpu", "apple-silicon")
+OF_NVIDIAS_STACK = (Layer.BOUNDARY, Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
+
+
+def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings of a text without those of NVIDIA's driver, container tools and GPUs, where the
+    GPU is another maker's: what they advise does nothing there."""
+    others = [f for f in findings if f.id in OTHER_MAKERS and f.severity is Severity.ERROR]
+    if not others or not is_report(context):
+        return findings
+
+    def is_of_nvidia(finding: Finding) -> bool:
+        place = RECORDS[finding.id].place
+        return place is not None and place[0] in OF_NVIDIAS_STACK
+
+    return tuple(finding for finding in findings if not is_of_nvidia(finding))
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:

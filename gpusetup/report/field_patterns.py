@@ -162,6 +162,7 @@ PATTERNS = (
     FieldPattern("os.jetson", ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     FieldPattern("os.jetson", "jetson", r"\b(Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
     FieldPattern("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
+    FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b", USUAL, value=True),
     FieldPattern("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     FieldPattern("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)?(?: LTS)? (?:app )?\(?WSL(?: ?[12])?\b|(?<!not )\b(?:on|in|under|using|inside|my|via|through|with) WSL(?: ?[12])?\b|\b(?:OS|system|platform|environment)\*{0,2}(?: version)?[:=|* ]{1,4}(?:Windows[\w ]{0,6}[/+,( ]{1,3})?WSL\b", HINT, value=True),
     FieldPattern("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),

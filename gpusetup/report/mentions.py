@@ -81,7 +81,7 @@ def is_another_card(flat: str, first: int, last: int) -> bool:
 
 WISHED_FOR = lazy(
     r"(?i)(?:\b(?:requires?|needs?|required|support(?:s|ed|ing)?(?: for)?|please (?:add|support|update to)|compatible with|upgrade to|update to|downgrade to|switch to"
-    r"|want(?:s|ed)?|should (?:be|use)|recommend\w*|instructions?|read ?me|docs?|guide|tutorial|requirements?(?:\.txt)?|pins?|pinned|until|before|since)\b"
+    r"|want(?:s|ed)?|should (?:be|use)|recommend\w*|instructions?|read ?me|docs?|guide|tutorial|requirements?(?:\.txt)?|pins?|pinned)\b"
     r"[^.\n:]{0,24}|(?:要不要|是不是要|需要|支持|要求|推荐|建议)[^。\n]{0,12}) ?$"
 )
 """What stands before a release that somebody asks for, or that a document names."""

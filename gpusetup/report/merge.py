@@ -189,7 +189,7 @@ def _with_sizes(event: Event, os: Os) -> Event:
     if event.kind != "out-of-memory":
         return event
     values = {
-        SIZE_FIELDS.get(name, name): str(memory(text)) if name in SIZE_FIELDS else text
+        SIZE_FIELDS.get(name, name): str(memory(text.replace("bytes", "B"))) if name in SIZE_FIELDS else text
         for name, text in event.values.items()
     }
     return replace(event, values={name: text for name, text in values.items() if text != "None"})
@@ -232,7 +232,8 @@ def _os(snapshot: Snapshot) -> Os:
     family, version = os.family, snapshot.driver.version or ""
     # Only Linux' drivers have three numbers, and only its nvidia-smi a column of persistence.
     shown = version.count(".") == 2 or snapshot.driver.persistence is not None
-    if family is None and (shown or os.wsl or os.jetson):
+    # What fails in WSL fails in its Linux, whatever Windows runs beside it.
+    if os.wsl or (family is None and (shown or os.jetson)):
         family = "linux"
     machine = os.machine or ("aarch64" if os.jetson else None)
     wsl = os.wsl
