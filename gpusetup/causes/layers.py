@@ -282,6 +282,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "smi-banner-misread",
     ),
     Layer.WHEEL: (
+        "torch-release-regressed",
         "glibc-too-old",
         "windows-pagefile-too-small",
         "dll-load-order",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.doubts import doubts
+from gpusetup.diagnosis.doubts import Doubt, doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
     likely_cause,
@@ -108,7 +108,9 @@ def diagnose(
     root = root_of(findings)
     cause = cause_of(context, root or main, symptom)
     verdict = Verdict(findings, root, symptom, cause)
+    reasons = doubts(context, root) if root and cause != UNKNOWN else ()
     question = choose_question(context, verdict, remaining)
+    question = with_question_of(context, reasons, question)
     if cause == UNKNOWN and is_report(context):
         findings = tuple(map(without_changes, findings))
         root, symptom = (same_finding(finding, findings) for finding in (root, symptom))
@@ -119,7 +121,6 @@ def diagnose(
         for finding in findings
     )
     has_root = root is not None and cause != UNKNOWN
-    reasons = doubts(context, root) if has_root else ()
     open_question = question.inferred or bool(question.other_causes) or bool(reasons)
     doubted = question.inferred or bool(question.unexplained)
     return Diagnosis(
@@ -232,6 +233,17 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     undecided = inferred or cause == UNKNOWN or unproven
     command = reading_command(context, reading, undecided=undecided)
     return Question(other_causes, command, inferred, unexplained_errors)
+
+
+def with_question_of(
+    context: RuleContext, reasons: tuple[Doubt, ...], question: Question
+) -> Question:
+    """The question with the reading that settles a doubt, where nothing else is asked."""
+    asked = next((doubt.asks for doubt in reasons if doubt.asks), None)
+    if question.reading or asked is None:
+        return question
+    command = reading_command(context, asked, undecided=False)
+    return question._replace(reading=command)
 
 
 def unread_needs(finding: Finding | None) -> tuple[Need, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gpusetup.causes import alike
 from gpusetup.evidence.context import RuleContext, events, gpus, is_report, readings
 from gpusetup.evidence.facts import kernels_that_a_text_prints
 from gpusetup.model.finding import Finding
@@ -28,6 +29,8 @@ class Doubt(Frozen):
     sentence: str
     """What is open, and what it could be instead."""
     holds: Callable[[RuleContext, Finding], bool]
+    asks: str = ""
+    """The command whose output settles it."""
 
 
 def torch_said_it(context: RuleContext) -> bool:
@@ -97,7 +100,7 @@ def _python_was_not_read(context: RuleContext, root: Finding) -> bool:
 
 
 def _start_leaves_it_open(_: RuleContext, root: Finding) -> bool:
-    return root.id in ("cuda-init-out-of-memory", "cuda-unknown-error", "cuda-init-failed")
+    return root.id in ("cuda-init-out-of-memory", "cuda-unknown-error", "cuda-init-failed", "gpu-gives-no-memory")
 
 
 def _driver_of_another_maker(context: RuleContext, root: Finding) -> bool:
@@ -110,12 +113,22 @@ def _boards_support_was_not_read(context: RuleContext, root: Finding) -> bool:
     return root.id == "amd-gpu" and context.os.family == "windows"
 
 
+def _only_a_person_says_it(_: RuleContext, root: Finding) -> bool:
+    return root.id == "torch-release-regressed"
+
+
 DOUBTS: tuple[Doubt, ...] = (
+    Doubt(
+        reason="said-in-words",
+        sentence="the text does not show that nothing else differed between the two",
+        holds=_only_a_person_says_it,
+    ),
     Doubt(
         reason="build-not-read",
         sentence="torch did not print its list of kernels here, so an extension, or the torch of "
         "another Python, may be what lacks them",
         holds=_build_was_not_read,
+        asks=alike.THIS_TORCH,
     ),
     Doubt(
         reason="gpu-not-named",
@@ -150,7 +163,7 @@ DOUBTS: tuple[Doubt, ...] = (
     ),
     Doubt(
         reason="start-leaves-it-open",
-        sentence="CUDA gives this code for several reasons",
+        sentence="this message has several reasons",
         holds=_start_leaves_it_open,
     ),
     Doubt(

@@ -35,6 +35,7 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
+from gpusetup.evidence.facts import kernels_that_a_text_prints
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import of_package
 from gpusetup.model.finding import Finding, Fix
@@ -73,7 +74,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "gpus": machine.gpus,
         "driver": machine.driver.version,
         "torch": machine.torch.version or machine.torch.cuda,
-        "kernels": machine.torch.kernels,
+        "kernels": kernels_that_a_text_prints(context),
         "bus": machine.pci_devices,
         "build": in_an_image_build(context),
         "program": any("said" not in e.values for e in events(context, *record.kinds)),

@@ -122,6 +122,13 @@ def torch_lists_the_target(context: RuleContext) -> str:
     return f"torch has kernels for {listed[0]}" if listed else ""
 
 
+def another_release_works(context: RuleContext) -> str:
+    """Another release of torch works on the same machine."""
+    for event in events(context, "release-regressed"):
+        return event.text or "another release of torch works here"
+    return ""
+
+
 def a_program_found_the_gpu(context: RuleContext) -> str:
     """A program's own log lists the GPU of another maker as usable."""
     for event in events(context, "program-found-gpu"):

@@ -151,6 +151,17 @@ def pin_of_another_package(context: RuleContext) -> str:
     return ""
 
 
+def marker_of_another_system(context: RuleContext) -> str:
+    """A project whose index for torch holds on another system only, and gives the CPU build here."""
+    if not events(context, "index-marker") or context.torch.backend != "cpu":
+        return ""
+    return (
+        "In pyproject.toml the index of torch holds for one system only: add this one to its marker "
+        "under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), or `uv "
+        "sync` takes the CPU build again. "
+    )
+
+
 def never(_: RuleContext) -> str:
     return ""
 
@@ -228,6 +239,7 @@ NEEDS: tuple[NeedRow, ...] = (
         instead="pip cannot change it: choose another release or override its build in the "
         "system's configuration",
     ),
+    NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
     NeedRow(
         what="container engine",

@@ -183,6 +183,7 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit"),
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-"),
     row("toolkit-installed", r"NVIDIA Container (?:Toolkit CLI|Runtime Hook) version (?P<version>\d[\w.-]*)", "nvidia container"),
+    row("index-marker", r"marker ?= ?[\"'\\]{1,3}(?:platform_system|sys_platform) ?== ?['\"\\]{1,2}(?:linux|Linux)|\b(?:index|pytorch-cu\d{2,3}|cuda|cu\d{2,3})\b[^.\n]{0,30}\bonly (?:on|for|under) linux", "linux"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""

@@ -17,7 +17,7 @@ from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.mentions import CARD_AROUND, is_another_card
 
 ENDING = (
-    r"(?:[ -]?(?:Ti|SUPER)|D(?: ?v2)?|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
+    r"(?:[ -]?(?:Ti|SUPER)|D|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
     r"|(?:Workstation|Server) Edition|D))(?!\w)"
 )
 BOARD = r"(?:[ -](?:PCI-?e|SXM\d?|NVL|HBM\d\w?|\d{1,3} ?GB))(?!\w)"

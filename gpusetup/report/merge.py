@@ -133,6 +133,8 @@ def choose_values(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], l
     for subject, claimed in by_subject.items():
         ranked = sorted(claimed, key=lambda claim: -claim.trust)
         value = ranked[0].value
+        if subject == "torch.version":
+            value = _with_its_build(str(value), ranked)
         part, _, name = subject.partition(".")
         known[part][name] = tuple(str(value).split()) if subject == "torch.kernels" else value
         sources: dict[str, str] = {}
@@ -141,6 +143,23 @@ def choose_values(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], l
         for text, source in list(sources.items())[:MAX_READINGS]:
             readings.append(Reading(subject=subject, source=source, value=text))
     return known, readings
+
+
+def _with_its_build(version: str, claims: list[Claim]) -> str:
+    """The version with the build that another place of the text gives it.
+
+    A title says "torch 2.7.0 cpu", the session below prints 2.7.0+cpu: they are one torch.
+
+    >>> _with_its_build("2.7.0", [Claim("torch.version", "2.7.0+cpu", "line 2")])
+    '2.7.0+cpu'
+    """
+    if "+" in version:
+        return version
+    for claim in claims:
+        release, plus, _ = str(claim.value).partition("+")
+        if plus and (release == version or release.startswith(f"{version}.")):
+            return str(claim.value)
+    return version
 
 
 def _environment(named: dict[str, Any]) -> dict[str, str]:
