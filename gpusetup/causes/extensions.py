@@ -52,13 +52,15 @@ def extension_of(messages: Events) -> str | None:
     return next((name for name in raised if name.partition(".")[0] not in torchs), None)
 
 
-
 def only_python_differs(context: RuleContext) -> bool:
     """Whether an extension names what it was built for, and of its pairs only Python differs."""
     for event in events(context, "extension-abi-mismatch"):
         values = event.values
         built_python, python = values.get("built_python", ""), values.get("python", "")
-        same_torch = values.get("built_torch", "").partition("+")[0] == values.get("torch", "?").partition("+")[0]
+        same_torch = (
+            values.get("built_torch", "").partition("+")[0]
+            == values.get("torch", "?").partition("+")[0]
+        )
         if same_torch and python and _minor(built_python) != _minor(python):
             return True
     return False
@@ -149,9 +151,7 @@ CAUSES = (
                 text="Keep torch. Install the extension's build for this Python by this Python's "
                 "own pip, without its requirements; if its project has none for this system "
                 "(boards such as Jetson), build it from source, or run without it",
-                commands=(
-                    "pip install --no-deps --force-reinstall --no-cache-dir {module}",
-                ),
+                commands=("pip install --no-deps --force-reinstall --no-cache-dir {module}",),
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(

@@ -100,7 +100,12 @@ def _python_was_not_read(context: RuleContext, root: Finding) -> bool:
 
 
 def _start_leaves_it_open(_: RuleContext, root: Finding) -> bool:
-    return root.id in ("cuda-init-out-of-memory", "cuda-unknown-error", "cuda-init-failed", "gpu-gives-no-memory")
+    return root.id in (
+        "cuda-init-out-of-memory",
+        "cuda-unknown-error",
+        "cuda-init-failed",
+        "gpu-gives-no-memory",
+    )
 
 
 def _driver_of_another_maker(context: RuleContext, root: Finding) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.machine import Event, Snapshot, Wanted
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.companions import COMPANIONS, installed
@@ -67,6 +67,8 @@ def choose_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
     A text often asks for what does not exist for its machine, which is why it was written: then the
     request is loosened, its backend first, its torch last.
     """
+    if machine.origin == "report" and _is_a_step_back(machine, machine.wanted.torch or ""):
+        machine = replace(machine, wanted=Wanted())
     asked = _request_shown(machine, catalog)
     requests = [asked]
     if machine.origin == "report":
@@ -133,8 +135,6 @@ def _request_shown(machine: Snapshot, catalog: Catalog) -> Request:
     if backend not in catalog.backends or (in_report and (unused or useless)):
         backend = "auto"
     torch = wanted.torch
-    if in_report and torch and _is_a_step_back(machine, torch):
-        torch, backend = None, "auto"
     if in_report and torch is None:
         torch = _installed_torch(machine) or _torch_of_companion(machine, catalog)
     return Request(torch=torch, backend=backend)

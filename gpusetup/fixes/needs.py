@@ -151,6 +151,14 @@ def pin_of_another_package(context: RuleContext) -> str:
     return ""
 
 
+def torch_inside_a_program(context: RuleContext) -> str:
+    """A program that is one executable, with its Python and torch inside."""
+    for event in events(context, "packaged-program"):
+        name = event.values.get("program", "the program")
+        return f"{name} brings its own Python and torch"
+    return ""
+
+
 def marker_of_another_system(context: RuleContext) -> str:
     """A project whose index for torch holds on another system only, and gives the CPU build here."""
     if not events(context, "index-marker") or context.torch.backend != "cpu":
@@ -210,6 +218,14 @@ NEEDS: tuple[NeedRow, ...] = (
         clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|--force-reinstall",
         instead="Keep the image's torch: its maker built it for this machine. Update the image, or "
         "change the program",
+    ),
+    NeedRow(
+        what="packaged program",
+        lines=INSTALLS_TORCH,
+        denied=torch_inside_a_program,
+        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU",
+        instead="pip does not reach that torch: take a newer release of the program (made for this "
+        "GPU), or run the program from its source in an environment of its own",
     ),
     NeedRow(
         what="remedy",

@@ -9,7 +9,7 @@ from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, FIRST_ROCM, RELATIVES,
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
@@ -127,8 +127,16 @@ def amd(context: RuleContext) -> Fix:
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
         f"(PyTorch's, on Linux, has kernels for {', '.join(BUILT_FOR)}). Otherwise the CPU build "
-        "works"
+        "works",
+        alternatives=_if_served(context),
     )
+
+
+def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
+    """PyTorch's own build on Linux, for a GPU whose target a text does not name."""
+    if not on(context, "linux") or context.os.wsl:
+        return ()
+    return paste.other("if the GPU is one of these", _install_from(context, str(AMD.index)))
 
 
 WITHOUT_ROCM_ON_WINDOWS = {

@@ -208,7 +208,9 @@ def _with_sizes(event: Event, os: Os) -> Event:
     if event.kind != "out-of-memory":
         return event
     values = {
-        SIZE_FIELDS.get(name, name): str(memory(text.replace("bytes", "B"))) if name in SIZE_FIELDS else text
+        SIZE_FIELDS.get(name, name): str(memory(text.replace("bytes", "B")))
+        if name in SIZE_FIELDS
+        else text
         for name, text in event.values.items()
     }
     return replace(event, values={name: text for name, text in values.items() if text != "None"})
