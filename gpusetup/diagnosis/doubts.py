@@ -54,7 +54,7 @@ def _gpu_is_a_family(context: RuleContext, root: Finding) -> bool:
 
 
 def _several_torches(context: RuleContext, root: Finding) -> bool:
-    """Two releases are called torch's: one of them is of another environment, or only wished for."""
+    """Two releases are called torch's: one is of another environment, or only wished for."""
     releases = {
         (reading.value or "").partition("+")[0] for reading in readings(context, "torch.version")
     }

@@ -56,7 +56,7 @@ def torch_has_the_kernels(context: RuleContext) -> str:
 
 
 def kernels_that_a_text_prints(context: RuleContext) -> bool:
-    """Whether torch's list of kernels stands in the text, and was not filled in from the catalog."""
+    """Whether torch's list of kernels is in the text, and was not filled in from the catalog."""
     listed = readings(context, "torch.kernels")
     return any(reading.value and reading.source != "catalog" for reading in listed)
 

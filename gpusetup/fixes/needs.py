@@ -160,11 +160,11 @@ def torch_inside_a_program(context: RuleContext) -> str:
 
 
 def marker_of_another_system(context: RuleContext) -> str:
-    """A project whose index for torch holds on another system only, and gives the CPU build here."""
+    """A project whose index for torch is for another system only, and gives the CPU build here."""
     if not events(context, "index-marker") or context.torch.backend != "cpu":
         return ""
     return (
-        "In pyproject.toml the index of torch holds for one system only: add this one to its marker "
+        "In pyproject.toml the index of torch is for one system only: add this one to its marker "
         "under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), or `uv "
         "sync` takes the CPU build again. "
     )
