@@ -6,16 +6,15 @@ The texts are the record's; the commands are what doctor prints on the machines 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from finding_cases import Case, case_of_message, cases_of, machine_in_words, place_in_words
+from finding_words import alternatives, capital, ended, shortened
 from messages_searched import headings_of, home_of, messages, messages_of, shared_by
 
-from gpusetup.causes import container_engines, containers, parallel
-from gpusetup.causes.layers import STAGES, Layer
-from gpusetup.causes.record import RECORDS, Cause
-from gpusetup.diagnosis.explanations import records
+from gpusetup.causes.layers import Layer
+from gpusetup.causes.record import Cause
 from gpusetup.model.finding import Fix, Severity, command_lines
 from gpusetup.model.shell import Lines
 from gpusetup.render.doctor import evidence_line, looks_of, ways_beside
@@ -399,86 +398,3 @@ def _short_way(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
         )
     else:
         yield Text("**Next step:** run `gpusetup doctor` and follow what it prints.")
-
-
-# --- groups of the index --------------------------------------------------------------------------
-
-GROUPS = (
-    "Installing",
-    "Importing",
-    "Starting on the GPU",
-    "Running",
-    "Several GPUs",
-    "Containers, Kubernetes and WSL",
-    "Driver and hardware",
-)
-"""Where a message comes from, in the order of a first evening with PyTorch."""
-GROUP_OF_STAGE = {
-    "install": "Installing",
-    "build": "Installing",
-    "import": "Importing",
-    "start": "Starting on the GPU",
-    "first-kernel": "Starting on the GPU",
-    "running": "Running",
-    "distributed": "Several GPUs",
-}
-
-
-def group_of(record: Cause) -> str:
-    """The group of the index that a finding stands in."""
-    if record in parallel.CAUSES:
-        return "Several GPUs"
-    layer = record.place[0] if record.place else None
-    if record in (*containers.CAUSES, *container_engines.CAUSES) or layer is Layer.BOUNDARY:
-        return "Containers, Kubernetes and WSL"
-    if layer in (Layer.HARDWARE, Layer.DRIVER):
-        return "Driver and hardware"
-    default_stage = STAGES.get(layer, "start") if layer else "running"
-    return GROUP_OF_STAGE[record.stage or default_stage]
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def capital(text: str) -> str:
-    """A name as the beginning of a sentence; names of programs keep their small letter.
-
-    >>> capital("the driver is old"), capital("torch is old")
-    ('The driver is old', 'torch is old')
-    """
-    return text[:1].upper() + text[1:] if re.match(r"(?:the|a|an|this|not|no) ", text) else text
-
-
-def ended(text: str) -> str:
-    """A text that ends as a sentence.
-
-    >>> ended("Replace the build: "), ended("Is it there?"), ended("")
-    ('Replace the build.', 'Is it there?', '')
-    """
-    text = text.rstrip(" :;,")
-    return text if not text or text.endswith((".", "!", "?", ".)", "?)")) else f"{text}."
-
-
-def alternatives(names: Sequence[str]) -> str:
-    """Names as a choice.
-
-    >>> alternatives(("a", "b", "c")), alternatives(("a",))
-    ('a, b or c', 'a')
-    """
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
-
-
-def shortened(text: str) -> str:
-    """A long quotation, cut between words.
-
-    >>> shortened("word " * 40)[-6:]
-    'word …'
-    """
-    longest = 90
-    return text if len(text) <= longest else f"{text[:longest].rsplit(' ', 1)[0]} …"
-
-
-def finding_ids() -> frozenset[str]:
-    """Every id that has a page."""
-    return frozenset(record.id for record in records()) | frozenset(RECORDS)

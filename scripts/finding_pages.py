@@ -9,17 +9,8 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from finding_page import (
-    GROUPS,
-    Block,
-    Bullets,
-    Code,
-    Heading,
-    blocks,
-    finding_ids,
-    group_of,
-    title_of,
-)
+from finding_groups import GROUPS, finding_ids, group_of
+from finding_page import Block, Bullets, Code, Heading, blocks, title_of
 from messages_searched import headings_of
 
 from gpusetup.catalog.file import load_catalog

@@ -58,7 +58,7 @@ def in_markdown(block: Block, page_id: str) -> str:
 
 def index() -> str:
     """The messages by where they come from, each with the id of its finding."""
-    from finding_page import GROUPS, group_of
+    from finding_groups import GROUPS, group_of
 
     from gpusetup.diagnosis.explanations import records
 
@@ -110,7 +110,7 @@ def linked(text: str, page_id: str) -> str:
     >>> linked("see driver-missing, not `driver-missing`", "ok")
     'see [driver-missing](driver-missing.md), not `driver-missing`'
     """
-    from finding_page import finding_ids
+    from finding_groups import finding_ids
 
     ids = finding_ids() - {page_id}
     parts = re.split(r"(`[^`]*`)", text)

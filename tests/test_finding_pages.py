@@ -7,11 +7,13 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import finding_cases
-import finding_page
+import finding_groups
 import finding_pages
+import finding_words
 import findings_reference
 import messages_searched
 import site_search
@@ -96,7 +98,7 @@ def test_no_paragraph_is_half_a_sentence() -> None:
 def test_what_ends_with_a_colon_is_followed_by_code_or_a_list() -> None:
     for id, page in pages().items():
         blocks = re.split(r"\n\n+", page)
-        for block, following in zip(blocks, blocks[1:], strict=False):
+        for block, following in pairwise(blocks):
             if block.endswith(":") and not block.startswith("#"):
                 assert following.startswith(("```", "- ")), (id, block, following)
 
@@ -131,7 +133,7 @@ def test_the_index_has_each_message_with_its_id() -> None:
 def test_the_index_is_grouped_by_where_the_message_comes_from() -> None:
     index = (FINDINGS / "index.md").read_text(encoding="utf-8")
     groups = re.findall(r"(?m)^## (.*)$", index)
-    assert groups == list(finding_page.GROUPS)
+    assert groups == list(finding_groups.GROUPS)
     of_drivers = section(index, "Driver and hardware")
     assert "driver-not-loaded" in of_drivers and "gpu-fell-off-bus" in of_drivers
     assert "nccl-timeout" in section(index, "Several GPUs")
@@ -159,5 +161,5 @@ def test_the_most_searched_findings_are_checked_without_gpusetup() -> None:
 
 
 def test_the_examples_in_the_scripts_hold() -> None:
-    for module in (finding_cases, finding_page, finding_pages, findings_reference, site_search):
+    for module in (finding_cases, finding_pages, finding_words, findings_reference, site_search):
         assert doctest.testmod(module).failed == 0, module.__name__

@@ -47,8 +47,8 @@ CAUSES = (
         means="The numbers of the message show that memory is not short. The GPU, or what a virtual "
         "machine gives of it, does not compute: macOS in a virtual machine (a hosted CI job) "
         "reports Metal and has no GPU that torch can use.",
-        text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On a machine "
-        "of your own look for a limit of the process's memory, then restart the machine",
+        text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On your own "
+        "machine, look for a limit of the process's memory, then restart the machine",
         proven_by="A message of full memory whose numbers show that most is free",
         not_when="If most of the GPU is used, the cause is out-of-memory",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.

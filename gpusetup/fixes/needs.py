@@ -225,7 +225,7 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=torch_inside_a_program,
         clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU",
         instead="pip does not reach that torch: take a newer release of the program (made for this "
-        "GPU), or run the program from its source in an environment of its own",
+        "GPU), or run the program from its source in a separate environment",
     ),
     NeedRow(
         what="remedy",
