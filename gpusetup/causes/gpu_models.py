@@ -211,6 +211,7 @@ CAUSES = (
                 facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
+            Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
             Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
         ),
@@ -250,7 +251,10 @@ CAUSES = (
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
-        refuted_by=(Refutation(gpu_facts.another_release_works, "torch-release-regressed"),),
+        refuted_by=(
+            Refutation(gpu_facts.the_gpu_computes),
+            Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+        ),
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),

@@ -118,6 +118,13 @@ def another_release_works(context: RuleContext) -> str:
     return ""
 
 
+def the_gpu_computes(context: RuleContext) -> str:
+    """A text that names no failure shows how fast the GPU computes, or that a training goes on."""
+    for event in events(context, "gpu-speed", "gpu-trains"):
+        return f"the GPU computes ({(event.text or '')[:60].strip()})"
+    return ""
+
+
 def a_program_found_the_gpu(context: RuleContext) -> str:
     """A program's own log lists the GPU of another maker as usable."""
     for event in events(context, "program-found-gpu"):

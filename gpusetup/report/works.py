@@ -33,7 +33,7 @@ SPEED = lazy(
 )
 """How fast something computes, in the units that programs and people use."""
 A_GPU = lazy(
-    r"(?i)\b(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?|[ABH]\d00|A\d{1,2}00|L40S?|T4|V100|MI\d{3}|RX ?\d{4}|Arc [AB]\d{3})\b|--device cuda|\bcuda:\d\b|\bon the GPU\b|显卡"
+    r"(?i)(?:\b|(?<=\d[x×]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?|[ABH]\d00|A\d{1,2}00|L40S?|T4|V100|MI\d{3}|RX ?\d{4}|Arc [AB]\d{3})\b|--device cuda|\bcuda:\d\b|\bon the GPU\b|显卡"
 )
 """A GPU on which it computes, by its name or its device."""
 WORKS_THERE = lazy(
@@ -50,7 +50,7 @@ TRAINS_WELL = lazy(
 """A person's word that a training goes on."""
 DIFFERENT_RESULT = lazy(
     r"(?i)\b(?:different|wrong|inaccurate|unequal|inconsistent|mismatch\w*)\b[^.\n]{0,30}\b(?:results?|outputs?|values?|numbers?|digits?)\b|\b(?:results?|outputs?|values?|digits?)\b[^.\n]{0,60}?\b(?:differs?|different|wrong|not (?:equal|the same)|deviates?|diverges?|mismatch\w*)\b"
-    r"|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
+    r"|\berrors? of (?:about |up to |around )?\d?[\d.]*e-\d|\b(?:numerical|rounding) (?:errors?|differences?)\b|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
 )
 OF_UTILISATION = lazy(r"(?i)\b(?:utili[sz]ation|usage)\b|利用率|Auslastung|загрузка")
 """What a text about a GPU that waits speaks of."""
