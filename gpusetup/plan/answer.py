@@ -177,7 +177,7 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
         gpu=gpu,
         gpus=job.gpus,
         context=job.context,
-        batch=job.batch,
+        batch=None if job.fills_token_budget else job.sequences,
         strategy=job.strategy,
         source=source,
     )
@@ -222,7 +222,7 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
             values[name] = value
     if not job.shape.vocabulary:
         values.pop("loss", None)
-    if job.batch is None:
+    if job.fills_token_budget:
         values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
     else:
         values["batch_per_gpu"] = samples(job, recipe)
@@ -267,6 +267,6 @@ def ways(request: PlanRequest) -> Iterator[Way]:
             name=name,
             fits=one_sequence.fits,
             total_gib=round(one_sequence.shown.memory.total / GIB, 2),
-            batch=largest.job.batch if largest.fits else None,
+            batch=largest.job.sequences if largest.fits else None,
             context=min(longest.job.context, native) if longest.fits else None,
         )

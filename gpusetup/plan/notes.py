@@ -83,11 +83,11 @@ def assumptions(question: Question, decision: Decision) -> Iterator[str]:
         if yarn(job):
             extension = f"YaRN with factor {job.context / native:g}"
         yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
-    if job.batch is None:
+    if job.fills_token_budget:
         return
     if question.batch is None and question.solve is None:
         largest = max_batch(job, decision.limits)
-        larger = f"; {largest.job.batch:,} would fit (`--max-batch`)" if largest.fits else ""
+        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
         sample = "sequence"
         if shape.tokens is not None:
             sample = f"sample of {shape.tokens:,} tokens"

@@ -9,7 +9,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.frozen_parts import frozen_share
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
+from gpusetup.plan.job import BYTES, JOB_DEFAULTS, TOKEN_BUDGET, Job, least_tokens
 from gpusetup.plan.losses import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     is_at_hand,
@@ -110,7 +110,7 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "shape": shape,
         "gpus": gpus,
         "context": context_of(question, shape),
-        "batch": (question.batch or samples) if by_batch else None,
+        "batch": (question.batch or samples) if by_batch else TOKEN_BUDGET,
         "tokens": question.tokens,
         "accumulate": question.accumulate or 1,
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
