@@ -108,9 +108,16 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     return {name: getattr(plain, name) for name in names if name not in answered}
 
 
+ALWAYS_RL = ("verl", "openrlhf")
+"""Trainers whose runs always generate; Trinity-RFT does so on other GPUs, and was measured."""
+
+
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     """What may take memory and is not counted, by the names of its keys; models come first."""
-    models = tuple(uncounted_models(request.question.rl, request.job.shape))
+    question = request.question
+    models = tuple(uncounted_models(question.rl, request.job.shape))
+    if question.rl is None and question.trainer in ALWAYS_RL and request.config is None:
+        models = ("the inference engine and the reference model (give the config)",)
     keys = [key.key for key in request.config.not_understood] if request.config else []
     # A list stands once, and not again for each of its items.
     names = (key.partition("[")[0] for key in keys)

@@ -183,7 +183,7 @@ def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None =
         has_tokens = question.context is not None or question.solve == "context"
         return model_of_size(parameter_count(question.params), has_tokens=has_tokens)
     raise UsageError(
-        "Say what to train: `--model`, `--params` or `--code`",
+        "Say what to train: `--model`, `--from-config`, `--params` or `--code`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
     )
 

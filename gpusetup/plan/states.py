@@ -265,5 +265,6 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     weights = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes
     trained = job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
+    next_to_it = sum(model.parameters * model.weight_bytes for model in job.beside)
     groups = job.data_parallel / shard_count(job, "parameters")
-    return (weights + adapters + trained) * groups
+    return (weights + adapters + trained + next_to_it) * groups
