@@ -33,6 +33,8 @@ SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("dpo", ("precompute_ref_log_probs", "rpo_alpha", "pref_beta", "pref_loss", "ref_model")),
 )  # fmt: skip
 """Method -> keys that only its trainers have, for configs that do not name it."""
+BY_TRL = ("trl", "axolotl")
+"""Trainers that run TRL's own GRPO."""
 TRL_ENGINE_SHARE = 0.3
 """`vllm_gpu_memory_utilization` where nothing is said (TRL 1.16, GRPOConfig)."""
 VERL_ENGINE_SHARE = 0.5
@@ -106,7 +108,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
         method=method,
         generates=generates,
         pairs=method in PAIRED,
-        has_reference=has_reference(reader, method) and not has_adapters,
+        has_reference=has_reference(reader, fields, method) and not has_adapters,
         reward_models=rewards,
         critic=critic_of(fields, method),
         critic_name=reader.text_named("critic_pretrain", "the critic") or SAME_AS_POLICY,
@@ -117,22 +119,22 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     )
 
 
-def has_reference(reader: Reader, method: str) -> bool:
+def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
     """Whether a frozen copy of the policy is held for the divergence from it."""
     if method in WITHOUT_REFERENCE:
         return False
     if reader.text_named("ref_model", "the reference model"):
         return True
-    if (
-        reader.text_named("precompute_ref_log_probs", "log-probabilities ahead of the training")
-        in TRUE
-    ):
+    ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
+    if ahead in TRUE:
         return False
-    strength = reader.text_named("beta", "the weight of the reference") or reader.text_named(
-        "init_kl_coef", "the weight of the reference"
-    )
-    # Without a weight GRPO needs no reference: TRL's `beta` is 0 unless it is said.
-    default = "0" if method in GENERATING - WITH_CRITIC else "0.1"
+    weight_of_reference = "the weight of the reference"
+    strength = reader.text_named("beta", weight_of_reference)
+    strength = strength or reader.text_named("init_kl_coef", weight_of_reference)
+    # TRL's GRPO, which axolotl runs, has a weight of 0 unless it is said (GRPOConfig, 1.16);
+    # ms-swift's is 0.04.
+    needs_no_reference = method in GENERATING - WITH_CRITIC and fields["trainer"] in BY_TRL
+    default = "0" if needs_no_reference else "0.1"
     return not re.fullmatch(r"0(\.0*)?", strength or default)
 
 
@@ -169,9 +171,8 @@ def engine_of(reader: Reader) -> tuple[float | None, bool]:
     said_share = said_share or reader.text_named("gpu_memory_utilization", "the engine's share")
     colocated = mode == "colocate" or is_on(reader, "colocate_all_models")
     uses_engine = is_on(reader, "use_vllm") or colocated
-    sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps") or reader.text_named(
-        "sleep_level", "the engine sleeps"
-    )
+    sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps")
+    sleep = sleep or reader.text_named("sleep_level", "the engine sleeps")
     sleeps = (sleep or "0") not in (*FALSE, "0")
     if not uses_engine or is_elsewhere(reader):
         return None, False
