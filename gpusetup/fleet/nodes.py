@@ -18,6 +18,8 @@ class NodeFinding(Frozen):
     severity: Severity
     title: str = ""
     root: bool = False
+    since: str | None = None
+    """When a check had it for the first time, if the node keeps a history."""
 
 
 class Rate(Frozen):
@@ -33,7 +35,11 @@ class Rate(Frozen):
 
 
 class Drift(Frozen):
-    """A field in which a node is not like most nodes of its kind."""
+    """A field in which a node is not like most nodes of its kind.
+
+    Two fields are compared with all nodes: `record.taken_at`, if the record is older than the
+    others, and `node.kind`, if no other node has such GPUs.
+    """
 
     field: str
     value: str
@@ -57,6 +63,12 @@ class Node(Frozen):
     rates: tuple[Rate, ...] = ()
     problem: str | None = None
     """Why there is no record, or no whole one."""
+    since: Mapping[str, str] = {}
+    """By the node's history: the id of a finding -> when a check had it for the first time."""
+    snapshot_file: str | None = None
+    """The file of the node's snapshot, which doctor can read again."""
+    has_record: bool = True
+    """False for a history alone, which does not say what the node is like."""
 
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
