@@ -73,7 +73,8 @@ def test_a_check_leads_to_one_action(state: str, code: int, update: str, tmp_pat
     health = program(tmp_path / "health.sh", written(python)["health.sh"])
     first, _, reason = state.partition(" ")
     gres = "(null)" if reason == "no GPU" else "gpu:a100:4(S:0-1)"
-    told = f"   State={first} ThreadsPerCore=1\n   Reason={reason}\n   Gres={gres}\n   Partitions=all \n"
+    told = f"   State={first} ThreadsPerCore=1\n   Reason={reason}\n   Gres={gres}\n"
+    told += "   Partitions=all \n"
     (tmp_path / "node").write_text(told if state else "slurm_load_node error\n")
     environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "SLURMD_NODENAME": "n1"}
     subprocess.run(("sh", str(health)), env=environment, check=False, timeout=20)
@@ -148,6 +149,7 @@ echo "$line" > ".$name.new" && mv ".$name.new" "$name"
 PAPER_SINFO = """\
 #!/bin/sh
 [ -e {folder}/no-answer ] && exit 1
+[ "$1 $2 $3 $4" = "-h -N -p all" ] || exit 1  # Slurm 22.05 refuses -a beside -p
 cd {folder}/nodes || exit 1
 for name in *; do
     IFS='|' read -r state time reason < "$name"

@@ -51,7 +51,7 @@ report() {
 exceeds_limit() {
     set -f
     for partition in $(field Partitions | tr , ' '); do
-        timeout 10 sinfo -a -h -N -p "$partition" -o '%N|%T|%H|%E' |
+        timeout 10 sinfo -h -N -p "$partition" -o '%N|%T|%H|%E' |
         sort -t '|' -k 3,3 -k 1,1 |
         awk -F '|' -v node="$node" -v limit="$drain_at_most" -v partition="$partition" '
             $1 != "" { total++ }
