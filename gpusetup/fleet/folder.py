@@ -222,8 +222,9 @@ def _from_verify(raw: bytes, what: str) -> Node:
         problems = ["verdict is failed"]
     rates = []
     for check in answer.checks:
-        is_rate = check.value is not None and check.unit in RATE_UNITS
-        if is_rate and check.status != "skipped":
+        if check.value is None or check.unit is None or check.status == "skipped":
+            continue
+        if check.unit in RATE_UNITS:
             rate = Rate(
                 check=check.name,
                 device=check.device,

@@ -56,7 +56,7 @@ def script(work: NodeWork) -> str:
     target = ("--python", work.target) if work.target else ()
     # verify gives up on its own a little before the node does, so that it says what hangs.
     verify_seconds = work.limit - min(30.0, work.limit / 4)
-    verify_options = ("--json", "--level", work.level, "--device", work.device)
+    verify_options: tuple[str, ...] = ("--json", "--level", work.level, "--device", work.device)
     verify_options += ("--timeout", f"{verify_seconds:g}")
     lines = (
         (*gpusetup, "fleet", "check", "--json"),
