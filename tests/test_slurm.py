@@ -134,6 +134,7 @@ PAPER_SCONTROL = """\
 # A cluster whose nodes are files of one line: state|time of the reason|reason
 cd {folder}/nodes || exit 1
 if [ "$1" = show ]; then
+    [ -e {folder}/no-record ] && exit 1
     IFS='|' read -r state time reason < "$3" || exit 1
     printf '   State=%s ThreadsPerCore=1\\n   Gres=gpu:8\\n   Partitions=all \\n' "$state"
     [ -z "$reason" ] || printf '   Reason=%s [root@%s]\\n' "$reason" "$time"
@@ -269,6 +270,10 @@ def test_a_slurm_that_does_not_say_who_is_drained_drains_nothing_and_fails_no_jo
     output = paper.run("health.sh", "n1")[1]
     assert "Slurm does not say which nodes of partition all are drained" in output
     assert not paper.prolog("n2", SLURM_JOB_GPUS="0")
+    (tmp_path / "no-answer").unlink()
+    (tmp_path / "no-record").touch()
+    code, output = paper.run("prolog.sh", "n2", SLURM_JOB_GPUS="0")
+    assert (code, "in which partitions it is" in output) == (0, True)
     assert not paper.drained()
 
 

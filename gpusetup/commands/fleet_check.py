@@ -13,6 +13,7 @@ from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
     from gpusetup.fleet.history import NodeHistory
+    from gpusetup.fleet.node_check import NodeCheckAnswer
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without "
@@ -40,10 +41,7 @@ def configure(parser: ArgumentParser) -> None:
 
 
 def run(options: Namespace, out: Console) -> int:
-    from gpusetup.fleet.history import updated
-    from gpusetup.fleet.node_check import MOST_BYTES, all_findings, check_node, read_profile
-    from gpusetup.fleet.prometheus import FILE_SUFFIX, metrics
-    from gpusetup.model.codec import to_json
+    from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Row, Screen
@@ -59,15 +57,11 @@ def run(options: Namespace, out: Console) -> int:
     if options.history:
         history_file, history = _history(options.history, node, now, out)
         answer = check_node(node, record, expected, history.since())
-        findings = all_findings(answer.ok, answer.reason, answer.findings)
-        text = to_json(updated(history, findings, now))
-        _write(history_file, f"{text}\n", out)
+        _write(history_file, _updated_text(history, answer, now), out)
     else:
         answer = check_node(node, record, expected)
     if options.prometheus:
-        _write(Path(options.prometheus), metrics(answer, checked_at.timestamp()), out)
-        if not options.prometheus.endswith(FILE_SUFFIX):
-            out.talk(f"warning: node_exporter reads only files that end in {FILE_SUFFIX}")
+        _write_metrics(options.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((Row(state, f": {answer.reason}", hang=2),))
     return out.answer(answer, screen, yes=answer.ok)
@@ -86,6 +80,24 @@ def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, Node
     except BadInput as problem:
         out.talk(f"warning: the history begins again: {problem.message}")
         return file, NodeHistory()
+
+
+def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str) -> str:
+    """The history with this check, as the text of its file."""
+    from gpusetup.fleet.history import updated
+    from gpusetup.fleet.node_check import all_findings
+    from gpusetup.model.codec import to_json
+
+    findings = all_findings(answer.ok, answer.reason, answer.findings)
+    return to_json(updated(history, findings, now)) + "\n"
+
+
+def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out: Console) -> None:
+    from gpusetup.fleet.prometheus import FILE_SUFFIX, metrics
+
+    _write(Path(name), metrics(answer, checked_at.timestamp()), out)
+    if not name.endswith(FILE_SUFFIX):
+        out.talk(f"warning: node_exporter reads only files that end in {FILE_SUFFIX}")
 
 
 def _write(file: Path, text: str, out: Console) -> None:

@@ -33,16 +33,18 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
         if node.facts:
             by_kind[node.kind].append(node)
     sizes = {kind: len(members) for kind, members in by_kind.items()}
-    # Nodes that are compared with another kind's majority do not vote on it.
     compared_nodes: dict[Kind, list[Node]] = defaultdict(list)
     for kind, reference in compared_with(sizes).items():
         compared_nodes[reference] += by_kind[kind]
     differences: dict[str, list[Drift]] = defaultdict(list)
     for kind, nodes_of_kind in compared_nodes.items():
+        # Nodes of other kinds that are compared with this one do not vote on what is usual.
         voters = by_kind[kind]
-        names = {name for node in voters for name in node.facts}
-        for name in sorted(names):
-            for node_name, drift in _drifts_in(name, voters, nodes_of_kind):
+        fields: set[str] = set()
+        for voter in voters:
+            fields.update(voter.facts)
+        for field in sorted(fields):
+            for node_name, drift in _drifts_in(field, voters, nodes_of_kind):
                 differences[node_name].append(drift)
     return differences
 
@@ -250,11 +252,14 @@ def least_healthy(values: Sequence[float], loss: float) -> float:
     81.6
     """
     middle = median(values)
-    measured_spread = TO_SIGMA * median(abs(value - middle) for value in values)
+    distances = [abs(value - middle) for value in values]
+    measured_spread = TO_SIGMA * median(distances)
     spread = max(measured_spread, LEAST_SPREAD * middle)
+    # Both must say so: further from the others than chance, and by a loss that matters.
     by_spread = middle - spreads(len(values)) * spread
     by_loss = middle * (1 - loss)
-    return max(0.0, min(by_spread, by_loss))
+    least = min(by_spread, by_loss)
+    return max(0.0, least)
 
 
 def spreads(count: int) -> float:

@@ -92,8 +92,9 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
         if name == GPU_COUNT:
             facts[name] = None if snapshot.gpus is None else str(len(snapshot.gpus))
         elif name.startswith(GPU_PREFIX):
-            read_gpu = attrgetter(name.removeprefix(GPU_PREFIX))
-            facts[name] = joined([shown(name, read_gpu(gpu)) for gpu in snapshot.gpus or ()])
+            read_value = attrgetter(name.removeprefix(GPU_PREFIX))
+            values = [shown(name, read_value(gpu)) for gpu in snapshot.gpus or ()]
+            facts[name] = joined(values)
         else:
             facts[name] = shown(name, attrgetter(name)(snapshot))
     for package in snapshot.packages or ():

@@ -145,7 +145,8 @@ def on_one_line(name: str) -> str:
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
     """
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
+    letters = [letter if letter.isprintable() else "?" for letter in name]
+    return "".join(letters)
 
 
 class _NoRecord(Exception):
@@ -258,7 +259,11 @@ def _from_node_check(raw: bytes, what: str) -> Node:
 
 def _from_history(raw: bytes, what: str) -> Node:
     history = from_json(raw, NodeHistory, what=what)
-    since = {id: time for id, time in history.since().items() if moment(time)}
+    since = {}
+    for id, time in history.since().items():
+        # Somebody may have edited the file.
+        if moment(time) is not None:
+            since[id] = time
     return Node(since=since, has_record=False)
 
 

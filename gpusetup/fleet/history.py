@@ -44,8 +44,11 @@ class NodeHistory(Frozen):
 
     def since(self) -> Mapping[str, str]:
         """Each finding that the node still has -> when a check had it for the first time."""
-        current = (finding for finding in self.findings if not finding.is_over)
-        return {finding.id: finding.first_seen for finding in current}
+        began: dict[str, str] = {}
+        for finding in self.findings:
+            if not finding.is_over:
+                began[finding.id] = finding.first_seen
+        return began
 
 
 def file_name(node: str) -> str:
@@ -55,7 +58,8 @@ def file_name(node: str) -> str:
     ('gpu07.history.json', 'node.history.json')
     """
     # A host can be named anything, and the name must not lead out of the folder.
-    return f"{node if SAFE.fullmatch(node) else 'node'}.history.json"
+    name = node if SAFE.fullmatch(node) else "node"
+    return f"{name}.history.json"
 
 
 def read_history(text: str, what: str, now: str) -> NodeHistory:

@@ -188,4 +188,6 @@ def check_node(
 def _since(finding: NodeFinding, now: str | None) -> str:
     """` (since DATE)` for a finding that an earlier check had too."""
     is_new = finding.since is None or finding.since == now
-    return "" if is_new else f" (since {finding.since})"
+    if is_new:
+        return ""
+    return f" (since {finding.since})"

@@ -98,8 +98,7 @@ def slurm_list(names: Iterable[str]) -> str:
         prefix, digits, suffix = _split_at_number(name)
         # `gpu9` and `gpu09` differ: only numbers with the same count of digits form a range.
         family = ranges[prefix, len(digits), suffix]
-        follows = bool(family and digits) and int(digits) == int(family[-1].last) + 1
-        if follows:
+        if family and digits and family[-1].is_before(digits):
             family[-1] = NumberRange(first=family[-1].first, last=digits)
         else:
             family.append(NumberRange(first=digits, last=digits))
@@ -117,8 +116,14 @@ class NumberRange(Frozen):
     first: str
     last: str
 
+    def is_before(self, digits: str) -> bool:
+        """Whether the number comes right after this range."""
+        return int(digits) == int(self.last) + 1
+
     def __str__(self) -> str:
-        return self.first if self.first == self.last else f"{self.first}-{self.last}"
+        if self.first == self.last:
+            return self.first
+        return f"{self.first}-{self.last}"
 
 
 def _split_at_number(name: str) -> tuple[str, str, str]:

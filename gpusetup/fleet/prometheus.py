@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from gpusetup.fleet.facts import GPU_COUNT
+from gpusetup.fleet.folder import on_one_line
 from gpusetup.fleet.history import moment
 from gpusetup.fleet.node_check import NodeCheckAnswer
 
@@ -22,17 +23,14 @@ Labels = Mapping[str, str]
 
 def metrics(answer: NodeCheckAnswer, now: float) -> str:
     """The metrics of a node. `now`: seconds since 1970, when the node was checked."""
-    findings = Counter((finding.id, finding.severity.value) for finding in answer.findings)
+    counts: Counter[tuple[str, str]] = Counter()
     since: dict[tuple[str, str], float] = {}
     for finding in answer.findings:
-        if began := moment(finding.since):
-            since[finding.id, finding.severity.value] = began.timestamp()
-    facts = answer.facts
-    info = {
-        "driver": facts.get("driver.version", ""),
-        "gpu": facts.get("gpus.name", ""),
-    }
-    gpu_count = facts.get(GPU_COUNT, "")
+        key = (finding.id, finding.severity.value)
+        counts[key] += 1
+        began = moment(finding.since)
+        if began is not None:
+            since[key] = began.timestamp()
     return "".join(
         (
             _metric(
@@ -45,16 +43,11 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
                 "When the node was checked.",
                 [({}, now)],
             ),
-            _metric("gpusetup_node_info", "The node's driver and GPU.", [(info, 1.0)]),
-            _metric(
-                "gpusetup_node_gpus",
-                "GPUs that the driver lists.",
-                [({}, float(gpu_count))] if gpu_count.isdecimal() else [],
-            ),
+            _machine(answer.facts),
             _metric(
                 "gpusetup_node_finding",
                 "Findings of the check, by id and severity.",
-                [(_labels(*key), float(count)) for key, count in sorted(findings.items())],
+                [(_labels(*key), float(count)) for key, count in sorted(counts.items())],
             ),
             _metric(
                 "gpusetup_node_finding_since_timestamp_seconds",
@@ -65,16 +58,30 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
     )
 
 
+def _machine(facts: Mapping[str, str]) -> str:
+    """What the node is: its driver, its GPU's model, and how many the driver lists."""
+    info = {"driver": facts.get("driver.version", ""), "gpu": facts.get("gpus.name", "")}
+    text = _metric("gpusetup_node_info", "The node's driver and GPU.", [(info, 1.0)])
+    gpu_count = facts.get(GPU_COUNT, "")
+    if gpu_count.isdecimal():
+        samples: list[tuple[Labels, float]] = [({}, float(gpu_count))]
+        text += _metric("gpusetup_node_gpus", "GPUs that the driver lists.", samples)
+    return text
+
+
 def _labels(id: str, severity: str) -> Labels:
     return {"id": id, "severity": severity}
 
 
 def _metric(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> str:
     """One gauge in the text format; nothing if it has no sample."""
-    lines = [_sample(name, labels, value) for labels, value in samples]
-    if not lines:
+    sample_lines = [_sample(name, labels, value) for labels, value in samples]
+    if not sample_lines:
         return ""
-    return "\n".join((f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *lines, ""))
+    lines = [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+    lines += sample_lines
+    # The format asks for a newline after the last line too.
+    return "\n".join(lines) + "\n"
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
@@ -83,13 +90,15 @@ def _sample(name: str, labels: Labels, value: float) -> str:
     >>> _sample("up", {"gpu": 'a "b"\\\\'}, 1.0), _sample("at", {}, 1795000000.5)
     ('up{gpu="a \\\\"b\\\\"\\\\\\\\"} 1', 'at 1795000000.5')
     """
-    pairs = ",".join(f'{label}="{escaped(text)}"' for label, text in labels.items())
-    # %g would round a time to six digits.
+    # `:g` would round a time to six digits.
     number = str(int(value)) if value.is_integer() else repr(value)
-    return f"{name}{{{pairs}}} {number}" if pairs else f"{name} {number}"
+    if not labels:
+        return f"{name} {number}"
+    pairs = [f'{label}="{escaped(text)}"' for label, text in labels.items()]
+    return f"{name}{{{','.join(pairs)}}} {number}"
 
 
 def escaped(text: str) -> str:
     """A label's value: the format knows three escapes; a line must not end in it otherwise."""
-    printable = "".join(letter if letter.isprintable() else "?" for letter in text)
+    printable = on_one_line(text)
     return printable.replace("\\", r"\\").replace('"', r"\"")

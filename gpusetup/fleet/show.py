@@ -182,8 +182,9 @@ def next_command(node: Node) -> str | None:
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
-    worst_first = get_args(Status)
-    return worst_first.index(row.status), natural(row.name)
+    # The type lists the worst status first.
+    statuses: tuple[Status, ...] = get_args(Status)
+    return statuses.index(row.status), natural(row.name)
 
 
 def excluded(names: Iterable[str]) -> Exclude:

@@ -49,8 +49,12 @@ report() {
 # Whether this node would exceed the limit in one of its partitions; prints which limit.
 # Nodes that failed checks took out of service count, those of an earlier date before this node.
 exceeds_limit() {
-    set -f
-    for partition in $(field Partitions | tr , ' '); do
+    set -f  # a name may have letters that a shell would expand
+    if ! record=$(timeout 10 scontrol show node "$node"); then
+        echo "Slurm does not say in which partitions it is"
+        return 0
+    fi
+    for partition in $(echo "$record" | sed -n "s/^ *Partitions=//p" | tr , ' '); do
         timeout 10 sinfo -h -N -p "$partition" -o '%N|%T|%H|%E' |
         sort -t '|' -k 3,3 -k 1,1 |
         awk -F '|' -v node="$node" -v limit="$drain_at_most" -v partition="$partition" '
@@ -88,7 +92,7 @@ drain_with_reason() {
 # Drains this node with the reason $1. Above the limit it stays in service, and this is reported.
 drain_within_limit() {
     if ! limit=$(exceeds_limit); then
-        drain_with_reason "$1" || return 1
+        drain_with_reason "$1" || { report "$node could not be drained ($1)"; return 1; }
         sleep 3  # slurmctld dates by the second: all drains of the same second have arrived
         limit=$(exceeds_limit) || return 0
         # Others were faster. Undone only if nobody has drained the node for another reason since.

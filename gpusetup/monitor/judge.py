@@ -65,7 +65,9 @@ def worst_case(run: Run) -> tuple[Subject, Case]:
 
 def severity(case: Case) -> int:
     """The order of the verdicts; memory that ended the run comes before all."""
-    return -1 if case.cause == "before-the-end" else ORDER.index(case.verdict)
+    if case.cause == "before-the-end":
+        return -1
+    return ORDER.index(case.verdict)
 
 
 # --- of the run as a whole ------------------------------------------------------------------------

@@ -108,8 +108,11 @@ class Run:
         # Whatever works while a command is watched is taken for the command's.
         if self.command or self.ranks:
             return self.at_work
-        job = gpu.name, gpu.programs
-        return tuple(one for one in self.at_work if (one.name, one.programs) == job)
+        return tuple(
+            other_gpu
+            for other_gpu in self.at_work
+            if other_gpu.name == gpu.name and other_gpu.programs == gpu.programs
+        )
 
     @cached_property
     def unused_gpus(self) -> tuple[Gpu, ...]:
@@ -129,7 +132,9 @@ class Run:
         # Without a command the memory may be a desktop's, which holds more than a context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
         has_process = gpu.has_process
-        return (gpu.memory.p95 or 0.0) >= mark if has_process is None else has_process
+        if has_process is None:
+            return or_zero(gpu.memory.p95) >= mark
+        return has_process
 
 
 def worked(gpu: Gpu) -> bool:

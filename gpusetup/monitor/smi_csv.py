@@ -48,7 +48,9 @@ def headings(line: str) -> list[str]:
     >>> headings("Index, memory.used [MiB]"), headings("a, b")
     (['index', 'memory.used'], [])
     """
-    names = [name.partition("[")[0].strip() for name in line.lower().split(",")]
+    # The unit stands in brackets behind the name.
+    cells = line.lower().split(",")
+    names = [cell.partition("[")[0].strip() for cell in cells]
     is_heading = not set(names).isdisjoint(GPU_COLUMNS)
     return names if is_heading else []
 
@@ -59,11 +61,11 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
     for count, rows in enumerate(rows_by_moment(names, lines)):
         first_row = next(iter(rows.values()))
         at = first_row.get("timestamp", "")
-        now = time_of(at)
-        start = start or now
+        time = time_of(at)
+        start = start or time
         seconds = count * interval
-        if now and start:
-            seconds = (now - start).total_seconds()
+        if time and start:
+            seconds = (time - start).total_seconds()
         yield Sample(
             at=at,
             seconds=max(0.0, seconds),

@@ -125,9 +125,12 @@ def _groups_of_host(
     """The faults, with the same fault of several ranks of one host together: it is said once."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
+        host = None
+        if fault.fault in OF_NODES:
+            host = hosts.get(fault.ranks[0])
         # A fault between two ranks is no host's, so its number keeps it alone.
-        host = hosts.get(fault.ranks[0]) if fault.fault in OF_NODES else None
-        groups[fault.fault, fault.stage, host or number].append(fault)
+        group = (fault.fault, fault.stage, host or number)
+        groups[group].append(fault)
     return groups.values()
 
 

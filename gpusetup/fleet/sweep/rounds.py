@@ -72,7 +72,8 @@ def turn_count(count: int) -> int:
     >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
     """
-    # With an odd count one rank rests in each turn, so all pairs take one turn more.
+    # With an even count all ranks meet in each turn; with an odd one somebody rests, and all pairs
+    # take one turn more.
     turns_for_all_pairs = count if count % 2 else count - 1
     logarithm = (count - 1).bit_length()
     return min(turns_for_all_pairs, logarithm + MORE_TURNS)
@@ -198,10 +199,14 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
         first_place = ranks.index(suspected[0]) if suspected else 0
         other_half = first_place + len(ranks) // 2
         # Another partner in each turn.
-        shift = (other_half + turn * (len(suspected) + 1)) % max(1, len(sound))
+        start = other_half + turn * (len(suspected) + 1)
+        shift = start % len(sound) if sound else 0
         far_first = [*sound[shift:], *sound[:shift]]
         pairs = [*zip(suspected, far_first, strict=False)]
-    paired = {rank for pair in pairs for rank in pair}
+    paired: set[int] = set()
+    for pair in pairs:
+        paired.update(pair)
+    # The others measure meanwhile, so that the network carries as much as before.
     unpaired = [rank for rank in ranks if rank not in paired]
     half = len(unpaired) // 2
     pairs += zip(unpaired[:half], unpaired[half:], strict=False)
