@@ -22,7 +22,7 @@ SUMMARY = (
 EXAMPLES = (
     "gpusetup fleet slurm /etc/slurm/gpusetup",
     "gpusetup fleet slurm /etc/slurm/gpusetup --profile /etc/gpusetup/h100x8.json",
-    "gpusetup fleet slurm /etc/slurm/gpusetup --drain-at-most 10% --node-python /opt/ops/bin/python",
+    "gpusetup fleet slurm /etc/slurm/gpusetup --drain-at-most 10%",
 )
 
 
