@@ -100,9 +100,13 @@ class Gpu:
 
     def __init__(self, tally: GpuTally) -> None:
         self.rows = tally.moments.all()
-        self.tally, self.first, self.latest = tally, tally.first, tally.latest
-        self.label, self.name = str(self.first.index), self.first.name
-        self.lost_at, self.lost_since = tally.lost_at, tally.lost_since
+        self.tally = tally
+        self.first = tally.first
+        self.latest = tally.latest
+        self.label = str(self.first.index)
+        self.name = self.first.name
+        self.lost_at = tally.lost_at
+        self.lost_since = tally.lost_since
         gpus = [row.gpu for row in self.rows]
         self.utilization = mean(gpu.utilization_percent for gpu in gpus)
         """The mean over everything; None if it is not told (MIG)."""
@@ -131,11 +135,16 @@ class Gpu:
         watching_begins = measured[0].seconds if measured else 0.0
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
-        after_work = [row for row in measured if not row.phase] if self.tally.has_worked else []
+        work = [row for row in body if row.phase == WORK]
+        paused = [row for row in body if row.phase == PAUSE]
+        after_work: list[Moment] = []
+        if self.tally.has_worked:
+            # Quiet that no later work has made a pause of yet.
+            after_work = [row for row in measured if not row.phase]
         return Parts(
-            work=work_of([row for row in body if row.phase == WORK]),
+            work=work_of(work),
             body=work_of(body),
-            paused=work_of([row for row in body if row.phase == PAUSE]),
+            paused=work_of(paused),
             whole=work_of(measured),
             rest=work_of(after_work),
             pauses=[length for since, length in self.tally.pauses if since >= judged_from],
@@ -255,8 +264,9 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     """Whether memory grew by much, and in each quarter of the run."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
-    last_place = len(shares) - 1
-    quarters = [shares[min(last_place, number * len(shares) // 4)] for number in range(5)]
+    last = len(shares) - 1
+    positions = [min(last, number * len(shares) // 4) for number in range(5)]
+    quarters = [shares[position] for position in positions]
     growth = quarters[-1] - quarters[0]
     least_step = min(later - earlier for earlier, later in pairwise(quarters))
     # An even growth has a quarter of it in each quarter of the run; a third of that is asked for.

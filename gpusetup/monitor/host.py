@@ -247,7 +247,10 @@ def _cores() -> float | None:
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
-    return min(usable, quota) if usable and quota else usable
+    # The narrower of the two holds.
+    if usable and quota:
+        return min(usable, quota)
+    return usable
 
 
 class RunningProcess(NamedTuple):

@@ -122,11 +122,14 @@ def gpu_of(index: int, row: Row) -> GpuSample:
     """A GPU at one moment, by its row."""
     values: dict[str, Any] = {}
     for field, names in COLUMNS.items():
+        # A column has several names, by the version of nvidia-smi; the first with a value counts.
         texts = [cell(row.get(name)) for name in names]
         text = next((text for text in texts if text), None)
-        values[field] = text if field in ("name", "uuid") else figure(field, text)
-    lost = any("lost" in text.lower() for text in row.values())
-    return plausible(GpuSample(index=index, throttle_reasons=reasons(row), lost=lost, **values))
+        is_text = field in ("name", "uuid")
+        values[field] = text if is_text else figure(field, text)
+    is_lost = any("lost" in text.lower() for text in row.values())
+    sample = GpuSample(index=index, throttle_reasons=reasons(row), lost=is_lost, **values)
+    return plausible(sample)
 
 
 def figure(field: str, text: str | None) -> float | None:

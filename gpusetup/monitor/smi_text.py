@@ -204,6 +204,7 @@ def begins_query(line: str) -> bool:
 
 
 def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    """The samples of `nvidia-smi -q -l`: a whole report for each moment."""
     pictures = ((date_of_query(moment), query_gpus("".join(moment))) for moment in
                 moments(lines, begins_query))  # fmt: skip
     return timed(pictures, interval)

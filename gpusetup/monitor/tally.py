@@ -32,7 +32,9 @@ class ThinnedMoments:
         self.last = row
         self.count += 1
         if len(self._rows) >= MOST_MOMENTS:
-            self._rows, self._every = self._rows[::2], self._every * 2
+            # Every second moment goes, so a long run stays evenly covered.
+            self._rows = self._rows[::2]
+            self._every *= 2
 
     def all(self) -> list[Moment]:
         if not self._rows or self._rows[-1] is self.last:

@@ -98,7 +98,8 @@ class Work:
     disk_write_rate = of_host(lambda host: host.disk_write_bytes_per_second)
 
     def __init__(self, rows: Sequence[Moment]) -> None:
-        self.rows, self.samples = rows, len(rows)
+        self.rows = rows
+        self.samples = len(rows)
         # A GPU that tells no utilisation is not called quiet: it may work.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
@@ -135,8 +136,10 @@ class Work:
         counts: Counter[str] = Counter()
         for row in self.running:
             counts.update(row.gpu.throttle_reasons or ())
-        sample_count = len(self.running)
-        return {name: counts[name] / sample_count * 100 for name in sorted(counts)}
+        shares = {}
+        for name in sorted(counts):
+            shares[name] = counts[name] / len(self.running) * 100
+        return shares
 
     @property
     def power_share(self) -> float | None:
