@@ -38,8 +38,8 @@ DLL = (
 )
 WARNS_OF_SM_120 = (
     "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current "
-    "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 "
-    "sm_80 sm_86 sm_90.\n"
+    "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 "
+    "sm_70 sm_75 sm_80 sm_86 sm_90.\n"
 )
 
 
@@ -314,3 +314,18 @@ def test_an_amd_gpu_on_windows_gets_no_link_of_linux() -> None:
     hip = "RuntimeError: HIP error: invalid device function\n"
     answer = answered(f"{hip}Windows 11, Radeon 8060S (Strix Halo), torch from a rocm wheel\n")
     assert "download.pytorch.org/whl/rocm" not in screen_of(answer)
+
+
+def test_a_toolkit_that_is_listed_is_named_and_not_installed() -> None:
+    unset = "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA root.\n"
+    answer = answered(f"{unset}$ which nvcc\n/usr/local/cuda-12.4/bin/nvcc\ntorch 2.6.0+cu124\n")
+    assert answer.cause == "cuda-home-unset"
+    assert "CUDA_HOME=/usr/local/cuda-12.4" in commands_of(answer)
+    assert answered(unset).cause == "cuda-toolkit-missing"
+
+
+def test_a_remedy_that_was_tried_is_not_given_again() -> None:
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch\n{}\nUbuntu 22.04\n"
+    again = answered(mismatch.format("I rebooted twice, still the same."))
+    assert "sudo reboot" not in commands_of(again)
+    assert "sudo reboot" in commands_of(answered(mismatch.format("It came with an update.")))

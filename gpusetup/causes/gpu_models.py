@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts
@@ -22,7 +23,10 @@ def _is_new(context: RuleContext) -> bool:
 def _rocm_works(context: RuleContext) -> bool:
     """Whether torch's ROCm build sees the GPU, so that something else failed."""
     rocm = (context.torch.backend or "").startswith("rocm")
-    return bool(rocm and context.torch.cuda_available and not events(context, "hip-kernel-missing"))
+    named = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    unserved = any(gfx_of(name) not in (None, *BUILT_FOR) for name in named)
+    lacks = unserved or bool(events(context, "hip-kernel-missing"))
+    return bool(rocm and context.torch.cuda_available and not lacks)
 
 
 def _xpu_works(context: RuleContext) -> bool:
@@ -207,6 +211,8 @@ CAUSES = (
                 facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
+            Refutation(facts.another_release_works, "torch-release-regressed"),
+            Refutation(facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
         ),
         cases=(
             Message(
@@ -233,7 +239,6 @@ CAUSES = (
         proven_by="torch lists the GPU's target, and HSA_OVERRIDE_GFX_VERSION is set",
         not_when="If torch does not list the target, the cause is amd-gpu",
         # Source: ROCm documentation, environment variables.
-        kind_of="amd-gpu",
         stage="first-kernel",
         by_check=True,
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
@@ -245,6 +250,7 @@ CAUSES = (
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
+        refuted_by=(Refutation(facts.another_release_works, "torch-release-regressed"),),
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),

@@ -271,6 +271,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "package-not-found",
         "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build",
+        "cuda-home-unset",
         "cuda-toolkit-missing",
         "compiler-too-new",
         "compiler-missing",
@@ -281,6 +282,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "smi-banner-misread",
     ),
     Layer.WHEEL: (
+        "torch-release-regressed",
         "glibc-too-old",
         "windows-pagefile-too-small",
         "dll-load-order",
@@ -340,6 +342,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-p2p-failure",
         "rdma-memlock",
         "bf16-unsupported",
+        "gpu-gives-no-memory",
         "out-of-memory",
         "host-out-of-memory",
         "dataloader-worker-killed",

@@ -204,11 +204,11 @@ CAUSES = (
         ),
         says=(
             says(
-                r"(?:shared memory segment|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device",
+                r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device",
                 why="space",
             ),
             says(
-                r"(?:shared memory segment|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied",
+                r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied",
                 why="permission",
             ),
             r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",

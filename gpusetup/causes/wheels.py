@@ -257,7 +257,10 @@ CAUSES = (
     ),
     Cause(
         "python-no-wheel",
-        refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
+        refuted_by=(
+            Refutation(facts.this_python_has_wheels, "", alike.BITS),
+            Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
+        ),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",
@@ -330,6 +333,7 @@ CAUSES = (
     ),
     Cause(
         "glibc-too-old",
+        refuted_by=(Refutation(facts.glibc_is_new_enough, asks=alike.WHICH_LIBC),),
         title="The system's glibc is too old: glibc {needed} is needed",
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 from torch 2.6 on.",

@@ -9,13 +9,20 @@ import json
 import math
 import os
 import random
+import sys
 import time
 from multiprocessing.spawn import prepare
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import torch
-import trace_step as steps  # type: ignore[import-not-found, unused-ignore]
-import trial_memory  # type: ignore[import-not-found, unused-ignore]
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Python leaves a script's own folder off the path under PYTHONSAFEPATH or `-P`.
+if HERE not in sys.path:
+    sys.path.insert(0, HERE)
+
+import trace_step as steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
+import trial_memory  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
 Answer = Dict[str, Any]
 

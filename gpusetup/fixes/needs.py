@@ -98,6 +98,12 @@ def store_that_pip_cannot_change(context: RuleContext) -> str:
     return ""
 
 
+def reboot_was_tried(context: RuleContext) -> str:
+    """The machine was restarted already, and the failure is still there."""
+    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
+    return "the machine was restarted already" if "reboot" in tried else ""
+
+
 def no_administrator(context: RuleContext) -> str:
     """A user who has no administrator's rights on the machine."""
     said = events(context, "no-root-rights")
@@ -143,6 +149,25 @@ def pin_of_another_package(context: RuleContext) -> str:
             f"take this pin out of {file}, or choose a release of {package} for the newer torch. "
         )
     return ""
+
+
+def torch_inside_a_program(context: RuleContext) -> str:
+    """A program that is one executable, with its Python and torch inside."""
+    for event in events(context, "packaged-program"):
+        name = event.values.get("program", "the program")
+        return f"{name} brings its own Python and torch"
+    return ""
+
+
+def marker_of_another_system(context: RuleContext) -> str:
+    """A project whose index for torch holds on another system only, and gives the CPU build here."""
+    if not events(context, "index-marker") or context.torch.backend != "cpu":
+        return ""
+    return (
+        "In pyproject.toml the index of torch holds for one system only: add this one to its marker "
+        "under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), or `uv "
+        "sync` takes the CPU build again. "
+    )
 
 
 def never(_: RuleContext) -> str:
@@ -195,11 +220,26 @@ NEEDS: tuple[NeedRow, ...] = (
         "change the program",
     ),
     NeedRow(
+        what="packaged program",
+        lines=INSTALLS_TORCH,
+        denied=torch_inside_a_program,
+        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU",
+        instead="pip does not reach that torch: take a newer release of the program (made for this "
+        "GPU), or run the program from its source in an environment of its own",
+    ),
+    NeedRow(
         what="remedy",
         lines=INSTALLS_TORCH,
         denied=reinstall_was_tried,
         clauses=r"[Rr]einstall torch|[Ii]nstall torch",
         instead="Another installation of the same torch changes nothing",
+    ),
+    NeedRow(
+        what="reboot",
+        lines=r"^sudo reboot$",
+        denied=reboot_was_tried,
+        clauses=r"reboot it|[Tt]o avoid a reboot|^Reboot|restart the machine",
+        instead="Another restart changes nothing",
     ),
     NeedRow(
         what="rights",
@@ -215,6 +255,7 @@ NEEDS: tuple[NeedRow, ...] = (
         instead="pip cannot change it: choose another release or override its build in the "
         "system's configuration",
     ),
+    NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
     NeedRow(
         what="container engine",

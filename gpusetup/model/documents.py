@@ -68,7 +68,9 @@ class DoctorAnswer(Frozen):
     proof: Text = None
     """What `ok` rests on: what was seen, in one line; null where the cause is another."""
     certainty: Literal["certain", "likely"] | None = None
-    """`likely` where `other_causes` are left open; null without a root."""
+    """`likely` where `other_causes` or `doubts` are left open; null without a root."""
+    doubts: tuple[str, ...] = ()
+    """Why the cause of a report is only likely, in sentences; empty where it is certain."""
     other_causes: tuple[str, ...] = ()
     """Ids of what may be the cause instead, the likelier first."""
     ruled_out: tuple[RuledOut, ...] = ()
@@ -310,6 +312,9 @@ class PlanCell(Frozen):
     """What the other GPUs bring, where one would do."""
     ways: tuple[Way, ...] = ()
     """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
+    uncounted: tuple[str, ...] = ()
+    """What may take memory and is not counted: unread keys of the config, models of unknown size.
+    If there is any, a plan that fits is at most `close`."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int

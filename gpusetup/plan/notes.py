@@ -92,6 +92,9 @@ def assumptions(question: Question, decision: Decision) -> Iterator[str]:
         if shape.tokens is not None:
             sample = f"sample of {shape.tokens:,} tokens"
         yield f"no `--batch`: one {sample} a GPU{larger}"
+    is_said = {"checkpointing", "selective"} & question.job_fields.keys()
+    if question.trainer is None and job.lora is not None and job.checkpointing and not is_said:
+        yield "with checkpointing, as trainers of adapters run; `--checkpointing none` changes that"
     if question.trainer is None:
         if job.compute_bytes == 4 and not {"amp", "dtype"} & question.job_fields.keys():
             yield "in 32 bits, as plain loops run; `--amp bf16` changes that"

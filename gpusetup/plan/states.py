@@ -156,6 +156,29 @@ def resident_states(job: Job, recipe: Recipe) -> float:
     return size
 
 
+def states_while_generating(job: Job, recipe: Recipe) -> float:
+    """Bytes of the policy's states between two steps; none if they are on the host then."""
+    return 0.0 if job.policy_leaves else resident_states(job, recipe)
+
+
+def states_beside(job: Job, recipe: Recipe) -> float:
+    """Bytes of the models beside the policy, which the strategy divides as it divides the policy.
+
+    A critic is trained like the policy; reference and reward models are weights alone.
+    """
+    total = 0.0
+    for model in job.beside:
+        if model.on_host or recipe.offload:
+            continue
+        bytes_of_weight = weight_bytes(job) if model.trained else model.weight_bytes
+        total += per_gpu(job, model.parameters, "parameters") * bytes_of_weight
+        if model.trained:
+            total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
+            if not optimizer_on_host(job):
+                total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
+    return total
+
+
 def unsharded_extra(job: Job, recipe: Recipe) -> float:
     """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
     is_alone = job.gpus == 1 and job.shards_parameters and job.batch is None

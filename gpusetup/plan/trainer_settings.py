@@ -14,7 +14,7 @@ from gpusetup.model.documents import TrainerSettings
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
 from gpusetup.plan.decide import Decision, Limits
-from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.question import job_of
 from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
@@ -368,7 +368,7 @@ def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
 
 NOT_COMPARED = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables",
+    "tables", *BESIDE_FIELDS,
 }  # fmt: skip
 """Fields of a job that a trainer derives by itself, that the reading back adds, or that are a
-matter of the person's own model."""
+matter of the person's own model, and of what stands beside it."""
