@@ -34,6 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("report", "findings"),
     ("diagnosis",),
     ("plan",),
+    ("uv",),
     ("tune", "monitor", "install", "fleet"),
     ("render",),
     ("commands",),
@@ -66,7 +67,7 @@ PURE = (
     ),
 )
 """What decides, and asks nobody: neither this machine, nor a network, nor a disk."""
-ASKS = ("system", "probe", "install")
+ASKS = ("system", "probe", "uv", "install")
 
 MOST_LINES = 400
 MOST_LINES_OF_A_MEDIAN_FUNCTION = 10

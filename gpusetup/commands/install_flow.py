@@ -13,7 +13,6 @@ from typing import Any
 from gpusetup.commands.common import gather
 from gpusetup.errors import Blocked
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
@@ -52,6 +51,7 @@ from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
 from gpusetup.system.system import System
+from gpusetup.uv.logins import without_logins
 
 Done = tuple[InstallAnswer, str, bool]
 """What was done, as a document and as text, and whether it is what was asked for."""

@@ -11,10 +11,10 @@ from packaging.utils import canonicalize_name
 
 from gpusetup import named_file
 from gpusetup.errors import UsageError
-from gpusetup.install.credentials import without_logins
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_word
+from gpusetup.uv.logins import without_logins
 
 NO_PACKAGES = {
     r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",

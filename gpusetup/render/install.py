@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.install.credentials import without_logins
-from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
+from gpusetup.install.wheels import size_text
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
@@ -24,6 +23,8 @@ from gpusetup.render.screen import (
     table,
     verdict,
 )
+from gpusetup.uv.lock import DEFAULT_INDEX, TORCH_INDEX, Wheel
+from gpusetup.uv.logins import without_logins
 
 Words = Sequence[str]
 

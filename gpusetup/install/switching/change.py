@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import Blocked
+from gpusetup.install.image_build import in_image_build
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
@@ -43,11 +44,10 @@ from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
-from gpusetup.install.uv_errors import complaint
-from gpusetup.install.uv_settings import asking_environment, in_image_build
 from gpusetup.model.frozen import replace
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
+from gpusetup.uv.errors import complaint
 
 VENV_ENTRIES = (
     *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
@@ -70,7 +70,8 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
         change = begun(store, journal)
         with change.or_back(job):
             if venv:
-                made = run_step(job, plan.steps[0], asking_environment())
+                environment = job.settings.environment()
+                made = run_step(job, plan.steps[0], environment, folder=str(store))
                 if not made.ok:
                     raise complaint(f"{venv} cannot be made", made)
                 layout = replace(layout_of(target.python), prefix=venv)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
-from gpusetup.install.credentials import without_logins
 from gpusetup.system.processes import Output, how_it_ended
+from gpusetup.uv.logins import without_logins
 
 NO = 1
 """uv's exit code where it finds no solution."""
@@ -16,20 +17,51 @@ COULD_NOT = 2
 HINTS: dict[type[GpuSetupError], str] = {
     Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
     "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
-    Unreached: "nothing was changed; read its message, check the network (proxy, certificates, "
-    "~/.netrc) and the free disk space, then run this again",
+    Unreached: "nothing was changed; uv's message says what it could not do",
     ToolFailed: "nothing was changed",
 }
+WAYS = {
+    r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|proxy|download": (
+        "nothing was changed; read its message, check the network (proxy, certificates, "
+        "~/.netrc), then run this again"
+    ),
+    r"no space|os error 28|quota|os error 122": (
+        "nothing was changed; make room on that disk (`uv cache clean` frees uv's cache), then run "
+        "this again"
+    ),
+}
+"""What uv's message speaks of, and the way on."""
 
 
-def complaint(title: str, output: Output, no: type[GpuSetupError] = Unsatisfiable) -> GpuSetupError:
-    """The error for a uv that failed: its exit code tells "no" from "could not". `no`: the kind
-    of its "no"."""
+def complaint(
+    title: str,
+    output: Output,
+    no: type[GpuSetupError] = Unsatisfiable,
+    *,
+    notes: Sequence[str] = (),
+) -> GpuSetupError:
+    """The error for a uv that failed, with its own words whole.
+
+    Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
+    the person that took part, because uv's sentence does not say where its constraints come from.
+    """
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
-    return kind(f"{title}: {said_by(output)}", hint=HINTS[kind])
+    message = f"{title}: {said_by(output)}"
+    if kind is no and notes:
+        message += "".join(f"\n  {note}" for note in notes)
+    return kind(message, hint=hint_for(kind, message))
+
+
+def hint_for(kind: type[GpuSetupError], message: str) -> str:
+    """The way on: of the network only where uv speaks of it, and likewise of a disk."""
+    if issubclass(kind, Unreached):
+        for pattern, way in WAYS.items():
+            if re.search(pattern, message, re.IGNORECASE):
+                return way
+    return HINTS[kind]
 
 
 def said_by(output: Output) -> str:
