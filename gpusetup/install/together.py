@@ -3,7 +3,6 @@ first, and the table of companions rules out what uv cannot know."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -21,7 +20,6 @@ from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.target.find import Target
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import (
@@ -39,17 +37,15 @@ from gpusetup.resolver.joint import (
 )
 from gpusetup.resolver.least import crosses
 from gpusetup.resolver.situation import python_tag
+from gpusetup.uv.errors import explanation
 from gpusetup.uv.logins import without_logins
-from gpusetup.uv.question import NAME, Question, Requirements, lock_of
+from gpusetup.uv.platforms import USUAL_GLIBC, USUAL_PYTHON, platform_of
+from gpusetup.uv.question import Question, Requirements, lock_of
 from gpusetup.uv.releases import Release, newest_release
 from gpusetup.uv.settings import PersonSettings
 
 YEAR = 365
 """Days; a release that is older than this beside its newest is not taken silently."""
-GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
-"""The minors of glibc that uv has a platform for."""
-USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = "2.35", "15.0", "3.12"
-"""What is taken if the machine's is not known."""
 
 
 def choose_together(
@@ -135,7 +131,7 @@ class Search:
         try:
             answer = lock_of(self._question(requirements), self.settings)
         except Unsatisfiable as no:
-            return Set(build=build, reason=sentence(no.message))
+            return Set(build=build, reason=explanation(no.message))
         packages = {row["name"]: locked_of(row) for row in answer.rows}
         late = dict(self._late(packages))
         return Set(build=build, packages=packages, notes=answer.notes, late=late)
@@ -333,31 +329,6 @@ def refusal(old: Sequence[HeldBack]) -> Unsatisfiable:
         f"Only an old release goes together here: {said}",
         hint=f"asked for by its version it is taken: {names}",
     )
-
-
-def sentence(text: str) -> str:
-    """uv's own explanation, whole, without the frame around it.
-
-    >>> sentence("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
-    'Because a==1 depends on b==2, it fails.'
-    """
-    plain = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
-    plain = plain.replace(f"{NAME} depends on", "you require")
-    return plain[max(0, plain.find("Because ")) :]
-
-
-def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
-    """uv's name of a platform, `x86_64-manylinux_2_35`, and what else tells it the system."""
-    family, own = machine.os.family or "linux", machine.os.machine or "x86_64"
-    if family == "windows":
-        return f"{own}-pc-windows-msvc", {}
-    if family == "macos":
-        found = re.match(r"\d+(\.\d+)?", machine.os.version or "")
-        target = found[0] if found else USUAL_MACOS
-        return f"{own}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
-    named = re.fullmatch(r"glibc (\d+\.\d+)", machine.os.libc or "")
-    minor = int((named[1] if named else USUAL_GLIBC).partition(".")[2])
-    return f"{own}-manylinux_2_{next((one for one in GLIBCS if one <= minor), GLIBCS[-1])}", {}
 
 
 def days_behind(here: Locked, newest: Locked) -> int:

@@ -10,6 +10,8 @@ from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsat
 from gpusetup.system.processes import Output, how_it_ended
 from gpusetup.uv.logins import without_logins
 
+QUESTION = "what-was-asked-for"
+"""How uv calls our question in its sentences."""
 NO = 1
 """uv's exit code where it finds no solution."""
 COULD_NOT = 2
@@ -79,3 +81,14 @@ def sentence(text: str) -> str:
     plain = re.sub(r"\x1b\[[\d;]*m", "", text).strip()
     found = re.search(r"(?m)^error: ", plain)
     return plain[found.end() :] if found else plain
+
+
+def explanation(text: str) -> str:
+    """uv's reasons why nothing goes together, whole, on one line and without the frame around them.
+
+    >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
+    'Because a==1 depends on b==2, it fails.'
+    """
+    plain = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
+    plain = plain.replace(f"{QUESTION} depends on", "you require")
+    return plain[max(0, plain.find("Because ")) :]

@@ -66,13 +66,19 @@ def own_folder(name: str) -> Path:
     The cache is `GPUSETUP_CACHE_DIR`, else the usual place of caches. `Blocked` where others could
     put something into it.
     """
+    path = own_path(name)
+    if os.environ.get("GPUSETUP_CACHE_DIR"):
+        _only_ours(path.parent)
+    return _only_ours(path)
+
+
+def own_path(name: str) -> Path:
+    """Where such a folder is, whether or not it was made."""
     from platformdirs import user_cache_path
 
     named_by_user = os.environ.get("GPUSETUP_CACHE_DIR")
-    if named_by_user:
-        cache = _only_ours(Path(named_by_user).absolute())
-        return _only_ours(cache / name)
-    return _only_ours(user_cache_path("gpusetup", False) / name)
+    cache = Path(named_by_user).absolute() if named_by_user else user_cache_path("gpusetup", False)
+    return cache / name
 
 
 def _only_ours(folder: Path) -> Path:

@@ -20,7 +20,7 @@ from gpusetup.errors import ToolFailed, Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.errors import complaint
+from gpusetup.uv.errors import QUESTION, complaint
 from gpusetup.uv.indexes import login_variables
 from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import ALONE, private_folder, uv_program
@@ -30,8 +30,6 @@ from gpusetup.uv.toml import parse_toml
 
 ASK_SECONDS = 300.0
 COMPILE = ("--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
-NAME = "what-was-asked-for"
-"""How uv calls the question in its sentences."""
 MAKE_ROOM = "nothing was changed; make room there"
 MOST_ROUNDS = 5
 """How often uv is asked again without the pre-releases of its answer; each round names new ones."""
@@ -58,7 +56,7 @@ class Requirements(Frozen):
     def text(self) -> str:
         """The question as the project file that uv reads."""
         rows = [
-            f'[project]\nname = "{NAME}"\nversion = "0"',
+            f'[project]\nname = "{QUESTION}"\nversion = "0"',
             f"dependencies = {json.dumps([*self.family, *self.others])}",
             # The root of its own workspace: without it uv looks for one in the parent folders.
             "[tool.uv.workspace]\nmembers = []",

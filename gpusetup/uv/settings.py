@@ -99,11 +99,6 @@ class PersonSettings:
         mode = self.single("link-mode")
         return mode if mode in SAFE_LINK_MODES else None
 
-    @property
-    def asks_for_prereleases(self) -> bool:
-        """Whether pre-releases are wanted wherever they are newer."""
-        return self.single("prerelease") == "allow"
-
     # --- what is shown ----------------------------------------------------------------------------
 
     @property
