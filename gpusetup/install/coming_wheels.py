@@ -68,7 +68,7 @@ def _locked(
     if job.wheels:
         return tuple(in_folder(job.wheels, wheels)), locked.notes
     with ThreadPoolExecutor(WORKERS) as pool:
-        return tuple(pool.map(_with_size, wheels)), locked.notes
+        return tuple(pool.map(with_size, wheels)), locked.notes
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
@@ -105,7 +105,7 @@ LACKS = r"{0}=={1}\S* has no wheels with a matching|404 Not Found\) for url \(\S
 file is gone."""
 
 
-def _with_size(wheel: Wheel) -> Wheel:
+def with_size(wheel: Wheel) -> Wheel:
     """With its size, where the index does not say it and the server does."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http"):
         return wheel
