@@ -196,7 +196,7 @@ SETTINGS = {
     "no-binary": "no-binary = true",
     "no-deps": "[pip]\nno-deps = true",
     "require-hashes": "[pip]\nrequire-hashes = true",
-    "output-file": '[pip]\noutput-file = "/tmp/gpusetup-must-not-be"',
+    "output-file": '[pip]\noutput-file = "must-not-be.txt"',
     "target": '[pip]\ntarget = "elsewhere"',
     "torch-backend": 'torch-backend = "cu118"',
     "only-binary": '[pip]\nonly-binary = [":all:"]',
@@ -214,7 +214,7 @@ def test_a_setting_of_the_persons_own_uv_toml_fails_no_installation_and_is_named
     assert said.exit == 0, said.err
     assert versions_in(Path("env")).keys() >= {"torch", "filelock", "typing-extensions"}
     assert key in said.err or key in ("python-platform", "torch-backend")
-    assert not Path("/tmp/gpusetup-must-not-be").exists()
+    assert not Path("must-not-be.txt").exists()
 
 
 LIMITS = {

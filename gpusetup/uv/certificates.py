@@ -26,4 +26,7 @@ def certificates() -> str | bool:
 
 def has_system_store() -> bool:
     """Whether this system has a store of certificates; Windows and macOS always have one."""
-    return os.name != "posix" or any(Path(path).exists() for path in SYSTEM_STORES)
+    if os.name != "posix":
+        return True
+    # A minimal container has none; then uv's own bundle must do.
+    return any(Path(path).exists() for path in SYSTEM_STORES)

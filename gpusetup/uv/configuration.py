@@ -97,30 +97,43 @@ class Source(Frozen):
 
 def sources_of_settings() -> tuple[Source, ...]:
     """Every place with settings that count, in uv's order: the first one wins."""
-    return (*_of_variables(), *(_of_file(path) for path in _files_that_count()))
+    sources = list(_of_variables())
+    # Variables come before files, the user's file before the system's.
+    for path in _files_that_count():
+        sources.append(_of_file(path))
+    return tuple(sources)
 
 
 def _of_variables() -> Iterator[Source]:
     """The settings of each variable of uv that is set and that counts."""
+    working_folder = os.getcwd()  # noqa: PTH109
     for variable, values in _values_of_variables():
-        yield Source(name=variable, values=values, folder=os.getcwd())  # noqa: PTH109
+        yield Source(name=variable, values=values, folder=working_folder)
 
 
 def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each variable with its setting, in the words of uv.toml."""
     environ = os.environ
     for variable, key in TEXTS.items():
-        if environ.get(variable):
-            yield variable, {key: environ[variable]}
+        text = environ.get(variable)
+        # uv takes an empty variable for one that is not set.
+        if text:
+            yield variable, {key: text}
     for variable, key in SWITCHES.items():
-        if environ.get(variable):
-            yield variable, {key: environ[variable].lower() in YES}
+        text = environ.get(variable)
+        if text:
+            is_on = text.lower() in YES
+            yield variable, {key: is_on}
     for variable, key in NUMBERS.items():
-        if environ.get(variable, "").isdigit():
-            yield variable, {key: int(environ[variable])}
+        text = environ.get(variable, "")
+        if text.isdigit():
+            yield variable, {key: int(text)}
     for variable, (key, separator) in LISTS.items():
-        items = [item for item in re.split(separator, environ.get(variable, "")) if item]
-        if items:
-            yield variable, {key: items}
+        items = re.split(separator, environ.get(variable, ""))
+        # A separator at the end leaves an empty item.
+        filled = [item for item in items if item]
+        if filled:
+            yield variable, {key: filled}
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -147,11 +160,17 @@ def _configuration_folders() -> tuple[Path, ...]:
     """The user's folder of configuration, then the system's."""
     environ = os.environ
     if os.name == "nt":
-        names = [environ.get("APPDATA"), environ.get("PROGRAMDATA")]
+        names = [environ.get("APPDATA", ""), environ.get("PROGRAMDATA", "")]
         return tuple(Path(name) for name in names if name)
-    user = Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    user = environ.get("XDG_CONFIG_HOME")
+    folders = [Path(user) if user else Path.home() / ".config"]
+    # https://specifications.freedesktop.org/basedir-spec/latest/
     system = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
-    return (user, *(Path(name) for name in system.split(os.pathsep) if name), Path("/etc"))
+    for name in system.split(os.pathsep):
+        if name:
+            folders.append(Path(name))
+    folders.append(Path("/etc"))
+    return tuple(folders)
 
 
 def _of_file(path: Path) -> Source:
@@ -174,7 +193,9 @@ def _of_file(path: Path) -> Source:
 
 
 def _setting(variable: str, value: str) -> str:
-    return setting(variable, value, shell_for(OWN_SYSTEM))
+    """The command that sets a variable in this system's shell."""
+    shell = shell_for(OWN_SYSTEM)
+    return setting(variable, value, shell)
 
 
 # --- what is not read, and what is ignored --------------------------------------------------------
@@ -183,19 +204,26 @@ def _setting(variable: str, value: str) -> str:
 def ignored_settings(sources: tuple[Source, ...]) -> Iterator[str]:
     """A sentence for each place with settings that bear on packages and are not used here."""
     for source in sources:
-        keys = sorted(filter(_is_about_packages, source.values.keys() - HONOURED))
+        unused = source.values.keys() - HONOURED
+        keys = sorted(key for key in unused if _is_about_packages(key))
         if keys:
             yield f"{source.name} also sets {', '.join(keys)}, which gpusetup does not use"
-    known = {*TEXTS, *SWITCHES, *NUMBERS, *LISTS}
-    variables = [name for name in os.environ if name.startswith("UV_") and name not in known]
-    others = [name for name in variables if not NOT_ABOUT_PACKAGES.fullmatch(name)]
-    if others:
-        yield f"{', '.join(sorted(others))} is set, which gpusetup does not use"
+    honoured = {*TEXTS, *SWITCHES, *NUMBERS, *LISTS}
+    variables: list[str] = []
+    for name in sorted(os.environ):
+        is_unused = name.startswith("UV_") and name not in honoured
+        if is_unused and not NOT_ABOUT_PACKAGES.fullmatch(name):
+            variables.append(name)
+    if variables:
+        yield f"{', '.join(variables)} is set, which gpusetup does not use"
 
 
 def _is_about_packages(key: str) -> bool:
     """Whether a setting of a file may change which files come."""
-    return not NOT_ABOUT_PACKAGES.fullmatch(f"UV_{key.upper().replace('-', '_')}")
+    # A setting and its variable have the same name: `link-mode`, `UV_LINK_MODE`.
+    variable = f"UV_{key.upper()}".replace("-", "_")
+    match = NOT_ABOUT_PACKAGES.fullmatch(variable)
+    return match is None
 
 
 def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
@@ -204,19 +232,23 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
     bare uv and pip read them. A checkout may bring both, so that they count only if the person
     names them.
     """
-    named_by_user = os.environ.get("UV_CONFIG_FILE")
     near = _configuration_near(folder)
     if near is not None:
         path, keys = near
-        if not named_by_user or Path(named_by_user).absolute() != path:
-            way = "name an index with UV_DEFAULT_INDEX or UV_INDEX"
-            if path.name == "uv.toml":
-                way = f"to use it: `{_setting('UV_CONFIG_FILE', str(path))}`"
-            yield f"{path} is not read (it sets {', '.join(keys)}); {way}"
-    own_file = Path(prefix, PIP_FILE) if prefix else None
-    if own_file and own_file.is_file() and _names_an_index(own_file):
-        way = _setting("PIP_CONFIG_FILE", str(own_file))
-        yield f"{own_file} is not read; to use it: `{way}`"
+        named_by_user = os.environ.get("UV_CONFIG_FILE")
+        is_named = bool(named_by_user) and Path(named_by_user or "").absolute() == path
+        way_on = "name an index with UV_DEFAULT_INDEX or UV_INDEX"
+        # Only a file in the form of uv.toml can be named.
+        if path.name == "uv.toml":
+            way_on = f"to use it: `{_setting('UV_CONFIG_FILE', str(path))}`"
+        if not is_named:
+            yield f"{path} is not read (it sets {', '.join(keys)}); {way_on}"
+    if prefix is None:
+        return
+    pip_file = Path(prefix, PIP_FILE)
+    if pip_file.is_file() and _names_an_index(pip_file):
+        command = _setting("PIP_CONFIG_FILE", str(pip_file))
+        yield f"{pip_file} is not read; to use it: `{command}`"
 
 
 def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
@@ -233,6 +265,7 @@ def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
             if path.name == "pyproject.toml":
                 tool = values.get("tool")
                 values = tool.get("uv", {}) if isinstance(tool, dict) else {}
+            # What says nothing of packages (`cache-dir`) is of no interest here.
             keys = sorted(values.keys() & {*HONOURED, "pip"}) if isinstance(values, dict) else []
             if keys:
                 return path, tuple(keys)

@@ -47,11 +47,13 @@ def complaint(
     Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
     the person that took part, because uv's sentence does not say where its constraints come from.
     """
+    # uv did not run to its end, so that it has no exit code of its own.
     if output.problem:
         return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
     message = f"{title}: {said_by(output)}"
+    # A limit of the person may be why there is no solution.
     if kind is no and notes:
         message += "".join(f"\n  {note}" for note in notes)
     return kind(message, hint=hint_for(kind, message))
@@ -59,6 +61,7 @@ def complaint(
 
 def hint_for(kind: type[GpuSetupError], message: str) -> str:
     """The way on: of the network only where uv speaks of it, and likewise of a disk."""
+    # Only such an error has many causes; the others say by themselves what to change.
     if issubclass(kind, Unreached):
         for pattern, way in WAYS.items():
             if re.search(pattern, message, re.IGNORECASE):
@@ -68,8 +71,12 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
 
 def said_by(output: Output) -> str:
     """All that it said, or how it ended without a word."""
-    ended = f"{Path(output.argv[0]).name} said nothing: {how_it_ended(output.exit or 0)}"
-    return without_logins(sentence(output.stderr or output.stdout) or ended)
+    text = output.stderr or output.stdout
+    message = sentence(text)
+    if not message:
+        name = Path(output.argv[0]).name
+        message = f"{name} said nothing: {how_it_ended(output.exit or 0)}"
+    return without_logins(message)
 
 
 def sentence(text: str) -> str:
@@ -78,9 +85,12 @@ def sentence(text: str) -> str:
     >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
     'Failed to fetch `x`\\n  cause: 503'
     """
+    # Colours of a terminal are no part of a sentence.
     plain = re.sub(r"\x1b\[[\d;]*m", "", text).strip()
-    found = re.search(r"(?m)^error: ", plain)
-    return plain[found.end() :] if found else plain
+    start = re.search(r"(?m)^error: ", plain)
+    if start is None:
+        return plain
+    return plain[start.end() :]
 
 
 def explanation(text: str) -> str:
@@ -89,6 +99,9 @@ def explanation(text: str) -> str:
     >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
     'Because a==1 depends on b==2, it fails.'
     """
-    plain = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
-    plain = plain.replace(f"{QUESTION} depends on", "you require")
-    return plain[max(0, plain.find("Because ")) :]
+    without_frame = re.sub("[\\u00d7╰─▶├│]", " ", text)
+    line = " ".join(without_frame.split())
+    # The question is a project for uv; for the person it is what they typed.
+    line = line.replace(f"{QUESTION} depends on", "you require")
+    start = line.find("Because ")
+    return line[start:] if start > 0 else line

@@ -38,7 +38,10 @@ class Index(Frozen):
     @property
     def host(self) -> str:
         """Its host with the port, or the folder of an index on a disk."""
-        return urlsplit(self.url).netloc or self.url
+        parts = urlsplit(self.url)
+        if parts.netloc:
+            return parts.netloc
+        return self.url
 
     @property
     def shown(self) -> str:
@@ -72,30 +75,41 @@ def indexes_of(sources: tuple[Source, ...]) -> tuple[Index, ...]:
 
 
 def _named_in(source: Source) -> Iterator[Index]:
-    values = source.values
-    for key, is_default in (("index", False), ("extra-index-url", False)):
-        rows = values.get(key)
-        for row in rows if isinstance(rows, list) else ():
+    """The indexes that one place names, in the order in which uv looks at them."""
+    for key in ("index", "extra-index-url"):
+        rows = source.values.get(key)
+        if not isinstance(rows, list):
+            continue
+        for row in rows:
+            # A variable has addresses, a file has tables. An explicit index counts only for
+            # packages that a project assigns to it.
             table = row if isinstance(row, dict) else {"url": row}
-            if not table.get("explicit"):
-                yield _index(table, source, is_default=is_default or bool(table.get("default")))
+            is_explicit = table.get("explicit")
+            if not is_explicit:
+                yield _index(table, source, is_default=bool(table.get("default")))
     for key in ("default-index", "index-url"):
-        if isinstance(values.get(key), str):
-            yield _index({"url": values[key]}, source, is_default=True)
+        address = source.values.get(key)
+        if isinstance(address, str):
+            yield _index({"url": address}, source, is_default=True)
 
 
 def _index(table: Mapping[str, Any], source: Source, *, is_default: bool) -> Index:
     """An index as a setting describes it, with the login of its address or of its variables."""
-    address, name = str(table.get("url", "")), table.get("name")
+    address = str(table.get("url", ""))
+    name = table.get("name")
+    # `corp=https://...`; an address may have `=` too, but only after its first slash.
     named = NAMED.fullmatch(address)
     if named and "/" not in named[1]:
-        name, address = named[1], named[2]
+        name = named[1]
+        address = named[2]
     url, login = split_login(address)
+    if name and login is None:
+        login = _login_in_variables(str(name))
     return Index(
         url=with_whole_path(url, source.folder),
         source=source.name,
         name=str(name) if name else None,
-        login=login or (_login_in_variables(str(name)) if name else None),
+        login=login,
         is_default=is_default,
         options={key: table[key] for key in OPTIONS if key in table},
     )
@@ -107,26 +121,38 @@ def with_whole_path(url: str, folder: str) -> str:
     >>> with_whole_path("wheels", "/home/ann")
     '/home/ann/wheels'
     """
-    return url if "://" in url else os.path.normpath(Path(folder, url))
+    is_address = "://" in url
+    if is_address:
+        return url
+    path = Path(folder, url)
+    return os.path.normpath(path)
 
 
 def _login_in_variables(name: str) -> tuple[str, str] | None:
     """The login that `UV_INDEX_CORP_USERNAME` and `_PASSWORD` give for an index named `corp`."""
-    plain = re.sub(r"\W", "_", name).upper()
-    user = os.environ.get(f"UV_INDEX_{plain}_USERNAME", "")
-    password = os.environ.get(f"UV_INDEX_{plain}_PASSWORD", "")
-    return (user, password) if user or password else None
+    plain_name = re.sub(r"\W", "_", name).upper()
+    variable = f"UV_INDEX_{plain_name}"
+    user = os.environ.get(f"{variable}_USERNAME", "")
+    password = os.environ.get(f"{variable}_PASSWORD", "")
+    if not user and not password:
+        return None
+    return user, password
 
 
 def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
     """The indexes that pip's settings name, for where uv's name none."""
-    named: list[Index] = []
-    here = os.getcwd()  # noqa: PTH109
+    indexes: list[Index] = []
+    working_folder = os.getcwd()  # noqa: PTH109
+    # The default index comes last, as everywhere. pip allows several in one setting.
     for key in ("extra-index-url", "index-url"):
-        for address in pip.get(key, "").split():
-            source = Source(name=f"pip's {key}", values={}, folder=here)
-            named.append(_index({"url": address}, source, is_default=key == "index-url"))
-    return tuple(named)
+        source = Source(name=f"pip's {key}", values={}, folder=working_folder)
+        is_default = key == "index-url"
+        addresses = pip.get(key, "").split()
+        for address in addresses:
+            # pip's files name no index, so that its login can only stand in the address.
+            index = _index({"url": address}, source, is_default=is_default)
+            indexes.append(index)
+    return tuple(indexes)
 
 
 @cache
@@ -135,11 +161,16 @@ def usual_default() -> Index | None:
 
     It is asked rather than written down here, because it is uv's to decide.
     """
-    words = ("pip", "compile", "--no-config", "--emit-index-url", "--no-header", "--quiet")
-    argv = (uv_program(), *words, "--offline", "--python", sys.executable, "-")
-    output = run(argv, timeout=ASK_SECONDS, environment=clean_environment(), stdin="\n")
+    # Offline and without requirements uv only prints what it would ask.
+    options = ("--no-config", "--emit-index-url", "--no-header", "--quiet", "--offline")
+    python = ("--python", sys.executable)
+    argv = (uv_program(), "pip", "compile", *options, *python, "-")
+    environment = clean_environment()
+    output = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n")
     address = re.search(r"(?m)^--index-url (\S+)", output.stdout)
-    return Index(url=address[1], source="uv's default", is_default=True) if address else None
+    if address is None:
+        return None
+    return Index(url=address[1], source="uv's default", is_default=True)
 
 
 def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str, str]]:
@@ -150,9 +181,12 @@ def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str
     renamed: list[Index] = []
     logins: dict[str, str] = {}
     for number, index in enumerate(indexes, start=1):
-        renamed.append(replace(index, name=f"index-{number}"))
+        # A name of the person's could be that of torch's index in the question.
+        name = f"index-{number}"
+        renamed.append(replace(index, name=name))
         if index.login:
-            logins |= login_variables(f"INDEX_{number}", index.login)
+            variables = login_variables(f"INDEX_{number}", index.login)
+            logins.update(variables)
     return tuple(renamed), logins
 
 

@@ -43,24 +43,35 @@ def limits_of(sources: tuple[Source, ...]) -> Limits:
     notes: list[str] = []
     for source in sources:
         for prefix, kind in KINDS.items():
-            counted, refused = _counted(_lines_in(source, prefix), _may_count(kind))
+            written = _lines_in(source, prefix)
+            counted, refused = _counted(written, _may_count(kind))
             lines[kind] += counted
+            # Both are said: uv's own sentence does not name where a limit comes from.
             if counted:
                 notes.append(f"{source.name} counts ({kind}): {', '.join(counted)}")
             if refused:
                 notes.append(f"{source.name} does not count ({kind}): {', '.join(refused)}")
-    return Limits(notes=tuple(notes), **{kind: tuple(rows) for kind, rows in lines.items()})
+    return Limits(
+        constraints=tuple(lines["constraints"]),
+        overrides=tuple(lines["overrides"]),
+        exclusions=tuple(lines["exclusions"]),
+        notes=tuple(notes),
+    )
 
 
 def _lines_in(source: Source, prefix: str) -> Iterator[str]:
     """The lines that a place gives: in itself, or in the files that it names."""
-    for key in (f"{prefix}-dependencies", f"{prefix}-files"):
-        rows = source.values.get(key)
-        for row in rows if isinstance(rows, list) else ():
-            if key.endswith("-dependencies"):
-                yield str(row)
-            elif not str(row).endswith(GUARD):
-                yield from _lines_of_file(str(row), source)
+    written = source.values.get(f"{prefix}-dependencies")
+    if isinstance(written, list):
+        yield from map(str, written)
+    # Variables name files, settings have the lines themselves.
+    files = source.values.get(f"{prefix}-files")
+    if not isinstance(files, list):
+        return
+    for name in map(str, files):
+        # The guard holds other installers back, not the one that changes torch on purpose.
+        if not name.endswith(GUARD):
+            yield from _lines_of_file(name, source)
 
 
 def _lines_of_file(name: str, source: Source) -> Iterator[str]:

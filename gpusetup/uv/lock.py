@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import Step
+from gpusetup.uv.configuration import NUMBERS
 from gpusetup.uv.indexes import handed_over, login_variables
 from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import ALONE, uv_program
@@ -38,7 +39,9 @@ class Wheel(Frozen):
     @property
     def host(self) -> str:
         """Where the file is fetched from, without a login; empty for a file on a disk."""
-        return urlsplit(self.url).netloc.rpartition("@")[2]
+        place = urlsplit(self.url).netloc
+        _, _, host = place.rpartition("@")
+        return host
 
 
 def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: str) -> Wheel:
@@ -53,6 +56,7 @@ def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: 
             hint="nothing was changed; install it by itself first, then run this again",
         )
     row = rows[0]
+    # A wheel of a folder has a path in place of an address.
     url = row.get("url") or Path(row["path"]).absolute().as_uri()
     return Wheel(
         name=name,
@@ -69,6 +73,7 @@ def lock_text(wheels: Sequence[Wheel]) -> str:
     """The wheels as the lock that uv installs from: each by its address and its hash."""
     rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
     for wheel in wheels:
+        # An old index names no hash; the plan says so before anything is fetched.
         hashes = f'{{ sha256 = "{wheel.sha256}" }}' if wheel.sha256 else "{}"
         rows.append(
             f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n'
@@ -84,6 +89,7 @@ def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None 
     of the person about versions have done their part in the plan: uv accepts none beside a lock.
     """
     options = ["--quiet", "--no-deps", "--no-build", "--preview-features", "pylock"]
+    # uv refuses the whole lock if one file of it has none.
     if hashed:
         options.append("--require-hashes")
     if link_mode:
@@ -101,23 +107,28 @@ def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None 
 
 def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str, str]:
     """The variables under which uv fetches: every index with a login, so that uv sends it."""
-    indexes, _ = handed_over(settings.indexes)
-    named = [f"{index.name}={index.url}" for index in indexes if index.login]
-    more = dict(FETCHING)
+    variables = dict(FETCHING)
+    named: list[str] = []
+    # A folder of wheels is no address that uv could log in at.
     if torch_index.startswith("http"):
         url, login = split_login(torch_index)
-        named.insert(0, f"torch={url}")
-        more |= login_variables("TORCH", login) if login else {}
-    more["UV_INDEX"] = " ".join(named)
-    for key, variable in (("keyring-provider", "UV_KEYRING_PROVIDER"), ("offline", "UV_OFFLINE")):
-        value = settings.single(key)
-        if value:
-            more[variable] = value if isinstance(value, str) else "1"
+        named.append(f"torch={url}")
+        if login:
+            variables |= login_variables("TORCH", login)
+    renamed, _ = handed_over(settings.indexes)
+    for index in renamed:
+        if index.login:
+            named.append(f"{index.name}={index.url}")
+    variables["UV_INDEX"] = " ".join(named)
     if settings.uses_keyring:
-        more["UV_KEYRING_PROVIDER"] = "subprocess"
+        variables["UV_KEYRING_PROVIDER"] = "subprocess"
+    if settings.single("offline"):
+        variables["UV_OFFLINE"] = "1"
     if settings.insecure_hosts:
-        more["UV_INSECURE_HOST"] = " ".join(settings.insecure_hosts)
-    for key in ("concurrent-downloads", "concurrent-installs"):
-        if settings.single(key):
-            more[f"UV_{key.upper().replace('-', '_')}"] = str(settings.single(key))
-    return settings.environment(more)
+        variables["UV_INSECURE_HOST"] = " ".join(settings.insecure_hosts)
+    # How many files at once: a slow disk or a proxy may bear few.
+    for variable, key in NUMBERS.items():
+        count = settings.single(key)
+        if count:
+            variables[variable] = str(count)
+    return settings.environment(variables)

@@ -56,7 +56,8 @@ def pip_variable(key: str) -> str:
     >>> pip_variable("index-url")
     'PIP_INDEX_URL'
     """
-    return f"PIP_{key.upper().replace('-', '_')}"
+    name = key.upper().replace("-", "_")
+    return f"PIP_{name}"
 
 
 def pip_files(prefix: str | None) -> tuple[Path, ...]:
@@ -74,6 +75,7 @@ def pip_files(prefix: str | None) -> tuple[Path, ...]:
     if os.name == "nt":
         machine_folder /= "pip"
     files = [machine_folder / PIP_FILE, home / ".pip" / PIP_FILE, Path(config, "pip", PIP_FILE)]
+    # In pip's order the environment's file comes after the user's.
     if prefix:
         files.append(Path(prefix, PIP_FILE))
     if named_file:

@@ -87,10 +87,14 @@ def _only_ours(folder: Path) -> Path:
     with blocked_by_files(f"The cache {folder} cannot be made", hint):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.stat()
-    others_may_write = stat.S_IMODE(status.st_mode) & 0o022
-    if os.name == "posix" and (status.st_uid != os.geteuid() or others_may_write):
-        raise Blocked(f"Others own the cache {folder}, or may write to it", hint=hint)
-    if not os.access(folder, os.W_OK | os.X_OK):
+    # Windows has no owners and modes of this kind; there the profile's own rights count.
+    if os.name == "posix":
+        is_anothers = status.st_uid != os.geteuid()
+        others_may_write = bool(stat.S_IMODE(status.st_mode) & 0o022)
+        if is_anothers or others_may_write:
+            raise Blocked(f"Others own the cache {folder}, or may write to it", hint=hint)
+    is_usable = os.access(folder, os.W_OK | os.X_OK)
+    if not is_usable:
         raise Blocked(f"The cache {folder} cannot be written", hint=hint)
     return folder
 
@@ -116,6 +120,7 @@ def _drop_leftovers(questions: Path) -> None:
     """Remove the folders of runs that were killed long ago."""
     oldest = time.time() - LEFTOVER_SECONDS
     for folder in questions.iterdir():
+        # Another run may remove the same folder at the same time.
         with suppress(OSError):
             if folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -150,11 +155,14 @@ def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) ->
 
 def venv_step(folder: str, base: str) -> Step:
     """The command that makes an environment; the store with the journal is in it already."""
-    options = ("--quiet", "--no-project", "--allow-existing", "--python", base)
-    argv = (uv_program(), "venv", *ALONE, *options, folder)
+    # Without `--no-project` uv reads the project of the working folder for its Python.
+    options = (*ALONE, "--no-project", "--quiet", "--allow-existing")
+    argv = (uv_program(), "venv", *options, "--python", base, folder)
     return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
 
 
 def forget_step(packages: tuple[str, ...]) -> Step:
     """The command that removes packages from our cache, so that they are fetched again."""
-    return Step(argv=(uv_program(), "cache", "clean", *ALONE, *packages), title="")
+    program = uv_program()
+    argv = (program, "cache", "clean", *ALONE, *packages)
+    return Step(argv=argv, title="")

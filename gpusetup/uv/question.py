@@ -35,6 +35,8 @@ MOST_ROUNDS = 5
 """How often uv is asked again without the pre-releases of its answer; each round names new ones."""
 Disallowed = frozenset[str]
 """The packages of which no pre-release may be taken."""
+Rows = dict[str, Mapping[str, Any]]
+"""Name -> what uv says of a package that comes, its `version` among it."""
 
 
 class Requirements(Frozen):
@@ -50,7 +52,9 @@ class Requirements(Frozen):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the family's members."""
-        return tuple(canonicalize_name(Requirement(word).name) for word in self.family)
+        words = [Requirement(word) for word in self.family]
+        names = [canonicalize_name(word.name) for word in words]
+        return tuple(names)
 
     @property
     def text(self) -> str:
@@ -97,6 +101,7 @@ class Question(Frozen):
         options = ["--no-build", "--python", self.python]
         if self.platform:
             options += ["--python-platform", self.platform, "--python-version", self.python_version]
+        # With its own folder uv is kept from the network altogether.
         if self.wheels_folder:
             links = Path(self.wheels_folder).as_uri()
             options += ["--no-sources", "--no-index", "--find-links", links, "--offline"]
@@ -127,16 +132,16 @@ def lock_of(
 
     Unsatisfiable if nothing does; Unreached if an index gives no answer.
     """
-    words = COMPILE if with_dependencies else (*COMPILE, "--no-deps")
+    words = ["compile", *COMPILE]
+    if not with_dependencies:
+        words.append("--no-deps")
 
-    def ask(disallowed: Disallowed) -> dict[str, Mapping[str, Any]]:
-        output = _ask(question, settings, ("compile", *words), disallowed)
-        return {row["name"]: row for row in parse_toml(output.stdout).get("packages", ())}
+    def ask(disallowed: Disallowed) -> Rows:
+        output = _ask(question, settings, tuple(words), disallowed)
+        packages = parse_toml(output.stdout).get("packages", ())
+        return {package["name"]: package for package in packages}
 
-    def versions(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        return {name: str(row.get("version", "")) for name, row in rows.items()}
-
-    rows, notes = _without_prereleases(question, settings, ask, versions)
+    rows, notes = _without_prereleases(question, settings, ask)
     return Locked(rows=tuple(rows.values()), notes=notes)
 
 
@@ -145,21 +150,26 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
 
     The family is always looked up again: another build of the same version may be installed.
     """
-    again = [f"--reinstall-package={name}" for name in question.requirements.names]
-    words = ("install", "--dry-run", "--output-format", "json", *again)
+    words = ["install", "--dry-run", "--output-format", "json"]
+    for name in question.requirements.names:
+        words.append(f"--reinstall-package={name}")
 
-    def ask(disallowed: Disallowed) -> dict[str, str]:
-        return _planned(_ask(question, settings, words, disallowed))
+    def ask(disallowed: Disallowed) -> Rows:
+        output = _ask(question, settings, tuple(words), disallowed)
+        return _planned(output)
 
-    versions, notes = _without_prereleases(question, settings, ask, dict)
+    rows, notes = _without_prereleases(question, settings, ask)
+    versions = {name: str(row["version"]) for name, row in rows.items()}
     return Changes(versions=versions, notes=notes)
 
 
-def _planned(output: Output) -> dict[str, str]:
-    """Name and version of what a dry run of uv would install."""
+def _planned(output: Output) -> Rows:
+    """What a dry run of uv would install, by name."""
     try:
-        rows = json.loads(output.stdout)["changes"]
-        return {row["name"]: row["version"] for row in rows if row["action"] != "uninstalled"}
+        changes = json.loads(output.stdout)["changes"]
+        # What is only removed does not come; a replaced package is listed once more as installed.
+        coming = [change for change in changes if change["action"] != "uninstalled"]
+        return {change["name"]: {"version": change["version"]} for change in coming}
     except (ValueError, KeyError, TypeError) as problem:
         message = f"cannot read uv's plan: {problem}"
         raise ToolFailed(message, hint="nothing was changed") from problem
@@ -168,32 +178,55 @@ def _planned(output: Output) -> dict[str, str]:
 def _ask(
     question: Question, settings: PersonSettings, words: tuple[str, ...], disallowed: Disallowed
 ) -> Output:
-    """uv's answer; its error as one of ours. Nothing of the question is in its arguments, which
-    other users may read."""
-    wanted, verb = question.requirements, words[0]
+    """uv's answer; its error as one of ours.
+
+    Nothing of the question is in its arguments, which other users may read.
+    """
+    verb, *options = words
     with private_folder() as folder:
-        project, configuration = folder / "pyproject.toml", folder / "uv.toml"
-        limits = _written(question, settings, folder)
-        modes = dict.fromkeys(sorted(disallowed), "disallow")
-        text = settings.configuration(**{"prerelease-package": modes} if modes else {})
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
-            project.write_text(wanted.text, encoding="utf-8")
-            configuration.write_text("" if question.wheels_folder else text, encoding="utf-8")
-        named = f"--requirement={project}" if verb == "install" else str(project)
-        handed = (*ALONE, "--config-file", str(configuration), *question.options)
-        argv = (uv_program(), "pip", verb, *handed, *words[1:], *limits, named)
-        temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-        login = split_login(wanted.index)[1]
-        logins = login_variables("TORCH", login) if login else {}
-        environment = settings.environment({**temporary, **question.environment, **logins})
-        output = run(argv, timeout=ASK_SECONDS, environment=environment, cwd=str(folder))
+            limits = _write_question(question, settings, folder, disallowed)
+        project = str(folder / "pyproject.toml")
+        # The two commands name a project in different ways.
+        named = f"--requirement={project}" if verb == "install" else project
+        # The one file of settings is ours; no other is looked for.
+        configuration = ("--config-file", str(folder / "uv.toml"))
+        argv = (uv_program(), "pip", verb, *ALONE, *configuration, *question.options)
+        environment = _environment(question, settings, folder)
+        output = run(
+            (*argv, *options, *limits, named),
+            timeout=ASK_SECONDS,
+            environment=environment,
+            cwd=str(folder),
+        )
     if not output.ok:
         raise complaint(question.title, output, notes=settings.limits.notes)
     return output
 
 
-def _written(question: Question, settings: PersonSettings, folder: Path) -> tuple[str, ...]:
-    """The options that name the files of constraints, overrides and exclusions, once written."""
+def _environment(question: Question, settings: PersonSettings, folder: Path) -> dict[str, str]:
+    """The variables of a question: the person's, torch's login, and a private temporary folder."""
+    variables = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    variables |= question.environment
+    _, login = split_login(question.requirements.index)
+    if login:
+        variables |= login_variables("TORCH", login)
+    return settings.environment(variables)
+
+
+def _write_question(
+    question: Question, settings: PersonSettings, folder: Path, disallowed: Disallowed
+) -> tuple[str, ...]:
+    """Write all files of a question; the options that name those of limits on versions."""
+    configuration = ""
+    # In a folder of wheels there is no index, and so nothing of the person's to hand over.
+    if not question.wheels_folder:
+        modes = dict.fromkeys(sorted(disallowed), "disallow")
+        changes = {"prerelease-package": modes} if modes else {}
+        configuration = settings.configuration(**changes)
+    (folder / "uv.toml").write_text(configuration, encoding="utf-8")
+    project = question.requirements.text
+    (folder / "pyproject.toml").write_text(project, encoding="utf-8")
     limits = settings.limits
     options: list[str] = []
     for option, lines in (
@@ -212,11 +245,8 @@ def _written(question: Question, settings: PersonSettings, folder: Path) -> tupl
 
 
 def _without_prereleases(
-    question: Question,
-    settings: PersonSettings,
-    ask: Callable[[Disallowed], dict[str, Any]],
-    versions: Callable[[dict[str, Any]], dict[str, str]],
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+    question: Question, settings: PersonSettings, ask: Callable[[Disallowed], Rows]
+) -> tuple[Rows, tuple[str, ...]]:
     """uv's answer without pre-releases that nobody asked for, and a note about each that stays.
 
     Nothing is built here, so that for uv a project without wheels has only its old pre-releases
@@ -225,23 +255,23 @@ def _without_prereleases(
     is.
     """
     answer = ask(frozenset())
+    # The person filled that folder, or has said how pre-releases are to be treated.
     if question.wheels_folder or settings.single("prerelease"):
-        # The person filled that folder, or has said how pre-releases are to be treated.
         return answer, ()
-    asked = question.requirements.asked_prereleases
-    named = frozenset(canonicalize_name(Requirement(w).name) for w in question.requirements.others)
+    requirements = question.requirements
+    named = {canonicalize_name(Requirement(word).name) for word in requirements.others}
+    expected = requirements.asked_prereleases | {*requirements.names}
     disallowed: Disallowed = frozenset()
     for _ in range(MOST_ROUNDS):
-        prereleases = _prereleases(versions(answer), asked | {*question.requirements.names})
-        replaceable = {
-            name
-            for name in prereleases.keys() - disallowed
-            if newest_release(name, settings, question.python_version) is not None
-        }
+        replaceable: set[str] = set()
+        for name in _prereleases(answer, expected):
+            release = newest_release(name, settings, question.python_version)
+            if release is not None and name not in disallowed:
+                replaceable.add(name)
         if not replaceable:
             break
+        disallowed |= replaceable
         try:
-            disallowed |= replaceable
             answer = ask(disallowed)
         except Unsatisfiable:
             # A package that was asked for by its name alone is refused. A dependency may be
@@ -249,19 +279,22 @@ def _without_prereleases(
             if named & replaceable:
                 raise
             break
-    stays = _prereleases(versions(answer), asked | {*question.requirements.names})
-    notes = (f"{name} {version} is a pre-release" for name, version in stays.items())
+    notes: list[str] = []
+    for name, version in _prereleases(answer, expected).items():
+        notes.append(f"{name} {version} is a pre-release")
     return answer, tuple(notes)
 
 
-def _prereleases(versions: Mapping[str, str], asked: frozenset[str]) -> dict[str, str]:
-    """The packages of an answer that come as a pre-release although nobody asked for one."""
+def _prereleases(answer: Rows, expected: frozenset[str]) -> dict[str, str]:
+    """The packages of an answer that come as a pre-release although nobody expects one."""
     prereleases: dict[str, str] = {}
-    for name, version in versions.items():
+    for name, row in answer.items():
+        version = str(row.get("version", ""))
         try:
             is_prerelease = Version(version).is_prerelease
         except InvalidVersion:
+            # uv says nothing of the version of a folder or an address.
             continue
-        if is_prerelease and canonicalize_name(name) not in asked:
+        if is_prerelease and canonicalize_name(name) not in expected:
             prereleases[name] = version
     return prereleases

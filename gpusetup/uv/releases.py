@@ -69,6 +69,7 @@ def newest_release(name: str, settings: PersonSettings, python_version: str) -> 
 
 def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
     """The files of a project that an index lists, as its JSON page describes them."""
+    # A flat page lists all projects at once, and a keyring's password is known to uv alone.
     is_flat = index.options.get("format") == "flat"
     keyring_has_password = index.login is not None and not index.login[1]
     if not index.url.startswith("http") or is_flat or keyring_has_password:
@@ -116,6 +117,7 @@ def _files_of_json(text: str) -> Iterator[Mapping[str, Any]]:
         page = json.loads(text)
     except (ValueError, RecursionError):
         return
+    # Valid JSON may still be anything.
     files = page.get("files") if isinstance(page, dict) else None
     for file in files[:MOST_FILES] if isinstance(files, list) else ():
         if isinstance(file, dict):
@@ -128,6 +130,7 @@ def _files_of_html(text: str) -> Iterator[Mapping[str, Any]]:
     [{'filename': 'a-1.tar.gz', 'requires-python': '>=3.9', 'yanked': False}]
     """
     for number, link in enumerate(LINK.finditer(text)):
+        # A page without an end must not keep us for ever.
         if number == MOST_FILES:
             return
         requires = REQUIRES.search(link[1])
@@ -149,6 +152,7 @@ def _newest(files: list[Mapping[str, Any]], python_version: str) -> Release | No
             by_version.setdefault(version, []).append(file)
     if not by_version:
         return None
+    # By version, not by date: an older branch may get a later patch.
     version = max(by_version)
     files = by_version[version]
     times = [when for file in files if (when := _time_of(file)) is not None]
