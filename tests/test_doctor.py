@@ -52,7 +52,7 @@ CAUSES = {
     "linux-l40s-580.95.05-cpu-torch": "torch-cpu-build",
     "linux-l40s-container-without-gpu": "container-no-gpu",
     "linux-none-at-all": "no-nvidia-gpu",
-    "linux-none-recorded": "no-nvidia-gpu",
+    "linux-none-recorded": "ok",
     "linux-rtx3070laptop-580.95.05-999": "cuda-unknown-error",
     "linux-rtx3090-550.120-conda-and-pip": "mixed-conda-pip",
     "linux-rtx3090-550.120-half-installed": "torch-half-installed",

@@ -1,4 +1,4 @@
-"""No answer is stronger than its evidence: refuted causes, owners of files, changes that need a reading.
+"""No answer is stronger than its evidence: refuted causes, owners of files, needs of a change.
 
 Each text shows a mechanism from outside, with a text next to it in which one fact differs.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from each_row import each
+from judging import changed
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.doctor import document, exit_code
@@ -14,7 +15,10 @@ from gpusetup.commands.report import snapshot_of
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.model.documents import DoctorAnswer
 from gpusetup.model.finding import command_lines
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Driver
 from gpusetup.render.doctor import doctor_screen
+from gpusetup.resolver.described import for_host
 
 SMI = (
     "| NVIDIA-SMI 565.57.01       Driver Version: 565.57.01       CUDA Version: {cuda}     |\n"
@@ -33,9 +37,9 @@ DLL = (
     'loading "C:\\p\\.venv\\Lib\\site-packages\\torch\\lib\\c10.dll" or one of its dependencies.\n'
 )
 WARNS_OF_SM_120 = (
-    "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current PyTorch "
-    "installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 "
-    "sm_80 sm_86 sm_90.\n"
+    "NVIDIA GeForce RTX 5070 with CUDA capability sm_120 is not compatible with the current "
+    "PyTorch installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_60 "
+    "sm_70 sm_75 sm_80 sm_86 sm_90.\n"
 )
 
 
@@ -148,8 +152,8 @@ def test_a_companion_waits_for_the_torch_that_is_there() -> None:
 
 
 PLUGIN = (
-    "kubectl -n kube-system logs nvidia-device-plugin-x\nE factory.go:88] If this is a GPU node, did "
-    "you configure the NVIDIA Container Toolkit?\nI main.go:346] No devices found. Waiting "
+    "kubectl -n kube-system logs nvidia-device-plugin-x\nE factory.go:88] If this is a GPU node, "
+    "did you configure the NVIDIA Container Toolkit?\nI main.go:346] No devices found. Waiting "
     "indefinitely.\n"
 )
 
@@ -258,3 +262,70 @@ def test_an_unknown_answer_asks_by_stage(text: str, asks: str) -> None:
     answer = answered(text)
     assert answer.cause == "unknown"
     assert asks in (answer.next_reading or "")
+
+
+# --- live answers that misled ---------------------------------------------------------------------
+
+CPU_BUILD = {"version": "2.6.0+cpu", "backend": "cpu", "cuda": None, "kernels": None}
+
+
+def test_a_machine_without_a_gpu_keeps_its_cpu_build() -> None:
+    machine = replace(
+        changed(torch=CPU_BUILD, packages=()), driver=Driver(), gpus=(), pci_devices=()
+    )
+    judged = diagnose(machine, load_catalog())
+    assert (judged.cause, exit_code(judged, strict=False)) == ("ok", 0)
+
+
+def test_install_for_a_named_host_has_the_hosts_words() -> None:
+    catalog = load_catalog()
+    named = for_host(changed(torch=CPU_BUILD), ["RTX 4090"], "550.54.14", catalog)
+    judged = diagnose(named, catalog, other_host=True)
+    fix = judged.findings[0].fix
+    assert judged.cause == "torch-cpu-build" and fix is not None
+    assert "RTX 4090" in fix.commands[-1] and "--driver 550.54.14" in fix.commands[-1]
+
+
+def test_a_full_dev_shm_is_enlarged_and_not_opened_to_all() -> None:
+    segment = "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a (size 9637888)"
+    full = answered(f"{segment}: No space left on device\n")
+    assert full.cause == "nccl-shm-error" and "chmod" not in commands_of(full)
+    assert "chmod" in commands_of(answered(f"{segment}: Permission denied\n"))
+
+
+def test_a_notice_for_windows_is_not_shown_on_linux() -> None:
+    text = "Torch not compiled with CUDA enabled\ntorch 2.6.0+cpu, RTX 3090, {}\n"
+    assert "Windows" not in screen_of(answered(text.format("Ubuntu 24.04")))
+    assert "For Windows" in screen_of(answered(text.format("Windows 11")))
+
+
+def test_flash_attentions_cheapest_way_comes_first() -> None:
+    module = (
+        "/home/u/v/lib/python3.11/site-packages/flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so"
+    )
+    answer = answered(
+        f"ImportError: {module}: undefined symbol: _ZN3c105ErrorC2E\ntorch 2.6.0+cu124"
+    )
+    assert answer.cause == "extension-abi-mismatch"
+    assert "sdpa" in screen_of(answer) and "--no-binary" not in commands_of(answer)
+
+
+def test_an_amd_gpu_on_windows_gets_no_link_of_linux() -> None:
+    hip = "RuntimeError: HIP error: invalid device function\n"
+    answer = answered(f"{hip}Windows 11, Radeon 8060S (Strix Halo), torch from a rocm wheel\n")
+    assert "download.pytorch.org/whl/rocm" not in screen_of(answer)
+
+
+def test_a_toolkit_that_is_listed_is_named_and_not_installed() -> None:
+    unset = "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA root.\n"
+    answer = answered(f"{unset}$ which nvcc\n/usr/local/cuda-12.4/bin/nvcc\ntorch 2.6.0+cu124\n")
+    assert answer.cause == "cuda-home-unset"
+    assert "CUDA_HOME=/usr/local/cuda-12.4" in commands_of(answer)
+    assert answered(unset).cause == "cuda-toolkit-missing"
+
+
+def test_a_remedy_that_was_tried_is_not_given_again() -> None:
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch\n{}\nUbuntu 22.04\n"
+    again = answered(mismatch.format("I rebooted twice, still the same."))
+    assert "sudo reboot" not in commands_of(again)
+    assert "sudo reboot" in commands_of(answered(mismatch.format("It came with an update.")))

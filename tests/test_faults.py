@@ -406,5 +406,5 @@ def monitor(fault: Fault, place: Path) -> tuple[int, str]:
 )
 def test_the_monitor_ends_and_sends_to_doctor(fault: Fault, tmp_path: Path) -> None:
     code, said = monitor(fault, tmp_path)
-    assert code in (1, 3)
-    assert "hint: `gpusetup doctor` names the cause" in said
+    assert code == 0, "the machine is watched all the same"
+    assert "no NVIDIA GPU can be watched" in said and "`gpusetup doctor` names the cause" in said

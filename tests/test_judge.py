@@ -84,7 +84,9 @@ ROOTS = (
     # Latent warnings leave a working stack ok.
     ("ok", changed(IN_DOCKER, memory={"shm_total_bytes": 64 << 20})),
     ("ok", changed(env={"CUDA_LAUNCH_BLOCKING": "1"})),
-    ("no-nvidia-gpu", replace(NO_DRIVER, pci_devices=(), torch=CPU_TORCH)),
+    # The CPU's build is right where there is no GPU; what stands next to it may not be.
+    ("torchvision-mismatch", replace(NO_DRIVER, pci_devices=(), torch=CPU_TORCH)),
+    ("ok", replace(NO_DRIVER, pci_devices=(), torch=CPU_TORCH, packages=())),
     ("no-nvidia-gpu", replace(NO_DRIVER, pci_devices=(), torch=Torch(installed=False))),
     # Musl has neither torch nor a driver: the platform is what must change.
     ("no-wheel-for-platform", changed(NO_DRIVER, os={"libc": "musl 1.2.5"})),

@@ -16,8 +16,8 @@ SAMPLES_A_ROW = 1
 SAID_BY_PEOPLE = {row.kind for row in people.ROWS} - {"foreign-gpu"}
 FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
 BESIDE_IT = {"program-failed", "ran-first", *SAID_BY_PEOPLE, *FILES_AND_RUNS}
-"""What a text may show beside its message: how it ended, that it computed before, what a person says
-of it, and which file failed."""
+"""What a text may show next to its message: how it ended, that it computed before, what a person
+says of it, and which file failed."""
 
 
 @each("sample", samples)

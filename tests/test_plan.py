@@ -219,3 +219,54 @@ def documented() -> list[str]:
 def test_a_documented_command_answers_yes(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(shlex.split(line)[1:]) == 0
     assert capsys.readouterr().out
+
+
+def test_the_help_is_in_groups_with_an_example_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    screen = capsys.readouterr().out
+    for title in ("model", "job", "GPUs", "answer", "serving"):
+        group = screen.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert group.strip().startswith("for example: --"), title
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        ("model: nobody/model-7b\nbatch_size: 4\n", (), "No model is called 'nobody/model-7b'"),
+        ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
+        ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
+        ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
+    ],
+)
+def test_a_config_is_completed_by_what_its_hint_names(
+    text: str, words: tuple[str, ...], said: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    file = tmp_path / "train.yaml"
+    file.write_text(text, encoding="utf-8")
+    main(["plan", "--from-config", str(file), "--gpu", "L4", *words])
+    output = capsys.readouterr()
+    assert said in output.out + output.err
+
+
+def test_quantised_weights_take_the_rank_that_the_config_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "train.yaml"
+    head = "model_name_or_path: qwen3-4b\nper_device_train_batch_size: 4\npacking: true\n"
+    file.write_text(f"{head}max_length: 512\nlora_r: 8\n", encoding="utf-8")
+    document = answered(capsys, "--from-config", str(file), "--gpu", "L4", "--quantize", "nf4")
+    assert document["settings"]["lora"] == 8
+
+
+@pytest.mark.parametrize(
+    ("size", "vocabulary"), [("40k", "no vocabulary"), ("124M", "vocabulary of 50,257")]
+)
+def test_a_number_of_parameters_is_close_and_says_its_shape(
+    size: str, vocabulary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--params", size, "--batch", "32", "--context", "128", "--gpu-mem", "180GiB")
+    document = answered(capsys, *words)
+    assert document["confidence"] == "close"
+    assert any(vocabulary in line for line in document["advice"])

@@ -19,8 +19,9 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import Limits
 from gpusetup.plan.job import SHARDED, Job, Recipe
+from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.measured import CELLS
-from gpusetup.plan.memory import LOSSES, memory
+from gpusetup.plan.memory import memory
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import capacity
 from gpusetup.plan.states import OPTIMIZERS

@@ -87,3 +87,19 @@ def test_a_context_beyond_the_model_has_no_command(served: Served) -> None:
 def test_an_engine_serves_no_gpu_that_is_too_old_for_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--serve", "vllm", "--model", "qwen3-4b", "--gpu", "P40"]) == 1
     assert "capability 7.0 or newer; Tesla P40 has 6.1" in capsys.readouterr().err
+
+
+def test_a_model_by_its_size_is_served_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """A shape by `--params` has no native context that a sequence could be beyond."""
+    assert main(["plan", "--serve", "--params", "7B", "--gpu", "L4"]) == 0
+    assert "7B" in capsys.readouterr().out
+
+
+def test_the_version_is_named_and_what_older_ones_refuse(served: Served) -> None:
+    words = ("--model", "llama-3.1-8b", "--gpu", "RTX 4090")
+    short = served("vllm", *words, "--context", "4096")
+    assert "vllm 0.11" in short["notes"][0] and "starts too" in short["notes"][0]
+    long = served("vllm", *words, "--context", "32000")
+    assert "vllm before 0.8" in long["notes"][0] and "refuses to start" in long["notes"][0]
+    other = served("llama.cpp", *words, "--context", "4096")
+    assert "before" not in other["notes"][0]

@@ -105,9 +105,11 @@ def linked(active: tuple[int, ...], silent: tuple[int, ...] = ()) -> Snapshot:
     )
 
 
+NOT_INSTALLED = {"installed": False, "version": None, "backend": None}
+
 CASES: tuple[tuple[str, Severity, Snapshot, Snapshot], ...] = (
     # --- no NVIDIA GPU ---
-    ("no-nvidia-gpu", E, changed(MAC, os={"machine": "x86_64"}), MAC),
+    ("no-nvidia-gpu", E, changed(MAC, os={"machine": "x86_64"}, torch=NOT_INSTALLED), MAC),
     # --- the process and its boundary ---
     (
         "cuda-visible-devices-hidden",

@@ -37,9 +37,10 @@ def test_the_training_lines_of_the_readme_run(
     (tmp_path / "config.yaml").write_text("batch_size: 32\nnum_workers: 0\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     lines = [shlex.split(line, comments=True) for line in found[1].splitlines()]
-    for words in lines[:3]:
+    *commands, torchrun = lines
+    for words in commands:
         assert words[0] == "gpusetup"
         assert main([*words[1:], "--device", "cpu"] if "--code" in words else words[1:]) == 0
     said = capsys.readouterr().out
     assert "✓ fits: Env + SP=2" in said and "Batch size: 4096" in said
-    assert lines[3][1] == "torchrun" and lines[3][-2:] == ["-m", "gpusetup.verify"]
+    assert torchrun[1] == "torchrun" and torchrun[-2:] == ["-m", "gpusetup.verify"]

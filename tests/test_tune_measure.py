@@ -13,9 +13,12 @@ import pytest
 
 from gpusetup.cli import main
 from gpusetup.errors import BadInput, UsageError
+from gpusetup.model.units import GIB
 from gpusetup.system.processes import run
 from gpusetup.tune import BatchSizeOptimizer, bench
 from gpusetup.tune.bench import Bench, BenchJob, trial_of
+from gpusetup.tune.measure import allocator_notes
+from gpusetup.tune.search import Trial
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 
@@ -66,6 +69,23 @@ def killed(batch):
 def hangs(batch):
     import time
     time.sleep(600)
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 20
+    def __getitem__(self, row):
+        return torch.full((8,), row / 20), row % 3
+
+def data(batch):
+    return nn.Linear(8, 3), Rows()
+
+def loader():
+    rows = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=1, shuffle=True)
+    return {"model": nn.Linear(8, 3), "dataset": rows}
+
+def batched(batch):
+    rows = torch.utils.data.DataLoader(Rows(), batch_sampler=[[0, 1], [2, 3]])
+    return {"model": nn.Linear(8, 3), "dataset": rows}
 
 def frozen(batch):
     model = nn.Linear(4, 3).requires_grad_(False)
@@ -144,9 +164,38 @@ def test_trials_share_one_child_and_each_ends_alone(child: Bench, tmp_path: Path
     assert [one.status for one in said] == ["ok", "oom", "ok", "error", "ok"]
     assert "not ten" in (said[3].detail or "")
     rows = [line.split() for line in (tmp_path / "told").read_text().splitlines()]
-    assert len({parent for parent, _ in rows}) == 1 and len({own for _, own in rows}) == len(rows)
+    assert len({parent for parent, _ in rows}) == 1
+    # 8 ran in the fork that 9 ended, 11 in the one that 10 failed in, 12 in a third.
+    forks = [fork for _, fork in rows]
+    assert forks[0] == forks[1] and forks[2] == forks[3] and len({*forks}) == 3
     child.__exit__()
     assert not Path(f"/proc/{rows[0][0]}").exists()
+
+
+def test_steps_take_their_batches_from_a_data_set_or_a_loader(child: Bench) -> None:
+    unloaded = child.trial(32, **mine("data"))  # larger than the data set
+    assert (unloaded.status, unloaded.workers, unloaded.dataset_length) == ("ok", None, None)
+    loaded = child.trial(8, **mine("data", loaded=True, workers=0, seconds=2.0))
+    assert (loaded.workers, loaded.dataset_length) == (0, 20)
+    own_workers = child.trial(8, **mine("loader", loaded=True, seconds=2.0))
+    assert (own_workers.workers, own_workers.dataset_length) == (1, 20), own_workers.detail
+    refused = child.trial(8, **mine("batched"))
+    assert "its DataLoader makes the batches itself" in (refused.detail or "")
+
+
+def test_the_losses_of_the_first_steps_can_be_compared(child: Bench) -> None:
+    plain = child.trial(16, **mine("drawn"))
+    mixed = child.trial(16, **mine("drawn", amp="bf16"))
+    assert len(plain.losses) == len(mixed.losses) == 20
+    assert plain.losses[-1] == pytest.approx(mixed.losses[-1], rel=0.05)
+    assert (plain.losses[-1] or 0) < (plain.losses[0] or 0)
+
+
+def test_gaps_of_the_allocator_that_outgrow_the_margin_are_told() -> None:
+    ran = Trial(batch=64, status="ok", peak_bytes=76 * GIB, reserved_bytes=79 * GIB)
+    (note,) = allocator_notes([ran], 78 * GIB)
+    assert "reserved 79.0 GiB for it, 4 % more than its tensors take" in note
+    assert not [*allocator_notes([ran], 79 * GIB)]
 
 
 def test_losses_start_from_the_same_weights_and_see_the_same_samples(child: Bench) -> None:
@@ -200,18 +249,18 @@ def test_a_model_of_the_users_own_script_is_measured_in_a_child(tmp_path: Path) 
     assert int(size) <= int(largest) == 16
     assert "oom" not in "".join(statuses)
     told = said.stderr.splitlines()
-    assert re.search(r"for 120 s at most .*within \d\S* GiB, a quarter of what is free", told[0])
-    assert re.fullmatch(r"gpusetup: batch 2, 1[01]\d s left", told[1])
+    assert re.search(r"for 120 s at most .*within \d\S* GiB, a quarter of the free memory", told[0])
+    assert re.fullmatch(r"gpusetup: batch 4, 1[01]\d s left", told[1])
     unguarded = SCRIPT.replace('if __name__ == "__main__":', "if True:")
     file.write_text(unguarded)
     said = run((sys.executable, str(file)), timeout=300, environment={"PYTHONPATH": root})
     assert said.stderr.splitlines()[-1] == (
-        'hint: put what it runs under `if __name__ == "__main__":`'
+        'hint: put the script\'s main code under `if __name__ == "__main__":`'
     )
 
 
 def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every step takes a second a sample; a step of 8 would end after the time."""
+    """70 is the largest whose fewest steps end in time at the speed of 32."""
     torch = pytest.importorskip("torch")
     asked: list[tuple[int, float]] = []
 
@@ -223,14 +272,15 @@ def test_a_search_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"status": "ok", "peak_bytes": 1, "samples_per_second": batch**0.5}
 
     monkeypatch.setattr(Bench, "ask", ask)
-    said: list[str] = []
-    wish = {"total_seconds": 50, "say": said.append}
-    found = BatchSizeOptimizer(torch.nn.Linear(2, 2), wish).find_optimal_batch_size(
-        torch.ones(1, 2)
+    lines: list[str] = []
+    wish = {"total_seconds": 50, "say": lines.append}
+    size, about = BatchSizeOptimizer(torch.nn.Linear(2, 2), wish).find_optimal_batch_size(
+        torch.ones(2, 2)
     )
-    assert [batch for batch, _ in asked] == [2, 8, 32] and all(left <= 50 for _, left in asked)
-    assert (found[0], found[1]["stopped"]) == (32, "its time was over")
-    assert 0.9 < found[1]["limit_bytes"] / (1 << 32) < 1 and len(said) == 4
+    assert [batch for batch, _ in asked] == [2, 8, 32, 70]
+    assert all(left <= 50 for _, left in asked[1:])
+    assert (size, about["stopped"]) == (70, "its time was over")
+    assert 0.9 < about["limit_bytes"] / (1 << 32) < 1 and len(lines) == 5
 
 
 def test_a_model_that_no_child_can_load_is_refused() -> None:
@@ -318,9 +368,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_a_trial_may_not_spill_into_the_memory_of_the_host(played: dict[str, Any]) -> None:
-    from gpusetup.child_scripts import bench
+    from gpusetup.child_scripts import trial_memory
 
-    assert bench.Cuda(None).limit == 3 << 30
+    assert trial_memory.Cuda(None).limit == 3 << 30
     assert played["part"] == 0.75
-    assert bench.Cuda(1 << 30).limit == 1 << 30
+    assert trial_memory.Cuda(1 << 30).limit == 1 << 30
     assert played["part"] == 0.25

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from gpusetup.cli import main
 from gpusetup.configs.config import edited, read_config
+from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.frozen import replace
 from gpusetup.plan.batch_verdict import batch_verdict
 from gpusetup.tune.case import Facts, Measured, Proposal
@@ -188,3 +193,75 @@ def test_why_a_batch_is_left_is_always_said() -> None:
     new, proposal = tuned("batch_size: 8\n", CARDS[4])
     assert new == "batch_size: 8\n"
     assert any("plan --from-config` cannot judge this config" in word for word in proposal.words)
+
+
+JUDGED = HF.format(size=8, steps=1)
+REASONS = (
+    ("own loop", "model: my_net\nbatch_size: 8\n", "it names no model that plan knows"),
+    ("no length", "model_name_or_path: gpt2\nper_device_train_batch_size: 8\n", "how long"),
+    ("preference", JUDGED + "beta: 0.1\n", "`beta` belongs to preference or reinforcement"),
+    ("fsdp file", JUDGED + "fsdp_config: fsdp.json\n", "leaves to another file how the model is"),
+    ("base", "_base_: [default.py]\nbatch_size: 8\n", "takes the other settings from another file"),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [row[1:] for row in REASONS], ids=[r[0] for r in REASONS]
+)
+def test_a_config_that_plan_cannot_judge_says_why_and_still_gets_its_loader(
+    text: str, reason: str
+) -> None:
+    text = text.replace("dataloader_num_workers: 8", "dataloader_num_workers: 0")
+    text += "" if "dataloader" in text else "num_workers: 0\npin_memory: false\n"
+    _, proposal = tuned(text, CARDS[24])
+    sentences = [word for word in proposal.words if "cannot judge this config" in word]
+    assert any(reason in sentence for sentence in sentences), proposal.words
+    assert any("num_workers" in change.key for change in proposal.changes)
+
+
+@pytest.mark.parametrize("value", ["ds.json", "zero3", "configs/z2", "true", "'auto'"])
+def test_any_value_of_deepspeed_leaves_batch_and_precision_to_it(value: str) -> None:
+    text = HF.format(size=256, steps=1).replace("bf16: true", "bf16: false")
+    text = text.replace("dataloader_num_workers: 8", "dataloader_num_workers: 0")
+    new, proposal = tuned(f"{text}deepspeed: {value}\n", CARDS[24], batch_size=64)
+    assert values(new)[("per_device_train_batch_size",)] == "256"
+    assert values(new)[("bf16",)] == "false"
+    assert values(new)[("dataloader_num_workers",)] == "8"
+    assert any("sets a batch and a precision too" in word for word in proposal.words)
+
+
+@pytest.mark.parametrize("value", ["", "null", "false"])
+def test_deepspeed_that_is_off_leaves_nothing_to_it(value: str) -> None:
+    text = f"{HF.format(size=256, steps=1)}deepspeed: {value}\n"
+    new, _ = tuned(text, CARDS[24])
+    assert values(new)[("per_device_train_batch_size",)] != "256"
+
+
+TRAINERS = (
+    ("bert-base-uncased", "max_length: 512\n", "hf"),
+    ("bert-base-uncased", "max_seq_length: 512\n", "hf"),
+    ("FacebookAI/roberta-large", "max_length: 512\ndataset_name: imdb\n", "hf"),
+    ("Qwen/Qwen3-4B", "max_length: 512\n", "hf"),
+    ("Qwen/Qwen3-4B", "max_length: 512\ndataset_name: trl-lib/Capybara\n", "trl"),
+    ("Qwen/Qwen3-4B", "max_length: 512\npacking: true\n", "trl"),
+    ("Qwen/Qwen3-4B", "lora_r: 16\nuse_peft: true\n", "trl"),
+    ("Qwen/Qwen3-4B", "finetuning_type: lora\n", "llama-factory"),
+)
+
+
+@pytest.mark.parametrize(("model", "more", "trainer"), TRAINERS)
+def test_a_trainer_is_recognised_by_a_family_of_keys(model: str, more: str, trainer: str) -> None:
+    text = f"model_name_or_path: {model}\nper_device_train_batch_size: 8\n{more}"
+    assert trainer_of(read_config(text.encode(), "c.yaml")) == trainer
+
+
+def test_an_answer_for_a_run_that_does_not_fit_has_its_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "base_model: Qwen/Qwen3-8B\nload_in_4bit: true\nadapter: qlora\nlora_r: 16\nbf16: true\n"
+        "sequence_len: 8192\nmicro_batch_size: 64\ngradient_accumulation_steps: 1\n"
+    )
+    assert main(["tune", str(config), "--from", "rtx3050-laptop", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["cannot_fit"]

@@ -17,7 +17,7 @@ from verify_faults.mutants import MUTANTS, Mutant
 from verify_faults.runs import bad, checks, run, run_all
 
 from gpusetup.verify.answer.render import as_text
-from gpusetup.verify.checks import memory, products, programs
+from gpusetup.verify.checks import chance, memory, products, programs
 from gpusetup.verify.checks.ration import SOURCES
 from gpusetup.verify.checks.table import LEVELS, every, function_of, named
 from gpusetup.verify.child import Child
@@ -257,3 +257,20 @@ def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
     assert states == {**dict.fromkeys(names, "passed"), "grad-scaler": "crashed"}
     screen = as_text(report)
     assert "verdict: failed (grad-scaler on cpu crashed)" in screen
+
+
+def counted_normals(spread: float, seed: int) -> float:
+    """How much of its limit a draw of bfloat16 normals uses that starts, as on the CPU of torch
+    2.11, from uniform numbers of that format (Box and Muller's way)."""
+    made = torch.Generator().manual_seed(seed)
+    first, second = (
+        torch.rand(2**17, generator=made, dtype=torch.bfloat16).float() for _ in range(2)
+    )
+    drawn = spread * (-2 * torch.log1p(-first)).sqrt() * torch.cos(2 * torch.pi * second)
+    parts = chance._counted("randn", drawn.bfloat16(), torch.special.ndtr)
+    return max(part.worst for part in parts)
+
+
+def test_a_sampler_may_start_from_uniform_numbers_of_its_coarse_format() -> None:
+    assert max(counted_normals(1.0, seed) for seed in range(20)) < 0.9
+    assert min(counted_normals(1.2, seed) for seed in range(20)) > 1

@@ -23,7 +23,7 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
-from multiprocessing import current_process, forkserver, get_context
+from multiprocessing import current_process, forkserver, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,10 @@ def _take(fds: Sequence[int], new_session: bool) -> None:
     for own, fd in enumerate(kept):
         os.dup2(fd, own)
     os.closerange(3, 4096)
+    # The fork server's tracker of semaphores is among what was closed: a loader's workers start
+    # one of their own.
+    resource_tracker._resource_tracker._fd = None  # type: ignore[attr-defined]
+    resource_tracker._resource_tracker._pid = None  # type: ignore[attr-defined]
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(name, signal.SIG_DFL)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)

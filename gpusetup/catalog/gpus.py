@@ -96,9 +96,9 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     if matching_rows:
         return matching_rows
     card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
-    other_sizes = _rows_holding(frozenset(card_words), rows)
-    if other_sizes and card_words != words:
-        sizes = sorted({row.memory_gb for row in other_sizes if row.memory_gb})
+    rows_of_card = _rows_holding(frozenset(card_words), rows)
+    sizes = sorted({row.memory_gb for row in rows_of_card if row.memory_gb})
+    if sizes and card_words != words:
         known_sizes = " or ".join(f"{size:g} GB" for size in sizes)
         raise UsageError(
             f"No GPU is called {text!r}: this card has {known_sizes}",
@@ -148,16 +148,31 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
     if not has_a_telling_word:
         return ()
     matching_rows = _rows_holding(words, rows)
-    if matching_rows or len(sizes) != 1:
+    size = memory_in(words)
+    if matching_rows or size is None:
         return matching_rows
-    size = max(int(next(iter(sizes)).removesuffix("gb")), 1)
     rows_of_card = _rows_holding(words - sizes, rows)
-    distances = [abs((row.memory_gb or 0) / size - 1) for row in rows_of_card]
-    nearest = min(distances, default=1.0)
+    distances = [abs(row.memory_gb / size - 1) for row in rows_of_card if row.memory_gb is not None]
+    if not distances:  # no memory is known of this card, so none contradicts the text
+        return rows_of_card
+    nearest = min(distances)
     if nearest > SAME_SIZE:
         return ()
-    pairs = zip(rows_of_card, distances, strict=True)
-    return tuple(row for row, distance in pairs if distance == nearest)
+    return tuple(
+        row
+        for row in rows_of_card
+        if row.memory_gb is not None and abs(row.memory_gb / size - 1) == nearest
+    )
+
+
+def memory_in(words: frozenset[str]) -> int | None:
+    """The gigabytes that a name has in it; None if it has none, or several sizes.
+
+    >>> memory_in(tokens("H20 96GB")), memory_in(tokens("GH200 480GB (96 GB HBM3)"))
+    (96, None)
+    """
+    sizes = [int(word.removesuffix("gb")) for word in words if SIZE_WORD.fullmatch(word)]
+    return sizes[0] if len(sizes) == 1 and sizes[0] > 0 else None
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -242,7 +257,11 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     hits = rows_named(text, rows)
     shared = one_capability(text, hits)
     name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
-    return Gpu(name=name, compute_capability=shared, memory_total_bytes=one_memory(hits))
+    memory_bytes = one_memory(hits)
+    written_gb = memory_in(tokens(text))
+    if written_gb and all(row.memory_gb is None for row in hits):
+        memory_bytes = written_gb << 30
+    return Gpu(name=name, compute_capability=shared, memory_total_bytes=memory_bytes)
 
 
 def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:

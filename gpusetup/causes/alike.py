@@ -32,6 +32,7 @@ DOCKER_CONTEXT = "docker context ls"
 WHICH_TORCH = (
     'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.__file__)"'
 )
+WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.libc_ver())"'
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 

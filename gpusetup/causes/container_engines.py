@@ -328,7 +328,6 @@ CAUSES = (
         proven_by="The device plugin finds no GPU, and the toolkit is installed on the node",
         not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA k8s-device-plugin, prerequisites; NVIDIA Container Toolkit documentation.
-        kind_of="container-toolkit-missing",
         by_check=True,
         needs_root=True,
         commands=lambda context: node_commands(context),
@@ -345,7 +344,6 @@ CAUSES = (
         proven_by="docker knows no nvidia runtime, and the toolkit is installed",
         not_when="If the toolkit is not installed, the cause is container-toolkit-missing",
         # Source: NVIDIA Container Toolkit documentation, rootless mode; Docker documentation.
-        kind_of="",
         by_check=True,
         look=(
             "docker context ls",

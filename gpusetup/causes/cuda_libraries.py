@@ -124,8 +124,15 @@ CAUSES = (
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(
-                where=(_is_anothers,),
+                where=(_is_anothers, lambda context: bool(failing_package(context))),
                 title="{library} is missing: {owner} needs it and cannot load",
+                text="Another package, not torch, needs this library: it was built for another "
+                "CUDA (the traceback names its file). Install that package's build for torch's "
+                "CUDA, or rebuild it here",
+                look=(alike.TORCHS_CUDA,),
+            ),
+            Message(
+                where=(_is_anothers,),
                 text="Another package, not torch, needs this library: it was built for another "
                 "CUDA (the traceback names its file). Install that package's build for torch's "
                 "CUDA, or rebuild it here",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts
@@ -22,12 +23,17 @@ def _is_new(context: RuleContext) -> bool:
 def _rocm_works(context: RuleContext) -> bool:
     """Whether torch's ROCm build sees the GPU, so that something else failed."""
     rocm = (context.torch.backend or "").startswith("rocm")
-    return bool(rocm and context.torch.cuda_available and not events(context, "hip-kernel-missing"))
+    named = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
+    unserved = any(gfx_of(name) not in (None, *BUILT_FOR) for name in named)
+    lacks = unserved or bool(events(context, "hip-kernel-missing"))
+    return bool(rocm and context.torch.cuda_available and not lacks)
 
 
 def _xpu_works(context: RuleContext) -> bool:
     """Whether torch's XPU build is there, so that a program that wants CUDA is at fault."""
-    return context.torch.backend == "xpu" or bool(events(context, "backend-runs", "vendor-image"))
+    shown = events(context, "backend-runs", "vendor-image")
+    fails = events(context, "no-xpu")
+    return bool((context.torch.backend == "xpu" or shown) and not fails)
 
 
 BEFORE_VOLTA = (
@@ -231,7 +237,6 @@ CAUSES = (
         proven_by="torch lists the GPU's target, and HSA_OVERRIDE_GFX_VERSION is set",
         not_when="If torch does not list the target, the cause is amd-gpu",
         # Source: ROCm documentation, environment variables.
-        kind_of="amd-gpu",
         stage="first-kernel",
         by_check=True,
         commands=("unset HSA_OVERRIDE_GFX_VERSION",),
@@ -244,6 +249,12 @@ CAUSES = (
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         cases=(
+            Message(
+                where=(lambda context: bool(events(context, "no-xpu")),),
+                title="torch does not reach the Intel GPU: its device xpu is missing",
+                means="torch's XPU build needs Intel's driver and runtime; other builds have no "
+                "device xpu at all.",
+            ),
             Message(
                 where=(_xpu_works,),
                 title="The program asks for `cuda`; torch calls this Intel GPU `xpu`",

@@ -271,6 +271,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "package-not-found",
         "build-isolation-no-torch",
         "cuda-toolkit-mismatch-extension-build",
+        "cuda-home-unset",
         "cuda-toolkit-missing",
         "compiler-too-new",
         "compiler-missing",

@@ -204,11 +204,11 @@ CAUSES = (
         ),
         says=(
             says(
-                r"(?:shared memory segment|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device",
+                r"(?:shared memory segment (?P<path>[^\s:]+)|posix_fallocate|/dev/shm/nccl)[^\n]{0,240}?No space left on device",
                 why="space",
             ),
             says(
-                r"(?:shared memory segment|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied",
+                r"(?:shared memory segment (?P<path>[^\s:]+)|shm_open|/dev/shm/nccl)[^\n]{0,160}?Permission denied",
                 why="permission",
             ),
             r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)",
@@ -217,6 +217,7 @@ CAUSES = (
             r"failed to (?:extend|create|open|attach|mmap)[ \w]{0,12} (?P<path>/dev/shm/nccl-\S+)",
         ),
         examples=(
+            "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888): Permission denied",
             "NCCL WARN Error while attaching to shared memory segment /dev/shm/nccl-XyZ",
             "include/shm.h:48 NCCL WARN Call to posix_fallocate failed : No space left on device",
         ),

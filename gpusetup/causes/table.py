@@ -30,6 +30,7 @@ FILES = (
     "running",
     "toolkit",
     "torch",
+    "torch_builds",
     "torch_kernels",
     "training",
     "wheels",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.fixes import drivers, paste, system_packages
@@ -98,6 +99,14 @@ def toolkit_commands(context: RuleContext, minor: str) -> Lines:
     )
 
 
+def toolkit_lines(context: RuleContext) -> Lines:
+    """How the build is told where the listed toolkit lies."""
+    if home := facts.listed_toolkit(context):
+        binaries = paste.prepending(context, "PATH", f"{home}/bin")
+        return (paste.setting(context, "CUDA_HOME", home), binaries)
+    return paste.toolkit_home(context, context.snapshot.toolkit.nvcc)
+
+
 CAUSES = (
     Cause(
         "cuda-toolkit-mismatch-extension-build",
@@ -160,7 +169,21 @@ CAUSES = (
         ),
     ),
     Cause(
+        "cuda-home-unset",
+        title="The CUDA toolkit is there, and the build does not find it: {fact}",
+        plain="The CUDA toolkit is there, and CUDA_HOME does not name it",
+        means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
+        text="Install no toolkit. Name the one that is there, in the shell that builds",
+        proven_by="A build finds no toolkit, and a listing shows its nvcc",
+        not_when="If there is no nvcc, the cause is cuda-toolkit-missing",
+        # Source: torch/utils/cpp_extension.py, _find_cuda_home.
+        stage="build",
+        by_check=True,
+        commands=lambda context: toolkit_lines(context),
+    ),
+    Cause(
         "cuda-toolkit-missing",
+        refuted_by=(Refutation(facts.toolkit_is_listed, "cuda-home-unset"),),
         title="The build of CUDA code finds no CUDA toolkit",
         means="torch's wheels have CUDA's libraries, but not its compiler (nvcc).",
         text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension. If the extension "

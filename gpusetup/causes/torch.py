@@ -10,8 +10,6 @@ from gpusetup.causes.record import Cause, Likelier, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
-    ON_LINUX,
-    ON_WINDOWS,
     in_a_container_without_gpu,
     in_a_hosted_notebook,
     windows_shows_no_torch,
@@ -84,13 +82,6 @@ HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-a
 AN_ENVIRONMENT = r"[/\\](?:envs[/\\][\w.-]{1,40}|\.?venv[\w.-]{0,20})[/\\](?:lib[/\\]python\d\.\d{1,2}[/\\]|Lib[/\\])?site-packages[/\\](?!torch[/\\])\w"
 
 USERS_OWN = r"[/\\](?:\.local[/\\]lib[/\\]python\d\.\d{1,2}|Roaming[/\\]Python[/\\]Python\d{2,3})[/\\]site-packages[/\\]torch[/\\]"
-
-
-def _replace_it(context: RuleContext, text: str) -> Fix:
-    build = context.resolution.build
-    if build and build.backend == "cpu":
-        return Fix(text="No CUDA build works on this machine: see the other findings")
-    return paste.another_torch(context, text)
 
 
 RAISE = 'python -c "import sys, torch; print(sys.executable, torch.__version__); torch.cuda.init()"'
@@ -244,56 +235,6 @@ CAUSES = (
         examples=(
             "/home/user/miniconda3/envs/llm/lib/python3.10/site-packages/transformers/a.py line 2\n/home/user/.local/lib/python3.10/site-packages/torch/nn/b.py",
         ),
-    ),
-    Cause(
-        "torch-cpu-build",
-        title="{who} is a CPU build: it cannot use {gpu}",
-        plain="torch is a CPU build on a machine with an NVIDIA GPU",
-        means="For Windows the default index has only CPU builds. conda picks a CPU build if it "
-        "sees no driver. Installing another package may replace a CUDA build.",
-        cases=(
-            Message(
-                where=(ON_LINUX,),
-                way=_replace_it,
-                means="conda picks a CPU build if it sees no driver, an image may bring one, and "
-                "installing another package may replace a CUDA build.",
-            ),
-            Message(
-                where=(ON_WINDOWS,),
-                way=_replace_it,
-                means="For Windows the default index has only CPU builds, so `pip install torch` "
-                "installs one, and another package may replace a CUDA build by one.",
-            ),
-        ),
-        text="Replace the CPU build. ",
-        proven_by="torch/version.py names no CUDA version, and there is an NVIDIA GPU",
-        not_when="If cuda-visible-devices-hidden or driver-missing was found too, fix that first",
-        # Source: the wheels and indexes of torch, read for the catalog.
-        explains=("extension-abi-mismatch",),
-        way=_replace_it,
-        alike={alike.LIST_GPUS: ("no-nvidia-gpu",)},
-    ),
-    Cause(
-        "rocm-wheel-on-nvidia",
-        title="{who} is a ROCm build: it cannot use {gpus}",
-        plain="torch is a ROCm build on a machine with an NVIDIA GPU",
-        means="ROCm builds are for AMD's GPUs.",
-        text="Replace it. ",
-        proven_by="torch's version ends in +rocm…, and there is an NVIDIA GPU",
-        not_when="If there is no NVIDIA GPU, the cause is amd-gpu",
-        # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.another_torch,
-    ),
-    Cause(
-        "xpu-wheel-on-nvidia",
-        title="{who} is an XPU build: it cannot use {gpus}",
-        plain="torch is an XPU build on a machine with an NVIDIA GPU",
-        means="XPU builds are for Intel's GPUs.",
-        text="Replace it. ",
-        proven_by="torch's version ends in +xpu, and there is an NVIDIA GPU",
-        not_when="If there is no NVIDIA GPU, the cause is intel-gpu",
-        # Source: the wheels and indexes of torch, read for the catalog.
-        way=paste.another_torch,
     ),
     Cause(
         "torch-sees-no-gpu",

@@ -330,6 +330,7 @@ CAUSES = (
     ),
     Cause(
         "glibc-too-old",
+        refuted_by=(Refutation(facts.glibc_is_new_enough, asks=alike.WHICH_LIBC),),
         title="The system's glibc is too old: glibc {needed} is needed",
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 from torch 2.6 on.",

@@ -213,6 +213,7 @@ CAUSES = (
     ),
     Cause(
         "wsl-driver",
+        refuted_by=(Refutation(facts.wsl_reaches_the_driver),),
         title="WSL does not reach the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",
         text="Install the driver in Windows, update WSL (`wsl --update`), and start WSL again",

@@ -12,13 +12,15 @@ import functools
 import importlib
 import inspect
 import os
+import random
 import sys
 from collections.abc import Mapping
-from typing import Any, Callable, List, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint as recompute
+from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, Sampler
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 OPTIMIZERS = {"adamw": "AdamW", "adam": "Adam", "sgd": "SGD", "adafactor": "Adafactor"}
@@ -37,10 +39,24 @@ class NoLoss(Contract):
 
 
 class Job:
-    """A model, a batch for it, and how to train it."""
+    """A model, a batch for it, and how to train it; perhaps the data set that batches come from."""
 
-    def __init__(self, model: Any, batch: Any, loss: Any = None, optimizer: Any = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        batch: Any = None,
+        loss: Any = None,
+        optimizer: Any = None,
+        dataset: Any = None,
+    ) -> None:
+        if isinstance(batch, (Dataset, DataLoader)):
+            batch, dataset = None, batch
         self.model, self.batch, self.loss, self.optimizer = model, batch, loss, optimizer
+        self.dataset = dataset
+
+
+PARTS = ("model", "batch", "loss", "optimizer", "dataset")
+"""What a job is made of: the keys of a dict that a function returns, or the order of a tuple."""
 
 
 # --- what the user's function gives ------------------------------------------------------------
@@ -72,8 +88,12 @@ def job_for(function: Callable[..., Any], batch: int) -> Job:
     """
     takes = takes_batch(function)
     job = job_of(function(batch) if takes else function())
-    if not takes:
+    if job.batch is None:
+        job.batch = next(batches_of(job.dataset, batch))
+    elif not takes:
         job.batch = resized(job.batch, batch)
+    if not tensors(job.batch):
+        raise Contract("the batch is %s, without any tensor" % kind(job.batch))
     return job
 
 
@@ -92,18 +112,33 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 def job_of(returned: Any) -> Job:
     """The job in what the function returned; `Contract` if it is something else."""
-    named = isinstance(returned, Mapping)
-    try:
-        job = Job(**returned) if named else Job(*returned)
-    except TypeError as problem:
-        raise Contract("it returned %s (%s)" % (kind(returned), problem)) from problem
+    job = Job(**named_parts(returned))
     if not isinstance(job.model, nn.Module):
         raise Contract("the model is %s, no torch.nn.Module" % kind(job.model))
-    if not tensors(job.batch):
-        raise Contract("the batch is %s, without any tensor" % kind(job.batch))
+    if job.batch is None and job.dataset is None:
+        raise Contract("it returned neither a batch nor a data set")
     if job.loss is not None and not callable(job.loss):
         raise Contract("the loss is %s, nothing to call" % kind(job.loss))
+    if job.dataset is not None and not isinstance(job.dataset, (Dataset, DataLoader)):
+        raise Contract("the data set is %s, no Dataset or DataLoader of torch" % kind(job.dataset))
     return job
+
+
+def named_parts(returned: Any) -> Dict[str, Any]:
+    """The parts of a job by their names, from a dict or a tuple."""
+    if isinstance(returned, Mapping):
+        unknown = [repr(key) for key in returned if key not in PARTS]
+        if unknown:
+            takes = "gpusetup takes %s" % ", ".join(PARTS)
+            raise Contract("it returned a dict with %s; %s" % (", ".join(unknown[:5]), takes))
+        if "model" not in returned:
+            raise Contract("it returned a dict without a model")
+        return dict(returned)
+    if not isinstance(returned, (tuple, list)):
+        raise Contract("it returned %s, and no model with a batch" % kind(returned))
+    if not 2 <= len(returned) <= len(PARTS):
+        raise Contract("it returned %d values, and no model with a batch" % len(returned))
+    return {name: value for name, value in zip(PARTS, returned)}  # noqa: B905, C416 - Python 3.8
 
 
 def kind(value: Any) -> str:
@@ -139,6 +174,80 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
         changed = [map_leaves(inner, change) for inner in value]
         return tuple(changed) if isinstance(value, tuple) else changed
     return change(value)
+
+
+# --- a data set and its loader -------------------------------------------------------------------
+
+
+class Endless(Sampler):  # type: ignore[misc]
+    """The numbers of samples, in a loader's own order or drawn by a seed, without an end."""
+
+    def __init__(self, order: Any, seed: int) -> None:
+        self.order, self.seed = order, seed
+
+    def __iter__(self) -> Iterator[Any]:
+        # Python's random numbers: torch's are fake ones while `plan` traces the code.
+        draw = random.Random(self.seed)
+        while True:
+            if isinstance(self.order, range):
+                yield draw.choice(self.order)
+            else:
+                yield from self.order
+
+
+def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
+    """A loader of a data set with this batch size, or a given loader made so again."""
+    options: Dict[str, Any] = {"batch_size": batch, "num_workers": workers, "drop_last": True}
+    dataset, order = data, None
+    if isinstance(data, DataLoader):
+        dataset, order = data.dataset, data.sampler
+        options["collate_fn"] = data.collate_fn
+        options["pin_memory"] = data.pin_memory
+        options["worker_init_fn"] = data.worker_init_fn
+        if workers and data.prefetch_factor:
+            options["prefetch_factor"] = data.prefetch_factor
+    if is_stream(dataset):
+        return DataLoader(dataset, **options)
+    if isinstance(data, DataLoader) and type(data.batch_sampler) is not BatchSampler:
+        raise Contract("its DataLoader makes the batches itself: return the data set instead")
+    if not length_of(dataset):
+        raise Contract("the data set is empty, or has no length")
+    if order is None:
+        order = range(len(dataset))
+    return DataLoader(dataset, sampler=Endless(order, seed), **options)
+
+
+def batches_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Iterator[Any]:
+    """Batches of this size without an end; a stream that ends is read again."""
+    loader = loader_of(data, batch, workers, seed)
+    while True:
+        count = 0
+        for samples in loader:
+            count += 1
+            yield samples
+        if not count:
+            raise Contract("the data set has no batch of %d samples" % batch)
+
+
+def is_stream(dataset: Any) -> bool:
+    """Whether samples only come one after the other."""
+    return isinstance(dataset, IterableDataset)
+
+
+def length_of(data: Any) -> Optional[int]:
+    """The samples of an epoch; None if the data set does not say.
+
+    >>> length_of(["a", "b"]), length_of(object())
+    (2, None)
+    """
+    samples = data
+    if isinstance(data, DataLoader):
+        # A sampler may draw a part of the data set; that of a stream counts nothing.
+        samples = data.dataset if is_stream(data.dataset) else data.sampler
+    try:
+        return len(samples)
+    except TypeError:
+        return None
 
 
 # --- how the model is called -------------------------------------------------------------------
@@ -235,6 +344,8 @@ def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
     if not trained:
         raise Contract("the model has no parameter that is trained")
     optimizer = job.optimizer
+    if optimizer is None and name not in OPTIMIZERS:
+        raise Question("gpusetup knows no optimizer `%s`: %s" % (name, ", ".join(OPTIMIZERS)))
     if not isinstance(optimizer, torch.optim.Optimizer):
         optimizer = (optimizer or getattr(torch.optim, OPTIMIZERS[name]))(trained)
     for group in optimizer.param_groups:

@@ -8,7 +8,7 @@ import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.commands.common import add_shared, seconds, timeout_of
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gpusetup.monitor.session import Limits
     from gpusetup.monitor.sources import Source
     from gpusetup.monitor.summary import Story
-    from gpusetup.probe.deadline import Deadline
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
 end it prints the figures, one verdict (good, input-starved, launch-bound, communication-bound,
@@ -102,8 +101,19 @@ def run(options: Namespace, out: Console) -> int:
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
     scripts = Path(__file__).resolve().parent.parent / "child_scripts"
-    hold_back, watch = (str(scripts / name) for name in ("hold_back.py", "read_nvml.py"))
-    return StreamingChild((sys.executable, "-I", hold_back, watch, f"{interval:g}", str(count)))
+    hold_back = str(scripts / "hold_back.py")
+    read_nvml = str(scripts / "read_nvml.py")
+    every = (f"{interval:g}", str(count))
+    return StreamingChild((sys.executable, "-I", hold_back, read_nvml, *every))
+
+
+class Watching(NamedTuple):
+    """What one run of the command watches, and where it goes."""
+
+    source: Source
+    options: Namespace
+    recording: Recording
+    story: Story
 
 
 def _watch(options: Namespace, out: Console) -> int:
@@ -111,120 +121,114 @@ def _watch(options: Namespace, out: Console) -> int:
     nvml = start_nvml(options.interval, 1 if options.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
-    from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.monitor.summary import Story
-    from gpusetup.probe.deadline import Deadline
 
-    # A question that cannot be answered is refused before anything is waited for.
+    # A process that is not there is refused before anything is waited for.
     process = None if options.pid is None else running_process(options.pid)
+    if options.pid is not None and process is None:
+        nvml.end()
+        raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
     with ExitStack() as stack:
-        if options.pid is not None and process is None:
-            nvml.end()
-            raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
-        source: Source
-        not_watched: str | None
-        try:
-            source, not_watched = _gpu_source(
-                nvml, options, Deadline(timeout_of(options), out.talk)
-            )
-        except SourceEnded as problem:
-            if options.gpu:  # a GPU was asked for, and there is none
-                kind = Blocked if problem.blocked else Unsatisfiable
-                message = f"No NVIDIA GPU can be watched ({problem})"
-                raise kind(message, hint="`gpusetup doctor` names the cause") from None
-            source, not_watched = Machine(options.interval), str(problem)
+        source = _best_source(nvml, options, out)
         stack.callback(source.close)
-        _say_what_is_watched(source, not_watched, options, out)
+        _say_what_is_watched(source, options, out)
         _choose(source, options, out)
         if options.once:
             return _once(source, options, out)
         recording = stack.enter_context(Recording(out, options.csv))
-        story = Story(source=source.name, not_watched=not_watched)
+        story = Story(source=source.name, not_watched=source.not_watched)
+        watching = Watching(source, options, recording, story)
         if options.after:
-            return _command(source, options, recording, story)
-        return _until_ended(source, options, recording, story, process)
+            return _command(watching)
+        return _until_ended(watching, process)
 
 
-def _gpu_source(
-    nvml: StreamingChild, options: Namespace, deadline: Deadline
-) -> tuple[Source, str | None]:
-    """NVML, else nvidia-smi with the reason why it is not NVML. Raises SourceEnded without both."""
+def _best_source(nvml: StreamingChild, options: Namespace, out: Console) -> Source:
+    """NVML, else nvidia-smi, else the machine alone; `not_watched` says why it is not more.
+
+    Raises Unsatisfiable or Blocked if a GPU was asked for and none can be watched.
+    """
     from gpusetup.monitor.nvml import open_nvml
     from gpusetup.monitor.smi import open_nvidia_smi
-    from gpusetup.monitor.sources import SourceEnded
+    from gpusetup.monitor.sources import Machine, SourceEnded
+    from gpusetup.probe.deadline import Deadline
 
+    source: Source
     try:
-        return open_nvml(nvml, deadline), None
+        return open_nvml(nvml, Deadline(timeout_of(options), out.talk))
     except SourceEnded as problem:
-        try:
-            return open_nvidia_smi(options.interval), str(problem)
-        except SourceEnded as second:
-            reasons = f"{problem}; {second}"
-            raise SourceEnded(reasons, blocked=problem.blocked) from None
+        blocked, reason = problem.blocked, str(problem)
+    try:
+        source = open_nvidia_smi(options.interval)
+    except SourceEnded as problem:
+        reason += f"; {problem}"
+        if options.gpu:
+            kind = Blocked if blocked else Unsatisfiable
+            message = f"No NVIDIA GPU can be watched ({reason})"
+            raise kind(message, hint="`gpusetup doctor` names the cause") from None
+        source = Machine(options.interval)
+    source.not_watched = reason
+    return source
 
 
-def _say_what_is_watched(
-    source: Source, not_watched: str | None, options: Namespace, out: Console
-) -> None:
+def _say_what_is_watched(source: Source, options: Namespace, out: Console) -> None:
     """In the first line, if it is not everything; and why."""
     if source.name == "nvidia-smi":
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
-            f"links, because NVIDIA's library cannot be used ({not_watched})"
+            f"links, because NVIDIA's library cannot be used ({source.not_watched})"
         )
     elif source.name == "machine":
         command = "the command's CPU, memory and data loader, and " if options.after else ""
         out.talk(
             f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
-            f"be watched ({not_watched})"
+            f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
         )
 
 
-def _until_ended(
-    source: Source,
-    options: Namespace,
-    recording: Recording,
-    story: Story,
-    process: RunningProcess | None,
-) -> int:
+def _until_ended(watching: Watching, process: RunningProcess | None) -> int:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
     from gpusetup.monitor.session import watch
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    recording = watching.recording
     tree = process.tree if process else None
     with recording.live(), suppress(KeyboardInterrupt):
-        recording.take(watch(source, recording.out.talk, _limits(options), tree))
+        recording.take(watch(watching.source, recording.out.talk, _limits(watching), tree))
     command = process.command if process else None
-    recording.finish(replace(story, command=command), aside=False)
+    recording.finish(replace(watching.story, command=command), aside=False)
     return 0
 
 
-def _command(source: Source, options: Namespace, recording: Recording, story: Story) -> int:
+def _command(watching: Watching) -> int:
     """A command runs whatever can be watched, and its exit code is ours."""
     from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command, watch
 
+    options, recording = watching.options, watching.recording
     recording.stream()
     argv = tuple(options.after)
     stdout_is_ours = options.json and not options.output
     command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
     try:
-        recording.take(watch(source, recording.out.talk, _limits(options), command))
+        recording.take(watch(watching.source, recording.out.talk, _limits(watching), command))
     finally:  # whatever ends the watching, it does not end the command
         code = command.exit_code()
-    recording.finish(replace(story, command=argv, exit_code=code, epochs=command.epochs()))
+    story = replace(watching.story, command=argv, exit_code=code, epochs=command.epochs())
+    recording.finish(story)
     return code
 
 
-def _limits(options: Namespace) -> Limits:
+def _limits(watching: Watching) -> Limits:
     """How long is watched, and how long a sample may take."""
     from gpusetup.monitor.session import Limits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 
-    patience = float((options.timeout or PATIENCE_SECONDS) + options.interval)
-    return Limits(seconds=options.seconds, patience=patience)
+    options = watching.options
+    patience = PATIENCE_SECONDS if options.timeout is None else options.timeout
+    return Limits(seconds=options.seconds, patience=float(patience + options.interval))
 
 
 def _once(source: Source, options: Namespace, out: Console) -> int:
@@ -277,13 +281,13 @@ def _replay(options: Namespace, out: Console) -> int:
 
 def _choose(source: Source, options: Namespace, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
-    from gpusetup.monitor.sources import VARIABLE, named_places, visible_places
+    from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()
     variable = os.environ.get(VARIABLE)
     if options.gpu:
-        source.places = named_places(options.gpu, gpus)
+        source.positions = named_positions(options.gpu, gpus)
     elif variable is not None and gpus:
         pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-        source.places, words = visible_places(variable, gpus, pci_order=pci)
+        source.positions, words = visible_positions(variable, gpus, pci_order=pci)
         out.talk(words)

@@ -16,7 +16,7 @@ from gpusetup.tune.presets import LIST, PRESETS, spelled
 if TYPE_CHECKING:
     from gpusetup.configs.config import Config
     from gpusetup.model.machine import Snapshot
-    from gpusetup.tune.case import Measured
+    from gpusetup.tune.case import Facts, Measured, Proposal
 
 SUMMARY = (
     "Proposes changes of a training config for this machine: a diff, with a reason and a source "
@@ -27,7 +27,7 @@ EXAMPLES = (
     "gpusetup tune train.yaml",
     "gpusetup tune train.yaml --in-place",
     "gpusetup tune --preset balanced -o train.yaml",
-    "gpusetup tune --batch-size --code train:build --objective speed",
+    "gpusetup tune train.yaml --batch-size --code train:build --max 64",
     "gpusetup tune train.yaml --benchmark --code train:build -o tuned.yaml",
 )
 INTERRUPTED = 130
@@ -47,15 +47,17 @@ def configure(parser: ArgumentParser) -> None:
     add("--in-place", action="store_true", help=own)
     group = parser.add_argument_group("measuring")
     add = group.add_argument
-    gain = "measure the gain of AMP, batch and compile"
+    gain = "measure the gain of AMP, batch, workers and compile"
     add("--benchmark", action="store_true", help=gain)
     add("--batch-size", action="store_true", help="find the batch size that fits")
     makes = (
-        "a function that takes a batch size and returns model and batch, or {'model', 'batch', "
-        "'loss', ...}"
+        "a function that takes a batch size and returns model and batch, or a dict with 'model', "
+        "'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)"
     )
     add("--code", metavar="MODULE:FUNCTION", help=makes)
     add("--max", type=int, metavar="N", help="the largest size to try")
+    grow = "write a larger batch that ran, although it changes the experiment"
+    add("--grow-batch", action="store_true", help=grow)
     add("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
     goal = "the largest, or the fastest"
     add("--objective", choices=("fit", "speed"), default="fit", help=goal)
@@ -80,13 +82,18 @@ def _check(options: Namespace) -> None:
         ),
         (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
+        (
+            options.grow_batch and not (config and measuring),
+            "`--grow-batch` writes a batch that ran: it needs a CONFIG, and `--batch-size` or"
+            " `--benchmark`",
+        ),
         (measuring and not code, "measuring needs your code: add `--code MODULE:FUNCTION`"),
         (code and not all(code.rpartition(":")), f"`--code {code}` is not MODULE:FUNCTION"),
         (options.max is not None and options.max < 1, "`--max` is at least 1"),
     )
-    for wrong, said in rules:
+    for wrong, problem in rules:
         if wrong:
-            raise UsageError(said, hint="`gpusetup tune --help` shows what it takes")
+            raise UsageError(problem, hint="`gpusetup tune --help` shows what it takes")
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -97,44 +104,39 @@ def run(options: Namespace, out: Console) -> int:
         return run_preset(options, out)
     _check(options)
     from gpusetup.render.tune import tune_screen
-    from gpusetup.tune.case import Measured, facts_of
+    from gpusetup.tune.case import facts_of
 
-    config, raw, measured, answer = None, b"", Measured(), TuneAnswer()
-    if options.config:
-        from gpusetup.configs.config import read_config
-        from gpusetup.tune.case import known_settings
-        from gpusetup.tune.config_file import read_bytes
-
-        raw = read_bytes(options.config)
-        config = read_config(raw, options.config)
-        facts = facts_of(_machine(options, out))
-        if all(key.plan for _, key in known_settings(config)):
-            known = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
-            raise BadInput(f"{config.name} has no setting that is known", hint=known)
+    config = _read(options.config) if options.config else None
+    facts = facts_of(_machine(options, out)) if config or options.benchmark else None
+    answer, measured = TuneAnswer(), None
     if options.benchmark or options.batch_size:
-        answer, measured = _measure(options, out, config)
-    if config:
-        from gpusetup.configs.config import edited
-        from gpusetup.tune.answer import difference
-        from gpusetup.tune.config_file import write_tuned
-        from gpusetup.tune.rules import propose
+        answer, measured = _measure(options, out, config, facts)
+    if config and facts:
+        from gpusetup.tune.rules import NOTHING_MEASURED, propose
 
-        proposal = propose(config, facts, measured)
-        tuned, written_to = edited(config, proposal.edits), None
-        if options.target or options.in_place:
-            written_to = write_tuned(options.config, options.target, raw, tuned.raw)
-        answer = replace(
-            answer,
-            changes=proposal.changes,
-            cannot_fit=proposal.cannot_fit,
-            recommendations=proposal.words,
-            diff=difference(config.name, config.text, tuned.text),
-            written=written_to,
-            device=answer.device or facts.gpu,
-        )
-    found = (config or answer.batch_size or answer.benchmark) and not answer.cannot_fit
-    code = out.answer(answer, partial(tune_screen, config=options.config), yes=found)
+        proposal = propose(config, facts, measured or NOTHING_MEASURED)
+        answer = replace(answer, device=answer.device or facts.gpu)
+        answer = _written(options, answer, config, proposal)
+    is_answered = config or answer.batch_size or answer.benchmark
+    code = out.answer(
+        answer,
+        partial(tune_screen, config=options.config),
+        yes=bool(is_answered) and not answer.cannot_fit,
+    )
     return INTERRUPTED if answer.interrupted else code
+
+
+def _read(path: str) -> Config:
+    """The config at this path, with at least one setting that `tune` knows."""
+    from gpusetup.configs.config import read_config
+    from gpusetup.tune.case import known_settings
+    from gpusetup.tune.config_file import read_bytes
+
+    config = read_config(read_bytes(path), path)
+    if all(key.plan for _, key in known_settings(config)):
+        known_names = "known are batch_size, num_workers, gradient_accumulation_steps, bf16, ..."
+        raise BadInput(f"{config.name} has no setting that is known", hint=known_names)
+    return config
 
 
 def _machine(options: Namespace, out: Console) -> Snapshot:
@@ -148,14 +150,37 @@ def _machine(options: Namespace, out: Console) -> Snapshot:
     return with_gpus_of_nvidia_smi(machine, System())
 
 
+def _written(
+    options: Namespace, answer: TuneAnswer, config: Config, proposal: Proposal
+) -> TuneAnswer:
+    """The answer with what changes in the config, written if that was asked for."""
+    from gpusetup.configs.config import edited
+    from gpusetup.tune.answer import difference
+    from gpusetup.tune.config_file import write_tuned
+
+    tuned, written_to = edited(config, proposal.edits), None
+    if options.target or options.in_place:
+        written_to = write_tuned(options.config, options.target, config.raw, tuned.raw)
+    return replace(
+        answer,
+        changes=proposal.changes,
+        cannot_fit=proposal.cannot_fit,
+        recommendations=(*answer.recommendations, *proposal.words),
+        diff=difference(config.name, config.text, tuned.text),
+        written=written_to,
+    )
+
+
 def _measure(
-    options: Namespace, out: Console, config: Config | None
+    options: Namespace, out: Console, config: Config | None, facts: Facts | None
 ) -> tuple[TuneAnswer, Measured]:
     from gpusetup.probe.target import choose_target
     from gpusetup.render.tune import measuring
     from gpusetup.system.system import System
+    from gpusetup.tune.baseline import DEFAULT_BASELINE, MeasureRequest, baseline_of
     from gpusetup.tune.bench import BenchJob
-    from gpusetup.tune.measure import MeasureRequest, baseline_of, measure
+    from gpusetup.tune.measure import measure
+    from gpusetup.tune.rules import worker_count
 
     job = BenchJob(
         code=options.code,
@@ -169,6 +194,8 @@ def _measure(
         job=job,
         finds_fastest=options.objective == "speed",
         largest=options.max,
+        grows=options.grow_batch,
+        workers=worker_count(facts)[0] if facts else 0,
     )
-    baseline = (baseline_of(config),) if config else ()
-    return measure(request, partial(measuring, out.talk), *baseline)
+    baseline = baseline_of(config) if config else DEFAULT_BASELINE
+    return measure(request, partial(measuring, out.talk), baseline)

@@ -82,7 +82,8 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
     if not edits:
         return config
     text = config.text
-    for edit in sorted(edits, key=lambda one: (one.start, one.end), reverse=True):
+    # From the end, so that the places of the others stay.
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     after = read_config(replace(config, text=text).raw, config.name)
     _check_edits(config, after, edits)
@@ -91,13 +92,12 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
 
 def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
     """The trees are the same, but for the settings that were meant."""
-    meant = {edit.path: edit.value for edit in edits}
-    old = {one.path: _content(one) for one in before.settings}
-    new = {one.path: _content(one) for one in after.settings}
-    for place, value in meant.items():
-        if new.pop(place, None) != ("scalar", value):
-            raise BadInput(f"{before.name}: {dotted(place)} cannot be changed in place")
-        old.pop(place, None)
+    old = {setting.path: _content(setting) for setting in before.settings}
+    new = {setting.path: _content(setting) for setting in after.settings}
+    for edit in edits:
+        if new.pop(edit.path, None) != ("scalar", edit.value):
+            raise BadInput(f"{before.name}: {dotted(edit.path)} cannot be changed in place")
+        old.pop(edit.path, None)
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
@@ -106,7 +106,10 @@ def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
 
 
 def _content(setting: Setting) -> tuple[str, ...]:
-    return (setting.kind, setting.text) if setting.kind == "scalar" else (setting.kind,)
+    """What must stay the same of a setting: a map and a list say it by what stands in them."""
+    if setting.kind == "scalar":
+        return (setting.kind, setting.text)
+    return (setting.kind,)
 
 
 def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
@@ -131,31 +134,36 @@ def _in_its_spelling(config: Config, value: str, like: str) -> str:
     """
     switches = {"true": TRUE, "false": FALSE}
     if value in switches and like in TRUE + FALSE:
-        return switches[value][(TRUE + FALSE).index(like) % len(TRUE)]
-    if config.format in ("json", "python") and not re.fullmatch(
-        r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None", value
-    ):
-        return f'"{value}"'
-    return value
+        # Both lists have the spellings in the same order.
+        spelling = TRUE.index(like) if like in TRUE else FALSE.index(like)
+        return switches[value][spelling]
+    is_text = re.fullmatch(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None", value) is None
+    return f'"{value}"' if is_text and config.format in ("json", "python") else value
 
 
 def added_line(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a line of its own below another; None if that has no place."""
-    key, end, text = beside.key_start, beside.end, config.text
-    if beside.kind != "scalar" or beside.shared or key is None:
-        return None  # also of TOML and Python, which tell no place of a key
-    line = text.rfind("\n", 0, key) + 1
+    key_start, end, text = beside.key_start, beside.end, config.text
+    # TOML and Python tell no place of a key.
+    if beside.kind != "scalar" or beside.shared or key_start is None:
+        return None
+    line_start = text.rfind("\n", 0, key_start) + 1
     if config.format == "json":
-        indent = text[line:key]
-        gap = config.newline + indent if not indent.strip() and line else " "
+        indent = text[line_start:key_start]
+        # In a file of one line the new key stands behind its neighbour.
+        has_own_line = line_start > 0 and not indent.strip()
+        gap = config.newline + indent if has_own_line else " "
         addition = f',{gap}"{name}": {value}'
     else:
-        rest, newline, _ = text[end:].partition("\n")
-        if beside.flow or "\n" in text[key:end] or not re.fullmatch(r"\s*(#.*)?\r?", rest):
+        rest_of_line, newline, _ = text[end:].partition("\n")
+        is_last_of_line = re.fullmatch(r"\s*(#.*)?\r?", rest_of_line) is not None
+        has_several_lines = "\n" in text[key_start:end]
+        if beside.flow or has_several_lines or not is_last_of_line:
             return None
-        end += len(rest) + len(newline)
-        addition = f"{' ' * (key - line)}{name}: {value}"
-        addition = addition + config.newline if newline else config.newline + addition
+        end += len(rest_of_line) + len(newline)
+        indent = " " * (key_start - line_start)
+        new_line = f"{indent}{name}: {value}"
+        addition = new_line + config.newline if newline else config.newline + new_line
     return Edit(path=(*beside.path[:-1], name), start=end, end=end, text=addition, value=value)
 
 

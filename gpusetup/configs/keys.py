@@ -98,11 +98,12 @@ NOT_LOADER_MAPS = frozenset((
 
 @lru_cache(maxsize=1)
 def _keys_by_name() -> Mapping[str, list[Key]]:
-    found: dict[str, list[Key]] = {}
+    """Name -> the rows that have it, in the table's order."""
+    rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
         for name in row.names.split():
-            found.setdefault(name, []).append(row)
-    return found
+            rows.setdefault(name, []).append(row)
+    return rows
 
 
 def key_of(path: Iterable[str | int]) -> Key | None:
@@ -170,10 +171,14 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
     >>> [belongs_to_loader((name, "workers")) for name in ("scaling_config", "data_parallel")]
     [False, False]
     """
-    *around, name = [word for word in path if isinstance(word, str)]
-    parents = [words for word in around if (words := words_of(word) - NEUTRAL_WORDS)]
-    below_loader = any(parent <= LOADER_MAPS for parent in parents)
-    return name not in SHARED_NAMES or below_loader or (without_ray and not parents)
+    *maps, name = [word for word in path if isinstance(word, str)]
+    if name not in SHARED_NAMES:
+        return True
+    meaningful_maps = [words_of(word) - NEUTRAL_WORDS for word in maps]
+    meaningful_maps = [words for words in meaningful_maps if words]
+    if any(words <= LOADER_MAPS for words in meaningful_maps):
+        return True
+    return without_ray and not meaningful_maps
 
 
 # --- what values mean -----------------------------------------------------------------------------
@@ -187,7 +192,9 @@ def meaning(kind: str, text: str) -> Any:
     >>> meaning("strategy", "FULL_SHARD"), meaning("precision", "bf16-mixed")
     ('fsdp1', ['fp32', 'bf16'])
     """
-    return key_table().words[kind].get(re.sub(r"[^a-z0-9]", "", text.lower().rpartition(".")[2]))
+    last_name = text.lower().rpartition(".")[2]
+    letters = re.sub(r"[^a-z0-9]", "", last_name)
+    return key_table().words[kind].get(letters)
 
 
 def optimizer_named(text: str) -> str:
@@ -206,15 +213,3 @@ def strategy_named(text: str) -> str:
     ('fsdp1', 'zero3', 'ddp')
     """
     return meaning("strategy", text) or text.lower().replace("_", "-")
-
-
-NO_GPU_MEMORY = re.compile(
-    r"(?i)(dir|path|file|dataset|data_files|template|prompt|log|save|eval|seed|lr|learning|warmup|"
-    r"epoch|steps|step_size|scheduler|decay|beta|eps|momentum|alpha|wandb|mlflow|tensorboard|report|"
-    r"hub|push|resume|overwrite|timeout|shuffle|worker|pin_memory|prefetch|streaming|trust|plot|token|"
-    r"metric|folder|^checkpoint$|checkpoint_interval|interval|project|name|run|group|tags?|debug|profil|strict|clip|grad_"
-    r"norm|reward|kl|gamma|temperature|top_[pk]|repeat|split|type|column|field|conversation|chat|roles?|"
-    r"version|description|print|comm|port|address|rank$|main_|machine|backend|weight|bias|threshold|"
-    r"sampl|train_on|do_train|do_eval|val_|test_|max_samples|task|tf32|cudnn|imgsz|device$|cache)"
-)
-"""Words in the name of a setting that takes no memory of a GPU."""

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Iterator
 
-from gpusetup.configs.settings import Path, Setting, child_path
+from gpusetup.configs.settings import Kind, Path, Setting, child_path
 from gpusetup.errors import BadInput
 from gpusetup.model.frozen import replace
 
@@ -30,11 +30,20 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
     except ValueError as problem:
         raise BadInput(f"{name}: not Python: {problem}") from problem
-    last_of_path = {one.path: one for one in settings}
-    repeated = {one.path for one in settings if last_of_path[one.path] is not one}
-    for one in settings:  # what is assigned twice is what the last one says, and is changed by hand
-        shared = any(one.path[: len(parent)] == parent for parent in repeated)
-        yield from (replace(one, shared=shared),) if last_of_path[one.path] is one else ()
+    last_of_path = {setting.path: setting for setting in settings}
+    repeated_paths = {
+        setting.path for setting in settings if last_of_path[setting.path] is not setting
+    }
+    for setting in settings:
+        # Of two assignments the last one counts. Which of them to change is left to a person.
+        if last_of_path[setting.path] is setting:
+            is_repeated = any(is_below(setting.path, path) for path in repeated_paths)
+            yield replace(setting, shared=is_repeated)
+
+
+def is_below(path: Path, parent: Path) -> bool:
+    """Whether a path is another one, or stands below it."""
+    return path[: len(parent)] == parent
 
 
 class _Walk:
@@ -42,33 +51,45 @@ class _Walk:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.starts = [0, *(found.end() for found in LINE_END.finditer(text))]
+        line_ends = LINE_END.finditer(text)
+        self.line_starts = [0, *(line_end.end() for line_end in line_ends)]
 
     def body(self, nodes: list[ast.stmt], path: Path) -> Iterator[Setting]:
         for node in nodes:
             if isinstance(node, ast.ClassDef):
                 yield from self.body(node.body, child_path(path, node.name))
-            elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                for target in node.targets if isinstance(node, ast.Assign) else (node.target,):
-                    if place := _target(target):
-                        yield from self.value(node.value, (*path, *place))
+            elif isinstance(node, ast.Assign):
+                for target in node.targets:
+                    yield from self.assigned(target, node.value, path)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None:
+                yield from self.assigned(node.target, node.value, path)
+
+    def assigned(self, target: ast.expr, value: ast.expr, path: Path) -> Iterator[Setting]:
+        """The settings of `target = value`; none if the target is no name, attribute or key."""
+        target_path = _target(target)
+        if target_path:
+            yield from self.value(value, (*path, *target_path))
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
-        inner = list(_children(node))
-        kind = "list" if isinstance(node, SEQUENCES) else "scalar"
-        kind = "map" if isinstance(node, ast.Dict) or (inner and kind == "scalar") else kind
+        children = list(_children(node))
+        kind: Kind = "scalar"
+        if isinstance(node, SEQUENCES):
+            kind = "list"
+        elif isinstance(node, ast.Dict) or children:
+            kind = "map"
         start = self._at(node.lineno, node.col_offset)
         end = self._at(node.end_lineno or node.lineno, node.end_col_offset or 0)
         text = self.text[start:end] if kind == "scalar" else ""
-        yield Setting(path=path, kind=kind, text=text, start=start, end=end, line=node.lineno)  # type: ignore[arg-type]
-        for key, one in inner:
-            yield from self.value(one, child_path(path, key))
+        yield Setting(path=path, kind=kind, text=text, start=start, end=end, line=node.lineno)
+        for key, child in children:
+            yield from self.value(child, child_path(path, key))
 
     def _at(self, line: int, column: int) -> int:
-        """The character at a line's byte."""
-        start = self.starts[line - 1]
-        raw = self.text[start : start + column].encode()[:column]
-        return start + len(raw.decode(errors="ignore"))
+        """The place in the text of a line's byte: Python's columns count bytes of UTF-8."""
+        line_start = self.line_starts[line - 1]
+        longest_part = self.text[line_start : line_start + column]
+        bytes_before = longest_part.encode()[:column]
+        return line_start + len(bytes_before.decode(errors="ignore"))
 
 
 SEQUENCES = ast.List | ast.Tuple | ast.Set
@@ -80,9 +101,11 @@ def _target(node: ast.expr) -> Path:
         case ast.Name(id=name):
             return (name,)
         case ast.Attribute(value=inner, attr=name):
-            return (*parent, name) if (parent := _target(inner)) else ()
+            parent = _target(inner)
+            return (*parent, name) if parent else ()
         case ast.Subscript(value=inner, slice=ast.Constant(value=str() | int() as key)):
-            return (*parent, key) if (parent := _target(inner)) else ()
+            parent = _target(inner)
+            return (*parent, key) if parent else ()
     return ()
 
 
@@ -95,4 +118,6 @@ def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
     elif isinstance(node, SEQUENCES):
         yield from enumerate(node.elts)
     elif isinstance(node, ast.Call):
-        yield from ((one.arg, one.value) for one in node.keywords if one.arg)
+        for keyword in node.keywords:
+            if keyword.arg:
+                yield keyword.arg, keyword.value

@@ -9,6 +9,8 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 
 Path = tuple[str | int, ...]
+"""The keys and places in lists that lead to a setting."""
+Kind = Literal["scalar", "list", "map", "alias"]
 
 TRUE = ("true", "True", "TRUE", "yes", "Yes", "on", "On", "y", "Y")
 FALSE = ("false", "False", "FALSE", "no", "No", "off", "Off", "n", "N")
@@ -16,6 +18,7 @@ EMPTY = ("", "null", "Null", "NULL", "None", "~")
 
 
 MOST_DEPTH = 64
+"""Maps in maps. No training config comes near it; a hostile file would exhaust Python's stack."""
 
 
 def child_path(path: Path, key: str | int) -> Path:
@@ -29,7 +32,7 @@ class Setting(Frozen):
     """A value somewhere in the file; `text` is a scalar exactly as it is written."""
 
     path: Path
-    kind: Literal["scalar", "list", "map", "alias"]
+    kind: Kind
     text: str
     start: int
     end: int
@@ -42,12 +45,15 @@ class Setting(Frozen):
 
 
 def dotted(path: Path) -> str:
-    """
+    """A path as one name, for messages.
+
     >>> dotted(("data", "loaders", 0, "batch_size"))
     'data.loaders[0].batch_size'
     """
-    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return words.removeprefix(".")
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
 
 
 def key_name(word: str) -> str:
@@ -69,18 +75,21 @@ def name_of(path: Path) -> str:
 
 
 def words_of(word: str) -> set[str]:
-    """The words of a name, in small letters.
+    """The words of a name, in small letters; a capital after a small letter begins one.
 
     >>> sorted(words_of("DataLoader")), sorted(words_of("val_ds"))
     (['data', 'loader'], ['ds', 'val'])
     """
-    return set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()))
+    separated = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word)
+    return set(re.findall(r"[a-z]+", separated.lower()))
 
 
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
     """Every key of the config."""
-    keys = (word for one in settings for word in one.path if isinstance(word, str))
-    return frozenset(map(key_name, keys))
+    names: set[str] = set()
+    for setting in settings:
+        names.update(key_name(part) for part in setting.path if isinstance(part, str))
+    return frozenset(names)
 
 
 def whole_number(setting: Setting) -> int | None:
@@ -89,8 +98,8 @@ def whole_number(setting: Setting) -> int | None:
     >>> whole_number(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
     """
-    found = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
-    return int(setting.text) if setting.kind == "scalar" and found else None
+    is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text) is not None
+    return int(setting.text) if setting.kind == "scalar" and is_plain else None
 
 
 def switch_value(setting: Setting) -> bool | None:
@@ -98,16 +107,19 @@ def switch_value(setting: Setting) -> bool | None:
     if setting.kind != "scalar":
         return None
     text = unquoted(setting.text)
-    return True if text in TRUE else False if text in FALSE else None
+    if text in TRUE:
+        return True
+    return False if text in FALSE else None
 
 
 def unquoted(text: str) -> str:
-    """
+    """A scalar's text without the quotes around it.
+
     >>> unquoted("'no'"), unquoted("no"), unquoted("'")
     ('no', 'no', "'")
     """
-    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
-    return text[1:-1] if quoted else text
+    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return text[1:-1] if is_quoted else text
 
 
 def value_of(setting: Setting) -> int | bool | str | None:

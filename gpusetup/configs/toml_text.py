@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gpusetup.configs.settings import Path, Setting, child_path
+from gpusetup.configs.settings import Kind, Path, Setting, child_path
 from gpusetup.errors import BadInput
 
 if sys.version_info >= (3, 11):
@@ -30,37 +30,59 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: not TOML: {problem}") from problem
     places = _places(text)
     for path, value in _children(values, ()):
-        words = [part for part in path if isinstance(part, str)]
-        parents = (".".join(words[:depth]) for depth in range(len(words), 0, -1))
-        line, start, end = next((places[name] for name in parents if name in places), (1, 0, 0))
-        kind = "map" if isinstance(value, dict) else "list" if isinstance(value, list) else "scalar"
-        text_of_value = str(value).lower() if isinstance(value, bool) else str(value)
-        if kind != "scalar" or text_of_value != text[start:end]:
+        line, start, end = _nearest_place(path, places)
+        kind: Kind = "scalar"
+        if isinstance(value, dict):
+            kind = "map"
+        elif isinstance(value, list):
+            kind = "list"
+        value_text = ""
+        if kind == "scalar":
+            # TOML writes `true`, Python's `str` gives `True`.
+            value_text = str(value).lower() if isinstance(value, bool) else str(value)
+        if kind != "scalar" or value_text != text[start:end]:
             start = end = 0  # it has no place, or only looks like the line of one
-        text_of_value = text_of_value if kind == "scalar" else ""
-        yield Setting(path=path, kind=kind, text=text_of_value, start=start, end=end, line=line)  # type: ignore[arg-type]
+        yield Setting(path=path, kind=kind, text=value_text, start=start, end=end, line=line)
+
+
+def _nearest_place(path: Path, places: Mapping[str, Place]) -> Place:
+    """The place of a value, else the line of the nearest table or key above it."""
+    words = [part for part in path if isinstance(part, str)]
+    for depth in range(len(words), 0, -1):
+        place = places.get(".".join(words[:depth]))
+        if place is not None:
+            return place
+    return (1, 0, 0)
 
 
 def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    """A value with its path, then what stands in it."""
     yield path, value
-    inner = value.items() if isinstance(value, dict) else ()
-    for key, one in enumerate(value) if isinstance(value, list) else inner:
-        yield from _children(one, child_path(path, key))
+    children: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        children = value.items()
+    elif isinstance(value, list):
+        children = enumerate(value)
+    for key, child in children:
+        yield from _children(child, child_path(path, key))
 
 
 def _places(text: str) -> dict[str, Place]:
     """Dotted name -> its line and place, of what stands at the start of one."""
-    found: dict[str, Place] = {}
+    places: dict[str, Place] = {}
     table, offset = "", 0
     for number, line in enumerate(text.splitlines(keepends=True), 1):
         table_line, assignment = TABLE.match(line.rstrip()), KEY.match(line.rstrip())
         if table_line:
-            table = re.sub(r"[\s\"']", "", table_line[1]) + "."
-            found[table[:-1]] = (number, 0, 0)
+            name = re.sub(r"[\s\"']", "", table_line[1])
+            places[name] = (number, 0, 0)
+            table = f"{name}."
         elif assignment:
-            word = table + re.sub(r"[\s\"']", "", assignment[1])
-            is_plain = assignment[2] and word not in found
+            name = table + re.sub(r"[\s\"']", "", assignment[1])
+            # A name that comes twice is of a list of tables: which one is meant is not known.
+            is_plain = assignment[2] and name not in places
             value = VALUE.match(line, assignment.start(2)) if is_plain else None
-            found[word] = (number, *((offset + end for end in value.span(1)) if value else (0, 0)))
+            start, end = (offset + value.start(1), offset + value.end(1)) if value else (0, 0)
+            places[name] = (number, start, end)
         offset += len(line)
-    return found
+    return places

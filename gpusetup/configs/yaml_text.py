@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from json.decoder import JSONDecodeError
-from typing import Any
+from typing import Any, NamedTuple
 
-from gpusetup.configs.settings import Path, Setting, child_path
+from gpusetup.configs.settings import Kind, Path, Setting, child_path
 from gpusetup.errors import BadInput
 
 COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\r\n]*|/\*.*?\*/', re.DOTALL)
@@ -27,8 +27,9 @@ def without_comments(text: str) -> str:
     '{"a": "//"  }     '
     """
 
-    def blanked(found: re.Match[str]) -> str:
-        return found[0] if found[0].startswith('"') else re.sub(r"[^\r\n]", " ", found[0])
+    def blanked(match: re.Match[str]) -> str:
+        is_string = match[0].startswith('"')
+        return match[0] if is_string else re.sub(r"[^\r\n]", " ", match[0])
 
     return LAST_COMMA.sub(blanked, COMMENT.sub(blanked, text))
 
@@ -62,61 +63,91 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
     except (YAMLError, ValueError) as problem:
         raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
-    found = list(_Walk(text, name).settings(root, ())) if root else []
-    yield from found if len(found) > 1 or (found and found[0].text) else ()
+    if root is None:
+        return
+    settings = list(_Walk(text, name).settings(root, _Place()))
+    # An empty document is one scalar without a text.
+    if len(settings) > 1 or settings[0].text:
+        yield from settings
 
 
 def _where(name: str, mark: Any, what: str) -> str:
     place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    tab = (
-        "a tab where YAML takes only blanks"
-        if "\\t" in what
-        else " ".join(what.split()).removeprefix("but ")
-    )
-    return f"{name}{place}: {tab}"
+    problem = " ".join(what.split()).removeprefix("but ")
+    if "\\t" in what:
+        problem = "a tab where YAML takes only blanks"
+    return f"{name}{place}: {problem}"
 
 
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:
     """The nodes in a map or list, with their keys (their place in a list)."""
     kind = KINDS.get(type(node).__name__)
-    yield from node.value if kind == "map" else enumerate(node.value if kind else ())
+    if kind == "map":
+        yield from node.value
+    elif kind == "list":
+        yield from enumerate(node.value)
 
 
-KINDS = {"MappingNode": "map", "SequenceNode": "list"}
+KINDS: Mapping[str, Kind] = {"MappingNode": "map", "SequenceNode": "list"}
+"""ruamel.yaml's names of its nodes; every other is a scalar."""
+
+
+class _Place(NamedTuple):
+    """Where a node stands: what its parents decide for it."""
+
+    path: Path = ()
+    key: Any = None
+    """The node of its key; None for an item of a list, and for the whole file."""
+    shared: bool = False
+    """Whether a map or list around it has an anchor."""
+    flow: bool = False
+    """Whether it stands inside `{...}` or `[...]`."""
 
 
 class _Walk:
     """A file's nodes: what has an anchor is shared, with all that is in it."""
 
     def __init__(self, text: str, name: str) -> None:
-        self.text, self.name, self.visited = text, name, set[int]()
+        self.text = text
+        self.name = name
+        self.visited = set[int]()
 
-    def settings(
-        self, node: Any, path: Path, key: Any = None, shared: bool = False, flow: bool = False
-    ) -> Iterator[Setting]:
-        is_alias, start, end = id(node) in self.visited, node.start_mark.index, node.end_mark.index
+    def settings(self, node: Any, place: _Place) -> Iterator[Setting]:
+        """A node as a setting, then those in it; an alias is not gone into again."""
+        is_alias = id(node) in self.visited
         self.visited.add(id(node))
-        shared = shared or bool(node.anchor)
         kind = KINDS.get(type(node).__name__, "scalar")
-        block = getattr(node, "style", None) in ("|", ">")
-        text = str(node.value) if block else self.text[start:end]  # a block by what it means
+        is_shared = place.shared or bool(node.anchor)
+        start, end = node.start_mark.index, node.end_mark.index
+        text = ""
+        if kind == "scalar":
+            # A block of text (`|`, `>`) counts by what it means, not by its indented lines.
+            is_block = getattr(node, "style", None) in ("|", ">")
+            text = str(node.value) if is_block else self.text[start:end]
         yield Setting(
-            path=path,
-            kind="alias" if is_alias else kind,  # type: ignore[arg-type]
-            text=text if kind == "scalar" else "",
+            path=place.path,
+            kind="alias" if is_alias else kind,
+            text=text,
             start=start,
             end=end,
-            line=(key or node).start_mark.line + 1,
-            key_start=key and key.start_mark.index,
-            shared=shared,
-            flow=flow,
+            line=(place.key or node).start_mark.line + 1,
+            key_start=place.key and place.key.start_mark.index,
+            shared=is_shared,
+            flow=place.flow,
         )
+        if is_alias:
+            return
         key_lines: dict[str, int] = {}
-        for index, (key, inner) in enumerate(() if is_alias else _children(node)):
+        for index, (key, child) in enumerate(_children(node)):
             word = key if kind == "list" else self.word(key, key_lines, index)
-            key_node = key if isinstance(word, str) and type(key).__name__ == "ScalarNode" else None
-            place = child_path(path, word)
-            yield from self.settings(inner, place, key_node, shared, bool(node.flow_style))
+            has_plain_key = kind == "map" and type(key).__name__ == "ScalarNode"
+            child_place = _Place(
+                path=child_path(place.path, word),
+                key=key if has_plain_key else None,
+                shared=is_shared,
+                flow=bool(node.flow_style),
+            )
+            yield from self.settings(child, child_place)
 
     def word(self, key: Any, key_lines: dict[str, int], index: int) -> str:
         """The word of a key; no word appears twice."""
@@ -124,7 +155,9 @@ class _Walk:
             return f"?{index}"
         word = str(key.value)
         if word == "<<":
-            word = f"<<{sum(one.startswith('<<') for one in key_lines)}"
+            # Several merges in one map are not the same key twice.
+            merges = [name for name in key_lines if name.startswith("<<")]
+            word = f"<<{len(merges)}"
         if word in key_lines:
             raise BadInput(
                 _where(self.name, key.start_mark, f"the key {word!r} is there twice"),

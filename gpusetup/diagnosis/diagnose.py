@@ -94,7 +94,8 @@ def diagnose(
     findings = infer_cause(context, explained, symptom)
     root = root_of(findings)
     cause = cause_of(context, root or main, symptom)
-    question = choose_question(context, findings, root, symptom, cause, remaining)
+    verdict = Verdict(findings, root, symptom, cause)
+    question = choose_question(context, verdict, remaining)
     marked = (
         with_reading_first(context, replace(finding, root=finding is root), question.reading)
         if finding in (root, symptom)
@@ -155,6 +156,15 @@ def infer_cause(
     return (likely, replace(symptom, explained_by=likely.id), *others)
 
 
+class Verdict(NamedTuple):
+    """What was decided before the question is chosen."""
+
+    findings: tuple[Finding, ...]
+    root: Finding | None
+    symptom: Finding | None
+    cause: str
+
+
 class Question(NamedTuple):
     """What is left open, and the one reading that decides."""
 
@@ -166,21 +176,18 @@ class Question(NamedTuple):
     """Errors that the root does not explain."""
 
 
-def choose_question(
-    context: RuleContext,
-    findings: tuple[Finding, ...],
-    root: Finding | None,
-    symptom: Finding | None,
-    cause: str,
-    remaining: Remaining,
-) -> Question:
+def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> Question:
     """The causes that are left open, and the reading whose answers lead to different ones."""
-    unexplained_errors = unexplained(findings, root)
+    root, symptom, cause = verdict.root, verdict.symptom, verdict.cause
+    unexplained_errors = unexplained(verdict.findings, root)
     other_causes, reading = open_causes(context, symptom or root, unexplained_errors, cause)
     unproven = cause == OK and is_report(context) and not is_proven(context)
     inferred = symptom is not None and cause != UNKNOWN
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]
+    elif root is None and "" in remaining.asks:
+        # Nothing took the refuted cause's place: its own question is all that is left.
+        reading = remaining.asks[""]
     unread = unread_needs(root)
     if unread:
         # The cause stands; what would be done needs to know more.

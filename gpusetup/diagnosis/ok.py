@@ -122,25 +122,11 @@ def _machine_is_healthy(context: RuleContext) -> bool:
 def proof(context: RuleContext) -> str:
     """What was seen, in one line, and nothing that was not."""
     torch, seen = context.torch, visible_gpus(context.snapshot)
-    if is_report(context) and _answers_a_question(context):
-        return (
-            f"driver {context.driver.version} runs builds for CUDA {wanted_cuda(context)}: keep "
-            "the driver, and remove nothing. The CUDA that nvidia-smi shows is the newest that the "
-            "driver supports; older ones run too"
-        )
-    if is_report(context) and _ended_well(context):
-        return (
-            f"torch {torch.version} works here: the program came to its end. The messages before "
-            "that are notices that you can ignore"
-        )
+    if answer := _answer_without_a_gpu(context):
+        return answer
     build = f"torch {torch.version}" if torch.version else "torch"
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
-    if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
-        return (
-            f"this machine has no GPU that torch uses, and {build} is the right build for its CPU. "
-            "A program that needs CUDA needs another machine"
-        )
     if serves_its_maker(context):
         return f"{build} is the right build for this GPU; not tested: run `gpusetup verify`"
     if kernels and context.other_host:
@@ -162,6 +148,28 @@ def proof(context: RuleContext) -> str:
     return (
         f"the driver works and shows no fault; the text does not show torch{_two_numbers(context)}"
     )
+
+
+def _answer_without_a_gpu(context: RuleContext) -> str:
+    """What is said where no GPU was judged: to a question, of a run, of a machine without one."""
+    torch = context.torch
+    if is_report(context) and _answers_a_question(context):
+        return (
+            f"driver {context.driver.version} runs builds for CUDA {wanted_cuda(context)}: keep "
+            "the driver, and remove nothing. The CUDA that nvidia-smi shows is the newest that the "
+            "driver supports; older ones run too"
+        )
+    if is_report(context) and _ended_well(context):
+        return (
+            f"torch {torch.version} works here: the program came to its end. The messages before "
+            "that are notices that you can ignore"
+        )
+    if serves_its_maker(context) and torch.backend == "cpu" and not on(context, "macos"):
+        return (
+            f"this machine has no GPU that torch uses, and torch {torch.version} is the right "
+            "build for its CPU. A program that needs CUDA needs another machine"
+        )
+    return ""
 
 
 def _two_numbers(context: RuleContext) -> str:

@@ -170,6 +170,13 @@ def driver_serves(context: RuleContext, cuda: str) -> bool | None:
     return parsed(version) >= parsed(floor) if version and floor else None
 
 
+def wsl_reaches_the_driver(context: RuleContext) -> str:
+    """nvidia-smi shows the GPU inside WSL, and no message says that WSL is refused."""
+    is_refused = events(context, "wsl-driver")
+    shows = events(context, "smi-sees-it")
+    return "nvidia-smi shows the GPU there" if shows and not is_refused else ""
+
+
 def driver_lists_a_gpu(context: RuleContext) -> str:
     """The driver answers and lists a GPU."""
     listed = listed_gpus(context)
@@ -207,6 +214,34 @@ def listed_files(context: RuleContext) -> tuple[str, ...]:
     return tuple(event.values["path"] for event in events(context, "file-listed"))
 
 
+def listed_toolkit(context: RuleContext) -> str:
+    """The folder of the CUDA toolkit whose nvcc a listing shows."""
+    for path in listed_files(context):
+        if home := re.match(r"(/[\w./-]*?/?cuda[\w.-]*)/bin/nvcc$", path):
+            return home[1]
+    return ""
+
+
+def toolkit_is_listed(context: RuleContext) -> str:
+    """A listing shows nvcc, or nvcc printed its release."""
+    if home := listed_toolkit(context):
+        return f"nvcc is in {home}/bin"
+    nvcc = context.snapshot.toolkit.nvcc
+    return f"nvcc {nvcc} runs here" if nvcc else ""
+
+
+def glibc_is_new_enough(context: RuleContext) -> str:
+    """The system's glibc is as new as the message asks."""
+    shown = re.search(r"glibc (\d+\.\d+)", context.os.libc or "")
+    asked = [event.values.get("needed") for event in events(context, "glibc-too-old")]
+    newest = max((parsed(version) for version in asked if version), default=None)
+    if shown is None or newest is None or parsed(shown[1]) < newest:
+        return ""
+    return (
+        f"this system has glibc {shown[1]}: the program runs with another one (a container, conda)"
+    )
+
+
 def toolkit_is_installed(context: RuleContext) -> str:
     """nvidia-container-toolkit is installed on the host."""
     shown = events(context, "toolkit-installed")
@@ -220,7 +255,8 @@ def toolkit_is_installed(context: RuleContext) -> str:
 def pods_are_started(context: RuleContext) -> str:
     """It is a node of Kubernetes that starts containers."""
     kind = context.snapshot.container.kind
-    return "pods are started by the node's own engine" if kind == "kubernetes" else ""
+    shown = kind == "kubernetes" or events(context, "k8s-gpu-not-allocatable", "container-engine")
+    return "pods are started by the node's own engine" if shown else ""
 
 
 def torch_fails_at_its_dll(context: RuleContext) -> str:

@@ -105,11 +105,25 @@ def arch_not_in_wheel(context: RuleContext) -> Findings:
 def _unserved(
     context: RuleContext, said: Iterable[Event], gpu: str | None, *, older: bool
 ) -> Finding:
-    who = context.snapshot.failing.program if is_beside_torch(context) else named(context)
+    who = (
+        context.snapshot.failing.program if is_beside_torch(context) else _torch_that_lacks(context)
+    )
     cause = "arch-too-old-for-wheel" if older else "arch-too-new-for-wheel"
     name = gpu or gpu_naming.gpu_names(context)
     seen = (*said, *_seen(context))
     return finding(context, cause, seen, who=who or "torch", gpu=name)
+
+
+def _torch_that_lacks(context: RuleContext) -> str:
+    """torch with its version, unless the builds of that version do have the kernels: then the text
+    names one torch and runs another."""
+    public, backend = (context.torch.version or "").partition("+")[0], context.torch.backend
+    targets = [gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability]
+    builds = [
+        row for row in context.catalog.builds if (row.torch, row.backend) == (public, backend)
+    ]
+    has_them = targets and any(set(targets) <= {*row.kernels} for row in builds)
+    return "The torch that runs" if has_them else named(context)
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:

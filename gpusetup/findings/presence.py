@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpusetup.accelerators.amd import gfx_of
+from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.causes.lenders import has_a_scheduler, lender_of
 from gpusetup.evidence.context import (
@@ -160,7 +160,10 @@ def _in_use(context: RuleContext) -> bool:
     torch = context.torch
     if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
         asks = events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built")
-        return not asks
+        boards = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
+        # torch lists a GPU that its wheel has no kernels for, and fails at the first one.
+        unserved = [name for name in boards if gfx_of(name) not in (None, *BUILT_FOR)]
+        return not (asks or unserved)
     ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
     return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
 

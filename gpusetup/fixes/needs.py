@@ -98,6 +98,12 @@ def store_that_pip_cannot_change(context: RuleContext) -> str:
     return ""
 
 
+def reboot_was_tried(context: RuleContext) -> str:
+    """The machine was restarted already, and the failure is still there."""
+    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
+    return "the machine was restarted already" if "reboot" in tried else ""
+
+
 def no_administrator(context: RuleContext) -> str:
     """A user who has no administrator's rights on the machine."""
     said = events(context, "no-root-rights")
@@ -172,11 +178,12 @@ class NeedRow(Frozen):
 
 
 INSTALLS_TORCH = (
-    r"^gpusetup install\b(?!.* (?:vllm|sglang|lmdeploy|xformers|flash-attn)\b)"
+    r"^gpusetup install\b(?!.* (?:vllm|sglang|lmdeploy|xformers|flash-attn|--venv)\b)"
     r"|^(?:\S*python\S* -m )?(?:uv )?pip3? install\b.*(?<![\w/.-])torch(?:==\S+)?(?![\w.-])"
     r"|^(?:conda|mamba) install\b.* (?:pytorch|torch)\b|^uv add\b.* torch\b"
 )
-"""A line that puts another torch in the place of the one that is there."""
+"""A line that puts another torch in the place of the one that is there. `--venv` makes a new
+environment, which has none."""
 
 NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
@@ -199,6 +206,13 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=reinstall_was_tried,
         clauses=r"[Rr]einstall torch|[Ii]nstall torch",
         instead="Another installation of the same torch changes nothing",
+    ),
+    NeedRow(
+        what="reboot",
+        lines=r"^sudo reboot$",
+        denied=reboot_was_tried,
+        clauses=r"reboot it|[Tt]o avoid a reboot|^Reboot|restart the machine",
+        instead="Another restart changes nothing",
     ),
     NeedRow(
         what="rights",

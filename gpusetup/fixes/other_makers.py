@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, FIRST_ROCM, RELATIVES, gfx_of
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
+from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.held import vendors_of
@@ -56,71 +58,99 @@ ARC = r"\bArc\b|(?:A[357]|B5)\d0"
 # --- AMD ----------------------------------------------------------------------------------------
 
 
+class Board(NamedTuple):
+    """The AMD GPU that a text or a bus names."""
+
+    name: str
+    target: str | None
+    """What its kernels are compiled for: gfx1201."""
+
+
+def _board(context: RuleContext) -> Board:
+    """The first GPU whose target is known."""
+    events_of_boards = (
+        *events(context, "hip-kernel-missing"),
+        *events(context, "foreign-gpu"),
+    )
+    names = [event.values.get("gfx") or event.values.get("name", "") for event in events_of_boards]
+    names += [gpu.name for gpu in context.snapshot.gpus or ()]
+    for name in names:
+        if target := gfx_of(name):
+            return Board(name, target)
+    return Board("This GPU", None)
+
+
 def amd(context: RuleContext) -> Fix:
     """By what failed: a kernel for this gfx, the driver; else by the GPU."""
     lacking = events(context, "hip-kernel-missing")
-    if maker_of(context.torch.backend) == "amd" and context.torch.cuda_available and not lacking:
+    is_rocm = maker_of(context.torch.backend) == "amd"
+    board, windows = _board(context), on(context, "windows") or bool(context.os.wsl)
+    is_served = board.target in (None, *BUILT_FOR)
+    if is_rocm and context.torch.cuda_available and is_served and not lacking:
         return Fix(
             text="Keep the torch that is there: its ROCm build sees the GPU. The program, or a "
             "package that it loads, asks for CUDA's own libraries. Install that package's build "
             "for ROCm if it has one, or switch the option off that needs it"
         )
-    boards = (*lacking, *events(context, "foreign-gpu"))
-    names = [event.values.get("gfx") or event.values.get("name", "") for event in boards]
-    names += [gpu.name for gpu in context.snapshot.gpus or ()]
-    gfx, kernels = next(filter(None, map(gfx_of, names)), None), ", ".join(BUILT_FOR)
-    windows = on(context, "windows") or context.os.wsl
-    shown = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
-    looks = paste.look("check ROCm's device nodes and its list of GPUs", *shown)
-    board = next((name for name in names if gfx_of(name) == gfx), None) if gfx else None
-    if gfx in DROPPED:
-        return Fix(
-            text=f"{board or 'This GPU'} is {DROPPED[gfx]} ({gfx}), which ROCm and torch's ROCm "
-            "builds no longer support; no override helps, because nothing that is still built runs "
-            f"on it. Use the CPU build, another GPU, or a community build of torch for {gfx}",
-            looks=looks,
-        )
-    if gfx in FIRST_ROCM and lacking and _is_older_than(context, FIRST_ROCM[gfx]):
-        return Fix(
-            text=f"torch's wheels have kernels for {gfx} from ROCm {FIRST_ROCM[gfx]} on, and the "
-            "installed wheel is older. Install one of ROCm 7 "
-            f"({AMDS_FOR_WINDOWS if windows else AMD.index}). No override of the target is needed",
-            commands=() if windows else (_install_from(context, str(AMD.index)),),
-            looks=looks,
-        )
-    if gfx not in BUILT_FOR and (lacking or gfx):
-        named, version = RELATIVES.get(gfx or "", ("", ""))
-        # The variable is one of ROCm on Linux; HIP for Windows does not read it.
-        on_linux = named and not windows
-        relative = f"use the kernels of its near relative {named}, or " if on_linux else ""
-        override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
-        return Fix(
-            text=f"torch's ROCm builds have kernels for {kernels}, but not for "
-            f"{gfx or 'this GPU'}: {relative}install a build of AMD or the distribution for it. "
-            "Otherwise the CPU build works. If the processor's own graphics come first in the "
-            "list, set HIP_VISIBLE_DEVICES to the card's number",
-            commands=(override,) if named and on(context, "linux") else (),
-            looks=looks,
-        )
+    commands = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
+    looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
+    if without_kernels := _without_kernels(context, board, windows=windows):
+        return replace(without_kernels, looks=looks)
     # Whether the torch of a text is ROCm's: by its version, or by a message of HIP.
-    if not lacking and (maker_of(context.torch.backend) == "amd" or events(context, "no-hip-gpus")):
+    if not lacking and (is_rocm or events(context, "no-hip-gpus")):
+        kernels = ", ".join(BUILT_FOR)
         of_linux = (
             f" (in Linux amdgpu, /dev/kfd, the groups render and video) and a GPU of {kernels}"
         )
-        there = " in Windows (in WSL: AMD's driver for WSL)" if windows else of_linux
+        system = " in Windows (in WSL: AMD's driver for WSL)" if windows else of_linux
         return Fix(
-            text=f"The installed ROCm build needs AMD's newest driver{there}. HIP_VISIBLE_DEVICES "
+            text=f"The installed ROCm build needs AMD's newest driver{system}. HIP_VISIBLE_DEVICES "
             "must not hide the GPU",
             looks=looks,
         )
-    if gfx and not on(context, "windows"):
+    if board.target and not on(context, "windows"):
         return Fix(
-            text=f"Install torch's ROCm build, which has kernels for {gfx}",
+            text=f"Install torch's ROCm build, which has kernels for {board.target}",
             commands=(_install_from(context, str(AMD.index)),),
         )
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
-        f"(PyTorch's, on Linux, has kernels for {kernels}). Otherwise the CPU build works"
+        f"(PyTorch's, on Linux, has kernels for {', '.join(BUILT_FOR)}). Otherwise the CPU build "
+        "works"
+    )
+
+
+def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:
+    """What to do for a target that the installed wheel, or every wheel, has no kernels for."""
+    lacking, target = events(context, "hip-kernel-missing"), board.target or ""
+    if target in DROPPED:
+        return Fix(
+            text=f"{board.name} is {DROPPED[target]} ({target}), which ROCm and torch's ROCm "
+            "builds no longer support; no override helps, because nothing that is still built "
+            "runs on it. Use the CPU build, another GPU, or a community build of torch for "
+            f"{target}"
+        )
+    first = FIRST_ROCM.get(target)
+    if first and lacking and _is_older_than(context, first):
+        source = AMDS_FOR_WINDOWS if windows else AMD.index
+        return Fix(
+            text=f"torch's wheels have kernels for {target} from ROCm {first} on, and the "
+            f"installed wheel is older. Install one of ROCm 7 ({source}). No override of the "
+            "target is needed",
+            commands=() if windows else (_install_from(context, str(AMD.index)),),
+        )
+    if target in BUILT_FOR or not (lacking or target):
+        return None
+    named, version = RELATIVES.get(target, ("", ""))
+    # The variable is one of ROCm on Linux; HIP for Windows does not read it.
+    relative = f"use the kernels of its near relative {named}, or " if named and not windows else ""
+    override = filled("export HSA_OVERRIDE_GFX_VERSION={version}", version=version)
+    return Fix(
+        text=f"torch's ROCm builds have kernels for {', '.join(BUILT_FOR)}, but not for "
+        f"{target or 'this GPU'}: {relative}install a build of AMD or the distribution for it. "
+        "Otherwise the CPU build works. If the processor's own graphics come first in the list, "
+        "set HIP_VISIBLE_DEVICES to the card's number",
+        commands=(override,) if named and on(context, "linux") else (),
     )
 
 

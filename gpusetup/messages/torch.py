@@ -154,7 +154,7 @@ ROWS = (
     row(
         "smi-sees-it",
         (
-            r"\bnvidia-smi[`'\"]? (?:command )?(?:(?:does|do|can|could|also|correctly|always|still|itself|clearly) ){0,2}(?:works?(?! (?:only )?(?:on|in) the host)|shows|showed|detects?|sees?|lists?|finds?|recogni[sz]es?|displays?|reports?) (?:fine|well|correctly|properly|(?:both|all|the|my|a|an|two|three|four|\d) (?:\S{1,16} ){0,3}?(?:GPUs?|cards?|devices?|[RG]TX|[345]0[5-9]0s?)|(?:it|them) (?:just )?fine)\b"
+            r"\bnvidia-smi[`'\"]? (?:command )?(?:(?:in|inside|within|under) (?:the |my )?(?:WSL2?|Ubuntu|container|host) )?(?:(?:does|do|can|could|also|correctly|always|still|itself|clearly) ){0,2}(?:works?(?! (?:only )?(?:on|in) the host)|shows|showed|detects?|sees?|lists?|finds?|recogni[sz]es?|displays?|reports?) (?:fine|well|correctly|properly|(?:both|all|the|my|a|an|two|three|four|\d) (?:\S{1,16} ){0,3}?(?:GPUs?|cards?|devices?|[RG]TX|[345]0[5-9]0s?)|(?:it|them) (?:just )?fine)\b"
             r"|\bnvidia-smi[^.\n]{0,40}? (?:I|i|we) (?:can )?see (?:both|all|the|my|a|two|three|four|\d) (?:\S{1,16} ){0,3}?(?:GPUs?|cards?|[RG]TX|[345]0[5-9]0s?)\b"
         ),
         unless=r"\b(?:if|when|whether|make sure|check(?: that)?|no longer|ensure) (?!(?:i|I|we) (?:run|type|call|use)\b)(?:\S{1,12} ){0,3}?[`'\"]?nvidia-smi",

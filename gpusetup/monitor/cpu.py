@@ -12,6 +12,7 @@ from typing import NamedTuple
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.evidence import loaders_and_their_cpu, megabytes, whole
+from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.run import Run
 from gpusetup.monitor.work import Work, at_least, below, or_zero, percent
 
@@ -20,14 +21,7 @@ class CpuCase(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Callable[[Run, Work], bool]
-    says: Callable[[Run, Work], str]
-    steps: tuple[str, ...]
-
-
-class CpuJudgement(NamedTuple):
-    verdict: Verdict | None
-    cause: str
-    evidence: str
+    sentence: Callable[[Run, Work], str]
     steps: tuple[str, ...]
 
 
@@ -165,20 +159,20 @@ CASES: tuple[CpuCase, ...] = (
 """The first whose proof holds is the verdict."""
 
 
-def judged_without_gpu(run: Run) -> CpuJudgement:
+def judged_without_gpu(run: Run) -> Judgement:
     """The verdict on the command; None if none was watched."""
     work = run.since_start
     if run.machine is None:
-        return CpuJudgement(None, "", "nothing was watched", ("see-why-no-gpu",))
+        return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))
     if work is None or work.cpu is None:
         was_watched = run.machine.cpu is not None
         command = "the command ended too soon to be judged" if was_watched else "no command"
         evidence = f"no GPU was watched, and {command}"
         if run.machine.host_share is not None:
             evidence += f"; the machine's CPU was {whole(run.machine.host_share)} % busy"
-        return CpuJudgement(None, "", evidence, ("see-why-no-gpu",))
+        return Judgement(None, "", evidence, ("see-why-no-gpu",))
     for case in CASES:
         if case.proof(run, work):
-            evidence = f"{case.says(run, work)} (no GPU was watched)"
-            return CpuJudgement(case.verdict, case.cause, evidence, case.steps)
+            evidence = f"{case.sentence(run, work)} (no GPU was watched)"
+            return Judgement(case.verdict, case.cause, evidence, case.steps)
     raise AssertionError("the last case always holds")

@@ -182,6 +182,7 @@ class ProcessTree:
 
     def _processes(self) -> list[ProcessFacts]:
         """The process and its children as they are now, without those that have ended."""
+        # The root may have ended while its children go on: then they are all that is watched.
         processes = (self.root, *(or_none(self.root.children, True) or ()))
         tree = []
         for process in processes:

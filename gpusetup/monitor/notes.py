@@ -65,24 +65,48 @@ def memory_p95(subject: Subject) -> str:
     return f"memory {whole(subject.gpu.memory.p95)} % full"
 
 
+def high_memory(subject: Subject) -> str:
+    return f"{memory_p95(subject)}, more than {marks.MEMORY_HIGH:.0f} %"
+
+
+def heat(subject: Subject) -> str:
+    return f"{whole(subject.gpu.heat)} °C, more than {marks.HOT:.0f} °C"
+
+
+def start_up(subject: Subject) -> str:
+    seconds = whole(subject.gpu.parts.start_up)
+    return f"the first {seconds} s, before the GPU was used, are not counted"
+
+
+def warm_up(subject: Subject) -> str:
+    seconds = whole(subject.gpu.parts.warm)
+    return f"the figures leave out a warm-up of {seconds} s (perhaps compilation, or cold caches)"
+
+
+def link(subject: Subject) -> str:
+    rate = megabytes(subject.gpu.link_limit)
+    return f"its PCIe link carries {rate} in one direction: check the slot and the riser"
+
+
+def locked_clocks(subject: Subject) -> str:
+    return (
+        f"SM clock at {whole(subject.work.clock_share)} % of its maximum, and the driver gives no "
+        "reason; `nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"
+    )
+
+
 NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
-    (s.memory_grew, lambda it: f"{memory_grew(it)}: perhaps a leak"),
-    (s.memory_high & ~(s.memory_grew | c.server),
-     lambda it: f"{memory_p95(it)}, more than {marks.MEMORY_HIGH:.0f} %"),
-    (has_room & c.training, lambda it: f"{memory_p95(it)}: 70 to 90 % is usual"),
-    (hot, lambda it: f"{whole(it.gpu.heat)} °C, more than {marks.HOT:.0f} °C"),
-    (started_late, lambda it: f"the first {whole(it.gpu.parts.start_up)} s, before the GPU was "
-     "used, are not counted"),
-    (warmed_up, lambda it: f"the figures leave out a warm-up of {whole(it.gpu.parts.warm)} s "
-     "(perhaps compilation, or cold caches)"),
+    (s.memory_grew, lambda subject: f"{memory_grew(subject)}: perhaps a leak"),
+    (s.memory_high & ~(s.memory_grew | c.server), high_memory),
+    (has_room & c.training, lambda subject: f"{memory_p95(subject)}: 70 to 90 % is usual"),
+    (hot, heat),
+    (started_late, start_up),
+    (warmed_up, warm_up),
     (paused, times_and_lengths),
-    (only_draws, lambda it: "only programs that draw on the screen use this GPU"),
-    (s.slow_link, lambda it: f"its PCIe link carries {megabytes(it.gpu.link_limit)} in one "
-     "direction: check the slot and the riser"),
-    (s.busy & has_low_clocks & s.unexplained,
-     lambda it: f"SM clock at {whole(it.work.clock_share)} % of its maximum, and the driver gives "
-     "no reason; `nvidia-smi -q -d CLOCK` shows locked clocks (-lgc)"),
-)  # fmt: skip
+    (only_draws, lambda subject: "only programs that draw on the screen use this GPU"),
+    (s.slow_link, link),
+    (s.busy & has_low_clocks & s.unexplained, locked_clocks),
+)
 """What is said of a GPU that works, if it is so."""
 
 
@@ -97,9 +121,9 @@ def notes(run: Run) -> Iterator[str]:
             yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
         elif work is not None:
             subject = Subject(run, gpu, work)
-            for is_seen, says in NOTES:
+            for is_seen, sentence in NOTES:
                 if is_seen(subject):
-                    yield f"GPU {gpu.label}: {says(subject)}"
+                    yield f"GPU {gpu.label}: {sentence(subject)}"
     resting = [gpu for gpu in run.gpus if not worked(gpu)] if run.at_work else []
     for words, *state in (
         ("its memory is held and it did nothing", True, False),

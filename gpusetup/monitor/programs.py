@@ -68,7 +68,9 @@ DISPLAYS = re.compile(
 
 
 def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
-    """`training` where nothing tells another; `""` where there is nothing to tell it.
+    """The kind of a program by its command, else by the names of its processes.
+
+    `training` if the command tells no other kind; `""` if there is no command.
 
     >>> kind_of(("python", "-m", "vllm.entrypoints.openai.api_server")), kind_of(None, ("gmx",))
     ('server', 'physics')
@@ -85,26 +87,31 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
 
 
 def what_runs(command: Sequence[str]) -> tuple[str, ...]:
-    """The words that are no options and not the values of some.
+    """The words of a command that are neither options nor values of options.
 
     >>> what_runs(("python", "-u", "a/train.py", "--eval", "yes", "-m", "x"))
     ('python', 'a/train.py', 'x')
     """
-    before = ("", *command)
-    return tuple(
-        word
-        for word, last in zip(command, before, strict=False)
-        if not word.startswith("-")
-        and (not last.startswith("-") or last == "-m" or word.endswith((".py", ".ipynb", ".sh")))
-    )
+    words: list[str] = []
+    previous = ""
+    for word in command:
+        is_program = word.endswith((".py", ".ipynb", ".sh"))
+        # `--eval yes`: the word after an option may be its value, unless it is a program.
+        may_be_a_value = previous.startswith("-") and previous != "-m" and not is_program
+        if not word.startswith("-") and not may_be_a_value:
+            words.append(word)
+        previous = word
+    return tuple(words)
 
 
 def is_launched(command: Sequence[str] | None) -> bool:
-    """
+    """Whether a launcher starts the command's ranks.
+
     >>> is_launched(("python", "-m", "torch.distributed.run", "t.py")), is_launched(("python",))
     (True, False)
     """
-    return bool(command and LAUNCHERS.search(" ".join(command).lower()))
+    words = " ".join(command or ()).lower()
+    return LAUNCHERS.search(words) is not None
 
 
 NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")
@@ -116,16 +123,19 @@ def nodes_of(command: Sequence[str] | None) -> int:
     >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
     (4, 1)
     """
-    found = NODES.search(" ".join(command or ()))
-    return int(found[1]) if found and len(found[1]) < 7 else 1
+    match = NODES.search(" ".join(command or ()))
+    # A number of seven digits is no number of machines.
+    is_plausible = match is not None and len(match[1]) < 7
+    return int(match[1]) if match and is_plausible else 1
 
 
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
 
 
 def is_display(process: ProcessUse) -> bool:
-    """Told by its kind on the GPU, where that is told, and by its name. On Windows whatever draws
-    a window is of both kinds, and so are desktop programs elsewhere.
+    """Whether a process on a GPU only draws, by its kind there and by its name.
+
+    On Windows whatever draws a window is of both kinds, and so are desktop programs elsewhere.
 
     >>> is_display(ProcessUse(pid=1, name="/usr/lib/xorg/Xorg")), is_display(ProcessUse(pid=1))
     (True, False)
@@ -136,5 +146,6 @@ def is_display(process: ProcessUse) -> bool:
     if process.kind in (None, "both") and DISPLAYS.search(name):
         return True
     if process.kind == "both":
-        return not (COMPUTES.search(name) or kind_of(None, (name,)))
+        computes = COMPUTES.search(name) or kind_of(None, (name,))
+        return not computes
     return process.kind == "graphics"

@@ -48,9 +48,9 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     texts = [line for line in beginning if line.strip()]
     if texts and texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(documents=_documents(path, chain(beginning, lines)))
-    for place, line in enumerate(beginning):
+    for number, line in enumerate(beginning):
         if names := smi_csv.headings(line):
-            rows = chain(beginning[place + 1 :], lines)
+            rows = chain(beginning[number + 1 :], lines)
             read = smi_csv.samples(names, rows, interval)
             has_times = "timestamp" in names
             return RecordedRun(source=smi_csv.NAME, has_times=has_times, documents=read)
@@ -78,8 +78,8 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
-    for place, line in enumerate(lines, 1):
-        where = f"{path}, line {place}"
+    for number, line in enumerate(lines, 1):
+        where = f"{path}, line {number}"
         try:
             plain = json.loads(line) if line.strip() else None
         except ValueError as problem:

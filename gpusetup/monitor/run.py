@@ -6,8 +6,9 @@ import math
 from functools import cached_property
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.gpu import Gpu
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
-from gpusetup.monitor.tally import Gpu, Tally
+from gpusetup.monitor.tally import Tally
 from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
 
 
@@ -49,7 +50,7 @@ class Run:
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of its program, by its command alone; on how many machines it runs."""
-        self.launched = is_launched(command) or (self.ranks or 0) > 1
+        self.launched = is_launched(command) or or_zero(self.ranks) > 1
         """A launcher started its ranks."""
 
     @property
@@ -104,6 +105,7 @@ class Run:
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
         """The GPUs at work on the same job: all of a command; else cards of one name whose
         processes have the same names."""
+        # Whatever works while a command is watched is taken for the command's.
         if self.command or self.ranks:
             return self.at_work
         job = gpu.name, gpu.programs
@@ -124,6 +126,7 @@ class Run:
 
     def held(self, gpu: Gpu) -> bool:
         """A process that computes sits on it: told, or else by its memory."""
+        # Without a command the memory may be a desktop's, which holds more than a context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
         has_process = gpu.has_process
         return (gpu.memory.p95 or 0.0) >= mark if has_process is None else has_process
@@ -156,6 +159,7 @@ def useful_workers(run: Run) -> int:
 
     4 if the number of cores is unknown.
     """
-    gpus_at_work = [gpu for gpu in run.gpus if (gpu.utilization or 0.0) >= marks.IDLE]
+    gpus_at_work = [gpu for gpu in run.gpus if or_zero(gpu.utilization) >= marks.IDLE]
     cores = round(run.cores or 4)
-    return max(1, min(MOST_WORKERS, cores) // max(1, len(gpus_at_work)))
+    workers_of_all = min(MOST_WORKERS, cores)
+    return max(1, workers_of_all // max(1, len(gpus_at_work)))

@@ -80,12 +80,14 @@ class CsvWriter:
 
     def write(self, sample: Sample) -> None:
         tree, host = sample.tree, sample.host
-        beside = [read(tree) if tree else None for read in TREE_COLUMNS.values()]
-        beside += [read(host) if host else None for read in HOST_COLUMNS.values()]
-        no_gpu: list[Cell] = [None] * len(GPU_COLUMNS)
-        gpus = [[read(gpu) for read in GPU_COLUMNS.values()] for gpu in sample.gpus]
-        for cells in gpus or [no_gpu]:
-            self._rows.writerow((sample.at, sample.seconds, *map(harmless, cells), *beside))
+        tree_cells = [read(tree) if tree else None for read in TREE_COLUMNS.values()]
+        host_cells = [read(host) if host else None for read in HOST_COLUMNS.values()]
+        # Without a GPU one row tells of the command and the machine.
+        for gpu in sample.gpus or (None,):
+            gpu_cells = [read(gpu) if gpu else None for read in GPU_COLUMNS.values()]
+            safe_cells = map(harmless, gpu_cells)
+            row = (sample.at, sample.seconds, *safe_cells, *tree_cells, *host_cells)
+            self._rows.writerow(row)
         self._file.flush()
 
 

@@ -95,12 +95,16 @@ class Command:
 
 
 def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
-    return tuple(getattr(signal, name) for name in names if hasattr(signal, name))
+    """The signals of these names that this system has: Windows lacks most of them."""
+    known_names = signal.Signals.__members__
+    return tuple(known_names[name] for name in names if name in known_names)
 
 
 def _has_terminal() -> bool:
-    """Whether we are in a terminal's foreground, which then tells the command by itself, as
-    Windows' console always does."""
+    """Whether we are in a terminal's foreground, which then tells the command by itself.
+
+    Windows' console always does.
+    """
     if os.name == "nt":
         return True
     for stream in (0, 1, 2):
@@ -131,20 +135,34 @@ def watch(
     command = beside if isinstance(beside, Command) else None
     if command is not None:
         command.watch_tree()
-    tree = command.tree if command else beside
-    assert not isinstance(tree, Command)
-    host, began = Host(), time.monotonic()
-    last_sample_at = began
-    while not (command and command.ended):
-        now = time.monotonic()
-        remaining = began + limits.seconds - now if limits.seconds else limits.patience
+    tree = beside.tree if isinstance(beside, Command) else beside
+    host = Host()
+    for sample in samples_in_time(source, say, limits, command):
+        on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
+        tree_sample = tree.sample(on_gpu) if tree else None
+        # A command's end is known by its exit; of other processes only that they are gone.
+        if command is None and tree is not None and tree_sample is None and tree.has_ended():
+            return
+        host_sample = host.sample()
+        gpus = tuple(with_unified_memory(gpu, host_sample) for gpu in sample.gpus)
+        yield replace(sample, gpus=gpus, tree=tree_sample, host=host_sample)
+
+
+def samples_in_time(
+    source: Source, say: Say, limits: Limits, command: Command | None
+) -> Iterator[Sample]:
+    """The samples of a source, until the time is over, or the source or the command ends."""
+    began = last_sample_at = time.monotonic()
+    # The end of a command is noticed soon, not only at the next sample.
+    longest_wait = limits.patience if command is None else POLL_SECONDS
+    while command is None or not command.ended:
+        remaining = limits.patience
+        if limits.seconds:
+            remaining = began + limits.seconds - time.monotonic()
         if remaining <= 0:
             return
-        # The end of a command is noticed soon.
-        longest_wait = POLL_SECONDS if command else limits.patience
         try:
             sample = source.next(min(remaining, longest_wait))
-            last_sample_at = time.monotonic()
         except TimeoutError:
             if time.monotonic() - last_sample_at >= limits.patience:
                 say(f"no sample in {limits.patience:g} s: the driver does not answer any more")
@@ -153,21 +171,12 @@ def watch(
         except SourceEnded as end:
             say(str(end))
             return
-        on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
-        tree_sample = tree.sample(on_gpu) if tree else None
-        is_over = tree is not None and tree_sample is None and command is None
-        if is_over and tree is not None and tree.has_ended():
-            return
-        host_sample = host.sample()
-        gpus = tuple(with_unified_memory(gpu, host_sample) for gpu in sample.gpus)
-        yield replace(sample, gpus=gpus, tree=tree_sample, host=host_sample)
+        last_sample_at = time.monotonic()
+        yield sample
 
 
 def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
-    """A GPU without a memory of its own shows the machine's, which it uses.
-
-    NVML tells none for it (GB10), or nothing but zeros (some Jetsons).
-    """
+    """A GPU that shares the machine's memory, for which NVML tells none, shows the machine's."""
     if gpu.memory_total_bytes or not is_unified(gpu.name):
         return gpu
     return replace(

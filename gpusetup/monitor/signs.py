@@ -15,7 +15,7 @@ from gpusetup.monitor.programs import is_display
 from gpusetup.monitor.run import worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import is_laptop
-from gpusetup.monitor.work import Moment, at_least, below, mean, percent
+from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percent
 
 # --- the GPU --------------------------------------------------------------------------------------
 
@@ -134,9 +134,10 @@ def of_others(
     for use in computing:
         size = figure(use)
         sizes.append(unknown if size is None else size)
-    ours = moment.tree.gpu_processes if moment.tree else None
-    count_of_others = len(computing) - (ours or len(computing))
-    return sum(sorted(sizes)[: max(0, count_of_others)])
+    counted = moment.tree.gpu_processes if moment.tree else None
+    # If nobody counted the command's processes, all of them may be its.
+    others = 0 if not counted else max(0, len(computing) - counted)
+    return sum(sorted(sizes)[:others])
 
 
 @Sign
@@ -163,12 +164,16 @@ def held_down_by(cause: str) -> Sign:
     return Sign(lambda subject: subject.throttle is not None and subject.throttle.cause == cause)
 
 
+AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
+"""Percent of the power limit from which a card counts as being at it."""
+
+
 @Sign
 def unexplained(subject: Subject) -> bool:
     """No reason was told for its clocks, and it is not at its power limit."""
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
-    power_share = subject.work.power_share or 0.0
-    at_its_limit = power_share >= marks.RATED_POWER - marks.THROTTLED_SHARE
+    power_share = or_zero(subject.work.power_share)
+    at_its_limit = power_share >= AT_THE_LIMIT
     return not (reasons or at_its_limit or subject.throttle)
 
 
@@ -250,7 +255,8 @@ def network_full(subject: Subject) -> bool:
     """The network carries nearly all that it can, or what gradients between machines need."""
     rate = subject.work.network_rate
     is_full = at_least(percent(rate, subject.run.network_limit), marks.NETWORK_FULL)
-    return is_full or (subject.run.nodes >= 2 and at_least(rate, marks.NETWORK_MUCH))
+    is_on_several_machines = subject.run.nodes >= 2
+    return is_full or (is_on_several_machines and at_least(rate, marks.NETWORK_MUCH))
 
 
 @Sign

@@ -39,7 +39,9 @@ class Source:
     def __init__(self) -> None:
         self.first: Sample | None = None
         """What was read to see whether there is a GPU; it is the first answer of `next`."""
-        self.places: Sequence[int] | None = None
+        self.not_watched: str | None = None
+        """Why a better source is not used."""
+        self.positions: Sequence[int] | None = None
         """Which of the GPUs are watched, by their place in a sample; None: all."""
 
     def next(self, timeout: float) -> Sample:
@@ -47,9 +49,9 @@ class Source:
         sample = self.first or self.read(timeout)
         self.first = None
         gpus = sample.gpus
-        if self.places is not None:
+        if self.positions is not None:
             # nvidia-smi leaves out a GPU that was lost.
-            gpus = tuple(gpus[place] for place in self.places if place < len(gpus))
+            gpus = tuple(gpus[position] for position in self.positions if position < len(gpus))
         return replace(sample, gpus=tuple(map(plausible, gpus)))
 
     def read(self, timeout: float) -> Sample:
@@ -111,22 +113,22 @@ SHORTEST = len("GPU-")
 """A beginning of a UUID is longer."""
 
 
-def named_places(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
+def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[int, ...]:
     """The places of the GPUs with these indexes, or beginnings of UUIDs.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-ab"))
-    >>> named_places(("1", "gpu-aa", "1"), two)
+    >>> named_positions(("1", "gpu-aa", "1"), two)
     (1, 0)
     """
-    places: list[int] = []
+    positions: list[int] = []
     for name in names:
-        matching = [place for place, gpu in enumerate(gpus) if is_called(gpu, name)]
+        matching = [position for position, gpu in enumerate(gpus) if is_called(gpu, name)]
         if len(matching) != 1:
             known = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
             problem = "Several GPUs are" if matching else "No GPU is"
             raise UsageError(f"{problem} called {name!r}", hint=f"there are: {known}")
-        places += matching
-    return tuple(dict.fromkeys(places))
+        positions += matching
+    return tuple(dict.fromkeys(positions))
 
 
 def is_called(gpu: GpuSample, name: str) -> bool:
@@ -136,13 +138,13 @@ def is_called(gpu: GpuSample, name: str) -> bool:
     return len(name) > SHORTEST and (gpu.uuid or "").lower().startswith(name.lower())
 
 
-def visible_places(
+def visible_positions(
     variable: str, gpus: Sequence[GpuSample], *, pci_order: bool
 ) -> tuple[tuple[int, ...] | None, str]:
     """The places that the variable leaves, None if that is not known, and a word about it.
 
     >>> two = (GpuSample(index=0, uuid="GPU-aa"), GpuSample(index=1, uuid="GPU-bb"))
-    >>> visible_places("1", two, pci_order=True)
+    >>> visible_positions("1", two, pci_order=True)
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
     setting = f"{VARIABLE}={variable}"
@@ -153,10 +155,10 @@ def visible_places(
     if has_indexes and has_several_models and not pci_order:
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
     try:
-        places = named_places(names, gpus)
+        positions = named_positions(names, gpus)
     except UsageError:
-        places = ()
-    if not places:
+        positions = ()
+    if not positions:
         return None, f"{setting} names no GPU here, so the monitor watches every GPU"
-    labels = ", ".join(str(gpus[place].index) for place in places)
-    return places, f"{setting}: watching GPU {labels}"
+    labels = ", ".join(str(gpus[position].index) for position in positions)
+    return positions, f"{setting}: watching GPU {labels}"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.gpu import Gpu
 from gpusetup.monitor.run import Run
-from gpusetup.monitor.tally import Gpu
 from gpusetup.monitor.throttling import Throttle, active_throttle
 from gpusetup.monitor.work import Work, or_zero
 

@@ -8,13 +8,15 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.monitor import marks
 from gpusetup.monitor.advice import ordered_advice
 from gpusetup.monitor.documents import EpochTimes, HostSummary, Sample, Summary, TreeSummary
-from gpusetup.monitor.judge import Judgement, judge, picture_of
+from gpusetup.monitor.gpu import spread
+from gpusetup.monitor.judge import judge, picture_of
+from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.notes import notes
 from gpusetup.monitor.run import Run
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.tally import Tally, spread
+from gpusetup.monitor.tally import Tally
 
 
 class Story(Frozen):

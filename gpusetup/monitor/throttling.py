@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from gpusetup.monitor.gpu import Gpu
 from gpusetup.monitor.marks import (
     BUSY,
     HOT,
@@ -16,18 +17,19 @@ from gpusetup.monitor.marks import (
     RATED_POWER,
     THROTTLED_SHARE,
 )
-from gpusetup.monitor.tally import Gpu
-from gpusetup.monitor.work import Work, rated_watts
+from gpusetup.monitor.work import Work, at_least, below, rated_watts
 
 
 class Throttle(NamedTuple):
-    """A throttle reason that costs speed. `held_down`: only where clocks are below the mark."""
+    """A throttle reason that costs speed."""
 
     cause: str
     words: str
     reason: str = ""
-    mark: float = THROTTLED_SHARE
-    held_down: bool = False
+    least_share: float = THROTTLED_SHARE
+    """Percent of the work in which it must be on."""
+    needs_low_clocks: bool = False
+    """It counts only where the clocks are low: cards reach their power limit in good work too."""
 
 
 THROTTLES = (
@@ -48,49 +50,63 @@ THROTTLES = (
 
 
 def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
-    """The first that is on, with the cause that fits this card."""
+    """The first throttle that is on, with the cause that fits this card; None if none is."""
     slow = clocks_are_low(work)
-    for one in THROTTLES:
-        if work.reasons.get(one.reason, 0.0) >= one.mark and (slow or not one.held_down):
-            return _of_this_card(one, work, gpu)
+    for throttle in THROTTLES:
+        is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
+        if is_on and (slow or not throttle.needs_low_clocks):
+            return of_this_card(throttle, work, gpu)
+    # Without any reason, heat alone may explain low clocks of a GPU that works.
     if work.reasons or not slow or work.utilization < BUSY:
         return None
-    if gpu.heat is not None and gpu.heat >= HOT:
+    if at_least(gpu.heat, HOT):
         return Throttle("heat", "heat", "no reason was told")
     return None
 
 
 def clocks_are_low(work: Work) -> bool:
-    return work.clock_share is not None and work.clock_share < LOW_CLOCKS
+    """Whether the SM clock is held far below its maximum while something runs."""
+    return below(work.clock_share, LOW_CLOCKS)
 
 
-def _of_this_card(throttle: Throttle, work: Work, gpu: Gpu) -> Throttle | None:
-    """Which power limit it is; None where the card gives what it is rated for, and where nobody
-    told what that is: a limit alone says nothing."""
+def of_this_card(throttle: Throttle, work: Work, gpu: Gpu) -> Throttle | None:
+    """The throttle with the cause that fits this card: which power limit it is.
+
+    None if the card draws what it is rated for, and if no source tells what that is: a limit alone
+    proves nothing.
+    """
     if throttle.cause != "power":
         return throttle
-    limit, rated_power = gpu.latest.power_limit_watts, gpu.power_default
-    if is_withheld(work, gpu):
+    if is_capped_from_outside(work, gpu):
         return throttle._replace(cause="withheld power")
-    if limit and rated_power and limit < rated_power * RATED_POWER / 100:
-        return throttle._replace(cause="rated limit" if is_laptop(gpu.name) else "lowered limit")
-    return None
+    limit, rated_power = gpu.latest.power_limit_watts, gpu.power_default
+    if not limit or not rated_power:
+        return None
+    if limit >= rated_power * RATED_POWER / 100:
+        return None
+    # A laptop's limit is its maker's choice and cannot be raised.
+    return throttle._replace(cause="rated limit" if is_laptop(gpu.name) else "lowered limit")
 
 
-def is_withheld(work: Work, gpu: Gpu) -> bool:
-    """Clocks far down under a power cap, while the limit that is told leaves power unused; or where
-    none is told, far down alone. What caps it is outside of the card's own limit."""
-    if (work.clock_share or 0.0) >= LOW_CLOCKS:
+def is_capped_from_outside(work: Work, gpu: Gpu) -> bool:
+    """Whether something other than the GPU's own power limit holds its clocks down.
+
+    A laptop's charger or a server's chassis can cap the power below the limit that NVML reports. It
+    shows as low clocks although the GPU draws less than its limit allows; if no limit is reported,
+    clocks far down must do.
+    """
+    if not clocks_are_low(work):
         return False
     if work.power_share is None or not work.utilization:
-        known_limit = gpu.latest.power_limit_watts or rated_watts(gpu.name)
-        return known_limit is None and (work.clock_share or 100.0) < RATED_CLOCKS
-    full_power_share = (work.power_share - IDLE_POWER) / work.utilization * 100 + IDLE_POWER
-    return full_power_share < POWER_LEFT
+        has_limit = gpu.latest.power_limit_watts or rated_watts(gpu.name)
+        return not has_limit and below(work.clock_share, RATED_CLOCKS)
+    # What it would draw if it worked all the time.
+    power_above_rest = (work.power_share - IDLE_POWER) / work.utilization * 100
+    return power_above_rest + IDLE_POWER < POWER_LEFT
 
 
 def is_laptop(name: str | None) -> bool:
-    """By the words that NVIDIA's names of them have.
+    """Whether a GPU is a laptop's, by the words that NVIDIA's names of them have.
 
     >>> is_laptop("NVIDIA GeForce RTX 3060 Laptop GPU"), is_laptop("NVIDIA A100-SXM4-80GB")
     (True, False)

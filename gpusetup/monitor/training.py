@@ -61,7 +61,7 @@ class TrainingMonitor:
             return
         from gpusetup.system.processes import start_background
 
-        # One of several ranks: the launcher above them is watched.
+        # One of several ranks: the launcher above them is watched, and with it all ranks.
         several = (
             any(os.environ.get(name, "1") != "1" for name in WORLD_VARIABLES) and os.getppid() > 1
         )

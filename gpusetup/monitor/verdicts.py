@@ -20,7 +20,7 @@ class Case(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Sign
-    says: Callable[[Subject], str]
+    sentence: Callable[[Subject], str]
     """What was seen, in figures (`evidence.py`)."""
     steps: tuple[str, ...] = ()
 
@@ -47,20 +47,20 @@ storages = ("faster-storage",)
 margin = ("free-the-card", "leave-a-margin")
 
 
-def throttled_by(cause: str, says: Callable[[Subject], str], *steps: str) -> Case:
+def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> Case:
     """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
-    return Case("throttled", cause, s.held_down_by(cause) & costs_most, says, steps)
+    return Case("throttled", cause, s.held_down_by(cause) & costs_most, sentence, steps)
 
 
 CASES: tuple[Case, ...] = (
-    # memory that ended the run
+    # Memory that ended the run: whatever else was slow, this comes first.
     Case("memory-tight", "before-the-end",
          c.failed & s.full_at_the_end & s.memory_grew,
          e.memory_grew, ("find-the-leak",)),
     Case("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
-    # held down
+    # Clocks that are held down.
     throttled_by("heat", e.throttled_by_heat, "cool"),
     throttled_by("supply", e.throttled, "check-the-supply"),
     throttled_by("lowered limit", e.throttled_by_a_lowered_limit, "raise-the-power-limit"),
@@ -73,7 +73,7 @@ CASES: tuple[Case, ...] = (
     Case("throttled", "others",
          s.used_by_others & s.busy,
          e.with_others, ("free-the-card",)),
-    # between GPUs, and between a GPU and its host
+    # Between GPUs, and between a GPU and its host. A hang shows no traffic, the others do.
     Case("communication-bound", "hang",
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
@@ -90,7 +90,7 @@ CASES: tuple[Case, ...] = (
     Case("communication-bound", "host",
          ((s.links_carry & s.light) | (s.link_full & partly)) & ~s.several,
          e.over_the_links, the_link),
-    # pauses
+    # Pauses. What writes or computes in them is known; what only sleeps is looked for.
     Case("bursty", "requests",
          c.server & partly & ~c.core_full,
          e.in_bursts, ("send-more-requests",)),
@@ -110,7 +110,7 @@ CASES: tuple[Case, ...] = (
          s.pauses_rule & main_waits
          & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.receives),
          e.paused_and_computed, waits_where),
-    # the input, as the processes show it
+    # The input, as the processes show it: first what is outside of the command.
     Case("input-starved", "neighbours",
          starved & c.others_full,
          e.neighbours, ("free-the-cpu",)),
@@ -144,14 +144,14 @@ CASES: tuple[Case, ...] = (
     Case("input-starved", "machine",
          partly & c.machine_full & ~(c.watched | c.no_loader),
          e.machine_busy, ("see-who-uses-the-cpu",)),
-    # the launches
+    # The launches: a full core without input, or kernels that draw little.
     Case("launch-bound", "core",
          c.core_full & partly,
          e.one_core, small),
     Case("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | main_waits)),
          e.small_kernels, small),
-    # the pattern, where nobody saw a cause
+    # The pattern, where no source shows a cause.
     Case("bursty", "unknown",
          partly & s.gaps,
          e.in_bursts, unseen),
@@ -161,7 +161,7 @@ CASES: tuple[Case, ...] = (
     Case("bursty", "short-pieces",
          partly,
          e.in_short_pieces, unseen),
-    # memory
+    # Memory of a GPU that is busy.
     Case("memory-tight", "margin",
          s.memory_full & ~c.server,
          e.memory_in_use, margin),

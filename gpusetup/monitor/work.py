@@ -94,12 +94,15 @@ class Work:
 
     def __init__(self, rows: Sequence[Moment]) -> None:
         self.rows, self.samples = rows, len(rows)
+        # A GPU that tells no utilisation is not called quiet: it may work.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
-        use = [row.gpu.utilization_percent or 0.0 for row in rows]
-        self.utilization, self.utilization_p95 = fmean(use), percentile(use, 95)
-        self.utilization_p5 = percentile(use, 5)
+        uses = [or_zero(row.gpu.utilization_percent) for row in rows]
+        self.utilization = fmean(uses)
+        self.utilization_p5 = percentile(uses, 5)
+        self.utilization_p95 = percentile(uses, 95)
         self.utilization_apart = self.utilization_p95 - self.utilization_p5
-        self.quiet_share = 100 - len(self.running) / len(rows) * 100
+        running_share = len(self.running) / len(rows) * 100
+        self.quiet_share = 100 - running_share
 
     @cached_property
     def running_part(self) -> Work | None:
@@ -114,12 +117,11 @@ class Work:
     @cached_property
     def quiet_length(self) -> float:
         """How many samples a stretch without work has, on average."""
-        stretches = [
-            len(list(rows))
-            for quiet, rows in groupby(self.rows, lambda row: is_quiet(row.gpu))
-            if quiet
-        ]
-        return fmean(stretches) if stretches else 0.0
+        lengths = []
+        for quiet, rows in groupby(self.rows, lambda row: is_quiet(row.gpu)):
+            if quiet:
+                lengths.append(len(list(rows)))
+        return fmean(lengths) if lengths else 0.0
 
     @cached_property
     def reasons(self) -> dict[str, float]:
@@ -138,8 +140,10 @@ class Work:
 
     @property
     def clock_share(self) -> float | None:
-        """Percent of the highest SM clock, while something ran; of the highest seen if no highest
-        one is told."""
+        """Percent of the highest SM clock, while something ran.
+
+        If no source tells the highest clock, it is the highest of the run.
+        """
         highest_clock = highest(row.gpu.clock_sm_mhz for row in self.running)
         return percent(self.clock_mhz, self.clock_most or highest_clock)
 
@@ -165,7 +169,7 @@ class Work:
 
     @property
     def workers(self) -> float:
-        return self.loader_workers or 0.0
+        return or_zero(self.loader_workers)
 
     @property
     def worker_cpu(self) -> float | None:
@@ -264,8 +268,10 @@ def rated_watts(name: str | None) -> float | None:
     from gpusetup.catalog.file import load_catalog
     from gpusetup.catalog.gpus import rows_or_none, tokens
 
+    # The makers of laptops rate the same chip differently.
     if "laptop" in tokens(name):
         return None
+    # A name may fit several cards (SXM and PCIe); they are one answer only if they are rated alike.
     known = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
     watts = known.pop() if len(known) == 1 else None
     return None if watts is None else float(watts)

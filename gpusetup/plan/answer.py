@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from gpusetup.catalog.gpus import GpuRow
 from gpusetup.model.documents import (
@@ -15,182 +15,27 @@ from gpusetup.model.documents import (
 )
 from gpusetup.model.frozen import Frozen, fields, replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.data_parallel import data_parallel_notes, other_gpu_bytes
+from gpusetup.plan.data_parallel import other_gpu_bytes
 from gpusetup.plan.decide import (
     SOLVERS,
     Decision,
     Limits,
     decide,
-    doubt,
-    fewest_gpus,
     max_batch,
     max_context,
     near_limit,
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
+from gpusetup.plan.models_beside import uncounted_models
+from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
 from gpusetup.plan.speed import speed_of_several
 from gpusetup.plan.trainer_settings import trainer_settings
-
-
-def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
-    """What a person should know beside the plan, the model's own notes first."""
-    job = decision.job
-    if job.shape.beside:
-        yield (
-            f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
-            "by `--context`"
-        )
-        encoders = f"{2 * job.shape.beside / GIB:.1f} GiB"
-        yield (
-            f"The text encoders and the VAE ({encoders}) are not counted: encode the data before "
-            "the training, or load these models on another GPU"
-        )
-    yield from parts_beside(question, decision)
-    if job.strategy == "dp" and job.gpus > 1:
-        yield from data_parallel_notes(job, decision.shown.recipe)
-    yield from assumptions(question, decision)
-    if question.solve == "gpus":
-        yield from offload_notes(decision)
-    yield from machine_notes(decision, place)
-    if decision.fits and not decision.measured and (reason := doubt(job, decision.shown.recipe)):
-        yield reason
-    yield from uncertainties(question, decision, place)
-
-
-def parts_beside(question: Question, decision: Decision) -> Iterator[str]:
-    """What is trained beside the model, and what of the model is not trained."""
-    job = decision.job
-    if job.tables:
-        weight_bytes = job.tables * BYTES[job.dtype]
-        names = " and ".join(map(str, question.tables))
-        yield (
-            f"embedding tables: {names} are {size_text(weight_bytes)} of weights; trained, they "
-            "have gradients of the same size and the optimizer's states as well"
-        )
-    if job.frozen and job.lora is None:
-        part = "the model" if job.frozen == 1 else f"{100 * job.frozen:.0f} % of the model"
-        yield (
-            f"{part} is frozen: it has no gradients and no optimizer states. plan counts its "
-            "activations all the same; they are only needed if something before it is trained"
-        )
-        if not job.trained_parameters:
-            yield (
-                "plan knows of nothing that is trained: add the parts around the model "
-                "(`--embedding ROWSxWIDTH`, `--lora 16`), or trace your code with `--code`"
-            )
-
-
-def size_text(size_bytes: float) -> str:
-    """
-    >>> size_text(1546240), size_text(5120000000)
-    ('1.5 MiB', '4.8 GiB')
-    """
-    gib = size_bytes / GIB
-    return f"{gib:.1f} GiB" if gib >= 1 else f"{1024 * gib:.1f} MiB"
-
-
-def assumptions(question: Question, decision: Decision) -> Iterator[str]:
-    """What was assumed because the question leaves it open."""
-    job, s, native = decision.job, decision.job.shape, decision.job.shape.native_context
-    if question.context is None and question.solve != "context" and s.tokens is None:
-        yield f"no `--context`: {job.context:,} token{'s' * (job.context > 1)} of text"
-    if native is not None and s.tokens is None and job.context > native:
-        extended = "the model's positions must be extended (RoPE scaling)"
-        how = f"YaRN with factor {job.context / native:g}" if yarn(job) else extended
-        yield f"{job.context:,} tokens are beyond the native {native:,}: {how}"
-    if job.batch is None:
-        return
-    if question.batch is None and question.solve is None:
-        largest = max_batch(job, decision.limits)
-        larger = f"; {largest.job.batch:,} would fit (`--max-batch`)" if largest.fits else ""
-        sample = "sequence" if s.tokens is None else f"sample of {s.tokens:,} tokens"
-        yield f"no `--batch`: one {sample} a GPU{larger}"
-    if question.trainer is None:
-        if job.compute_bytes == 4 and not {"amp", "dtype"} & question.job_fields.keys():
-            yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
-        if not job.checkpointing and job.context > 1 and "checkpointing" not in question.job_fields:
-            yield "without checkpointing, as plain loops run; `--checkpointing` changes that"
-
-
-def offload_notes(decision: Decision) -> Iterator[str]:
-    """How few GPUs would do with offload, which the number of GPUs needed leaves aside."""
-    if decision.shown.recipe.offload:
-        if decision.fits:
-            yield "no number of these GPUs fits without offload, which is slow"
-        return
-    fewest = fewest_gpus(decision.job, decision.limits)
-    if fewest is not None and fewest.job.gpus < decision.job.gpus:
-        counted = "1 GPU would do" if fewest.job.gpus == 1 else f"{fewest.job.gpus} GPUs would do"
-        host = fewest.shown.memory.host / GIB
-        yield (
-            f"{counted} with offload ({fewest.shown.recipe}), many times slower, and with "
-            f"{host:,.0f} GiB of RAM"
-        )
-
-
-def machine_notes(decision: Decision, place: Place) -> Iterator[str]:
-    """How the machine differs from what the plan is for."""
-    job, count = decision.job, place.count
-    if count is not None and job.gpus > count:
-        counted = "1 GPU" if count == 1 else f"{count} GPUs"
-        yield f"this machine has {counted}, the plan is for {job.gpus}"
-    if count is not None and count > job.gpus and decision.fits:
-        times = count / job.gpus
-        yield (
-            f"this machine has {count} GPUs, the plan uses {job.gpus}: with all of them the "
-            f"training is up to {times:g} times as fast (`--gpus {count}`)"
-        )
-    if place.unified:
-        yield (
-            "the GPU shares the machine's memory, so Offload gains nothing, and other programs "
-            "need memory too"
-        )
-
-
-def uncertainties(question: Question, decision: Decision, place: Place) -> Iterator[str]:
-    """What the question leaves open although the fit depends on it; then no answer is clear."""
-    job, total = decision.job, decision.shown.memory.total
-    capacity = decision.limits.capacity
-    if not decision.fits or decision.measured:
-        return
-    if question.params is not None:
-        yield assumed_shape(question, job)
-    if total + place.used_bytes > capacity:
-        yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
-    encoder_bytes = 2.0 * job.shape.beside
-    with_encoders = total + encoder_bytes
-    if encoder_bytes and question.trainer != "finetrainers" and with_encoders > 0.8 * capacity:
-        yield (
-            f"with the encoders of text and the VAE on the GPU {with_encoders / GIB:.1f} GiB are "
-            "needed: encode the data before, or load them on another GPU"
-        )
-
-
-def assumed_shape(question: Question, job: Job) -> str:
-    """The model that a number of parameters is taken for; its real shape decides the memory."""
-    s = job.shape
-    vocabulary = "no vocabulary"
-    if s.vocabulary:
-        vocabulary = f"GPT-2's vocabulary of {s.vocabulary:,}"
-    samples_are = ""
-    if question.context is None and job.context == 1:
-        samples_are = (
-            ". A sample is one token, as a row of a table is: memory grows with the tokens, so "
-            "give `--context` for sequences"
-        )
-    layers = "1 layer" if s.layers == 1 else f"{s.layers} layers"
-    return (
-        f"`--params` says nothing of the model's shape. Assumed: a transformer of {layers} of "
-        f"width {s.hidden:,}, {vocabulary}. For your own give `--model config.json` or "
-        f"`--code FILE:NAME`{samples_are}"
-    )
-
 
 ALLOCATOR = "expandable_segments:True"
 ENV = {"PYTORCH_CUDA_ALLOC_CONF": ALLOCATOR, "PYTORCH_ALLOC_CONF": ALLOCATOR}
@@ -224,43 +69,103 @@ class PlanRequest(Frozen):
 
 
 def answer(request: PlanRequest) -> PlanAnswer:
-    """The plan of one job, at the best value of the unknown if there is one, with all that helps a
-    person."""
+    """The plan of one job, with all that helps a person.
+
+    If the question leaves a value open, the plan is for its best value.
+    """
     question, place = request.question, request.place
-    decision = (SOLVERS[question.solve] if question.solve else decide)(request.job, request.limits)
+    solver = SOLVERS[question.solve] if question.solve else decide
+    decision = solver(request.job, request.limits)
+    plain = cell(decision, place.gpu)
+    # What the question or the config leaves open makes no answer clear.
+    uncounted = uncounted_parts(request)
+    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, place))
+    # An answer "does not fit" stays: what is not counted can only add to it.
+    is_open = is_open and decision.fits
+    return PlanAnswer(
+        **plain_fields(plain, "confidence", "env"),
+        confidence="close" if is_open else plain.confidence,
+        uncounted=uncounted,
+        env=environment(decision, place),
+        better=better_with_fewer(decision, question.solve),
+        speed=speed_of_several(decision, place.gpu, request.gpu_rows),
+        trainer_settings=trainer_settings(trainer_in_words(request), decision),
+        helps=helps(decision),
+        ways=tuple(ways(request)),
+        advice=tuple(advice(request, decision)),
+        solved=question.solve,
+        config=request.config,
+    )
+
+
+def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
+    """The fields of a cell that its answer has unchanged."""
+    answered = (
+        "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
+        "uncounted", *without,
+    )  # fmt: skip
+    names = [field.name for field in fields(plain)]
+    return {name: getattr(plain, name) for name in names if name not in answered}
+
+
+def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
+    """What may take memory and is not counted, by the names of its keys; models come first."""
+    models = tuple(uncounted_models(request.question.rl, request.job.shape))
+    keys = [key.key for key in request.config.not_understood] if request.config else []
+    # A list stands once, and not again for each of its items.
+    names = (key.partition("[")[0] for key in keys)
+    return (*models, *dict.fromkeys(names))
+
+
+def trainer_in_words(request: PlanRequest) -> str | None:
+    """The trainer in whose words the settings are written.
+
+    Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
+    `actor_rollout_ref` at its top, and needs verl's words.
+    """
+    keys = [key.key for key in request.config.read] if request.config else []
+    if any(key.startswith("actor_rollout_ref.") for key in keys):
+        return "verl"
+    if request.question.rl is not None:
+        return None  # the words of supervised trainers would start another training
+    return request.question.trainer
+
+
+def environment(decision: Decision, place: Place) -> dict[str, str]:
+    """The variables to export: the allocator's, and which GPUs a program may use."""
+    if not decision.fits:
+        return {}
+    variables = dict(ENV) if decision.shown.recipe.env else {}
+    if place.count is not None and place.count > decision.job.gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
+    return variables
+
+
+def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
+    """All sentences of the answer: what is wrong, what must be done in time, what is open."""
+    if request.place.remark:
+        yield request.place.remark
     wrong_factor = factor_remark(request.rope, decision.job)
-    remarks = (wrong_factor,) if wrong_factor else ()
+    if wrong_factor:
+        yield wrong_factor
     if decision.fits and decision.shown.recipe.env:
-        remarks = (*remarks, SET_BEFORE_START)
-    advice = [*remarks, *request.notes, *notes(question, decision, place)]
-    is_open = request.notes or any(uncertainties(question, decision, place))
-    plain, gpus = cell(decision, place.gpu), decision.job.gpus
-    uses_some = (place.count or 0) > gpus
-    shown_gpus = {"CUDA_VISIBLE_DEVICES": visible_devices(gpus)} if uses_some else {}
-    return PlanAnswer(**{field.name: getattr(plain, field.name) for field in fields(plain)} | {
-        "confidence": "close" if is_open and plain.confidence == "clear" else plain.confidence,
-        "env": {**plain.env, **shown_gpus} if decision.fits else {},
-        "better": better_with_fewer(decision, question.solve),
-        "speed": speed_of_several(decision, place.gpu, request.gpu_rows),
-        "trainer_settings": trainer_settings(question.trainer, decision),
-        "helps": helps(decision),
-        "ways": tuple(ways(request)),
-        "advice": tuple(advice),
-        "solved": question.solve,
-        "config": request.config,
-    })  # fmt: skip
+        yield SET_BEFORE_START
+    yield from request.notes
+    yield from notes(request.question, decision, request.place)
 
 
 def cell(decision: Decision, gpu: str) -> PlanCell:
     """The plan of one job of many, without what would help."""
     job, shown, limits = decision.job, decision.shown, decision.limits
-    confidence = "clear" if decision.clear else "close"
-    source = "measured" if decision.measured else "fitted" if is_standard(job) else "model"
+    confidence: Literal["measured", "clear", "close"] = "clear" if decision.clear else "close"
+    source = SOURCES["fitted" if is_standard(job) else "model"]
+    if decision.measured:
+        confidence, source = "measured", SOURCES["measured"]
     return PlanCell(
         fits=decision.fits,
         recipe=str(shown.recipe) if decision.fits else NONE,
         basis="measured" if decision.measured else "predicted",
-        confidence="measured" if decision.measured else confidence,  # type: ignore[arg-type]
+        confidence=confidence,
         near_percent=round(100 * near_limit(job)),
         memory_gib=memory_gib(decision),
         margin_percent=round(-100 * shown.over(limits) / limits.capacity, 2),
@@ -274,7 +179,7 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
         context=job.context,
         batch=job.batch,
         strategy=job.strategy,
-        source=SOURCES[source],
+        source=source,
     )
 
 
@@ -296,12 +201,12 @@ def memory_gib(decision: Decision) -> PlanMemory:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "frozen", "tables")  # fmt: skip
+               "amp", "dtype", "checkpointing", "frozen", "tables", *BESIDE_FIELDS)  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
     """What to write into the trainer's configuration; what is usual is left out."""
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
         "gpus": job.gpus,
         "cpu_offload": recipe.offload,
@@ -314,15 +219,17 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
     for name, default in JOB_DEFAULTS.items():
         value = getattr(job, name)
         if name not in NAMED_OTHERWISE and value != default:
-            found[name] = value
+            values[name] = value
     if not job.shape.vocabulary:
-        found.pop("loss", None)
+        values.pop("loss", None)
     if job.batch is None:
-        found |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
+        values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
     else:
-        found["batch_per_gpu"] = samples(job, recipe)
+        values["batch_per_gpu"] = samples(job, recipe)
     rope = yarn(job)
-    return found | ({"rope_scaling": rope} if rope else {})
+    if rope:
+        values["rope_scaling"] = rope
+    return values
 
 
 # --- the usual ways to train on one GPU -----------------------------------------------------------
@@ -353,12 +260,13 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     for name, changes in WAYS.items():
         way = replace(usual, job_fields={**changes, "checkpointing": True})
         job = job_of(way, shape, limits)
-        one, largest, longest = (solve(job, limits) for solve in (decide, max_batch, max_context))
+        one_sequence = decide(job, limits)
+        largest, longest = max_batch(job, limits), max_context(job, limits)
         native = shape.native_context or longest.job.context
         yield Way(
             name=name,
-            fits=one.fits,
-            total_gib=round(one.shown.memory.total / GIB, 2),
+            fits=one_sequence.fits,
+            total_gib=round(one_sequence.shown.memory.total / GIB, 2),
             batch=largest.job.batch if largest.fits else None,
             context=min(longest.job.context, native) if longest.fits else None,
         )

@@ -8,6 +8,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Job, Recipe, takes_longest
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import Memory, memory
+from gpusetup.plan.models_beside import beside_in_words
 from gpusetup.plan.states import host_bytes
 
 CLEAR, CLEAR_UNMEASURED = 0.03, 0.2
@@ -66,9 +67,10 @@ class Decision(Frozen):
     @property
     def clear(self) -> bool:
         """Whether no option that was tried is near the limit, and such jobs are known enough."""
-        near, limit = near_limit(self.job), self.limits.capacity
-        far = all(abs(one.over(self.limits)) >= near * limit for one in self.tried)
-        return far and not (self.fits and doubt(self.job, self.shown.recipe))
+        near_bytes = near_limit(self.job) * self.limits.capacity
+        if any(abs(option.over(self.limits)) < near_bytes for option in self.tried):
+            return False
+        return not (self.fits and doubt(self.job, self.shown.recipe))
 
 
 def near_limit(job: Job) -> float:
@@ -84,11 +86,19 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
         (job.shape.kind == "unet",  # whose levels have widths of their own
          f"plan models the layers of {job.shape.name} only roughly, and never compared them with "
          "a measurement"),
+        (job.shape.roughly,
+         f"{job.shape.name} has layers that are no attention; plan counts their weights, and what "
+         "they keep only roughly"),
         (job.shape.tower and job.lora is None,
          "plan does not count what the image encoder keeps; with LoRA it is not trained"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
         (job.strategy == "dp" and job.gpus > 1,
          "plan never compared DataParallel with a measurement"),
+        (job.generates or bool(job.beside),
+         f"plan also counts {beside_in_words(job)}, and never compared such a run with a "
+         "measurement"),
+        (job.sequences_of_sample > 1,
+         "each sample is a pair of answers, and plan never compared such a run with a measurement"),
         (job.lora is not None and job.strategy.startswith("zero"),
          f"runs of adapters under ZeRO {often}"),
     )  # fmt: skip
@@ -174,14 +184,22 @@ def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
 
 def max_context(job: Job, limits: Limits) -> Decision:
     """The longest context that some recipe fits."""
-    longest = largest(lambda n: decide(replace(job, context=n), limits).fits)
-    return decide(replace(job, context=max(longest, 1)), limits)
+
+    def fits(context: int) -> bool:
+        return decide(replace(job, context=context), limits).fits
+
+    longest = max(largest(fits), 1)
+    return decide(replace(job, context=longest), limits)
 
 
 def max_batch(job: Job, limits: Limits) -> Decision:
     """The largest batch of all GPUs together that some recipe fits."""
-    best = largest(lambda n: decide(replace(job, batch=n), limits).fits)
-    return decide(replace(job, batch=max(best, 1)), limits)
+
+    def fits(batch: int) -> bool:
+        return decide(replace(job, batch=batch), limits).fits
+
+    most = max(largest(fits), 1)
+    return decide(replace(job, batch=most), limits)
 
 
 def gpus_needed(job: Job, limits: Limits) -> Decision:
@@ -199,12 +217,18 @@ def gpus_needed(job: Job, limits: Limits) -> Decision:
     if with_offload is not None:
         return with_offload
     group = group_size(job)
-    return decide(replace(job, gpus=max(MOST_GPUS // group, 1) * group), limits)
+    groups = max(MOST_GPUS // group, 1)
+    if job.copies_model:  # more GPUs take nothing off a whole copy
+        groups = 1
+    return decide(replace(job, gpus=groups * group), limits)
 
 
 def fewest_gpus(job: Job, limits: Limits) -> Decision | None:
     """The fewest GPUs with which any recipe fits, offload included; None if none does."""
-    return next((one for one in decisions_by_gpus(job, limits) if one.fits), None)
+    for decision in decisions_by_gpus(job, limits):
+        if decision.fits:
+            return decision
+    return None
 
 
 def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:

@@ -24,12 +24,15 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
     """
     if solve in ("gpus", "batch"):
         return None
-    best = decision
-    for smaller in smaller_numbers(decision, solve):
-        if rank(smaller, solve) > rank(best, solve):
-            best = smaller
-    if best is decision:
+    candidates = [
+        smaller
+        for smaller in smaller_numbers(decision, solve)
+        if rank(smaller, solve) > rank(decision, solve)
+    ]
+    if not candidates:
         return None
+    # Of equally good numbers one that was measured, then the largest: they come the most first.
+    best = max(candidates, key=lambda smaller: (*rank(smaller, solve), smaller.measured))
     all_need_offload = decision.fits and decision.shown.recipe.offload
     return FewerGpus(
         gpus=best.job.gpus,
@@ -53,10 +56,10 @@ def smaller_numbers(decision: Decision, solve: str | None) -> Iterator[Decision]
 
 
 def rank(decision: Decision, solve: str | None) -> tuple[int, ...]:
-    """How good a decision is: larger is better; what was measured comes before a prediction."""
+    """How good a decision is; larger is better."""
     length = decision.job.context if solve == "context" else 0
     needs_no_offload = decision.fits and not decision.shown.recipe.offload
-    return (decision.fits, length, needs_no_offload, decision.fits and decision.measured)
+    return (int(decision.fits), length, int(needs_no_offload))
 
 
 def reason(all_gpus: Decision, fewer: Decision) -> str:

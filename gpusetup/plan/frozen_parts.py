@@ -22,7 +22,7 @@ def frozen_share(what: str, shape: Shape) -> float:
     >>> from gpusetup.plan.models import model_named
     >>> gpt2 = model_named("gpt2")
     >>> [round(frozen_share(what, gpt2), 2) for what in ("all", "embeddings", "6", "-2", "90%")]
-    [1.0, 0.31, 0.65, 0.89, 0.9]
+    [1.0, 0.31, 0.66, 0.89, 0.9]
     """
     text = what.strip().lower()
     if text in (ALL, "model", "1.0"):

@@ -17,6 +17,9 @@ from gpusetup.configs.settings import EMPTY, Path
 
 MOST_DEPTH = 16
 """How deep values may refer to one another; a config that refers to itself never ends."""
+MOST_PARTS = 200
+"""How many `${...}` one value may need in all: a value that names another twice, and that a third
+twice, and so on, grows without end."""
 SHELL_DEFAULT = re.compile(r"([A-Za-z_]\w*):-(.*)", re.DOTALL)
 
 
@@ -37,6 +40,7 @@ class Interpolation:
         self.text_at = text_at
         self.variables = variables
         self.asked: list[Variable] = []
+        self._parts = 0
 
     def resolve(self, text: str, path: Path, depth: int = 0) -> str | None:
         """The text with each `${...}` replaced; None if one of them cannot be known.
@@ -49,11 +53,16 @@ class Interpolation:
         >>> values.resolve("${oc.env:OWNER,Qwen}/${oc.env:NAME,Qwen3-8B}", ("model",))
         'Qwen/Qwen3-8B'
         """
+        if depth == 0:
+            self._parts = 0
         if depth > MOST_DEPTH:
             return None
         resolved = ""
         rest = text
         while "${" in rest:
+            self._parts += 1
+            if self._parts > MOST_PARTS:
+                return None
             literal, _, after = rest.partition("${")
             body_length = closing_brace(after)
             if body_length is None:

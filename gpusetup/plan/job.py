@@ -35,6 +35,18 @@ and AWQ (`int4`): a 16-bit scale and half a byte of a zero point for 128; MXFP4:
 (OCP). `fp8` is no storage: torchao's float8 training keeps weights as they are."""
 
 
+class ModelBeside(Frozen):
+    """A model that is held beside the one that is planned: a reference, a reward, a critic."""
+
+    role: str
+    parameters: int
+    weight_bytes: int
+    """Bytes of one weight."""
+    trained: bool = False
+    """Whether it has gradients and optimizer states as the policy has (a critic)."""
+    on_host: bool = False
+
+
 class Job(Frozen):
     """One training. Lengths are tokens; `gpus` are the trainer's."""
 
@@ -91,6 +103,19 @@ class Job(Frozen):
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
 
+    # Beside the model (preference and reinforcement learning, `plan/models_beside.py`).
+    beside: tuple[ModelBeside, ...] = ()
+    sequences_of_sample: int = 1
+    """2 where a sample is a pair, whose chosen and rejected answers are computed together."""
+    engine_bytes: float = 0.0
+    """What an inference engine reserves on the same GPU."""
+    engine_sleeps: bool = False
+    """Whether the engine frees that while the model is trained."""
+    policy_leaves: bool = False
+    """Whether the model's states are on the host while the engine generates."""
+    generated_at_once: int = 0
+    """Sequences that the model itself generates at once on a GPU."""
+
     # Among GPUs.
     strategy: Strategy = "fsdp"
     tensor_parallel: int = 1
@@ -117,6 +142,11 @@ class Job(Frozen):
     def gathers(self) -> bool:
         """Whether units of parameters are gathered and freed."""
         return self.shards_parameters and self.gpus > 1
+
+    @property
+    def generates(self) -> bool:
+        """Whether answers are generated on these GPUs within the training."""
+        return self.engine_bytes > 0 or self.generated_at_once > 0
 
     @property
     def length(self) -> int:
@@ -181,6 +211,13 @@ JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
 """The fields of a job with their defaults."""
 
 
+BESIDE_FIELDS = (
+    "beside", "sequences_of_sample", "engine_bytes", "engine_sleeps", "policy_leaves",
+    "generated_at_once",
+)  # fmt: skip
+"""Fields that follow from what stands beside the model: no setting of the training says them."""
+
+
 class Recipe(Frozen):
     """What is switched on so that it fits."""
 
@@ -193,8 +230,13 @@ class Recipe(Frozen):
         >>> str(Recipe()), str(Recipe(offload=True, sp=2, env=True))
         ('vanilla', 'Env + Offload + SP=2')
         """
-        parts = ["Env"] * self.env + ["Offload"] * self.offload
-        parts += [f"SP={self.sp}"] * (self.sp > 1)
+        parts = []
+        if self.env:
+            parts.append("Env")
+        if self.offload:
+            parts.append("Offload")
+        if self.sp > 1:
+            parts.append(f"SP={self.sp}")
         return " + ".join(parts) or "vanilla"
 
 
@@ -210,9 +252,12 @@ def tokens(job: Job, recipe: Recipe) -> int:
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
     """
-    if job.batch is None:
-        return job.tokens if job.tokens is not None else math.ceil(2 * job.length / recipe.sp)
-    return math.ceil(samples(job, recipe) * job.length / (recipe.sp * job.context_parallel))
+    if job.batch is not None:
+        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
+        return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
+    if job.tokens is not None:
+        return job.tokens
+    return math.ceil(2 * job.length / recipe.sp)
 
 
 def least_tokens(job: Job, sp: int) -> int:

@@ -14,6 +14,8 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
+from gpusetup.plan.losses import LOSSES, TRAINER_LOGIT
+from gpusetup.plan.models_beside import generation_cache
 from gpusetup.plan.states import (
     gathered_unit,
     gradients,
@@ -26,6 +28,8 @@ from gpusetup.plan.states import (
     reduced_gradients,
     resident_states,
     rest_is_32_bit,
+    states_beside,
+    states_while_generating,
     unsharded_extra,
 )
 
@@ -42,7 +46,9 @@ def residual_bytes(job: Job) -> int:
     """Bytes of an element of the hidden state between the layers."""
     if rest_is_32_bit(job):
         return 4
-    return BYTES[job.dtype] if keeps_cast_weights(job) else job.compute_bytes
+    if keeps_cast_weights(job):  # autocast casts inside the layers alone
+        return BYTES[job.dtype]
+    return job.compute_bytes
 
 
 def activations(job: Job, recipe: Recipe) -> float:
@@ -51,10 +57,10 @@ def activations(job: Job, recipe: Recipe) -> float:
     The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
     2104.04473).
     """
-    count = tokens(job, recipe) * job.shape.layers
-    if not job.checkpointing:
-        return layer_bytes(job) * count + weight_copies(job)
-    return (checkpoint_bytes(job) + selected_bytes(job)) * count
+    tokens_times_layers = tokens(job, recipe) * job.shape.layers
+    if job.checkpointing:
+        return (checkpoint_bytes(job) + selected_bytes(job)) * tokens_times_layers
+    return layer_bytes(job) * tokens_times_layers + weight_copies(job)
 
 
 def checkpoint_bytes(job: Job) -> float:
@@ -71,102 +77,118 @@ def selected_bytes(job: Job) -> float:
     Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
     (torchtitan's policy).
     """
-    s = job.shape
     if not job.selective:
         return 0.0
-    inner = (2 * s.query + s.key_value + s.intermediate) / job.tensor_parallel
-    return (inner + s.hidden / sequence_shards(job) * (not job.compile)) * job.compute_bytes
+    shape = job.shape
+    elements = (2 * shape.query + shape.key_value + shape.intermediate) / job.tensor_parallel
+    if not job.compile:  # what attention gives, which a compiled layer computes again
+        elements += shape.hidden / sequence_shards(job)
+    return elements * job.compute_bytes
 
 
 def weight_copies(job: Job) -> float:
     """Bytes of autocast's 16-bit copies of the weights."""
-    plain = job.shape.outside if job.is_quantized else job.shape.parameters
-    return per_gpu(job, plain) * job.compute_bytes * keeps_cast_weights(job)
+    if not keeps_cast_weights(job):
+        return 0.0
+    unquantised = job.shape.outside if job.is_quantized else job.shape.parameters
+    return per_gpu(job, unquantised) * job.compute_bytes
 
 
 def layer_bytes(job: Job) -> float:
     """Bytes a token that one layer keeps without checkpointing.
 
-    Each norm keeps its input, in 32 bits for RMSNorm, what it normalised, and its output; a dropout
-    a mask of bytes.
+    Attention and MLP, and between them two norms, each perhaps with a dropout's mask of a byte an
+    element.
     """
-    s = job.shape
     inside = attention_bytes(job) + mlp_bytes(job)
-    outside = 2 * (norm_bytes(job) + s.dropout) * s.hidden
-    return outside / sequence_shards(job) + inside / job.tensor_parallel
+    mask_bytes = 1 if job.shape.dropout else 0
+    between = 2 * (norm_bytes(job) + mask_bytes) * job.shape.hidden
+    return between / sequence_shards(job) + inside / job.tensor_parallel
 
 
 def norm_bytes(job: Job) -> int:
-    """Bytes an element that one norm keeps.
+    """Bytes an element that one norm keeps: its input, what it normalised, and its output.
 
-    A frozen weight needs no normalised value; kernels and `torch.compile` recompute it.
+    RMSNorm keeps its input in 32 bits. A frozen weight needs no normalised value; kernels and
+    `torch.compile` recompute it.
     """
-    residual, compute = residual_bytes(job), job.compute_bytes
+    residual, output = residual_bytes(job), job.compute_bytes
     if job.compile or job.fused_kernels or not job.shape.rms_norm:
-        return residual + compute
+        return residual + output
     normalised = residual if job.trains_layers else 0
-    return 4 + normalised + compute
+    return 4 + normalised + output
 
 
 def attention_bytes(job: Job) -> float:
     """Bytes a token of queries, keys, values, output, norms of queries and keys, scores."""
-    s, compute = job.shape, job.compute_bytes
-    return (s.query + s.key_value) * (2 * compute + s.query_key_norm * (4 + compute)) + score_bytes(
-        job
-    )
+    compute = job.compute_bytes
+    bytes_per_element = 2 * compute  # queries and output are as wide, keys and values too
+    if job.shape.query_key_norm:  # RMSNorm's input in 32 bits, and its output
+        bytes_per_element += 4 + compute
+    width = job.shape.query + job.shape.key_value
+    return width * bytes_per_element + score_bytes(job)
 
 
 def score_bytes(job: Job) -> float:
-    """Bytes a token for its scores with all others, if attention writes them to memory.
-
-    The softmax in 32 bits, its copy for the product in 16, and a dropout's mask.
-    """
-    half = job.compute_bytes < 4
-    each = 4 + 2 * half + (1 if half else 5) * job.shape.dropout
-    return job.length * job.shape.heads * each * (job.attention == "eager")
+    """Bytes a token for its scores with all others, if attention writes them to memory."""
+    if job.attention != "eager":
+        return 0.0
+    is_16_bit = job.compute_bytes < 4
+    bytes_per_score = 4  # the softmax, in 32 bits
+    if is_16_bit:  # its copy for the product with the values
+        bytes_per_score += 2
+    if job.shape.dropout:  # its mask; in 32 bits its output too, which in 16 is that copy
+        bytes_per_score += 1 if is_16_bit else 5
+    return job.length * job.shape.heads * bytes_per_score
 
 
 def mlp_bytes(job: Job) -> float:
-    """Bytes a token of the gate, up projection, activation and product; two tensors without a gate.
-
-    Kernels and `torch.compile` recompute the activation. For experts each token has a copy on the
-    way in and out.
-    """
-    s = job.shape
-    count = 4 - (job.compile or job.fused_kernels) if s.gated else 2
-    return (s.intermediate * count + 3 * s.experts * s.hidden) * job.compute_bytes
+    """Bytes a token of what the MLP keeps."""
+    shape = job.shape
+    tensors = 2  # the up projection and its activation
+    if shape.gated:  # the gate, the up projection, the gate's activation and the product
+        tensors = 4
+        if job.compile or job.fused_kernels:  # the activation is computed again
+            tensors = 3
+    elements = shape.intermediate * tensors
+    elements += 3 * shape.experts * shape.hidden  # copies of a token for its experts, in and out
+    return elements * job.compute_bytes
 
 
 def layer_backward(job: Job, recipe: Recipe) -> float:
-    """Bytes of one layer's backward pass: what it recomputes, and gradients half as large.
-
-    Scores take their softmax, its gradient and what it gives, in 32 bits.
-    """
-    s, count = job.shape, tokens(job, recipe)
+    """Bytes of one layer's backward pass: what it recomputes, and gradients half as large."""
     scores = score_bytes(job) / job.tensor_parallel
-    peak = 1.5 * scores
+    kept_without_scores = layer_bytes(job) - scores
+    gradients_of_layer = layer_gradient_bytes(job, kept_without_scores)
+    peak_of_scores = 1.5 * scores
     if job.attention == "eager":
-        peak = max(peak, 12.0 * s.heads * job.length / job.tensor_parallel)
-    rest = layer_bytes(job) - scores
-    gradient_bytes = 0.5 * rest
-    if job.fused_kernels and s.gated:
+        # Their softmax, its gradient and what it gives, in 32 bits.
+        three_in_32_bits = 12.0 * job.shape.heads * job.length / job.tensor_parallel
+        peak_of_scores = max(peak_of_scores, three_in_32_bits)
+    if not job.checkpointing:  # what was kept is there already, and counted as activations
+        return (gradients_of_layer + peak_of_scores - scores) * tokens(job, recipe)
+    bytes_per_token = kept_without_scores + gradients_of_layer + peak_of_scores
+    holds_input_gradients = job.strategy == "fsdp1" and job.gpus > 1 and job.reentrant
+    if holds_input_gradients and job.lora is not None:
+        # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
+        bytes_per_token += job.shape.layers * checkpoint_bytes(job)
+    return bytes_per_token * tokens(job, recipe)
+
+
+def layer_gradient_bytes(job: Job, kept_bytes: float) -> float:
+    """Bytes a token of one layer's gradients, of which half are there at once."""
+    half = 0.5 * kept_bytes
+    if job.fused_kernels and job.shape.gated:
         # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
-        gradient_bytes = min(
-            gradient_bytes, (s.intermediate / job.tensor_parallel + s.hidden) * job.compute_bytes
-        )
-    if not job.checkpointing:
-        return (gradient_bytes + peak - scores) * count
-    # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
-    holds_input_gradients = (
-        job.strategy == "fsdp1" and job.gpus > 1 and job.lora is not None and job.reentrant
-    )
-    input_gradients = job.shape.layers * checkpoint_bytes(job) * holds_input_gradients
-    return (rest + gradient_bytes + peak + input_gradients) * count
+        written_over = job.shape.intermediate / job.tensor_parallel + job.shape.hidden
+        return min(half, written_over * job.compute_bytes)
+    return half
 
 
-Moment = Literal["logits", "layer", "backward", "step"]
+Moment = Literal["logits", "layer", "backward", "step", "generation"]
 """`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
-backward pass. `backward`: a layer's backward pass when gradients are there."""
+backward pass. `backward`: a layer's backward pass when gradients are there. `generation`: between
+two steps, while answers are generated on the same GPU."""
 Part = Literal["states", "checkpoints", "logits", "other"]
 
 CUDA_CONTEXT = 0.5 * GIB
@@ -176,34 +198,9 @@ NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
 """Bytes of NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of
 runs out of memory); and as the measured cells fit."""
 
-TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
-"""Of an RL trainer, fitted to the measured cells: bytes a logit, bytes an exchanged element, bytes
-a logit in gaps."""
-
-LOSSES: dict[str, tuple[float, float]] = {
-    "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
-    "eager-old": (12, 16), "eager-half": (8, 16), "compiled": (12, 12), "in-graph": (6, 12),
-    "vocab-parallel": (6, 4), "in-place": (4, 8), "chunked": (3.5, 5.5), "chunked-head": (1.75, 2),
-    "fused": (0, 0),
-}  # fmt: skip
-"""Loss kernel -> bytes a logit in 16 and in 32 bits.
-
-`trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy in a
-loop whose variable holds the 32-bit logits until the backward pass has run: the logits, their
-log-softmax and two gradients. `hf` lets them go before (transformers' Trainer). `eager-old` copies
-the shifted logits (transformers before 4.49). `eager-half` is a loss of 16-bit logits (DeepSpeed's
-engine). `compiled` fuses the copies; `in-graph` is compiled with the model. `vocab-parallel` is
-Megatron's. `in-place` writes the gradient over the logits (flash-attn, Apex, llm-foundry).
-`chunked` holds the logits and one of eight chunks wide (torchtune), `chunked-head` one chunk of
-logits alone (torchtitan). `fused` never holds them (Liger, cut cross-entropy, Unsloth)."""
-
-SAME_LOSS = {
-    "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
-    "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
-    "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
-    "megatron": "vocab-parallel",
-}  # fmt: skip
-"""The names that people give them."""
+EXCHANGE, LOST_LOGIT = 15.981, 1.667
+"""Of an RL trainer, fitted to the measured cells: bytes an exchanged element, bytes a logit in
+gaps."""
 
 
 def runtime(job: Job, recipe: Recipe) -> float:
@@ -215,15 +212,15 @@ def runtime(job: Job, recipe: Recipe) -> float:
 
 def logits(job: Job, recipe: Recipe) -> float:
     """Bytes of the logits and of all that their loss holds."""
-    return (
-        logit_count(job, recipe) * LOSSES[job.loss][job.compute_bytes == 4 or rest_is_32_bit(job)]
-    )
+    bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
+    is_32_bit = job.compute_bytes == 4 or rest_is_32_bit(job)
+    return logit_count(job, recipe) * (bytes_in_32_bits if is_32_bit else bytes_in_16_bits)
 
 
 def logit_count(job: Job, recipe: Recipe) -> float:
     """Tokens times vocabulary, or samples times classes."""
-    s = job.shape
-    outputs = s.vocabulary * tokens(job, recipe) + s.classes * samples(job, recipe)
+    shape = job.shape
+    outputs = shape.vocabulary * tokens(job, recipe) + shape.classes * samples(job, recipe)
     if job.strategy == "dp":  # the first GPU gathers the outputs of all, and computes the loss
         outputs *= job.gpus
     return outputs / job.tensor_parallel
@@ -231,16 +228,31 @@ def logit_count(job: Job, recipe: Recipe) -> float:
 
 def exchange(job: Job, recipe: Recipe) -> float:
     """Bytes that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
-    width = job.shape.hidden * tokens(job, recipe) * job.compute_bytes / 2
-    return width * EXCHANGE * (recipe.sp > 1)
+    if recipe.sp == 1:
+        return 0.0
+    elements = job.shape.hidden * tokens(job, recipe)
+    return elements * EXCHANGE * job.compute_bytes / 2  # fitted to 16 bits
+
+
+def engine_while_generating(job: Job, recipe: Recipe) -> float:
+    """Bytes that an inference engine on the same GPU reserves: its weights, cache and passes."""
+    return job.engine_bytes
+
+
+def engine_in_step(job: Job, recipe: Recipe) -> float:
+    """Bytes of the engine while the policy is trained; none if it sleeps."""
+    return 0.0 if job.engine_sleeps else job.engine_bytes
 
 
 # --- the terms ------------------------------------------------------------------------------------
 
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
+WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
     ("states", IN_STEP, resident_states),
+    ("states", ("generation",), states_while_generating),
+    ("states", WHOLE_RUN, states_beside),
     ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),
@@ -251,7 +263,10 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
     ("other", ("layer", "backward"), layer_backward),
     ("other", ("step",), optimizer_step),
     ("other", IN_STEP, exchange),
-    ("other", IN_STEP, runtime),
+    ("other", IN_STEP, engine_in_step),
+    ("other", ("generation",), engine_while_generating),
+    ("other", ("generation",), generation_cache),
+    ("other", WHOLE_RUN, runtime),
 )
 """Part of the answer, moments at which the term is there, and its bytes."""
 
@@ -264,30 +279,32 @@ def gaps(job: Job, recipe: Recipe, transient: float, *, logits_decide: bool) -> 
 
     `transient`: bytes of the largest tensors that come and go; `logits_decide`: whether the logits
     are at the peak. Gaps are a share of what comes and goes; segments of fixed size leave more than
-    expandable ones. Logits come and go in pieces of one size, which leave none, but for copies of
-    another size (shifted ones, Megatron's), which have segments of their own. What FSDP1 and
-    DeepSpeed gathered is free only when another stream is done with it. If scores are written to
-    memory, what lives between them holds their segments. Of logits that are not the peak half of
-    the segments are idle. The shares were fitted to published pairs of allocated and reserved
-    memory.
+    expandable ones. The shares were fitted to published pairs of allocated and reserved memory.
     """
-    if job.batch is None:
+    if job.batch is None:  # fitted to the measured cells: gaps of the logits alone
         lost = 0.0 if recipe.env else transient * LOST_LOGIT / TRAINER_LOGIT
         return lost, 0.0
     own = own_segments(job, recipe)
     logit_bytes = logits(job, recipe)
     moving = activations(job, recipe) + transient
-    moving += 0.0 if gradients_stay(job) else gradients(job, recipe)
-    equal_sizes = logits_decide and job.loss != "eager-old"
-    uneven = moving - logit_bytes * equal_sizes
+    if not gradients_stay(job):
+        moving += gradients(job, recipe)
+    # Logits come and go in pieces of one size, which leave no gaps, but for shifted copies.
+    uneven = moving
+    if logits_decide and job.loss != "eager-old":
+        uneven -= logit_bytes
+    # What FSDP1 and DeepSpeed gathered is free only when another stream is done with it.
     frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
     share = 0.31 if frees_late and not recipe.env else 0.15
     reserved = (moving if recipe.env else uneven) * share + own
     after_collection = uneven * LASTING_GAPS[frees_late, recipe.env] + own / 3
-    scores_in_memory = job.attention == "eager" and not job.gathers and not recipe.env
-    staying = reserved if scores_in_memory else min(reserved, after_collection)
-    idle = 0.5 * logit_bytes * (not (recipe.env or recipe.offload or job.gathers or logits_decide))
-    return staying, reserved - staying + idle
+    # What lives between scores that are written to memory holds their segments.
+    scores_hold_segments = job.attention == "eager" and not job.gathers and not recipe.env
+    staying = reserved if scores_hold_segments else min(reserved, after_collection)
+    given_back = reserved - staying
+    if not (recipe.env or recipe.offload or job.gathers or logits_decide):
+        given_back += 0.5 * logit_bytes  # half of their segments are idle at another peak
+    return staying, given_back
 
 
 LASTING_GAPS = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
@@ -355,11 +372,17 @@ def memory(job: Job, recipe: Recipe) -> Memory:
     sizes = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
 
     def bytes_at(moment: Moment, part: Part | None = None) -> float:
-        return sum(
-            size for own, moments, size in sizes if moment in moments and part in (None, own)
-        )
+        total = 0.0
+        for part_of_term, moments, size in sizes:
+            if moment in moments and part in (None, part_of_term):
+                total += size
+        return total
 
-    highest = max(FORWARD if job.batch is None else IN_STEP, key=bytes_at)
+    # RL trainers were measured, and fitted, by the end of the forward pass alone.
+    moments = FORWARD if job.batch is None else IN_STEP
+    if job.generates:
+        moments = (*moments, "generation")
+    highest = max(moments, key=bytes_at)
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     staying, cached = gaps(job, recipe, transient, logits_decide=highest == "logits")
     return Memory(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -122,8 +123,9 @@ def ways_to_fit(decision: Decision) -> tuple[Help, ...]:
             enough = str(then_recipe) if then_recipe else None
             kind: Literal["setting", "job"] = "setting" if step in changes else "job"
             steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=enough))
-    if not any(help.recipe for help in steps):
-        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
+    if not any(help.recipe and help.kind == "setting" for help in steps):
+        combination = same_training(job) | (adapters(job) if job.lora else {})
+        steps += together(decision, combination)
     return tuple(sorted(steps, key=lambda help: (help.recipe is None, -help.saves_gib)))
 
 
@@ -134,23 +136,25 @@ def saved_gib(decision: Decision, job: Job, recipe: Recipe) -> float:
 
 
 def together(decision: Decision, changes: Changes) -> Iterator[Help]:
-    """The fewest changes that are enough if all are made, those that save most first."""
-    job, recipe = decision.job, decision.shown.recipe
-    by_saving = sorted(
-        changes, key=lambda text: memory(replace(job, **changes[text]), recipe).total
-    )
-    for count in range(2, len(by_saving) + 1):
-        steps = by_saving[:count]
-        fields = {name: value for text in steps for name, value in changes[text].items()}
-        changed = decide(replace(job, **fields), decision.limits)
-        if changed.fits:
-            saved = (decision.shown.memory.total - changed.shown.memory.total) / GIB
-            yield Help(
-                step=" and ".join(steps),
-                saves_gib=round(saved, 2),
-                recipe=str(changed.recipe),
-            )
-            return
+    """The fewest changes that are enough if all are made; those that change the least come first.
+
+    `changes` are in that order: settings of the same training before another training.
+    """
+    job = decision.job
+    for count in range(2, len(changes) + 1):
+        for steps in itertools.combinations(changes, count):
+            fields: dict[str, Any] = {}
+            for text in steps:
+                fields |= changes[text]
+            changed = decide(replace(job, **fields), decision.limits)
+            if changed.fits:
+                saved = (decision.shown.memory.total - changed.shown.memory.total) / GIB
+                yield Help(
+                    step=" and ".join(steps),
+                    saves_gib=round(saved, 2),
+                    recipe=str(changed.recipe),
+                )
+                return
 
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:

@@ -44,13 +44,17 @@ moment; Lion one moment (arXiv 2302.06675); Prodigy AdamW's two, its sums and th
 Adafactor a row and a column for each matrix (arXiv 1804.04235: next to nothing)."""
 
 
-def shard_count(job: Job, state: Shardable) -> int:
-    """Among how many GPUs a strategy divides parameters, gradients or optimizer states.
+NODE = 8
+"""GPUs of a node: HSDP divides among them, and copies from node to node."""
 
-    HSDP divides among the GPUs of a node, of which there are eight.
-    """
-    most = 8 if job.strategy == "hsdp" else job.gpus
-    return min(job.data_parallel, most) if state in SHARDED[job.strategy] else 1
+
+def shard_count(job: Job, state: Shardable) -> int:
+    """Among how many GPUs a strategy divides parameters, gradients or optimizer states."""
+    if state not in SHARDED[job.strategy]:
+        return 1
+    if job.strategy == "hsdp":
+        return min(job.data_parallel, NODE)
+    return job.data_parallel
 
 
 def per_gpu(job: Job, parameters: float, state: Shardable | None = None) -> float:
@@ -60,18 +64,24 @@ def per_gpu(job: Job, parameters: float, state: Shardable | None = None) -> floa
 
     An embedding and a head are on the first and last stage, a tied one on both.
     """
-    s = job.shape
-    share = 1 / job.pipeline_parallel
+    shape = job.shape
+    share_of_stage = 1 / job.pipeline_parallel
     if job.pipeline_parallel > 1 and job.lora is None:
-        ends = s.outside if s.tied else s.outside / 2
-        share = ((s.parameters - s.outside) / job.pipeline_parallel + ends) / s.parameters
+        at_one_end = shape.outside if shape.tied else shape.outside / 2
+        layers_of_stage = (shape.parameters - shape.outside) / job.pipeline_parallel
+        share_of_stage = (layers_of_stage + at_one_end) / shape.parameters
     shards = shard_count(job, state) if state else 1
-    return parameters * share / job.tensor_parallel / shards
+    return parameters * share_of_stage / job.tensor_parallel / shards
 
 
 def keeps_cast_weights(job: Job) -> bool:
-    """Whether autocast keeps copies of the weights in the smaller dtype."""
-    return job.copies_model and not job.master_weights and job.compute_bytes < BYTES[job.dtype]
+    """Whether autocast keeps copies of the weights in the smaller dtype.
+
+    A sharded strategy gathers weights that are cast already, and 16-bit weights with 32-bit masters
+    need no cast.
+    """
+    autocast_is_smaller = job.compute_bytes < BYTES[job.dtype]
+    return autocast_is_smaller and job.copies_model and not job.master_weights
 
 
 def rest_is_32_bit(job: Job) -> bool:
@@ -80,10 +90,14 @@ def rest_is_32_bit(job: Job) -> bool:
 
 
 def weight_bytes(job: Job) -> int:
-    return BYTES[job.amp if job.amp and job.master_weights else job.dtype]
+    """Bytes of one weight as it is kept; with 32-bit masters the weights are 16-bit."""
+    if job.amp and job.master_weights:
+        return BYTES[job.amp]
+    return BYTES[job.dtype]
 
 
 def gradient_bytes(job: Job) -> int:
+    """Bytes of one gradient: DeepSpeed's are as the weights are computed."""
     if job.lora is None and job.deepspeed_steps and job.amp:
         return BYTES[job.amp]
     return job.trained_bytes
@@ -91,11 +105,15 @@ def gradient_bytes(job: Job) -> int:
 
 def optimizer_bytes(job: Job) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
-    row, master = OPTIMIZERS[job.optimizer], 4 if job.master_weights and job.lora is None else 0
-    return master + row.moments * (master or job.trained_bytes) + row.fixed
+    optimizer = OPTIMIZERS[job.optimizer]
+    has_master_copy = job.master_weights and job.lora is None
+    master_bytes = 4 if has_master_copy else 0
+    moment_bytes = 4 if has_master_copy else job.trained_bytes
+    return master_bytes + optimizer.moments * moment_bytes + optimizer.fixed
 
 
 def optimizer_on_host(job: Job) -> bool:
+    """Whether the optimizer's states leave the GPU, always or when memory runs short."""
     return OPTIMIZERS[job.optimizer].paged or job.offload_optimizer
 
 
@@ -104,28 +122,33 @@ def model_weights(job: Job) -> float:
 
     Of a quantised model the embedding and the head stay as they are.
     """
-    whole = per_gpu(job, job.shape.parameters, "parameters")
-    tables = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
+    model_parameters = per_gpu(job, job.shape.parameters, "parameters")
+    table_bytes = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
     if not job.is_quantized:
-        return whole * weight_bytes(job) + tables
+        return model_parameters * weight_bytes(job) + table_bytes
     outside = per_gpu(job, job.shape.outside, "parameters")
-    plain = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
-    return (whole - outside) * QUANTIZED[job.quantize or ""] + plain + tables
+    outside_bytes = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
+    quantised_bytes = (model_parameters - outside) * QUANTIZED[job.quantize or ""]
+    return quantised_bytes + outside_bytes + table_bytes
 
 
 def gradients_stay(job: Job) -> bool:
-    """Whether there are gradients while the forward pass runs (ZeRO 3 has one buffer of them)."""
-    flat = job.strategy == "zero3" and job.deepspeed_steps
-    return job.batch is None or job.accumulate > 1 or job.megatron_ddp or flat
+    """Whether there are gradients while the forward pass runs.
+
+    They are kept from one micro-batch to the next (an RL trainer's budget makes several), and some
+    engines have one buffer for them that is never freed: Megatron's DDP, DeepSpeed's ZeRO 3.
+    """
+    has_micro_batches = job.batch is None or job.accumulate > 1
+    has_zero3_buffer = job.strategy == "zero3" and job.deepspeed_steps
+    return has_micro_batches or job.megatron_ddp or has_zero3_buffer
 
 
 def resident_states(job: Job, recipe: Recipe) -> float:
     """Bytes of weights, adapters and optimizer states, and of DDP's buckets of gradients."""
     if recipe.offload:
         return 0.0
-    size = (
-        model_weights(job) + per_gpu(job, job.adapter_parameters, "parameters") * job.trained_bytes
-    )
+    adapters = per_gpu(job, job.adapter_parameters, "parameters")
+    size = model_weights(job) + adapters * job.trained_bytes
     if not optimizer_on_host(job):
         size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
     if job.strategy == "ddp" and not job.master_weights:  # its buckets are a copy of the gradients
@@ -133,30 +156,57 @@ def resident_states(job: Job, recipe: Recipe) -> float:
     return size
 
 
+def states_while_generating(job: Job, recipe: Recipe) -> float:
+    """Bytes of the policy's states between two steps; none if they are on the host then."""
+    return 0.0 if job.policy_leaves else resident_states(job, recipe)
+
+
+def states_beside(job: Job, recipe: Recipe) -> float:
+    """Bytes of the models beside the policy, which the strategy divides as it divides the policy.
+
+    A critic is trained like the policy; reference and reward models are weights alone.
+    """
+    total = 0.0
+    for model in job.beside:
+        if model.on_host or recipe.offload:
+            continue
+        bytes_of_weight = weight_bytes(job) if model.trained else model.weight_bytes
+        total += per_gpu(job, model.parameters, "parameters") * bytes_of_weight
+        if model.trained:
+            total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
+            if not optimizer_on_host(job):
+                total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
+    return total
+
+
 def unsharded_extra(job: Job, recipe: Recipe) -> float:
     """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
     is_alone = job.gpus == 1 and job.shards_parameters and job.batch is None
-    return job.trained_parameters * UNSHARDED_EXTRA * (is_alone and not recipe.offload)
+    if recipe.offload or not is_alone:
+        return 0.0
+    return job.trained_parameters * UNSHARDED_EXTRA
+
+
+LIVE_PARAMETERS = 1e9
+"""ZeRO 3 keeps as many parameters gathered (`stage3_max_live_parameters`), and steps as many at
+once (`sub_group_size`)."""
 
 
 def gathered_unit(job: Job, recipe: Recipe) -> float:
-    """Bytes of the largest unit (FSDP) while its parameters are gathered.
-
-    ZeRO 3 keeps up to a billion parameters (`stage3_max_live_parameters`).
-    """
-    s = job.shape
+    """Bytes of the largest unit (FSDP) while its parameters are gathered, with its gradients."""
     if not job.shards_parameters:
         return 0.0
     rate = FROZEN_UNIT
     if job.trains_layers:
         rate = OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
-    unit = s.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
+    # The rates were fitted to units that are computed in 16 bits.
+    unit = job.shape.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
     # Tables beside the model are in FSDP's outermost unit, which stays whole with its gradients.
     unit += job.tables * 2 * job.compute_bytes
-    if job.gpus == 1:
-        return unit
-    live = min(1e9, per_gpu(job, s.parameters)) * (job.strategy == "zero3")
-    return max(unit, live * job.compute_bytes)
+    if job.gpus > 1 and job.strategy == "zero3":
+        live = min(LIVE_PARAMETERS, per_gpu(job, job.shape.parameters))
+        return max(unit, live * job.compute_bytes)
+    return unit
 
 
 def gradients(job: Job, recipe: Recipe) -> float:
@@ -182,30 +232,38 @@ def reduced_gradients(job: Job, recipe: Recipe) -> float:
     return job.trained_parameters * gradient_bytes(job)
 
 
-def optimizer_step(job: Job, recipe: Recipe) -> float:
-    """Bytes that the optimizer's step takes in addition: copies of all parameters by `foreach`.
+ADAFACTOR_COPIES = 4.4
+"""Copies of the largest matrix in 32 bits that a step of transformers' Adafactor makes: gradient,
+parameter, squares, the product of its factors, and parts of others."""
 
-    DeepSpeed's masters are one flat tensor of a GPU's part, which is copied twice, at stage 3 a
-    billion parameters after the other (`sub_group_size`).
-    """
+
+def optimizer_step(job: Job, recipe: Recipe) -> float:
+    """Bytes that the optimizer's step takes in addition: copies of all parameters by `foreach`."""
     if recipe.offload or job.offload_optimizer or job.batch is None:
         return 0.0
-    part = per_gpu(job, job.trained_parameters, "optimizer")
+    stepped = per_gpu(job, job.trained_parameters, "optimizer")
     if job.deepspeed_steps:
-        group = min(part, 1e9) if job.strategy == "zero3" else part
+        # Its masters are one flat tensor of the GPU's part, which is copied twice in 32 bits.
+        group = min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped
         return 8 * group
-    if job.optimizer == "adafactor":  # gradient, parameter, squares, and the product of its factors
-        largest = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
-        return 17.6 * largest / job.tensor_parallel / shard_count(job, "optimizer")
-    width = 4 if job.master_weights else job.trained_bytes
-    return part * OPTIMIZERS[job.optimizer].copies * width * (job.step == "foreach")
+    if job.optimizer == "adafactor":
+        largest_matrix = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
+        shards = job.tensor_parallel * shard_count(job, "optimizer")
+        return ADAFACTOR_COPIES * 4 * largest_matrix / shards
+    if job.step != "foreach":
+        return 0.0
+    parameter_bytes = 4 if job.master_weights else job.trained_bytes
+    return stepped * OPTIMIZERS[job.optimizer].copies * parameter_bytes
 
 
 def host_bytes(job: Job, recipe: Recipe) -> float:
-    """Bytes in host memory: with Offload one whole copy of all states for each group."""
+    """Bytes in host memory: with Offload one whole copy of all states for each group of shards."""
     if not recipe.offload:
-        return per_gpu(job, job.trained_parameters) * optimizer_bytes(job) * optimizer_on_host(job)
-    plain_parameters = job.shape.parameters + job.tables
-    copy: float = plain_parameters * BYTES[job.dtype] + job.adapter_parameters * job.trained_bytes
-    copy += job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
-    return copy * (job.data_parallel / shard_count(job, "parameters"))
+        if not optimizer_on_host(job):
+            return 0.0
+        return per_gpu(job, job.trained_parameters) * optimizer_bytes(job)
+    weights = (job.shape.parameters + job.tables) * BYTES[job.dtype]
+    adapters = job.adapter_parameters * job.trained_bytes
+    trained = job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
+    groups = job.data_parallel / shard_count(job, "parameters")
+    return (weights + adapters + trained) * groups

@@ -14,7 +14,7 @@ from gpusetup.model.documents import TrainerSettings
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
 from gpusetup.plan.decide import Decision, Limits
-from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.question import job_of
 from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
@@ -60,7 +60,11 @@ def only_if(condition: object, value: Any) -> Any:
 
 def trinity(facts: Facts) -> Values:
     """Trinity-RFT's config. Its two knobs default to `ceil(2 * max_model_len / SP)`."""
-    actor: Values = {"ppo_max_token_len_per_gpu": facts.budget}
+    is_dynamic = facts.budget is not None
+    actor: Values = {
+        "ppo_max_token_len_per_gpu": facts.budget,
+        "ppo_micro_batch_size_per_gpu": only_if(not is_dynamic, facts.samples),
+    }
     if facts.recipe.offload:
         actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
     reference: Values = {"log_prob_max_token_len_per_gpu": facts.budget}
@@ -71,7 +75,7 @@ def trinity(facts: Facts) -> Values:
             "rope_scaling": yarn(facts.job),
         },
         "trainer": {
-            "use_dynamic_bsz": facts.budget is not None,
+            "use_dynamic_bsz": is_dynamic,
             "ulysses_sequence_parallel_size": facts.recipe.sp,
             "max_token_len_per_gpu": facts.budget,
             "trainer_config": {"actor_rollout_ref": {"actor": actor, "ref": reference}},
@@ -282,9 +286,11 @@ def torchtitan(facts: Facts) -> Values:
 def megatron(facts: Facts) -> Values:
     """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
     job = facts.job
+    sequences_at_once = job.batch if job.batch is not None else job.gpus
+    global_batch = sequences_at_once * job.accumulate
     return {
         "micro-batch-size": facts.samples,
-        "global-batch-size": (job.batch or job.gpus) * job.accumulate,
+        "global-batch-size": global_batch,
         "seq-length": job.context,
         "tensor-model-parallel-size": job.tensor_parallel,
         "pipeline-model-parallel-size": job.pipeline_parallel,
@@ -362,7 +368,7 @@ def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
 
 NOT_COMPARED = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables",
+    "tables", *BESIDE_FIELDS,
 }  # fmt: skip
 """Fields of a job that a trainer derives by itself, that the reading back adds, or that are a
-matter of the person's own model."""
+matter of the person's own model, and of what stands beside it."""

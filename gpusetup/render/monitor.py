@@ -227,8 +227,8 @@ def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
     """Mean, p5, p95 and peak of each figure that is known."""
     for name, spread, unit, scale, digits in figures:
         if spread is not None:
-            values = (spread.mean, spread.p5, spread.p95, spread.peak)
-            yield (name, *(measured(value / scale, unit, digits).strip() for value in values))
+            values = [value / scale for value in (spread.mean, spread.p5, spread.p95, spread.peak)]
+            yield (name, *(measured(value, unit, digits).strip() for value in values))
 
 
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
@@ -239,9 +239,11 @@ def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
 def spreads(gpu: GpuSummary) -> Iterator[str]:
     """The figures of a GPU, below its name."""
     yield from spread_table(f"GPU {gpu.index} {gpu.name or ''}".rstrip(), gpu_figures(gpu))
-    reasons = {name: share for name, share in gpu.throttled.items() if name != "gpu_idle"}
-    held = [f"{name} {share * 100:.0f} %" for name, share in reasons.items()]
-    yield from facts({"held down by": ", ".join(held)})
+    reasons = []
+    for name, share in gpu.throttled.items():
+        if name != "gpu_idle":
+            reasons.append(f"{name} {share * 100:.0f} %")
+    yield from facts({"held down by": ", ".join(reasons)})
 
 
 def first_line(summary: Summary) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpusetup.model.documents import (
     CodePlan,
+    ConfigKey,
     ConfigRead,
     FewerGpus,
     Help,
@@ -66,8 +67,11 @@ def plan_text(plan: PlanCell) -> Screen:
 
 def _way(way: Way, capacity: float) -> Row:
     """One way to train: does it fit, up to which batch or length, what one sequence takes."""
-    mark = (OK if way.total_gib <= 0.8 * capacity else BUT) if way.fits else NO
-    most = f"batch {way.batch:,}, or {way.context or 0:,} tokens" if way.fits else "does not fit"
+    mark, most = NO, "does not fit"
+    if way.fits:
+        leaves_a_fifth = way.total_gib <= 0.8 * capacity
+        mark = OK if leaves_a_fifth else BUT
+        most = f"batch {way.batch:,}, or {way.context or 0:,} tokens"
     needs = f"one sequence needs {way.total_gib:.1f} GiB"
     return Row("  ", mark, f" {way.name:25} {most:27} ", (needs, DIM), whole=True)
 
@@ -91,35 +95,63 @@ def _count(parameters: int) -> str:
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
-    host = plan.memory_gib.host
-    recipe = f": {plan.recipe} ({_meaning(plan.recipe)})"
+    """What was looked for, whether the job fits and with which recipe, and how sure that is."""
     if plan.solved and not plan.code:
-        solved = {
-            "context": f"longest context: {plan.context * plan.fits:,} tokens",
-            "batch": f"largest batch: {(plan.batch or 0) * plan.fits:,}",
-            "gpus": f"GPUs needed: {plan.gpus if plan.fits else 'more than ' + str(plan.gpus)}",
-        }
-        yield Row((solved[plan.solved], HEADING))
+        yield Row((_solution(plan), HEADING))
+    recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
+    host = plan.memory_gib.host
+    with_ram = f" with {host:.0f} GiB of RAM" if host else ""
     if not plan.fits:
         yield verdict(NO, "does not fit")
+    elif plan.uncounted:
+        missing = _first_names(plan.uncounted)
+        yield verdict(BUT, f"may fit{with_ram}, not counted: {missing}", f"; recipe: {recipe}")
     elif host:
-        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", recipe)
+        yield verdict(BUT, f"fits only{with_ram}", f": {recipe}")
     elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f"{recipe}; measure one step first")
+        yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
-        yield verdict(OK, "fits", recipe)
+        yield verdict(OK, "fits", f": {recipe}")
     near = f"{plan.near_percent} % of the limit"
-    kind = (
-        " or a kind of job that plan knows little about"
-        if plan.near_percent > 3 and plan.fits
-        else ""
-    )
-    sure = {
+    reason = f"within {near}"
+    is_measured_kind = plan.near_percent <= 3
+    if plan.fits and plan.uncounted:
+        reason = "something that may take memory is not counted"
+    elif plan.fits and not is_measured_kind:
+        reason += " or a kind of job that plan knows little about"
+    confidence = {
         "measured": "measured",
         "clear": f"clear: nothing is within {near}",
-        "close": f"close: within {near}{kind}",
+        "close": f"close: {reason}",
     }
-    yield from facts({"confidence": sure[plan.confidence], "from": plan.source})
+    yield from facts({"confidence": confidence[plan.confidence], "from": plan.source})
+
+
+MOST_NAMES = 4
+
+
+def _first_names(names: tuple[str, ...]) -> str:
+    """The first few names of a list, and how many more there are.
+
+    >>> _first_names(("use_galore", "quant_bits")), _first_names(tuple("abcdefg"))
+    ('use_galore, quant_bits', 'a, b, c, d and 3 more')
+    """
+    shown = ", ".join(names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _solution(plan: PlanCell) -> str:
+    """The value that was looked for; 0 if not even the smallest fits."""
+    if plan.solved == "context":
+        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
+    if plan.solved == "batch":
+        return f"largest batch: {plan.batch or 0 if plan.fits else 0:,}"
+    if plan.fits:
+        return f"GPUs needed: {plan.gpus}"
+    if plan.strategy in ("single", "dp", "ddp"):
+        return "GPUs needed: more do not help, because each holds the whole model"
+    return f"GPUs needed: more than {plan.gpus}"
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
@@ -129,10 +161,13 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
-        given_back = " (some of it is given back when memory runs short)"
-        note = given_back if memory.reserved > memory.total else ""
-        reserved = f"{memory.reserved:.2f} reserved{note}"
-        lines["torch says"] = f"{memory.allocated:8.2f}  allocated, {reserved}"
+        # Gaps that the allocator gives back before it fails are no part of the total.
+        must_reserve = memory.allocated + memory.fragmentation
+        more = f", up to {memory.reserved:.2f} while there is room"
+        with_room = more if memory.reserved > must_reserve + 0.01 else ""
+        lines["torch says"] = (
+            f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved{with_room}"
+        )
     if not memory.other_gpus:
         return section("Memory of a GPU, GiB", facts(lines))
     lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
@@ -251,22 +286,36 @@ def _value(value: Any) -> str:
 MOST_UNKNOWN = 12
 
 
-def _config(found: ConfigRead) -> Iterator[str]:
+def _config(config: ConfigRead) -> Iterator[str]:
     """What was read, assumed and not understood, each key with its line."""
-    whose = f"a config of {found.trainer}" if found.trainer else "a config of an unknown trainer"
-    keys = [
-        (str(key.line), f"{key.key}: {key.value}" if key.value else key.key, (key.meaning, DIM))
-        for key in (*found.read, *found.not_understood[:MOST_UNKNOWN])
-        if "[" not in key.key or not key.meaning
-    ]
-    read = table(("", "", ""), [one for one in keys if one[2][0]], left=(0, 1, 2))
-    open_ = table(("", "", ""), [one for one in keys if not one[2][0]], left=(0, 1, 2))
-    more = len(found.not_understood) - MOST_UNKNOWN
-    yield from section(f"Read from {found.file}, {whose}", read[1:])
-    assumed = (Row(f"  {line}", hang=4) for line in found.assumed)
+    whose = f"a config of {config.trainer}" if config.trainer else "a config of an unknown trainer"
+    # A list is shown once, and not again for each of its items.
+    names = {key.key for key in config.read}
+    read = [_key(key) for key in config.read if key.key.partition("[")[0] not in names - {key.key}]
+    unknown = [_key(key) for key in config.not_understood[:MOST_UNKNOWN]]
+    yield from section(f"Read from {config.file}, {whose}", _keys(read))
+    assumed = (Row(f"  {line}", hang=4) for line in config.assumed)
     yield from section("Assumed, because the config does not say", assumed)
-    title = "Not understood (if one of them needs memory, give it as an option)"
-    yield from section(title, (*open_[1:], *[f"      and {more} more"] * (more > 0)))
+    lines = _keys(unknown)
+    more = len(config.not_understood) - MOST_UNKNOWN
+    if more > 0:
+        lines.append(Row(f"      and {more} more"))
+    title = "Not counted (plan does not know these keys; some may take memory)"
+    yield from section(title, lines)
+
+
+KeyRow = tuple[str, str, tuple[str, Any]]
+"""Line, key with its value, and what it means, dim."""
+
+
+def _key(key: ConfigKey) -> KeyRow:
+    setting = f"{key.key}: {key.value}" if key.value else key.key
+    return str(key.line), setting, (key.meaning, DIM)
+
+
+def _keys(rows: list[KeyRow]) -> list[Row]:
+    """Keys in columns, without a heading."""
+    return table(("", "", ""), rows, left=(0, 1, 2))[1:]
 
 
 def _code(code: CodePlan) -> Iterator[str]:

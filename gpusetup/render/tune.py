@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 
@@ -39,8 +39,10 @@ def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
         head = ("batch", "result", "peak", "samples/s")
         trials = table(head, map(trial_cells, answer.trials), left=())
         lines += section(f"Batch sizes on {where}", (*trials, "", _best(answer)))
-    words = (Row(f"  {answer.cause}"),) if answer.cause else ()
     if answer.benchmark:
+        words = [Row(line, hang=2) for line in losses(answer.benchmark)]
+        if answer.cause:
+            words.append(Row(f"  {answer.cause}", hang=2))
         lines += section(f"Measured on {where}", (*comparison(answer.benchmark), *words))
     if answer.cannot_fit:
         lines += ["", marked(NO, answer.cannot_fit)]
@@ -113,11 +115,15 @@ def gib(size: int | None) -> str:
 
 def speed(rate: float | None, spread: float | None) -> str:
     """
-    >>> speed(12.5, 3.0), speed(12.5, None)
-    ('12.5 ± 2 %', '12.5')
+    >>> speed(12.5, 3.0), speed(211_400.0, None)
+    ('12.5 ± 2 %', '211,400')
     """
-    known = "" if spread is None else f" ± {spread / 2:.0f} %"
-    return "" if rate is None else f"{rate:.4g}{known}"
+    if rate is None:
+        return ""
+    # Four digits say enough of a measured rate; a thousand and more is read as a whole number.
+    rounded = float(f"{rate:.4g}")
+    figure = f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"
+    return figure if spread is None else f"{figure} ± {spread / 2:.0f} %"
 
 
 def _best(answer: TuneAnswer) -> Row:
@@ -130,34 +136,85 @@ def _best(answer: TuneAnswer) -> Row:
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
     """The table of the acceleration guide, with measured figures."""
-    head = ("", "batch", "s / 1000", "peak", "samples/s", "speed-up", "")
-    return table(head, map(comparison_cells, rows))
+    has_epochs = any(row.seconds_per_epoch for row in rows)
+    epoch = ("s / epoch",) if has_epochs else ()
+    head = ("", "batch", "s / 1000", *epoch, "peak", "samples/s", "speed-up", "")
+    return table(head, (comparison_cells(row, has_epochs=has_epochs) for row in rows))
 
 
-def comparison_cells(row: answers.Row) -> tuple[str, ...]:
+def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
+    """What a row shows below each head; a row that did not run says why in the last cell."""
     name = row.name.replace("+", "+ ")
-    empty = ("",) * 5
     if row.status != "ok":
-        said = {"oom": "out of memory", "error": "failed: "}.get(row.status, "")
-        detail = row.detail if row.status != "oom" else ""
-        return (name, *empty, f"{said}{detail or ''}".splitlines()[0][:70])
+        empty_cells = ("",) * (6 if has_epochs else 5)
+        return name, *empty_cells, failure(row)
+    epoch = (seconds(row.seconds_per_epoch),) if has_epochs else ()
+    rate = row.samples_per_second
     return (
         name,
         str(row.batch),
-        f"{1000 / row.samples_per_second:.3g}" if row.samples_per_second else "",
+        seconds(1000 / rate) if rate else "",
+        *epoch,
         gib(row.peak_bytes),
-        speed(row.samples_per_second, row.spread_percent),
+        speed(rate, row.spread_percent),
         f"{row.speed_up:.2f} x" if row.speed_up is not None else "",
         note(row),
     )
 
 
+def seconds(amount: float | None) -> str:
+    """
+    >>> seconds(12.345), seconds(1234.5), seconds(None)
+    ('12.3', '1,234', '')
+    """
+    if amount is None:
+        return ""
+    return f"{amount:.3g}" if amount < 1000 else f"{amount:,.0f}"
+
+
+LONGEST_FAILURE = 70
+"""Columns of a row's failure: an error of torch may be pages long."""
+
+
+def failure(row: answers.Row) -> str:
+    """Why a row did not run."""
+    if row.status == "oom":
+        return "out of memory"
+    detail = row.detail or ""
+    if row.status == "error":
+        detail = f"failed: {detail}"
+    first_line = (detail.splitlines() or [""])[0]
+    return first_line if row.status == "skipped" else first_line[:LONGEST_FAILURE]
+
+
 def note(row: answers.Row) -> str:
-    said = row.amp if row.name == "+AMP" else ""
+    """What became of a row: kept, or why it was left out."""
     if not row.name.startswith("+"):
         return row.detail or ""
-    kept = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
-    return ", ".join(filter(None, (said, kept)))
+    result = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
+    if row.name == "+AMP":
+        return f"{row.amp}, {result}"
+    if row.name == "+workers":
+        return f"{row.workers} workers, {result}"
+    return result
+
+
+def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
+    """The loss with and without mixed precision, as a sentence; nothing where it was not read.
+
+    >>> [*losses([answers.Row(batch=8, loss=2.3012, loss_without_amp=2.3, loss_steps=12)])]
+    ['  Loss after 12 steps from the same seed: 2.301 with mixed precision, 2.3 without']
+    """
+    for row in rows:
+        if row.loss_steps:
+            mixed, plain = (
+                "NaN" if loss is None else f"{loss:.4g}"
+                for loss in (row.loss, row.loss_without_amp)
+            )
+            yield (
+                f"  Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
+                f" precision, {plain} without"
+            )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ PATH = rf"(?:/(?:[\w.+~@-]+/)+|[A-Za-z]:\\(?:[^\\/:*?\"<>|\n]+\\)+){LIBRARY}"
 """The whole path of a library."""
 LISTED = lazy(
     rf"^\s*(?:[-lrwxs.+]{{10,11}}\s.*?\s)?(?P<path>{PATH})(?: -> \S+)?$"
+    r"|^\s*(?P<tool>/(?:[\w.+~@-]+/)+bin/nvcc)$"
     rf"|^\s*lib[\w.+-]+\.so[.\d]* \([^)]*\) => (?P<cached>{PATH})$",
     re.I,
 )
@@ -38,7 +39,7 @@ def files(text: Text) -> Facts:
     """The file that failed to load, and the libraries that a listing shows to be there."""
     if "no module named" in text.low and (imported := _compiled_part(text)):
         yield imported
-    if not any(ending in text.low for ending in (".so", ".dll", ".pyd", ".dylib")):
+    if not any(ending in text.low for ending in (".so", ".dll", ".pyd", ".dylib", "/nvcc")):
         return
     yield from _failing_file(text)
     yield from _loaded_first(text)
@@ -47,7 +48,7 @@ def files(text: Text) -> Facts:
         match = LISTED.match(line) if len(line) < 300 else None
         if match is None:
             continue
-        path = match["path"] or match["cached"]
+        path = match["path"] or match["tool"] or match["cached"]
         source = f"report, line {number}"
         yield Event(kind="file-listed", values={"path": path}, source=source, text=line.strip())
         listed += 1

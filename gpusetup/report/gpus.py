@@ -24,7 +24,7 @@ BOARD = r"(?:[ -](?:PCI-?e|SXM\d?|NVL|HBM\d\w?|\d{1,3} ?GB))(?!\w)"
 NAME = (
     rf"(?P<name>(?<![\w.-])(?:NVIDIA[ -])?(?:(?:(?:GeForce |Quadro |TITAN )*(?:(?:RTX|GTX|GT|MX|Quadro|GeForce)[ -]?(?:PRO )?[APKMT]?\d{{3,4}}(?:MX?)?|TITAN (?:Xp|X|V|RTX|Black|Z))(?:{ENDING})*)"
     r"|(?:(?:(?<=NVIDIA )|(?:Tesla|GRID) )[ABHLTVPKMC]\d{1,3}\w{0,2}|(?<=NVIDIA )(?:Graphics Device|Thor)"
-    rf"|V100S?|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![\w/]))"
+    rf"|V100S?|A[456]000|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![\w/]))"
 )
 """An NVIDIA GPU as nvidia-smi, programs and people call it."""
 GPU_NAME = lazy(NAME, re.I)
@@ -61,13 +61,14 @@ def gpus(text: Text) -> Facts:
 
 
 BARE_NUMBER = lazy(
-    r"(?<![\w.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![\w%]|[.:]\d|xx)"
+    r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|S(?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![\w%]|[.:]\d|xx)"
     r"(?P<size> ?\(?(?:\d{1,2} ?G(?:i?B)?\b|\d{1,2} ?ГБ|\d{1,2}GB))?(?P<laptop2> ?Laptop)?",
     re.I,
 )
 """A GeForce card by its number alone, as people call it."""
+SUFFIXES = {"ti": " Ti", "super": " Super", "s": " Super"}
 CARD_WORD = lazy(
-    r"(?:\b(?:my|an?|the|new|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :]{0,3}$",
+    r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :]{0,3}$",
     re.I,
 )
 """What stands before such a number, so that it is a card's."""
@@ -114,8 +115,8 @@ def _bare_numbers(text: Text) -> Iterator[str]:
         if not is_another_card(text.flat, match.start(), match.end()):
             line = "GTX" if match["number"].startswith("1") else "RTX"
             number = re.sub(
-                r"(?i)(?<=\d)[ -]?(ti|super)",
-                lambda suffix: f" {suffix[1].title()}",
+                r"(?i)(?<=[\di])[ -]?(ti|super|s)(?![a-z])",
+                lambda suffix: SUFFIXES[suffix[1].lower()],
                 match["number"],
             )
             laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""

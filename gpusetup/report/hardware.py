@@ -102,13 +102,13 @@ def other_makers_gpu_events(text: Text) -> Facts:
                 yield Claim(subject, value, source, HINT)
 
 
-HIP_WORDS = ("hip error", "rocm", "hiperror", "amdgpu", "gfx1", "gfx9")
+HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[19]\d|rocm(?! used to build)")
 """What a text has that is about a program on an AMD GPU; an NVIDIA laptop names a Radeon too."""
 
 
 def amd_boards(text: Text) -> Facts:
     """The AMD boards that such a text names, but those that stand beside the one that failed."""
-    if not any(word in text.low for word in HIP_WORDS):
+    if not HIP_WORDS.search(text.low):
         return
     for board, _ in BOARDS:
         for found in in_any_case(board).finditer(text.flat, 0, BOARDS_READ):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from itertools import accumulate
+from typing import NamedTuple
 
 from gpusetup.messages.people import ROWS
 from gpusetup.messages.row import Row
@@ -21,7 +23,7 @@ PRINTED = lazy(
 """How a line begins that a program printed, or that was typed."""
 LETTER = re.compile(r"[^\W\d_]")
 WIDE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
-LETTERS_OF_PROSE = 0.6
+LETTERS_OF_PROSE, WIDE_LETTERS_OF_PROSE = 0.55, 0.3
 """The share of letters in a line of prose: lines of logs have more digits and signs (measured over the
 labelled reports: 0.5 separates them)."""
 WORDS_OF_PROSE, WIDE_OF_PROSE = 3, 4
@@ -36,45 +38,68 @@ def is_prose(line: str) -> bool:
     bare = line.strip()
     if not bare or PRINTED.search(line):
         return False
-    letters = len(LETTER.findall(bare))
-    if letters < LETTERS_OF_PROSE * len(bare.replace(" ", "")):
-        return False
-    return len(bare.split()) >= WORDS_OF_PROSE or len(WIDE.findall(bare)) >= WIDE_OF_PROSE
+    share = len(LETTER.findall(bare)) / len(bare.replace(" ", ""))
+    # Chinese, Japanese and Korean say as much in a third of the letters.
+    if len(WIDE.findall(bare)) >= WIDE_OF_PROSE:
+        return share >= WIDE_LETTERS_OF_PROSE
+    return share >= LETTERS_OF_PROSE and len(bare.split()) >= WORDS_OF_PROSE
 
 
-def paragraphs(text: Text) -> Iterator[tuple[int, str]]:
-    """The paragraphs of prose: the number of the first line (from 1), and the words on one line."""
-    first, words = 0, ""
-    for number, line in enumerate((*text.lines, ""), 1):
-        if is_prose(line):
-            first = first if words else number
-            words = f"{words} {' '.join(line.split())}".strip()
-        elif words:
-            yield first, words
-            words = ""
+class Prose(NamedTuple):
+    """The paragraphs of a text that a person wrote, a line each."""
+
+    words: str
+    starts: tuple[int, ...]
+    """Where each paragraph begins in `words`."""
+    lines: tuple[int, ...]
+    """The number of each paragraph's first line in the text (from 1)."""
+
+    def line_at(self, place: int) -> int:
+        return self.lines[max(bisect_right(self.starts, place) - 1, 0)]
+
+
+def prose_of(text: Text) -> Prose:
+    """All prose of a text, as far as it is read."""
+    paragraphs: list[str] = []
+    lines: list[int] = []
+    follows, characters = False, 0
+    for number, line in enumerate(text.lines, 1):
+        if not is_prose(line):
+            follows = False
+            continue
+        words = " ".join(line.split())
+        characters += len(words)
+        if characters > CHARACTERS_READ:
+            break
+        if follows:
+            paragraphs[-1] = f"{paragraphs[-1]} {words}"
+        else:
+            paragraphs.append(words)
+            lines.append(number)
+        follows = True
+    starts = accumulate((len(paragraph) + 1 for paragraph in paragraphs), initial=0)
+    return Prose("\n".join(paragraphs), tuple(starts)[: len(lines)], tuple(lines))
 
 
 def person(text: Text) -> Facts:
     """What the person says of the GPU, of what was tried, and of the machine: each thing once."""
+    prose = prose_of(text)
+    low = lowered(prose.words)
     known: set[tuple[str, str]] = set()
-    characters = 0
-    for number, words in paragraphs(text):
-        characters += len(words)
-        if characters > CHARACTERS_READ:
-            return
-        low = lowered(words)
-        for row in ROWS:
-            subject = (row.kind, row.values.get("what", ""))
-            if subject in known or not any(letters in low for letters in row.letters):
-                continue
-            if match := _meant(words, row):
-                known.add(subject)
-                named = {name: value for name, value in match.groupdict().items() if value}
-                values = {**row.values, **named}
-                source = f"report, line {number}"
-                if row.kind == "python-bound":
-                    yield Claim("python.version", values["python"], source, GUESS)
-                yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN])
+    for row in ROWS if low else ():
+        subject = (row.kind, row.values.get("what", ""))
+        if subject in known or not any(letters in low for letters in row.letters):
+            continue
+        match = _meant(prose.words, row)
+        if match is None:
+            continue
+        known.add(subject)
+        named = {name: value for name, value in match.groupdict().items() if value}
+        values = {**row.values, **named}
+        source = f"report, line {prose.line_at(match.start())}"
+        if row.kind == "python-bound":
+            yield Claim("python.version", values["python"], source, GUESS)
+        yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN])
 
 
 def _meant(words: str, row: Row) -> re.Match[str] | None:

@@ -22,6 +22,8 @@ LINES_READ = 20_000
 
 def runs(text: Text) -> Iterator[Event]:
     """The last run that ended well, unless something failed after it."""
+    if not FINISHED.search(text.flat):
+        return
     finished: tuple[int, str] | None = None
     for number, line in enumerate(
         text.lines[-LINES_READ:], 1 + max(len(text.lines) - LINES_READ, 0)

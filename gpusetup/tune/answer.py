@@ -24,15 +24,25 @@ class TuneChange(Frozen, rename={"before": "from", "after": "to"}):  # type: ign
     added: bool = False
 
 
-class Row(Trial):
-    """One line of the comparison table of `--benchmark`: a way to train, and its trial."""
+RowName = Literal["base", "+AMP", "+batch", "+workers", "+compile", "all"]
 
-    name: Literal["base", "+AMP", "+batch", "+compile", "all"] = "base"
+
+class Row(Trial):
+    """One line of the comparison table of `--benchmark`: a way to train, and its trials."""
+
+    name: RowName = "base"
     status: Literal["ok", "oom", "error", "skipped"] = "skipped"  # type: ignore[assignment]
     amp: Literal["bf16", "fp16"] | None = None
     compile: bool = False
     speed_up: float | None = None
     kept: bool = False
+    runs: int = 1
+    """How often it ran, in turn with what it is compared with; the speed is the middle one."""
+    seconds_per_epoch: float | None = None
+    """Where the data set says how many samples it has."""
+    loss_steps: int | None = None
+    """In the row of AMP: after so many steps `loss` and `loss_without_amp` were read."""
+    loss_without_amp: float | None = None
 
 
 class PresetRow(Frozen):
@@ -60,7 +70,7 @@ class TuneAnswer(Frozen):
     """What the next larger size that was tried said; null if none was."""
     benchmark: tuple[Row, ...] = ()
     cause: str | None = None
-    """Why nothing made it faster, where nothing did."""
+    """Why nothing made it faster, or what to measure next."""
     device: str | None = None
     """What was measured, or the GPU that the config is for."""
     presets: tuple[PresetRow, ...] = ()

@@ -23,6 +23,7 @@ from gpusetup.tune.case import (
     label,
     not_a_number,
 )
+from gpusetup.tune.grow import grown_batch, larger_batch_in_words
 from gpusetup.tune.marks import BatchMark, batch_mark
 from gpusetup.tune.refusals import refusals
 from gpusetup.tune.verdict import BY_PLAN, CannotJudge, how_to_fit, plan_verdict
@@ -78,6 +79,7 @@ def split_batches(case: Case) -> Iterator[Suggestion]:
             split = _split_of(case, setting, size)
             suggestions = list(_better_split(case, split)) if key.written else []
             yield from suggestions or _why_unchanged(case, split)
+            yield from _recommenders_tier(case, split)
 
 
 def _other_unit(case: Case) -> Setting | None:
@@ -134,6 +136,15 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
         yield f"{stays}: {reason}. `{measuring(case)}` measures it"
     else:
         yield f"{stays}: {reason}"
+        # A recommender's tier is said in any case, by `_recommenders_tier`.
+        if not mark.of_all_gpus:
+            yield _marked(case, split, mark)
+
+
+def _recommenders_tier(case: Case, split: Split) -> Iterator[str]:
+    """The multi-GPU guide's tier, also where plan is sure of another batch for the model's part."""
+    mark = batch_mark(case)
+    if mark is not None and mark.of_all_gpus and not case.measured.batch_size:
         yield _marked(case, split, mark)
 
 
@@ -147,7 +158,7 @@ def _marked(case: Case, split: Split, mark: BatchMark) -> str:
         sentence += f" To go beyond it, accumulate: {mark.most} x 2 is a batch of {2 * mark.most}."
     elif split.effective < mark.least:
         sentence += (
-            " A larger effective batch is another experiment: it takes another learning rate."
+            " A larger effective batch is another experiment: it needs another learning rate."
         )
     return f"{sentence} {_to_measure(case, mark)}"
 
@@ -190,17 +201,16 @@ def _better_split(case: Case, split: Split) -> Iterator[Suggestion]:
         if split.steps and len(case.with_role("batch")) == 1:
             yield from _split_by_plan(case, split)
         return
+    if measured > effective > 0:
+        if case.measured.grows:
+            yield from grown_batch(case, split, measured)
+            return
+        yield larger_batch_in_words(split, measured)
     if split.size == measured:
         return
     largest = min(measured, effective)
     micro = next(divisors(effective, largest), 0)
-    if 0 < effective < measured:
-        yield (
-            f"{split.name}: {measured} ran here. A batch {measured / effective:.3g} times as "
-            "large is another experiment: for SGD scale the learning rate with it, for Adam by "
-            "its square root, and warm up"
-        )
-    elif not micro or micro * 4 < largest:
+    if not micro or micro * 4 < largest:
         # Less than a quarter of what ran: these pieces would leave most of the card unused.
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
         yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"

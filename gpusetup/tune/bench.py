@@ -36,6 +36,12 @@ COMPILING_SECONDS = 900.0
 """What torch.compile may take in addition."""
 LEAST_STEPS = 4
 """One to warm up, one that is read, two that are timed."""
+TIMED_SHARE = 0.1
+"""The share of a search's time that one trial times steps: the larger sizes need the rest."""
+FIRST_SECONDS = 30.0
+"""What the first trial of a search may take beyond its time: without it there is no answer."""
+LEAST_CLIMB = 1.5
+"""A size that is less than so many times the largest one tells nothing new about the speed."""
 FREE_SHARE = 0.02
 """The share of the memory that is left free, for fragments and for other programs."""
 LEAST_FREE_BYTES = 300 << 20
@@ -62,9 +68,15 @@ class BenchJob(Frozen):
     timed: bool = True
     """Whether more steps are timed, whose memory is not read."""
     seconds: float = TIMED_SECONDS
+    least_seconds: float | None = None
+    """How long steps are timed at least; None: half a second."""
     left: float | None = None
     """Seconds after which the trial is ended."""
     python: str | None = None
+    loaded: bool = False
+    """Whether the timed steps take their batches from the code's data set, if it returns one."""
+    workers: int | None = None
+    """Of that loader; None: as many as the code's own DataLoader has, else none."""
 
 
 class Device(Frozen):
@@ -155,6 +167,7 @@ class Bench:
                 raise Blocked(f"{self._argv[0]} has no torch", hint=hint)
             raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
         limits = (self.job.memory_limit_bytes, free_memory(System()))
+        # A GPU's own limit stands in the answer; for the CPU it is known here alone.
         limit = answer["limit_bytes"] or min(filter(None, limits), default=None)
         if not limit or not answer["counts"]:
             raise Blocked("This system does not show how much memory a process uses")
@@ -174,17 +187,41 @@ class Bench:
         """
         chooser = next_for_speed if speed else next_batch
         settings = {**settings, "timed": speed}
+        quickest_trial = 0.0
         while not code_fails(trials) and (batch := chooser(trials, goal)) is not None:
-            line = f"batch {batch}"
+            line, began = f"batch {batch}", time.monotonic()
             if goal.ends is not None:
-                left = goal.ends - time.monotonic()
-                fastest = max((one.samples_per_second or 0.0 for one in trials), default=0.0)
-                if fastest and left * fastest < LEAST_STEPS * batch:
-                    break  # its fewest steps would end after the time
-                settings |= {"left": left, "seconds": min(self.job.seconds, left / 2)}
-                line += f", {left:.0f} s left"
+                seconds_left = goal.ends - began
+                batch = affordable(batch, trials, seconds_left - quickest_trial)
+                if batch is None:
+                    break
+                line = f"batch {batch}, {max(0.0, seconds_left):.0f} s left"
+                timed_seconds = min(self.job.seconds, max(1.0, seconds_left * TIMED_SHARE))
+                grace = 0.0 if trials else FIRST_SECONDS
+                settings |= {"left": seconds_left + grace, "seconds": timed_seconds}
             say(line)
             trials.append(self.trial(batch, **settings))
+            seconds = time.monotonic() - began
+            quickest_trial = min(quickest_trial or seconds, seconds)
+
+
+def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | None:
+    """The size, or the largest one below it whose fewest steps end in time; None if that is hardly
+    larger than what ran.
+
+    >>> ran = Trial(batch=8, status="ok", samples_per_second=10.0)
+    >>> [affordable(size, [ran], 10.0) for size in (4, 32)], affordable(32, [ran], 4.0)
+    ([4, 25], None)
+    """
+    ran = [trial for trial in trials if trial.status == "ok"]
+    largest = max(ran, key=lambda trial: trial.batch, default=None)
+    if largest is None or not largest.samples_per_second:
+        return batch if seconds > 0 or not trials else None
+    # Larger sizes are about as fast as the largest that ran, which need not be the fastest.
+    largest_in_time = int(seconds * largest.samples_per_second / LEAST_STEPS)
+    if batch <= largest_in_time:
+        return batch
+    return largest_in_time if largest_in_time >= LEAST_CLIMB * largest.batch else None
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:

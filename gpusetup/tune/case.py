@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -25,6 +26,7 @@ class Facts(Frozen):
     """The facts of a machine that the rules ask for."""
 
     gpu: str | None = None
+    """The name of the GPU with the least memory."""
     gpus: int = 0
     memory_bytes: int | None = None
     """Of the smallest visible GPU."""
@@ -41,7 +43,9 @@ class Facts(Frozen):
         """The smallest GPU, as `plan` asks for it."""
         if not self.memory_bytes:
             return None
-        system: System = "windows" if self.family != "linux" else "wsl" if self.wsl else "linux"
+        system: System = "windows"
+        if self.family == "linux":
+            system = "wsl" if self.wsl else "linux"
         return replace(place_of(self.gpu, self.memory_bytes), count=self.gpus, system=system)
 
 
@@ -50,8 +54,10 @@ class Measured(Frozen):
 
     batch_size: int | None = None
     """The largest (or fastest) batch on one GPU that ran."""
+    grows: bool = False
+    """Whether a batch that ran is written although the effective batch grows by it."""
     is_faster: Mapping[str, bool] = {}
-    """Whether `amp` and `compile` were faster; absent: not measured."""
+    """Whether `amp`, `workers` and `compile` were faster; absent: not measured."""
     interrupted: bool = False
     """Whether measuring was interrupted: then only what was measured is written."""
 
@@ -85,16 +91,23 @@ Suggestion = Proposed | str
 def facts_of(snapshot: Snapshot) -> Facts:
     """The machine's facts, over the GPUs that a program would see."""
     gpus = visible_gpus(snapshot)
-    capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
+    # The smallest GPU sets the limit: each of them holds the model and its share of the batch.
+    by_memory = sorted(gpus, key=lambda gpu: gpu.memory_total_bytes or math.inf)
+    smallest = by_memory[0] if by_memory else None
+    capabilities = [
+        (gpu.compute_capability.major, gpu.compute_capability.minor)
+        for gpu in gpus
+        if gpu.compute_capability
+    ]
     memory = snapshot.memory
-    ram = [size for size in (memory.available_bytes, memory.cgroup_limit_bytes) if size]
+    ram_limits = [size for size in (memory.available_bytes, memory.cgroup_limit_bytes) if size]
     return Facts(
-        gpu=gpus[0].name if gpus else None,
+        gpu=smallest.name if smallest else None,
         gpus=len(gpus),
-        memory_bytes=min(filter(None, (gpu.memory_total_bytes for gpu in gpus)), default=None),
-        capability=min(((one.major, one.minor) for one in capabilities), default=None),
+        memory_bytes=smallest.memory_total_bytes if smallest else None,
+        capability=min(capabilities, default=None),
         cores=snapshot.cpu.usable_cores or snapshot.cpu.logical_cores,
-        ram_bytes=min(ram, default=memory.total_bytes),
+        ram_bytes=min(ram_limits, default=memory.total_bytes),
         shm_bytes=memory.shm_total_bytes,
         family=snapshot.os.family,
         wsl=bool(snapshot.os.wsl),
@@ -115,10 +128,14 @@ class Case(Frozen):
     """Why another file holds the batch and the precision too, as a sentence."""
 
     def with_role(self, *roles: str) -> list[Setting]:
+        """The settings that mean one of these, in the file's order."""
         return [setting for setting, key in self.keyed if key.role in roles]
 
     def with_name(self, *names: str) -> Iterator[Setting]:
-        return (one for one in self.config.settings if name_of(one.path) in names)
+        """The settings whose key is one of these, in the file's order."""
+        for setting in self.config.settings:
+            if name_of(setting.path) in names:
+                yield setting
 
 
 def config_word(case: Case) -> str:
@@ -127,6 +144,7 @@ def config_word(case: Case) -> str:
 
 
 def label(setting: Setting) -> str:
+    """A setting as a sentence names it: `training.lr (line 7)`."""
     return f"{dotted(setting.path)} (line {setting.line})"
 
 
@@ -141,48 +159,58 @@ def change_value(case: Case, setting: Setting, value: str, why: Why) -> Iterator
     """The change of one setting, or words if its place does not allow it."""
     edit = replacement(case.config, setting, value)
     if edit is None:
-        odd = (
-            "used in several places through a YAML anchor"
-            if setting.shared
-            else "not a plain value"
-        )
-        yield f"{label(setting)} is {odd}: set it to {value} by hand; {why.reason}"
+        obstacle = "not a plain value"
+        if setting.shared:
+            obstacle = "used in several places through a YAML anchor"
+        yield f"{label(setting)} is {obstacle}: set it to {value} by hand; {why.reason}"
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, why)
 
 
-def _proposed(edit: Edit, at: Setting, value: str, why: Why) -> Proposed:
-    added = edit.start == edit.end
-    return Proposed(
-        edit=edit,
-        change=TuneChange(
-            key=dotted(edit.path),
-            line=at.line,
-            before=None if added else value_of(at),
-            after=int(value) if value.isdigit() else value == "true" or value,
-            reason=why.reason,
-            source=why.source,
-            added=added,
-        ),
+def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
+    """The edit with its reason; `setting` is what it changes, or what it adds a line below."""
+    is_added = edit.start == edit.end
+    new_value: int | bool | str = value
+    if value.isdigit():
+        new_value = int(value)
+    elif value == "true":
+        new_value = True
+    change = TuneChange(
+        key=dotted(edit.path),
+        line=setting.line,
+        before=None if is_added else value_of(setting),
+        after=new_value,
+        reason=why.reason,
+        source=why.source,
+        added=is_added,
     )
+    return Proposed(edit=edit, change=change)
 
 
 def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
     """A missing key, where the config is of a family that is known to read it."""
-    rows = [] if case.with_role(role) else [row for row in key_table().added if row.role == role]
-    for row in rows:
+    if case.with_role(role):
+        return []
+    for row in key_table().added:
+        is_read = not row.needs or any(case.with_name(*row.needs.split()))
+        if row.role != role or not is_read:
+            continue
         for setting in case.with_name(row.beside):
-            known = not row.needs or any(case.with_name(*row.needs.split()))
-            if not known or key_of(setting.path) is None or setting.path[-1] != row.beside:
-                continue  # also of `--batch-size`, whose neighbours are spelled in another way
-            if edit := added_line(case.config, setting, row.name, value):
+            # `--batch-size` has neighbours that are spelled in another way.
+            is_spelled_alike = setting.path[-1] == row.beside
+            if key_of(setting.path) is None or not is_spelled_alike:
+                continue
+            edit = added_line(case.config, setting, row.name, value)
+            if edit is not None:
                 return [_proposed(edit, setting, value, replace(why, source=row.source))]
     return []
 
 
 def not_a_number(setting: Setting) -> str:
-    alias = setting.kind == "alias" or setting.shared
-    text = "shared through an anchor" if alias else setting.text or f"a {setting.kind}"
+    """That a setting is left, because it is no plain number."""
+    text = setting.text or f"a {setting.kind}"
+    if setting.kind == "alias" or setting.shared:
+        text = "shared through an anchor"
     return f"{label(setting)} is {text}, not a plain number, so it stays as it is"
 
 
@@ -191,31 +219,44 @@ def not_a_number(setting: Setting) -> str:
 # A trainer counts its steps in micro-batches (each call of the loader) or in updates (each step of
 # the optimizer); what is counted in updates means the same after another split of one batch.
 
+COUNTS_ALL_GPUS = (
+    "zero_optimization", "train_micro_batch_size_per_gpu", "micro_batch_size",
+    "per_device_train_batch_size", "train_micro_batch_size",
+)  # fmt: skip
+"""Names beside which a total batch is that of all GPUs, as DeepSpeed, NeMo and Megatron mean it."""
 RAY = "ray"
 """The row of trainers whose `num_workers` are no loader's (Ray, Dask)."""
 
 
 def trainer_in(config: Config) -> Loop | None:
     """The trainer that a config is written for; None for a loop of one's own."""
-    names, known = names_in(config.settings), trainer_of(config)
-    if known and not names.isdisjoint(key_table().batches[known].split()):
-        return Loop(name=known, steps="updates")
-    return next((row for row in key_table().loops if not names.isdisjoint(row.names.split())), None)
+    names, trainer = names_in(config.settings), trainer_of(config)
+    if trainer and not names.isdisjoint(key_table().batches[trainer].split()):
+        return Loop(name=trainer, steps="updates")
+    for loop in key_table().loops:
+        if not names.isdisjoint(loop.names.split()):
+            return loop
+    return None
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     """Every setting that a key's row means, as this config's trainer means it."""
     trainer, names = trainer_in(config), names_in(config.settings)
-    ray = next(row for row in key_table().loops if row.name == RAY)
+    counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)
+    ray = next(loop for loop in key_table().loops if loop.name == RAY)
     without_ray = names.isdisjoint(ray.names.split())
     keyed = []
-    for one in config.settings:
-        key = key_of(one.path) if one.kind != "map" else None
+    for setting in config.settings:
+        key = key_of(setting.path) if setting.kind != "map" else None
         if key is None:
             continue
-        if trainer and trainer.batch and name_of(one.path) == trainer.batch:
+        if trainer and trainer.batch and name_of(setting.path) == trainer.batch:
             key = Key(names=trainer.batch, role="batch", source=trainer.source)
-        if key.role in ("workers", "pin") and not belongs_to_loader(one.path, without_ray):
+        is_named_total = name_of(setting.path) == "train_batch_size" and key.role == "total"
+        if is_named_total and not counts_all_gpus:
+            # In a loop of one's own it is the loader's batch, and only named.
+            key = replace(key, role="batch", written=False)
+        if key.role in ("workers", "pin") and not belongs_to_loader(setting.path, without_ray):
             key = replace(key, role="not a loader")
-        keyed.append((one, key))
+        keyed.append((setting, key))
     return tuple(keyed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import shutil
 from contextlib import suppress
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
+from gpusetup.model.shell import own_line
 from gpusetup.system.refusals import blocked_by, blocked_by_files
 
 SUFFIX = ".gpusetup-previous"
@@ -20,16 +22,40 @@ def read_bytes(path: str) -> bytes:
     try:
         return named_file.read(path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as problem:
-        raise BadInput(f"{path}: {problem.strerror}") from problem
+        raise BadInput(f"{path}: {problem.strerror}", hint=what_is_there(path)) from problem
     except OSError as problem:
         raise blocked_by(problem, f"Cannot read {path}") from problem
+
+
+CONFIG_ENDINGS = (".yaml", ".yml", ".json", ".toml", ".py")
+MOST_NAMES = 5
+"""File names that a hint lists."""
+
+
+def what_is_there(path: str) -> str:
+    """A hint for a config that is not there: the folder that is missing, or what it holds."""
+    place = Path(path)
+    folder = place if named_file.is_folder(path) else place.parent
+    if not named_file.is_folder(folder):
+        return f"there is no folder {folder}: look for the config's path with `ls`"
+    with suppress(OSError):
+        names = sorted(file.name for file in folder.iterdir() if file.suffix in CONFIG_ENDINGS)
+        alike = difflib.get_close_matches(place.name, names, n=1)
+        if alike:
+            return f"did you mean {folder / alike[0]}?"
+        if names:
+            return f"{folder} has {', '.join(names[:MOST_NAMES])}"
+    return f"{folder} has no config: YAML, JSON, TOML or Python"
 
 
 def write_bytes(path: str, raw: bytes) -> None:
     """Replace the file in one step, with its permissions; a link keeps pointing where it did."""
     target = Path(path).resolve()
     part = target.with_name(f".{target.name}.{os.getpid()}")
-    with blocked_by_files(f"Cannot write {path}"):
+    hint = None
+    if not named_file.is_there(target.parent):
+        hint = f"make the folder first: `{own_line('mkdir', str(Path(path).parent))}`"
+    with blocked_by_files(f"Cannot write {path}", hint):
         try:
             part.touch()
             if target.exists():

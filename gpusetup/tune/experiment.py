@@ -67,7 +67,7 @@ def network_size(case: Case) -> Iterator[Suggestion]:
         for setting in plain_values(case, role):
             name, value = name_of(setting.path), preset.value(guide_key)
             current = unquoted(setting.text)[:40]
-            comparisons.append(f"{name} {value} (line {setting.line}: {current})")
+            comparisons.append(f"{name} {value} (yours: {current}, line {setting.line})")
     if comparisons:
         yield (
             f"On {cards}, the {preset.guide} starts with {', '.join(comparisons)}. "
@@ -96,8 +96,8 @@ def sequence_length(case: Case) -> Iterator[Suggestion]:
         if length is not None and length > most:
             yield (
                 f"{label(setting)} is {length}: on a card with 4 GB the set-up guide advises "
-                f"sequences of {least} to {most} tokens. Texts that are cut are another "
-                f"experiment, so gpusetup never writes it{next_step}"
+                f"sequences of {least} to {most} tokens. A shorter length cuts texts, which is "
+                f"another experiment, so gpusetup never writes it{next_step}"
             )
 
 
@@ -212,6 +212,8 @@ def _cache_advice(is_on: bool, is_small: bool, is_large: bool) -> str:
         return f"{guide}; here that frees next to nothing, so do it only if memory runs out"
     if is_small:
         return f"Off is the multi-GPU guide's advice for GPUs below {CACHE_OFF_BELOW_GB} GB"
+    if is_on and is_large:
+        return "That is much: switch it off if memory runs out"
     if is_on:
         return "On is the multi-GPU guide's advice for GPUs with 4 GB or more"
     return "The multi-GPU guide switches it on for GPUs with 4 GB or more: it saves time"

@@ -5,32 +5,112 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gpusetup.configs.config import edited, read_config
+from gpusetup.configs.config import Config, edited, read_config
+from gpusetup.configs.keys import key_of
+from gpusetup.configs.settings import dotted, value_of
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
-from gpusetup.model.frozen import replace
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
-from gpusetup.tune.bench import Bench, BenchJob, raise_if_code_fails, saved_job
-from gpusetup.tune.case import Proposal, facts_of
+from gpusetup.tune.answer import Plain, TuneAnswer, difference
+from gpusetup.tune.bench import Bench, BenchJob, Device, Say, raise_if_code_fails, saved_job
+from gpusetup.tune.case import facts_of
 from gpusetup.tune.rules import propose
-from gpusetup.tune.search import Goal, Trial, fastest, largest_that_ran, next_for_speed, stopped
+from gpusetup.tune.search import (
+    FIRST,
+    Goal,
+    Trial,
+    fastest,
+    largest_that_ran,
+    next_for_speed,
+    stopped,
+)
 
 TOTAL_SECONDS = 120.0
 """How long a search takes at most."""
 BUSY_PERCENT = 85.0
 """Percent of the time; below it the GPU waits for something."""
+OPTIONS = (
+    "loss", "optimizer", "amp", "compile", "device", "max_batch_size", "memory_limit_bytes",
+    "total_seconds", "steps", "seconds", "say",
+)  # fmt: skip
+"""The keys of a search's own."""
+MOST_NAMES = 8
+"""Keys that are named one by one."""
+
+
+class SearchConfig(Frozen):
+    """What a search reads of the dict that it gets: options of its own, or a training config."""
+
+    options: Mapping[str, Any]
+    batch_size: int | None = None
+    """Of the training config: the search starts there."""
+    ignored: tuple[str, ...] = ()
+    """Keys that mean nothing to a search for the batch."""
+
+
+def search_config(config: Mapping[str, Any]) -> SearchConfig:
+    """Own options by their names; in a training config the batch, mixed precision and compile.
+
+    >>> read = search_config({"training": {"batch_size": 16, "use_mixed_precision": True}, "lr": 1})
+    >>> read.batch_size, read.options, read.ignored
+    (16, {'amp': True}, ('lr',))
+    """
+    options: dict[str, Any] = {}
+    batch_size, ignored = None, []
+    for path, value in leaves(config):
+        key = key_of(path)
+        role = key.role if key else None
+        if path[0] in OPTIONS and is_option(path, value):
+            options[path[0]] = value
+        elif role == "batch" and type(value) is int and value > 0:
+            batch_size = value
+        elif role in ("amp", "bf16", "fp16") and type(value) is bool:
+            if value:
+                options.setdefault("amp", True if role == "amp" else role)
+        elif role == "compile" and type(value) is bool:
+            options.setdefault("compile", value)
+        else:
+            ignored.append(dotted(path))
+    return SearchConfig(options=options, batch_size=batch_size, ignored=tuple(ignored))
+
+
+def leaves(config: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """The path and the value of each setting in a nest of dicts."""
+    for name, value in config.items():
+        inner_path = (*path, str(name))
+        if isinstance(value, Mapping):
+            yield from leaves(value, inner_path)
+        else:
+            yield inner_path, value
+
+
+def is_option(path: tuple[str, ...], value: Any) -> bool:
+    """Whether a value can be what the option of that name takes; a training config may use the
+    name for something else (`loss: l1`)."""
+    if len(path) > 1:
+        return False
+    name = path[0]
+    if name in ("loss", "say"):
+        return value is None or callable(value)
+    if name == "optimizer":
+        return value is None or isinstance(value, str) or callable(value)
+    if name == "amp":
+        return value in (None, False, True, "bf16", "fp16")
+    return True
 
 
 class BatchSizeOptimizer:
     """Finds the batch size for a model on this machine by running it.
 
     `config` may name `loss` (a callable of output and target), `optimizer` (a name, or a callable
-    of the parameters), `amp` (`bf16`, `fp16`), `compile`, `device`, `max_batch_size`,
-    `memory_limit_bytes` (on a CPU a quarter of what is free), `total_seconds` (120), `steps`,
-    `seconds` and `say` (a callable that is told each size; without it they stand on standard
-    error).
+    of the parameters), `amp` (`bf16`, `fp16`, or True for the GPU's own), `compile`, `device`,
+    `max_batch_size`, `memory_limit_bytes` (on a CPU a quarter of what is free), `total_seconds`
+    (120), `steps`, `seconds` and `say` (a callable that is told each size; without it they stand on
+    standard error). It may also be the training's own config: its batch size, mixed precision and
+    compile are understood, and the other keys are named as not used.
     """
 
     def __init__(self, model: Any, config: Mapping[str, Any] | None = None) -> None:
@@ -39,7 +119,7 @@ class BatchSizeOptimizer:
                 "This script was started again by its own search for the batch size",
                 hint='put the script\'s main code under `if __name__ == "__main__":`',
             )
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        if os.environ.get("WORLD_SIZE", "1") not in ("", "0", "1"):
             raise UsageError(
                 "Several ranks run this script, and each would find another batch size",
                 hint="find the size once before `torchrun`, and give it to all ranks",
@@ -57,65 +137,119 @@ class BatchSizeOptimizer:
         of the model. Sizes grow as long as each is faster, for `total_seconds` at most. Raises
         `Unsatisfiable` if not even one sample fits, `BadInput` if the model does not train.
         """
-        from gpusetup.model.codec import to_plain
-
-        config, began = self.config, time.monotonic()
-        total_seconds = float(config.get("total_seconds") or TOTAL_SECONDS)
-        say = config.get("say") or print_progress
-        optimizer, loss = config.get("optimizer"), config.get("loss")
-        if loss is None and hasattr(sample_data, "shape"):
-            loss = mean_loss
-        optimizer_name = optimizer if isinstance(optimizer, str) else None
-        job_parts = {
-            "model": self.model,
-            "batch": sample_data,
-            "loss": loss,
-            "optimizer": None if optimizer_name else optimizer,
-        }
-        option_names = ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
-        with saved_job(job_parts) as path:
-            job = BenchJob(
-                pickle=path,
-                optimizer=(optimizer_name or "adamw").lower(),
-                device=str(config.get("device") or "auto"),
-                **{name: config[name] for name in option_names if config.get(name)},
-            )
+        began = time.monotonic()
+        config = search_config(self.config)
+        options = config.options
+        total_seconds = float(options.get("total_seconds") or TOTAL_SECONDS)
+        say: Say = options.get("say") or print_progress
+        if config.ignored:
+            say(ignored_in_words(config.ignored))
+        trials: list[Trial] = []
+        with saved_job(job_parts(self.model, sample_data, options)) as path:
+            job = bench_job(path, options)
             with Bench(job) as bench:
                 device = bench.device()
-                limit, limit_note = device.limit_bytes, ""
-                if not device.is_gpu and not job.memory_limit_bytes:
-                    # 1 GiB at least, of which torch alone takes a part
-                    limit = max(limit // 4, min(GIB, limit))
-                    limit_note = ", a quarter of the free memory"
+                if options.get("amp") is True:
+                    bench.job = replace(job, amp=device.half)
+                limit_bytes, limit_note = search_limit(device, options)
                 say(
                     f"Batch sizes on {device.name}: for {total_seconds:g} s at most"
-                    f" (`total_seconds`), within {limit / GIB:.1f} GiB{limit_note}"
+                    f" (`total_seconds`), within {limit_bytes / GIB:.1f} GiB{limit_note}"
                     " (`memory_limit_bytes`)"
                 )
                 goal = Goal(
-                    limit_bytes=replace(device, limit_bytes=limit).room(),
-                    largest=config.get("max_batch_size"),
-                    ends=began + total_seconds,
+                    limit_bytes=replace(device, limit_bytes=limit_bytes).room(),
+                    start=config.batch_size or length_of(sample_data) or FIRST,
+                    largest=options.get("max_batch_size"),
+                    # However long torch took to start, half of the time is for trials.
+                    ends=max(began + total_seconds, time.monotonic() + total_seconds / 2),
                 )
-                trials: list[Trial] = []
                 bench.find(goal, trials, say, speed=True)
-        size = fastest(trials, goal, busy=target_gpu_util)
         raise_if_code_fails(job, trials)
+        size = fastest(trials, goal, busy=target_gpu_util)
         if size is None:
             raise Unsatisfiable(
-                f"Not even the smallest batch runs within {limit / GIB:.1f} GiB and"
+                f"Not even the smallest batch runs within {limit_bytes / GIB:.1f} GiB and"
                 f" {total_seconds:g} s",
                 hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
             )
-        is_out_of_time = next_for_speed(trials, goal) is not None
-        trial_rows = [to_plain(one) for one in trials]
-        return size, {
-            **next(one for one in trial_rows if one["batch"] == size and one["status"] == "ok"),
-            "largest_batch_size": largest_that_ran(trials, goal),
-            "limit_bytes": goal.limit_bytes,
-            "stopped": "its time was over" if is_out_of_time else stopped(trials, goal),
-            "trials": trial_rows,
-        }
+        return size, {**statistics(size, trials, goal), "ignored": list(config.ignored)}
+
+
+def ignored_in_words(names: tuple[str, ...]) -> str:
+    """Which keys of the config the search does not use."""
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return (
+        f"not used by the search: {', '.join(names[:MOST_NAMES])}{more}"
+        f" (its own options: {', '.join(OPTIONS)})"
+    )
+
+
+def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What the child gets of this process."""
+    optimizer, loss = options.get("optimizer"), options.get("loss")
+    if loss is None and hasattr(sample_data, "shape"):
+        loss = mean_loss
+    return {
+        "model": model,
+        "batch": sample_data,
+        "loss": loss,
+        # A name goes into the request; a callable, or an optimizer, into the file.
+        "optimizer": None if isinstance(optimizer, str) else optimizer,
+    }
+
+
+def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
+    """The request that each trial begins from."""
+    optimizer = options.get("optimizer")
+    fields = {
+        name: options[name]
+        for name in ("amp", "memory_limit_bytes", "steps", "seconds", "compile")
+        if options.get(name) and options[name] is not True
+    }
+    if options.get("compile"):
+        fields["compile"] = True
+    return BenchJob(
+        pickle=path,
+        optimizer=optimizer.lower() if isinstance(optimizer, str) else "adamw",
+        device=str(options.get("device") or "auto"),
+        **fields,
+    )
+
+
+def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
+    """The memory that may be used, and a remark on it."""
+    if device.is_gpu or options.get("memory_limit_bytes"):
+        return device.limit_bytes, ""
+    # On a host others need memory too; 1 GiB at least, of which torch alone takes a part.
+    quarter = max(device.limit_bytes // 4, min(GIB, device.limit_bytes))
+    return quarter, ", a quarter of the free memory"
+
+
+def length_of(sample_data: Any) -> int | None:
+    """The samples of the example batch; None if no tensor counts them."""
+    from gpusetup.child_scripts.trace_step import tensors
+
+    counted = (tensor for tensor in tensors(sample_data) if tensor.dim())
+    first = next(counted, None)
+    return None if first is None else len(first) or None
+
+
+def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
+    """What the search says of the size that it answers, and of all that it tried."""
+    from gpusetup.model.codec import to_plain
+
+    is_unfinished = next_for_speed(trials, goal) is not None
+    is_late = any((trial.detail or "").startswith("no answer in") for trial in trials)
+    rows = [to_plain(trial) for trial in trials]
+    answer = next(row for row in rows if row["batch"] == size and row["status"] == "ok")
+    return {
+        **answer,
+        "largest_batch_size": largest_that_ran(trials, goal),
+        "limit_bytes": goal.limit_bytes,
+        "stopped": "its time was over" if is_unfinished or is_late else stopped(trials, goal),
+        "trials": rows,
+    }
 
 
 def print_progress(line: str) -> None:
@@ -127,9 +261,9 @@ def mean_loss(output: Any, _: Any) -> Any:
     """A loss for one bare tensor of inputs: the model's own, else the mean of what it gives."""
     from gpusetup.child_scripts.trace_step import own_loss
 
-    own = own_loss(output)
-    if own is not None:
-        return own
+    loss = own_loss(output)
+    if loss is not None:
+        return loss
     first = output[0] if isinstance(output, tuple | list) else output
     return first.float().mean()
 
@@ -137,26 +271,101 @@ def mean_loss(output: Any, _: Any) -> Any:
 # --- a config -----------------------------------------------------------------------------------
 
 
+class OptimizedConfig(TuneAnswer):
+    """What `auto_optimize_config` changed, as attributes, and as the JSON document of `tune`.
+
+    `result["changes"]` has the same plain values as `gpusetup tune CONFIG --json`. Any other key is
+    a setting of the new file: `result["num_workers"]`, `result["data.num_workers"]`.
+    """
+
+    settings: Mapping[str, Plain] = {}
+    """Path of each setting in the new file -> its value."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is said, but not written."""
+        return self.recommendations
+
+    def document(self) -> dict[str, Any]:
+        """The same as plain values, as under `--json`."""
+        from gpusetup.model.codec import to_plain
+
+        plain: dict[str, Any] = to_plain(self)
+        del plain["settings"]
+        return plain
+
+    def keys(self) -> Iterator[str]:
+        return iter(self.document())
+
+    def __iter__(self) -> Iterator[str]:
+        return self.keys()
+
+    def __len__(self) -> int:
+        return len(self.document())
+
+    def __contains__(self, key: object) -> bool:
+        absent = object()
+        return self.get(str(key), absent) is not absent
+
+    def get(self, key: str, default: Any = None) -> Any:
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
+    def __getitem__(self, key: str) -> Any:
+        document = self.document()
+        setting = self.setting(key)
+        # `batch_size` is a key of both: here nothing was measured, so the document's is empty.
+        if document.get(key) or (key in document and setting is None):
+            return document[key]
+        if setting is None:
+            raise KeyError(f"{key}: neither one of {', '.join(document)} nor one setting")
+        return self.settings[setting]
+
+    def setting(self, key: str) -> str | None:
+        """The path of the setting that a key names, whole or by its last word; None if not one."""
+        if key in self.settings:
+            return key
+        paths = [path for path in self.settings if path.endswith(f".{key}")]
+        return paths[0] if len(paths) == 1 else None
+
+
 def auto_optimize_config(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
     machine: str | None = None,
-) -> Proposal:
+) -> OptimizedConfig:
     """Write the config at `source`, made to fit this machine (or the one named), to `target`.
 
     Only what cannot change the experiment is changed: the answer's `changes` say what and why, its
-    `words` the rest. `source` and `target` may be the same file. Raises `BadInput` for what is no
-    config.
+    `recommendations` the rest. `source` and `target` may be the same file. Raises `BadInput` for
+    what is no config.
     """
     from gpusetup.tune.config_file import read_bytes, write_tuned
 
     source_bytes = read_bytes(str(source))
     config = read_config(source_bytes, str(source))
-    proposal = propose(config, facts_of(_machine(machine)))
+    facts = facts_of(_machine(machine))
+    proposal = propose(config, facts)
     tuned = edited(config, proposal.edits)
-    write_tuned(str(source), str(target), source_bytes, tuned.raw)
-    return proposal
+    written = write_tuned(str(source), str(target), source_bytes, tuned.raw)
+    return OptimizedConfig(
+        changes=proposal.changes,
+        cannot_fit=proposal.cannot_fit,
+        recommendations=proposal.words,
+        diff=difference(config.name, config.text, tuned.text),
+        written=written,
+        device=facts.gpu,
+        settings=settings_of(tuned),
+    )
+
+
+def settings_of(config: Config) -> dict[str, Plain]:
+    """Path -> value of each plain setting."""
+    plain = [setting for setting in config.settings if setting.kind == "scalar"]
+    return {dotted(setting.path): value_of(setting) for setting in plain}
 
 
 def _machine(name: str | None) -> Any:

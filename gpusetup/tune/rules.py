@@ -49,10 +49,13 @@ from gpusetup.tune.verdict import cannot_fit
 
 MOST_WORKERS = 16
 """Above this the loader's own process becomes the limit (the guide ends at 8 from 16 cores)."""
-RAM_PER_WORKER_BYTES = {False: GIB, True: 3 * GIB}
-"""A worker that has imported torch holds 0.3 to 0.8 GiB, and its batches; on Windows (True) it also
-commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is too small)."""
+WORKER_BYTES = GIB
+"""RAM of a worker that has imported torch: 0.3 to 0.8 GiB, and its batches."""
+WINDOWS_WORKER_BYTES = 3 * GIB
+"""On Windows a worker also commits the CUDA libraries' 2 to 3 GiB (error 1455, the paging file is
+too small)."""
 LEAST_PREFETCH = 2
+"""Batches of a worker: torch's own default."""
 WORKERS_SOURCE = (
     "acceleration guide, corrected (it takes half of the cores): a worker for each usable core "
     f"(affinity, cgroup), {MOST_WORKERS} at most"
@@ -68,16 +71,20 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
     >>> worker_count(Facts(cores=16, gpus=2))[0], worker_count(Facts(cores=64, gpus=1))[0]
     (8, 16)
     """
-    gpus, cores = max(1, facts.gpus), facts.cores or 0
-    bytes_each = RAM_PER_WORKER_BYTES[facts.family == "windows"]
-    share = max(1, cores // gpus)
-    ram_count = max(1, (facts.ram_bytes or 1 << 50) // bytes_each // gpus)
-    count = min(share, ram_count, MOST_WORKERS)
-    reason = f"{cores} usable cores" + (f" for {gpus} GPUs, a process each" if gpus > 1 else "")
-    if count < min(share, MOST_WORKERS):
-        reason += f"; RAM for {count}, at {bytes_each / GIB:g} GiB a worker"
-    elif count < share:
+    processes, cores = max(1, facts.gpus), facts.cores or 0
+    cores_each = max(1, cores // processes)
+    count = min(cores_each, MOST_WORKERS)
+    reason = f"{cores} usable cores"
+    if processes > 1:
+        reason += f" for {processes} GPUs, a process each"
+    if count < cores_each:
         reason += f"; more than {MOST_WORKERS} workers are rarely faster"
+    worker_bytes = WINDOWS_WORKER_BYTES if facts.family == "windows" else WORKER_BYTES
+    if facts.ram_bytes is not None:
+        carried_by_ram = max(1, facts.ram_bytes // worker_bytes // processes)
+        if carried_by_ram < count:
+            count = carried_by_ram
+            reason += f"; RAM for {count}, at {worker_bytes / GIB:g} GiB a worker"
     return count, Why(reason=reason, source=WORKERS_SOURCE)
 
 
@@ -87,6 +94,13 @@ def loader(case: Case) -> Iterator[Suggestion]:
     if not facts.cores:
         return
     count, why = worker_count(facts)
+    is_faster = case.measured.is_faster.get("workers")
+    if is_faster is False:
+        # Without workers, persistent ones and a prefetch are errors of the loader.
+        yield from _workers_stay(settings, count)
+        return
+    if is_faster:
+        why = Why(reason=f"it trains faster with {count} loader workers", source=MEASURED)
     for setting in settings:
         if (whole_number(setting) or 0) < 0 or whole_number(setting) is None:
             yield not_a_number(setting)
@@ -95,6 +109,8 @@ def loader(case: Case) -> Iterator[Suggestion]:
     added = add_key(case, "workers", str(count), why)
     yield from added
     if not (settings or added):
+        if is_faster:
+            yield NO_KEY.format(f"DataLoader(..., num_workers={count})")
         return
     if facts.family == "windows":
         yield (
@@ -116,7 +132,14 @@ def loader(case: Case) -> Iterator[Suggestion]:
             yield from change_value(case, setting, str(LEAST_PREFETCH), why)
 
 
+def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
+    """That more workers brought nothing on this machine."""
+    for setting in settings:
+        yield f"{label(setting)} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
+
+
 def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:
+    """The switches of a role that are off, on."""
     for setting in case.with_role(role):
         if switch_value(setting) is False:
             yield from change_value(case, setting, "true", why)
@@ -298,6 +321,7 @@ def rollout(case: Case) -> Iterator[Suggestion]:
 
 
 def several_gpus(case: Case) -> Iterator[Suggestion]:
+    """How to start a training on several GPUs, or that there is none."""
     gpus = case.facts.gpus
     if not gpus:
         yield "gpusetup sees no NVIDIA GPU here, so it looked only at settings for the CPU"

@@ -41,6 +41,14 @@ class Trial(Frozen):
     """Half the range of the readings, as a part of their mean."""
     loss: float | None = None
     """After the last step; null if it is no finite number."""
+    losses: tuple[float | None, ...] = ()
+    """Of the first steps, from the same weights, on the same samples in every trial."""
+    reserved_bytes: int | None = None
+    """What torch's allocator had taken of the GPU, with the gaps between its blocks."""
+    workers: int | None = None
+    """Of the loader that fed the timed steps; null if they trained on one batch."""
+    dataset_length: int | None = None
+    """Samples of an epoch, if the code gave a data set that says so."""
 
 
 class Goal(Frozen):

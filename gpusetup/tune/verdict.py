@@ -47,6 +47,8 @@ def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdic
             return CannotJudge("it names no model that plan knows")
         if from_config.notes:
             return CannotJudge("; ".join(from_config.notes))
+        if steps is None and from_config.per_gpu is None:
+            return CannotJudge("its batch may be that of all GPUs together")
         if steps is None and from_config.per_gpu != size:
             return CannotJudge("it holds several batches")
         return batch_verdict(config, size, card, accumulate=steps)

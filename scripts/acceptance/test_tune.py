@@ -112,8 +112,9 @@ def test_tune_finds_a_size_that_runs_and_a_tenth_more_does_not(work: Work, model
     larger_runs = found < top and fits(work, model, larger)
     work.row("batch sizes", model=model, tune=found, trials=trials, runs=runs, larger=larger,
              larger_runs=larger_runs)  # fmt: skip
-    told = {True: "runs", False: "does not"}
-    work.found(f"{model} {found} {told[runs]}, {larger} {told[larger_runs]}")
+    told = {True: "runs", False: "does not run"}
+    beyond = f"{larger} {told[larger_runs]}" if found < top else "which is the most that was asked"
+    work.found(f"{model}: {found} {told[runs]}, {beyond}")
     assert runs and not larger_runs
 
 

@@ -102,6 +102,19 @@ def test_bert_on_4_gb_gets_a_batch_of_16_or_less_and_half_precision(
     assert tuned.sentence_with("batch of 8 to 16", "mark to measure")
 
 
+def test_a_loop_of_ones_own_gets_the_batch_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """002-13: also if the batch is a `train_batch_size`, or plan does not know the model."""
+    for model, batch in (
+        ("model_name: distilbert-base-uncased", "train_batch_size"),
+        ("model_name_or_path: microsoft/deberta-v3-base", "per_device_train_batch_size"),
+    ):
+        config = f"{model}\n{batch}: 32\nmax_length: 512\n"
+        tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")
+        assert tuned.sentence_with("8 to 16", "16 x 2 accumulated keeps the effective batch of 32")
+
+
 @pytest.mark.parametrize(
     ("config", "change", "sentence"),
     [

@@ -239,6 +239,23 @@ def test_other_trainers_get_their_own_keys_or_flags(
     assert line in answer["trainer_settings"]["text"]
 
 
+def test_a_config_of_verl_itself_gets_verl_s_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """000-9: Trinity-RFT trains by verl, but keeps its keys under `trainer_config`."""
+    file = tmp_path / "verl.yaml"
+    file.write_text(
+        "actor_rollout_ref:\n  model: {path: Qwen/Qwen3-8B}\n"
+        "  actor: {use_dynamic_bsz: true, ppo_max_token_len_per_gpu: 16384}\n"
+        "data: {max_prompt_length: 1024, max_response_length: 7168}\n",
+        encoding="utf-8",
+    )
+    words = plan(capsys, "--from-config", str(file), *A100X4)["trainer_settings"]
+    assert words["trainer"] == "verl"
+    assert "actor_rollout_ref.actor.ppo_max_token_len_per_gpu=16384" in words["text"]
+    assert "actor_rollout_ref.ref.log_prob_max_token_len_per_gpu=16384" in words["text"]
+
+
 # --- 000-11 to 000-13 -----------------------------------------------------------------------------
 
 
@@ -289,6 +306,14 @@ def test_twenty_eight_cells_are_better_on_four_gpus(capsys: pytest.CaptureFixtur
                           "--gpu", card, "--gpus", "6")  # fmt: skip
             better += answer["better"] is not None and answer["better"]["gpus"] == 4
     assert better == 28
+
+
+def test_fewer_gpus_are_no_better_because_they_were_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """000-12: eight GPUs are predicted, four and six measured; all train it with vanilla."""
+    job = ("--model", "qwen3-8b", "--context", "8192", "--gpu", "A100 80GB", "--gpus", "8")
+    assert plan(capsys, *job)["better"] is None
 
 
 def test_several_gpus_are_told_with_what_they_bring(capsys: pytest.CaptureFixture[str]) -> None:

@@ -209,6 +209,52 @@ def test_a_recommenders_batch_gets_its_tier(
     assert "batch_size" not in tuned.changes
 
 
+def test_a_recommender_beside_a_language_model_gets_its_tier_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """004-10: also where plan judges the language model of the config."""
+    config = f"model_name_or_path: gpt2\nmax_length: 3\n{recommender(2048)}"
+    tuner = Tuner(tmp_path, capsys)
+    tuned = tuner.tune(config, tuner.card("GeForce RTX 2060", 6, (7, 5), 4))
+    assert tuned.sentence_with("recommenders", "batch of 1024 in all, 256 on each of the 4 GPUs")
+
+
+def test_a_batch_that_is_split_after_out_of_memory_has_the_same_gradient() -> None:
+    """004-12: the run goes on, with the gradient of the whole batch within 1e-6."""
+    torch = pytest.importorskip("torch")
+    from gpusetup.tune import recover_from_oom
+
+    torch.manual_seed(0)
+    model, batch = torch.nn.Linear(8, 4), torch.randn(64, 8)
+    model(batch).square().mean().backward()
+    whole = model.weight.grad.clone()
+    model.zero_grad()
+
+    def step(part: Any) -> Any:
+        if len(part) > 16:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return model(part).square().mean()
+
+    done = recover_from_oom(step, batch, model=model)
+    assert done.split and torch.allclose(model.weight.grad, whole, atol=1e-6)
+
+
+def test_a_model_with_batchnorm_is_not_split_and_the_hint_says_what_to_do() -> None:
+    """004-12: its statistics depend on the batch, so parts would train another model."""
+    torch = pytest.importorskip("torch")
+    from gpusetup.tune.recover import CannotRecover, recover_from_oom
+
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.BatchNorm1d(4))
+
+    def step(part: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(CannotRecover) as problem:
+        recover_from_oom(step, torch.randn(64, 8), model=model)
+    assert "BatchNorm" in problem.value.message
+    assert "smaller batch size" in (problem.value.hint or "")
+
+
 # --- 004-16: watching from inside -----------------------------------------------------------------
 
 TRAINING = """

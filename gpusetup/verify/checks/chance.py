@@ -128,9 +128,17 @@ def _counted(label: str, drawn: Any, law: Law) -> Iterator[Part]:
         good &= shares[cells] > 0
     yield holds(f"{label}, ends", bool(good.all()), "a number outside of the allowed range")
     counts = torch.bincount(cells, minlength=len(shares)).double()
-    # the root of a count is spread alike whatever its size (Anscombe); rounding moves some across
+    # The root of a count is spread alike whatever its size (Anscombe).
     root = (shares * len(values) + 0.375).sqrt()
-    yield agree(f"{label}, counts", (counts + 0.375).sqrt(), root, SIGMAS / 2 + 8 * coarse * root)
+    # Rounding moves some numbers into the next cell.
+    coarseness = 8 * coarse * root
+    if callable(law):
+        # A sampler may start from uniform numbers of the same format, of which there are about
+        # 1 / coarse: so large a share of all numbers may fall into one cell. torch 2.11 on a CPU
+        # draws 0.5 % zeros for `randn` in bfloat16, and 25 % too many in the cell beside zero.
+        coarseness = torch.maximum(coarseness, coarse * len(values) / (2 * root))
+    allowed = SIGMAS / 2 + coarseness
+    yield agree(f"{label}, counts", (counts + 0.375).sqrt(), root, allowed)
 
 
 ONCE_IN = 100

@@ -1,0 +1,107 @@
+"""Is one way to train faster than another, or is that the noise of the machine? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from gpusetup.tune.search import Trial
+
+Verdict = Literal["gain", "no gain", "open"]
+LEAST_GAIN = 1.03
+"""A step that gains less than 3 % is not worth its trouble."""
+CONFIRMED_RUNS = 2
+"""Runs of both settings before a gain counts: other programs come and go between two runs."""
+ENOUGH_RUNS = 3
+"""From so many runs on their own speeds tell the noise. If two settings are equally fast, all three
+runs of one are above all three of the other in one case of twenty."""
+MOST_RUNS = 5
+"""Runs of a setting, at most, to find out whether it is faster than another one."""
+FIRST_SECONDS, LONGEST_SECONDS = 0.5, 2.0
+"""How long steps are timed in the first run of a setting, and at most in a later one."""
+TABLE_SECONDS = 120.0
+"""After this time no comparison of a table runs longer than it must."""
+MOST_SECONDS = 30.0
+"""After this time a comparison ends where it is: with a second run of both settings at least."""
+
+
+def timed_seconds(runs: int) -> float:
+    """How long the next run of a setting times its steps: longer if the first ones left it open.
+
+    >>> [timed_seconds(runs) for runs in range(4)]
+    [0.5, 1.0, 2.0, 2.0]
+    """
+    doubled: float = FIRST_SECONDS * 2**runs
+    return min(doubled, LONGEST_SECONDS)
+
+
+def middle_half(runs: Sequence[Trial]) -> list[Trial]:
+    """The runs that count, the slowest first: of four or more, the middle half."""
+    ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
+    quarter = len(ordered) // 4
+    return ordered[quarter : len(ordered) - quarter]
+
+
+class SpeedRange(NamedTuple):
+    """The samples a second that several runs of one setting show."""
+
+    slowest: float
+    middle: float
+    highest: float
+
+    @property
+    def spread_percent(self) -> float:
+        return 100 * (self.highest - self.slowest) / self.middle
+
+
+def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
+    """From the slowest run to the fastest; None if one of them timed a single step.
+
+    One or two runs say little of each other, so the range of the steps within them counts too.
+
+    >>> def run(speed):
+    ...     return Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=2.0)
+    >>> quiet, disturbed = run(100.0), run(50.0)
+    >>> speed_range([quiet, disturbed])
+    SpeedRange(slowest=49.5, middle=100.0, highest=101.0)
+    >>> speed_range([quiet, quiet, quiet, disturbed])
+    SpeedRange(slowest=100.0, middle=100.0, highest=100.0)
+    """
+    counted = middle_half(runs)
+    slowest, highest = [], []
+    for run in counted:
+        if run.samples_per_second is None or run.spread_percent is None:
+            return None
+        half = run.spread_percent / 200 if len(runs) < ENOUGH_RUNS else 0.0
+        slowest.append(run.samples_per_second * (1 - half))
+        highest.append(run.samples_per_second * (1 + half))
+    middle = counted[len(counted) // 2].samples_per_second or 0.0
+    return SpeedRange(min(slowest), middle, max(highest))
+
+
+def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
+    """Whether the runs of one setting are faster than those of another, as far as the noise shows.
+
+    A gain has its whole range above the other's, and its speed by `LEAST_GAIN`. Nothing is gained
+    if even the best of it is less than that above the worst of the other, or if it is slower in the
+    middle of some runs.
+
+    >>> def runs(speed, spread=0.0):
+    ...     trial = Trial(batch=8, status="ok", samples_per_second=speed, spread_percent=spread)
+    ...     return [trial, trial]
+    >>> compare(runs(104.0), runs(100.0)), compare(runs(102.0), runs(100.0))
+    ('gain', 'no gain')
+    >>> compare(runs(104.0, spread=10.0), runs(100.0)), compare(runs(104.0)[:1], runs(100.0))
+    ('open', 'open')
+    """
+    speed, speed_before = speed_range(after), speed_range(before)
+    if speed is None or speed_before is None:
+        return "no gain"
+    if speed.highest < LEAST_GAIN * speed_before.slowest:
+        return "no gain"
+    is_confirmed = min(len(after), len(before)) >= CONFIRMED_RUNS
+    if is_confirmed and speed.middle < speed_before.middle:
+        return "no gain"
+    is_apart = speed.slowest > speed_before.highest
+    is_worth_it = speed.middle >= LEAST_GAIN * speed_before.highest
+    return "gain" if is_apart and is_worth_it and is_confirmed else "open"

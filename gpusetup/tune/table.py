@@ -1,0 +1,303 @@
+"""The acceleration guide's table: the config as it is, then one step after the other, measured.
+
+A step stays if it is faster by more than the noise: it runs in turn with what it is compared with
+until that is clear. The last row measures all that stayed together, beside the first row again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from gpusetup.model.frozen import replace
+from gpusetup.tune.answer import Row, RowName
+from gpusetup.tune.baseline import Baseline, MeasureRequest, Setup, search_goal
+from gpusetup.tune.batch import divisors
+from gpusetup.tune.bench import Bench, Device, Say
+from gpusetup.tune.noise import (
+    CONFIRMED_RUNS,
+    MOST_RUNS,
+    MOST_SECONDS,
+    TABLE_SECONDS,
+    Verdict,
+    compare,
+    middle_half,
+    speed_range,
+    timed_seconds,
+)
+from gpusetup.tune.search import Trial, fastest
+
+
+class Table:
+    """The rows so far, and every run behind them, so that a Ctrl-C loses nothing."""
+
+    def __init__(self, request: MeasureRequest, bench: Bench, baseline: Baseline) -> None:
+        self.request, self.bench, self.baseline = request, bench, baseline
+        self.say: Say = lambda line: None
+        self.device: Device = bench.device()
+        self.ends = 0.0
+        """When (`time.monotonic`) the comparisons are to be over."""
+        self.rows: list[Row] = []
+        self.runs: dict[Setup, list[Trial]] = {}
+        """Each setting with what it took, each time it ran."""
+        self.trials: list[Trial] = []
+        """Of the search in the row of the batch."""
+
+    def measure(self) -> None:
+        """Each row of the guide's table in its order; what gains is in all rows after it."""
+        self.ends = time.monotonic() + TABLE_SECONDS
+        setup = self.baseline.setup
+        base = replace(setup, amp=self.bench.job.amp or setup.amp)
+        self.rows.append(self.first_row("base", base))
+        if self.rows[0].status != "ok":
+            return
+        for step in STEPS:
+            before = self.best()
+            setup_or_reason = step.change(self, setup_of(before))
+            if isinstance(setup_or_reason, Setup):
+                self.rows.append(self.added_row(step.name, setup_or_reason, before))
+            else:
+                skipped = row_of(step.name, setup_of(before), None)
+                self.rows.append(replace(skipped, detail=setup_or_reason))
+        self.show_losses()
+        self.rows[:] = [self.with_all_runs(row) for row in self.rows]
+        if self.best().name != "base":
+            self.rows.append(self.all_together())
+
+    def best(self) -> Row:
+        """The last row that stayed: every step that did is in it."""
+        last = self.rows[0]
+        for row in self.rows:
+            if row.kept:
+                last = row
+        return last
+
+    def run(self, setup: Setup) -> Trial:
+        """The setting, run once more."""
+        self.say(setup.in_words())
+        trial = self.bench.trial(
+            setup.batch,
+            amp=setup.amp,
+            compile=setup.compile,
+            workers=setup.workers,
+            loaded=True,
+            least_seconds=timed_seconds(len(self.runs.get(setup, ()))),
+        )
+        if trial.status == "ok":
+            self.runs.setdefault(setup, []).append(trial)
+        return trial
+
+    def first_row(self, name: RowName, setup: Setup) -> Row:
+        """A row after one run. The base's workers are those of the code's own loader, if no config
+        names any."""
+        trial = self.run(setup)
+        row = row_of(name, setup, trial)
+        if trial.status == "ok" and row.workers != setup.workers:
+            self.runs[setup_of(row)] = self.runs.pop(setup)
+        return row
+
+    def added_row(self, name: RowName, setup: Setup, before: Row) -> Row:
+        """A step: kept if it gains; mixed precision only if its loss is a number."""
+        row = self.first_row(name, setup)
+        if row.status != "ok":
+            return row
+        if name == "+AMP" and row.loss is None and before.loss is not None:
+            return replace(row, detail=f"the loss becomes NaN in {row.amp}")
+        verdict = self.settle(setup_of(row), setup_of(before))
+        if verdict == "open":
+            return replace(row, detail=WITHIN_NOISE)
+        return replace(row, kept=verdict == "gain")
+
+    def settle(self, setup: Setup, before: Setup) -> Verdict:
+        """Run two settings in turn until it is clear whether the first is faster; `open` if the
+        machine is too noisy to tell."""
+        ends = min(self.ends, time.monotonic() + MOST_SECONDS)
+        verdict = compare(self.runs[setup], self.runs[before])
+        for _ in range(MOST_RUNS - 1):
+            is_late = time.monotonic() > ends and len(self.runs[setup]) >= CONFIRMED_RUNS
+            if verdict != "open" or is_late:
+                break
+            # In turn: what slows the machine for a while slows both.
+            trial_before, trial = self.run(before), self.run(setup)
+            if trial_before.status != "ok" or trial.status != "ok":
+                break
+            verdict = compare(self.runs[setup], self.runs[before])
+        return verdict
+
+    def all_together(self) -> Row:
+        """The last row: everything that stayed, beside the first row, both measured afresh."""
+        best, base = setup_of(self.best()), setup_of(self.rows[0])
+        del self.runs[best], self.runs[base]
+        row = self.first_row("all", best)
+        if row.status == "ok":
+            self.run(base)
+            verdict = self.settle(best, base) if base in self.runs else "open"
+            row = self.with_all_runs(row)
+            if verdict == "gain":
+                return row
+            row = replace(row, detail=WITHIN_NOISE if verdict == "open" else UNSTEADY)
+        for index, step_row in enumerate(self.rows):
+            if step_row.kept:
+                self.rows[index] = replace(step_row, kept=False, detail=NOT_FASTER_AGAIN)
+        return row
+
+    def with_all_runs(self, row: Row) -> Row:
+        """The row with what all runs of its setting say together, and of the base."""
+        runs = self.runs.get(setup_of(row), ())
+        base_runs = self.runs.get(setup_of(self.rows[0]), ())
+        if row.status != "ok" or not runs:
+            return row
+        middle = middle_half(runs)[len(middle_half(runs)) // 2]
+        speed_up = None
+        speed, base_speed = speed_range(runs), speed_range(base_runs) if base_runs else None
+        if speed and base_speed:
+            speed_up = speed.middle / base_speed.middle
+        return replace(
+            row,
+            runs=len(runs),
+            samples_per_second=middle.samples_per_second,
+            spread_percent=speed.spread_percent if speed else None,
+            speed_up=speed_up,
+            seconds_per_epoch=epoch_seconds(row.dataset_length, middle.samples_per_second),
+        )
+
+    def show_losses(self) -> None:
+        """The loss with and without mixed precision, after as many steps, in the row of AMP."""
+        index, row = next(pair for pair in enumerate(self.rows) if pair[1].name == "+AMP")
+        mixed, plain = row, self.rows[0]
+        if plain.amp:  # the config has it on: one more run, without it
+            mixed = plain
+            trial = self.bench.trial(plain.batch, amp=None, compile=plain.compile, timed=False)
+            plain = row_of("base", setup_of(plain), trial)
+        steps = min(len(mixed.losses), len(plain.losses))
+        if steps:
+            self.rows[index] = replace(
+                row,
+                loss_steps=steps,
+                loss=mixed.losses[steps - 1],
+                loss_without_amp=plain.losses[steps - 1],
+            )
+
+    # --- the steps of the table: the setting to try, or why there is none ---
+
+    def with_amp(self, before: Setup) -> Setup | str:
+        """Mixed precision, in the 16-bit type of the device."""
+        if before.amp:
+            return ALREADY_ON
+        return replace(before, amp=self.device.half)
+
+    def with_batch(self, before: Setup) -> Setup | str:
+        """The fastest size; without `--grow-batch` one that keeps the effective batch."""
+        effective = self.baseline.effective
+        bound = None if self.request.grows else effective
+        goal = search_goal(self.request, before.batch, self.device.room(), bound)
+        self.bench.find(
+            goal, self.trials, self.say, speed=True, amp=before.amp, compile=before.compile
+        )
+        size = fastest(self.trials, goal) or before.batch
+        if effective and size <= effective:
+            size = next(divisors(effective, size))
+        if size == before.batch:
+            return NO_OTHER_SIZE[self.request.grows]
+        return replace(before, batch=size)
+
+    def with_workers(self, before: Setup) -> Setup | str:
+        """As many loader workers as the rules would write for this machine."""
+        if self.rows[0].workers is None:
+            return NO_DATASET
+        if before.workers == self.request.workers:
+            return f"the loader has {before.workers} already"
+        return replace(before, workers=self.request.workers)
+
+    def with_compile(self, before: Setup) -> Setup | str:
+        """The model compiled by torch."""
+        if before.compile:
+            return ALREADY_ON
+        return replace(before, compile=True)
+
+
+class Step(NamedTuple):
+    """One row of the table after the first: its name, and the setting that it tries."""
+
+    name: RowName
+    change: Callable[[Table, Setup], Setup | str]
+
+
+STEPS = (
+    Step("+AMP", Table.with_amp),
+    Step("+batch", Table.with_batch),
+    Step("+workers", Table.with_workers),
+    Step("+compile", Table.with_compile),
+)
+"""In the acceleration guide's order."""
+ALREADY_ON = "it is on already"
+NO_OTHER_SIZE = {
+    False: "no other size with the same effective batch is better",
+    True: "no other size is better",
+}
+"""Whether the batch may grow -> why the row of the batch has no other size."""
+NO_DATASET = "not measured: the code returns no `dataset`"
+WITHIN_NOISE = "within the noise"
+NOT_FASTER_AGAIN = "not clearly faster in the second run of all changes together"
+UNSTEADY = "slower than in its first run: other programs disturb the measurement"
+NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
+TOO_NOISY = (
+    "The runs of one setting differed by more than the gains, so the table cannot tell: close other "
+    "programs and run the same command again"
+)
+LOADER_FIRST = (
+    "The training waited for its data until the workers were added, so mixed precision could not "
+    "show its gain: run the same command once more with the tuned config"
+)
+
+
+def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
+    """A row of the table: what was set, and what one run of it took (None: it did not run)."""
+    from gpusetup.model.codec import to_plain
+
+    measured = to_plain(trial) if trial else {"status": "skipped"}
+    fields = measured | {"batch": setup.batch, "amp": setup.amp, "compile": setup.compile}
+    # A trial that took no batch of a loader says nothing about workers.
+    fields.setdefault("workers", None)
+    return Row(**fields, name=name)
+
+
+def setup_of(row: Row) -> Setup:
+    """What a row sets."""
+    return Setup(batch=row.batch, amp=row.amp, compile=row.compile, workers=row.workers)
+
+
+def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
+    """
+    >>> epoch_seconds(1000, 50.0)
+    20.0
+    """
+    return samples / speed if samples and speed else None
+
+
+def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
+    """`amp`, `batch`, `workers`, `compile` -> whether it was faster; none that was not tried.
+
+    >>> gains_by_role([row_of("+AMP", Setup(), None)])
+    {}
+    """
+    gains = {}
+    for row in rows:
+        if row.status != "skipped":
+            role = row.name.removeprefix("+").lower()
+            gains[role] = row.kept
+    return gains
+
+
+def cause_of(rows: Sequence[Row]) -> str | None:
+    """Why a training got no faster, or not as fast as it may get."""
+    if not rows or rows[0].status != "ok":
+        return None
+    gains = gains_by_role(rows)
+    if not any(gains.values()):
+        is_open = any(row.detail in (WITHIN_NOISE, UNSTEADY) for row in rows)
+        return TOO_NOISY if is_open else NO_GAIN
+    if gains.get("workers") and gains.get("amp") is False:
+        return LOADER_FIRST
+    return None
