@@ -147,7 +147,9 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
         is_new = venv_to_make(venv)
         options.python, venv = (sys.executable, venv) if is_new else (venv, None)
     machine = gather(options, session.out, need_target=True)
-    return read_target(machine.python.executable, venv), machine
+    target = read_target(machine.python.executable, venv)
+    session.job.prefix = target.venv or target.layout.prefix
+    return target, machine
 
 
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:

@@ -40,7 +40,6 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     venv, prefix = target.venv, target.venv or target.layout.prefix
     if venv is None:
         check_importable(target.layout, task.asked.family)
-    job.prefix = prefix
     choice, wheels, passed, said = _first_index(job, target, task)
     family = task.asked.family
     brought = {wheel.name for wheel in wheels if wheel.name not in family} & {*FAMILY}
