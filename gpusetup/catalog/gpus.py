@@ -41,7 +41,7 @@ SAME_WORD = {
 SIZE = r"\d+(?:\.\d+)?\s?g(?:i?b)?\b"
 """Memory in a name: `80GB`, `95.6 GiB`, `11G`."""
 
-PARTS = rf"max-?q|{SIZE}|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super)\b)|[a-z0-9]+"
+PARTS = rf"max-?q|{SIZE}|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super|d)\b)|[a-z0-9]+"
 
 WRITTEN_CAPABILITY = r"(?!\d+$)(?:sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
 """`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`."""

@@ -17,6 +17,11 @@ ASK_TORCH = (
 """It prints torch and its CUDA, and ends with torch's own reason where that finds no GPU."""
 TORCH_SEES = 'python -c "import torch; torch.cuda.init(); print(torch.cuda.get_device_name())"'
 """It names the GPU, or ends with torch's own reason."""
+THIS_TORCH = (
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, '
+    'torch.cuda.get_arch_list())"'
+)
+"""Run by the Python of the program that failed: it names that Python too."""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
@@ -34,6 +39,8 @@ WHICH_TORCH = (
 )
 WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.libc_ver())"'
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
+PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
+"""Which processor ollama's model runs on, and why its server chose that."""
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 SETTLES: dict[str, tuple[str, ...]] = {

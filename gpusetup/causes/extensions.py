@@ -52,6 +52,24 @@ def extension_of(messages: Events) -> str | None:
     return next((name for name in raised if name.partition(".")[0] not in torchs), None)
 
 
+def only_python_differs(context: RuleContext) -> bool:
+    """Whether an extension names what it was built for, and of its pairs only Python differs."""
+    for event in events(context, "extension-abi-mismatch"):
+        values = event.values
+        built_python, python = values.get("built_python", ""), values.get("python", "")
+        same_torch = (
+            values.get("built_torch", "").partition("+")[0]
+            == values.get("torch", "?").partition("+")[0]
+        )
+        if same_torch and python and _minor(built_python) != _minor(python):
+            return True
+    return False
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
 CAUSES = (
     Cause(
         "extension-too-old-for-torch",
@@ -126,6 +144,17 @@ CAUSES = (
         look=(alike.TORCHS_CUDA,),
         cases=(
             Message(
+                where=(only_python_differs,),
+                title="{module} was built for Python {built_python}, and this is Python {python}",
+                means="A compiled extension fits one minor version of Python. Its torch is the one "
+                "that is installed.",
+                text="Keep torch. Install the extension's build for this Python by this Python's "
+                "own pip, without its requirements; if its project has none for this system "
+                "(boards such as Jetson), build it from source, or run without it",
+                commands=("pip install --no-deps --force-reinstall --no-cache-dir {module}",),
+                look=(alike.TORCHS_CUDA,),
+            ),
+            Message(
                 having={"library": "^libc10_cuda"},
                 title="A CUDA extension finds no libc10_cuda.so: torch is a CPU build, or the "
                 "program does not import torch first",
@@ -171,7 +200,7 @@ CAUSES = (
             r"DLL load failed while importing (?P<module>(?!_C\b|torch)\w+): The specified procedure could not be found",
             r"(?P<module>[\w-]+) was compiled against (?:a different )?(?:py)?torch(?: version)? ?(?P<built_torch>\d[\w.+]*)?",
             says(
-                r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)",
+                r"xFormers was built for: ?PyTorch (?P<built_torch>\d[\w.+]*)(?: with CUDA (?P<built_cuda>\w+))? \(you have (?P<torch>[\w.+]+)\)(?:\s{1,8}Python (?P<built_python>\d[\w.]*) \(you have (?P<python>\d[\w.]*)\))?",
                 module="xformers",
             ),
             says(

@@ -211,6 +211,8 @@ CAUSES = (
                 facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
+            Refutation(facts.another_release_works, "torch-release-regressed"),
+            Refutation(facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
         ),
         cases=(
             Message(
@@ -248,6 +250,7 @@ CAUSES = (
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
+        refuted_by=(Refutation(facts.another_release_works, "torch-release-regressed"),),
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),

@@ -282,6 +282,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "smi-banner-misread",
     ),
     Layer.WHEEL: (
+        "torch-release-regressed",
         "glibc-too-old",
         "windows-pagefile-too-small",
         "dll-load-order",
@@ -341,6 +342,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "nccl-p2p-failure",
         "rdma-memlock",
         "bf16-unsupported",
+        "gpu-gives-no-memory",
         "out-of-memory",
         "host-out-of-memory",
         "dataloader-worker-killed",

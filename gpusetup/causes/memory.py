@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training_memory
 from gpusetup.messages.row import says
@@ -41,7 +42,32 @@ NO_FAILURE = (
 
 CAUSES = (
     Cause(
+        "gpu-gives-no-memory",
+        title="The GPU gives no memory although hardly any is used: it cannot be used here",
+        means="The numbers of the message show that memory is not short. The GPU, or what a virtual "
+        "machine gives of it, does not compute: macOS in a virtual machine (a hosted CI job) "
+        "reports Metal and has no GPU that torch can use.",
+        text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On a machine "
+        "of your own look for a limit of the process's memory, then restart the machine",
+        proven_by="A message of full memory whose numbers show that most is free",
+        not_when="If most of the GPU is used, the cause is out-of-memory",
+        # Source: GitHub, actions/runner-images: Metal in macOS runners.
+        by_check=True,
+        cases=(
+            Message(
+                where=(lambda context: context.os.family != "macos",),
+                means="The numbers of the message show that the GPU's memory is not short: a limit "
+                "of the process (`torch.cuda.set_per_process_memory_fraction`, `ulimit -v`, a MIG "
+                "slice or vGPU profile), or the computer's own memory is.",
+                text="Look for such a limit in the program, in the batch system and in the "
+                "container, and at the computer's free memory while it runs",
+                look=("nvidia-smi",),
+            ),
+        ),
+    ),
+    Cause(
         "out-of-memory",
+        refuted_by=(Refutation(facts.memory_is_not_short, "gpu-gives-no-memory"),),
         title="The GPU's memory is full",
         means="The model, its activations and other programs fill the GPU's memory.",
         text=training_memory.STEPS,
@@ -129,7 +155,7 @@ CAUSES = (
                 r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
                 r"(?:.{0,200}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?"
             ),
-            "mps backend out of memory",
+            r"mps backend out of memory(?: \(MPS allocated: (?P<held>[\d.]+ ?(?:bytes|[KMG]i?B)), other allocations: (?P<beside>[\d.]+ ?(?:bytes|[KMG]i?B)), max allowed: (?P<total>[\d.]+ ?[KMG]i?B)\)(?:\.? ?Tried to allocate (?P<asked>[\d.]+ ?(?:bytes|[KMG]i?B)))?)?",
             "hip error: out of memory",
             "ur_result_error_out_of_device_memory",
             "cuda_error_out_of_memory",

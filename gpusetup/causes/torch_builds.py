@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
+from gpusetup.accelerators.makers import LABEL
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
-from gpusetup.evidence.context import RuleContext
+from gpusetup.evidence.command_values import is_a_version
+from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_LINUX, ON_WINDOWS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
@@ -17,7 +21,40 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
     return paste.another_torch(context, text)
 
 
+def _release_that_works(context: RuleContext, text: str) -> Fix:
+    """The release with which it worked; of nightlies the newest stable one."""
+    regressed = events(context, "release-regressed")
+    values = regressed[0].values if regressed else {}
+    good, maker = values.get("good", ""), context.torch.backend or ""
+    is_nightly = ".dev" in values.get("bad", "")
+    wanted = "torch" if is_nightly or not is_a_version(good) else f"torch=={good}"
+    index = () if not is_a_label(maker) else ("--index-url", f"{INDEX}/{maker}")
+    command = paste.pip(context, "install", "--force-reinstall", wanted, *index)
+    which = "the newest stable release" if is_nightly else f"torch {good} again"
+    return Fix(text=f"{text}Install {which}", commands=(command,) if index else ())
+
+
+INDEX = "https://download.pytorch.org/whl"
+
+
+def is_a_label(backend: str) -> bool:
+    return re.fullmatch(LABEL, backend) is not None
+
+
 CAUSES = (
+    Cause(
+        "torch-release-regressed",
+        title="torch {good} works here and torch {bad} does not: the build is at fault",
+        plain="One release of torch works on this machine, and another does not",
+        means="GPU and driver serve the release that works, so neither is the cause.",
+        text="Keep the driver, and report the release that fails to PyTorch. ",
+        proven_by="A text shows two releases of torch on one machine, and only one of them works",
+        not_when="If both fail, look at the GPU and its driver",
+        # Source: pytorch/pytorch, issues of regressed nightlies.
+        by_check=True,
+        events=("release-regressed",),
+        way=_release_that_works,
+    ),
     Cause(
         "torch-cpu-build",
         title="{who} is a CPU build: it cannot use {gpu}",

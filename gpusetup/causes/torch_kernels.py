@@ -104,6 +104,9 @@ CAUSES = (
     Cause(
         "arch-too-new-for-wheel",
         refuted_by=(
+            Refutation(
+                facts.a_build_of_the_release_has_the_kernels, "no-kernel-image", alike.THIS_TORCH
+            ),
             Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
         ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",

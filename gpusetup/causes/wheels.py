@@ -257,7 +257,10 @@ CAUSES = (
     ),
     Cause(
         "python-no-wheel",
-        refuted_by=(Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),),
+        refuted_by=(
+            Refutation(facts.this_python_has_wheels, "", alike.BITS),
+            Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
+        ),
         title="{asked} has no wheel for this Python",
         plain="torch has no wheel for this Python",
         means="This Python is too new, too old, or free-threaded.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts
@@ -64,6 +65,11 @@ def _removal(context: RuleContext) -> Lines:
     return REMOVAL.get(system_packages.linux_family(context) or "ubuntu", ())
 
 
+def _runtime_was_tried(context: RuleContext) -> bool:
+    tried = events(context, "remedy-tried")
+    return any(event.values.get("what") == "vc-runtime" for event in tried)
+
+
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 
 CAUSES = (
@@ -100,6 +106,16 @@ CAUSES = (
         windows=(VISUAL_CPP_RUNTIME,),
         needs_root=True,
         cases=(
+            Message(
+                where=(_runtime_was_tried,),
+                means="The Visual C++ runtime is there already, so another DLL is missing. torch "
+                "2.4.0 needs libomp140.x86_64.dll, which its wheel lacks.",
+                text="Look first which torch it is: 2.4.0 needs the newer release 2.4.1 or later, of "
+                "the same kind (CPU or CUDA). Any other release: reinstall it once with "
+                "`--force-reinstall --no-deps`, and look whether an antivirus program took a file",
+                windows=(),
+                look=(alike.TORCHS_CUDA,),
+            ),
             # This machine itself was searched: torch was not imported.
             Message(
                 having={"searched": ""},

@@ -104,7 +104,12 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     gravest = {finding.severity for finding in diagnosis.findings}
     rootless = not any(finding.root for finding in diagnosis.findings)
     told = diagnosis.snapshot.origin == "report"
-    failed = told and any(RECORDS[finding.id].failure for finding in diagnosis.findings)
+    # A GPU that waits for its input is no failure.
+    failed = (
+        told
+        and diagnosis.cause != "ok"
+        and any(RECORDS[finding.id].failure for finding in diagnosis.findings)
+    )
     unwell = (
         failed or torch_said_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
     )
@@ -123,6 +128,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
         confidence=diagnosis.confidence,
         proof=diagnosis.proof,
         certainty=diagnosis.certainty,
+        doubts=diagnosis.doubts,
         other_causes=diagnosis.other_causes,
         ruled_out=diagnosis.ruled_out,
         next_reading=diagnosis.next_reading,

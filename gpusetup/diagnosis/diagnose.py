@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
+from gpusetup.diagnosis.doubts import Doubt, doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
     likely_cause,
@@ -20,9 +23,17 @@ from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, st
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
-from gpusetup.evidence.context import Rule, RuleContext, is_report
+from gpusetup.evidence.context import Rule, RuleContext, events, is_report
 from gpusetup.fixes import needs
-from gpusetup.model.finding import Finding, Need, RuledOut, Severity, unique_evidence
+from gpusetup.model.finding import (
+    Alternative,
+    Finding,
+    Need,
+    RuledOut,
+    Severity,
+    map_blocks,
+    unique_evidence,
+)
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import Request, Resolution
@@ -56,6 +67,8 @@ class Diagnosis(Frozen):
     """`likely` if there is another error that the root does not explain."""
     certainty: Sureness | None = None
     """`likely` if another cause is left open; None without a root."""
+    doubts: tuple[str, ...] = ()
+    """Why a text's cause is only likely, in sentences."""
     other_causes: tuple[str, ...] = ()
     """What is left open beside the root, the likelier first."""
     ruled_out: tuple[RuledOut, ...] = ()
@@ -88,14 +101,19 @@ def diagnose(
     collected = collect(context, rules)
     remaining = refute(context, collected)
     fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
-    explained = with_explanations(fitting)
+    explained = with_explanations(without_nvidias(context, fitting))
     main = choose_root(context, explained)
     symptom = main if main and is_unexplained_symptom(context, main) else None
     findings = infer_cause(context, explained, symptom)
     root = root_of(findings)
     cause = cause_of(context, root or main, symptom)
     verdict = Verdict(findings, root, symptom, cause)
+    reasons = doubts(context, root) if root and cause != UNKNOWN else ()
     question = choose_question(context, verdict, remaining)
+    question = with_question_of(context, reasons, question)
+    if cause == UNKNOWN and is_report(context):
+        findings = tuple(map(without_changes, findings))
+        root, symptom = (same_finding(finding, findings) for finding in (root, symptom))
     marked = (
         with_reading_first(context, replace(finding, root=finding is root), question.reading)
         if finding in (root, symptom)
@@ -103,6 +121,7 @@ def diagnose(
         for finding in findings
     )
     has_root = root is not None and cause != UNKNOWN
+    open_question = question.inferred or bool(question.other_causes) or bool(reasons)
     doubted = question.inferred or bool(question.unexplained)
     return Diagnosis(
         cause=cause,
@@ -116,7 +135,8 @@ def diagnose(
         snapshot=context.snapshot,
         answer=answer,
         confidence=sureness(doubted) if has_root else None,
-        certainty=sureness(question.inferred or bool(question.other_causes)) if has_root else None,
+        certainty=sureness(open_question) if has_root else None,
+        doubts=tuple(reason.sentence for reason in reasons),
         other_causes=question.other_causes,
         ruled_out=remaining.ruled_out,
         next_reading=question.reading,
@@ -129,6 +149,24 @@ def diagnose(
 def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """What the rules find, one finding an id."""
     return one_per_id(findings_of(context, rules_of(RULE_FILES) if rules is None else rules))
+
+
+OTHER_MAKERS = ("amd-gpu", "intel-gpu", "apple-silicon")
+OF_NVIDIAS_STACK = (Layer.BOUNDARY, Layer.HARDWARE, Layer.DRIVER, Layer.READINESS)
+
+
+def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings of a text without those of NVIDIA's driver, container tools and GPUs, where the
+    GPU is another maker's: what they advise does nothing there."""
+    others = [f for f in findings if f.id in OTHER_MAKERS and f.severity is Severity.ERROR]
+    if not others or not is_report(context):
+        return findings
+
+    def is_of_nvidia(finding: Finding) -> bool:
+        place = RECORDS[finding.id].place
+        return place is not None and place[0] in OF_NVIDIAS_STACK
+
+    return tuple(finding for finding in findings if not is_of_nvidia(finding))
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
@@ -197,6 +235,17 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     return Question(other_causes, command, inferred, unexplained_errors)
 
 
+def with_question_of(
+    context: RuleContext, reasons: tuple[Doubt, ...], question: Question
+) -> Question:
+    """The question with the reading that settles a doubt, where nothing else is asked."""
+    asked = next((doubt.asks for doubt in reasons if doubt.asks), None)
+    if question.reading or asked is None:
+        return question
+    command = reading_command(context, asked, undecided=False)
+    return question._replace(reading=command)
+
+
 def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
     """What the changes of a finding need to know and a text does not show."""
     listed = finding.fix.needs if finding and finding.fix else ()
@@ -208,7 +257,9 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
     if main is None:
         return OK if may_be_ok(context) else UNKNOWN
     if symptom and main.id == symptom.id:
-        return UNKNOWN
+        # A GPU that waits for its input works.
+        works = main.id == "input-bound" and events(context, "names-no-failure")
+        return OK if works else UNKNOWN
     return (is_report(context) and RECORDS[main.id].kind_of) or main.id
 
 
@@ -217,6 +268,37 @@ def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
     for fit in (fit_to_program, fit_to_system, fit_to_lent_machine, fit_to_what_was_read):
         finding = fit(context, finding)
     return fit_for_pasting(context, finding)
+
+
+CHANGES_SOMETHING = re.compile(
+    r"gpusetup install\b|\b(?:pip3?|conda|mamba|apt(?:-get)?|dnf|pacman|zypper|winget) (?:-\S+ )*"
+    r"(?:un|re)?install\b|\buv (?:add|sync)\b|\bpacman -S"
+)
+"""How a line goes on that installs or removes something."""
+CHANGE_NOTHING_YET = "Change nothing yet: the output above tells which cause it is"
+
+
+def without_changes(finding: Finding) -> Finding:
+    """The finding of an unknown cause without commands that change what is installed."""
+    fix = finding.fix
+    if fix is None:
+        return finding
+
+    def unless_it_changes(block: Alternative) -> Alternative | None:
+        changes = any(map(CHANGES_SOMETHING.search, block.commands))
+        return None if changes else block
+
+    kept = map_blocks(fix, unless_it_changes)
+    if kept == fix:
+        return finding
+    return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
+
+
+def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:
+    """The finding of the same id, as it is now."""
+    if finding is None:
+        return None
+    return next((other for other in findings if other.id == finding.id), None)
 
 
 def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:

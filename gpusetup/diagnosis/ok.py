@@ -37,7 +37,9 @@ elsewhere in the text, for example on the host, does not prove that the program 
 
 def may_be_ok(context: RuleContext) -> bool:
     """Whether a working stack is shown, and a text complains of nothing."""
-    if is_report(context) and (_answers_a_question(context) or _ended_well(context)):
+    if is_report(context) and (
+        _answers_a_question(context) or _ended_well(context) or _works_and_asks(context)
+    ):
         return True
     complains = is_report(context) and readings(context, COMPLAINT)
     # If a library of CUDA fails, what a text showed before that proves nothing.
@@ -47,6 +49,44 @@ def may_be_ok(context: RuleContext) -> bool:
     return serves_its_maker(context) or bool(
         _report_is_healthy(context) if is_report(context) else _machine_is_healthy(context)
     )
+
+
+def _works_and_asks(context: RuleContext) -> bool:
+    """Whether a GPU computes in a text that names no failure: its question is of speed, of the last
+    digits, or there is none."""
+    shown = events(context, *WORKS)
+    unused = events(context, "gpu-unused", "run-hangs")
+    if not shown or unused or not says_nothing_else(context):
+        return False
+    return not torch_said_false(context.snapshot)
+
+
+WORKS = ("gpu-speed", "gpu-trains", "works-there", "result-differs")
+"""Events of a GPU that computes; `report.works` gives them only where no failure is named."""
+
+
+def answer_to_its_question(context: RuleContext) -> str:
+    """What helps who asks why a GPU that works is slow, or why its last digits differ."""
+    said = events(context, *WORKS)
+    words = (said[0].text or "").strip(" .") if said else "a program runs on it"
+    if events(context, "result-differs"):
+        return (
+            "the GPU computes. Convolutions use TF32 on GPUs from compute capability 8.0 on, and "
+            "sums run in another order than on the CPU, so the last digits differ: set "
+            "`torch.backends.cudnn.allow_tf32 = False` (for matrix products: "
+            '`torch.set_float32_matmul_precision("highest")`) and compare again'
+        )
+    if events(context, "asks-of-compile"):
+        return (
+            f"the GPU computes ({words}). torch.compile needs its first runs to compile: do not "
+            "count them (warm-up), and compile a function without Python loops over batches"
+        )
+    if events(context, "gpu-speed", "gpu-trains", "gpu-starved"):
+        return (
+            f"the GPU computes ({words}), and the text shows no failure. What it waits for: run "
+            "`gpusetup monitor` next to the program"
+        )
+    return f"the text says that it works ({words}), and shows no failure"
 
 
 def _ended_well(context: RuleContext) -> bool:
@@ -64,6 +104,8 @@ def _answers_a_question(context: RuleContext) -> bool:
 
 def torch_said_false(machine: Snapshot) -> bool:
     """Whether torch answered a text `False` somewhere, whatever it answered elsewhere."""
+    if machine.torch.backend == "xpu":
+        return False  # an XPU build has no CUDA
     answers = (reading for reading in machine.readings if reading.subject == "torch.cuda_available")
     return machine.origin == "report" and any(answer.value == "False" for answer in answers)
 
@@ -81,7 +123,8 @@ def _report_is_healthy(context: RuleContext) -> bool:
 
 def is_proven(context: RuleContext) -> bool:
     """Whether nothing is left to ask: something computed, or a plain question is answered."""
-    return computed(context) or _answers_a_question(context) or _ended_well(context)
+    answered = _answers_a_question(context) or _ended_well(context) or _works_and_asks(context)
+    return computed(context) or answered
 
 
 def computed(context: RuleContext) -> bool:
@@ -159,6 +202,9 @@ def _answer_without_a_gpu(context: RuleContext) -> str:
             "the driver, and remove nothing. The CUDA that nvidia-smi shows is the newest that the "
             "driver supports; older ones run too"
         )
+    waits = events(context, "gpu-starved") and events(context, "names-no-failure")
+    if is_report(context) and (_works_and_asks(context) or waits):
+        return answer_to_its_question(context)
     if is_report(context) and _ended_well(context):
         return (
             f"torch {torch.version} works here: the program came to its end. The messages before "

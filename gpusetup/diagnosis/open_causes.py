@@ -21,17 +21,20 @@ from gpusetup.causes.alike import (
     ON_THE_HOST,
     SETTLES,
     TORCHS_KERNELS,
+    WHICH_LIBCUDA,
 )
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.questions import HOOK_LOG, reading_of_unknown
 from gpusetup.evidence.context import (
+    cuda_errors,
     events,
     has_nvidia,
     in_container,
     is_report,
     on,
 )
+from gpusetup.evidence.facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import of_package
@@ -71,7 +74,7 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
         "gpus": machine.gpus,
         "driver": machine.driver.version,
         "torch": machine.torch.version or machine.torch.cuda,
-        "kernels": machine.torch.kernels,
+        "kernels": kernels_that_a_text_prints(context),
         "bus": machine.pci_devices,
         "build": in_an_image_build(context),
         "program": any("said" not in e.values for e in events(context, *record.kinds)),
@@ -158,8 +161,19 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return settings_in_powershell(ON_WINDOWS.get(reading, reading))
     if lender_of(context):
         return in_a_cell(IN_A_NOTEBOOK.get(reading, reading))
+    if context.os.wsl and reading in (LIST_GPUS, ON_THE_BUS, NODES) and _libcuda_decides(context):
+        return WHICH_LIBCUDA
     names = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
     return (IN_A_CONTAINER if in_container(context) else names).get(reading, reading)
+
+
+def _libcuda_decides(context: RuleContext) -> bool:
+    """Whether CUDA starts in WSL and finds no device: then a Linux driver's library, or a stub, was
+    loaded in the place of Windows' (`/usr/lib/wsl/lib`)."""
+    return bool(cuda_errors(context, CUDA_ERROR_NO_DEVICE)) and not events(context, "gpu-unused")
+
+
+CUDA_ERROR_NO_DEVICE = 100
 
 
 def with_reading_first(context: RuleContext, finding: Finding, reading: str | None) -> Finding:

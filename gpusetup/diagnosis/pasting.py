@@ -10,7 +10,7 @@ import re
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.lenders import lender_of
-from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.evidence.context import RuleContext, gpus, in_container, is_report, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
 from gpusetup.model.frozen import replace
@@ -39,7 +39,12 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
         return block
 
     shown = map_blocks(fix, unless_harmful)
-    text = f"{shown.text}{_least_driver(context, shown)}{_how_long_it_holds(context, shown)}"
+    additions = (
+        _least_driver(context, shown),
+        _gpus_left_out(context, shown),
+        _how_long_it_holds(context, shown),
+    )
+    text = shown.text + "".join(additions)
     # What a container's engine says is read on its host, and mended there.
     if lender_of(context):
         shown = map_blocks(shown, _in_cells)
@@ -88,6 +93,31 @@ def _least_driver(context: RuleContext, fix: Fix) -> str:
     here = machine.driver.version
     known = f"found: {here}" if here else "`nvidia-smi` shows yours"
     return f". {', '.join(needs)} ({known})" if needs else ""
+
+
+GENERATIONS = (("sm_120", "RTX 50", "cu128 or newer"), ("sm_61", "GTX 10", "cu126"))
+"""A kernel, the cards that need it, and where else it is (the catalog's rows of 2025 and 2026)."""
+
+
+def _gpus_left_out(context: RuleContext, fix: Fix) -> str:
+    """Which cards the index of a fix does not serve, where a text does not name the GPU."""
+    unknown = not any(gpu.compute_capability for gpu in gpus(context))
+    shown = re.findall(INSTALLED, "\n".join((fix.text, *command_lines(fix))))
+    if not (is_report(context) and unknown and shown) or board_of(context.snapshot):
+        return ""
+    backend = shown[0]
+    kernels = {
+        kernel
+        for row in context.catalog.builds
+        if row.backend == backend and row.channel == "pytorch"
+        for kernel in row.kernels
+    }
+    lacking = [
+        f"a card of the series {cards} needs {elsewhere}"
+        for kernel, cards, elsewhere in GENERATIONS
+        if kernels and kernel not in kernels
+    ]
+    return f". The text does not name the GPU: {', '.join(lacking)}" if lacking else ""
 
 
 ON_THE_HOST = "on the host, not in this container"

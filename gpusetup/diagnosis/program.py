@@ -65,7 +65,8 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
         return finding
     place = RECORDS[finding.id].place
     if place and place[0] is Layer.NO_GPU:
-        return replace(finding, fix=Fix(text=WITHOUT_CUDA.format(program.name)))
+        way = OF_ANOTHER_MAKER if finding.id in ("amd-gpu", "intel-gpu") else WITHOUT_CUDA
+        return replace(finding, fix=Fix(text=way.format(program.name)))
     waits_for_torch = any(need.what == "torch" for need in fix.needs)
     if waits_for_torch or re.search(TORCH_COMMAND, "\n".join(command_lines(fix))):
         return replace(finding, fix=_way_of_program(context, program, finding, fix))
@@ -75,6 +76,10 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
 WITHOUT_CUDA = (
     "Use the build of {0} for this GPU, if there is one, or its build for the CPU. Or use a "
     "machine with an NVIDIA GPU"
+)
+OF_ANOTHER_MAKER = (
+    "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers), or its build "
+    "for the CPU"
 )
 TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 """What a command for torch has in it."""

@@ -63,7 +63,11 @@ def _a_container_does_not_start(context: RuleContext) -> bool:
 
 def _runs_on_several_gpus(context: RuleContext) -> bool:
     hangs = events(context, "run-hangs") and events(context, "several-gpus")
-    return bool(hangs or events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
+    nccl = events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed")
+    # torch sees the GPUs, and what is said to fail has several of them.
+    complains = any(reading.subject == COMPLAINT for reading in context.snapshot.readings)
+    several_fail = events(context, "several-gpus") and complains and context.torch.cuda_available
+    return bool(hangs or nccl or several_fail)
 
 
 def _has_its_own_question(context: RuleContext) -> bool:

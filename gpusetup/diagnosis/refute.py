@@ -61,7 +61,9 @@ def _what_is_left(
 ) -> Finding:
     """The cause that the same message means then, with the message and the fact as evidence."""
     record = RECORDS[refuted.id]
-    messages = (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
+    # What the cause that is left is found from goes first: its values name things.
+    own = events(context, *RECORDS[refutation.then].kinds)
+    messages = own or (*events(context, *record.kinds), *cuda_errors(context, *record.codes))
     # A check may have found it without a message; then the fact is all there is to say.
     shown = messages or (Event(kind="refuted", text=fact),)
     left = finding_of(context, refutation.then, shown, fact=fact)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.evidence.context import RuleContext
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Snapshot
+from gpusetup.model.machine import Event, Snapshot, Wanted
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.resolver.companions import COMPANIONS, installed
@@ -67,6 +67,8 @@ def choose_request(machine: Snapshot, catalog: Catalog) -> tuple[Request, Decisi
     A text often asks for what does not exist for its machine, which is why it was written: then the
     request is loosened, its backend first, its torch last.
     """
+    if machine.origin == "report" and _is_a_step_back(machine, machine.wanted.torch or ""):
+        machine = replace(machine, wanted=Wanted())
     asked = _request_shown(machine, catalog)
     requests = [asked]
     if machine.origin == "report":
@@ -136,6 +138,20 @@ def _request_shown(machine: Snapshot, catalog: Catalog) -> Request:
     if in_report and torch is None:
         torch = _installed_torch(machine) or _torch_of_companion(machine, catalog)
     return Request(torch=torch, backend=backend)
+
+
+LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
+"""Events of a torch without kernels: what an old document asks for does not bring them."""
+
+
+def _is_a_step_back(machine: Snapshot, pin: str) -> bool:
+    """Whether a document asks for an older release than the one that lacks kernels."""
+    lacks = any(event.kind in LACKS_KERNELS for event in machine.events)
+    release = pin.removeprefix("==").removesuffix(".*")
+    installed_release = (machine.torch.version or "").partition("+")[0]
+    if not (lacks and installed_release and pin.startswith("==")):
+        return False
+    return parsed(release) < parsed(installed_release)
 
 
 def _installed_torch(machine: Snapshot) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, runs_ordinary_wheels
-from gpusetup.evidence.context import RuleContext, gpus
+from gpusetup.evidence.context import RuleContext, gpus, is_report
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.model.finding import Fix
@@ -37,6 +37,13 @@ def jetson_fix(context: RuleContext) -> Fix:
             text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python}, not {own}. "
             "Create an environment with the system's python3, and run `gpusetup doctor` there",
             commands=(new,),
+        )
+    if own is None and is_report(context):
+        return Fix(
+            text=f"NVIDIA's wheels for {jetpack.name} are for Python {jetpack.python} only. See "
+            "first which Python runs the program. If it is another one, create an environment with "
+            f"the system's python3; the wheels lie at {jetpack.wheels}",
+            commands=lines("python -V"),
         )
     only_there = ("--force-reinstall", "--no-deps", "--no-index", "--find-links", jetpack.wheels)
     return Fix(

@@ -151,6 +151,25 @@ def pin_of_another_package(context: RuleContext) -> str:
     return ""
 
 
+def torch_inside_a_program(context: RuleContext) -> str:
+    """A program that is one executable, with its Python and torch inside."""
+    for event in events(context, "packaged-program"):
+        name = event.values.get("program", "the program")
+        return f"{name} brings its own Python and torch"
+    return ""
+
+
+def marker_of_another_system(context: RuleContext) -> str:
+    """A project whose index for torch is for another system only, and gives the CPU build here."""
+    if not events(context, "index-marker") or context.torch.backend != "cpu":
+        return ""
+    return (
+        "In pyproject.toml the index of torch is for one system only: add this one to its marker "
+        "under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), or `uv "
+        "sync` takes the CPU build again. "
+    )
+
+
 def never(_: RuleContext) -> str:
     return ""
 
@@ -201,6 +220,14 @@ NEEDS: tuple[NeedRow, ...] = (
         "change the program",
     ),
     NeedRow(
+        what="packaged program",
+        lines=INSTALLS_TORCH,
+        denied=torch_inside_a_program,
+        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU",
+        instead="pip does not reach that torch: take a newer release of the program (made for this "
+        "GPU), or run the program from its source in an environment of its own",
+    ),
+    NeedRow(
         what="remedy",
         lines=INSTALLS_TORCH,
         denied=reinstall_was_tried,
@@ -228,6 +255,7 @@ NEEDS: tuple[NeedRow, ...] = (
         instead="pip cannot change it: choose another release or override its build in the "
         "system's configuration",
     ),
+    NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
     NeedRow(
         what="container engine",

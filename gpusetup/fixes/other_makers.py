@@ -9,7 +9,7 @@ from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, FIRST_ROCM, RELATIVES,
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.fixes import paste
-from gpusetup.model.finding import Fix
+from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
@@ -92,6 +92,17 @@ def amd(context: RuleContext) -> Fix:
             "package that it loads, asks for CUDA's own libraries. Install that package's build "
             "for ROCm if it has one, or switch the option off that needs it"
         )
+    if context.snapshot.container.kind == "kubernetes":
+        return Fix(
+            text="Give the pod the GPU by AMD's device plugin (resources.limits `amd.com/gpu: 1`) "
+            "and use an image whose torch is ROCm's (rocm/pytorch)"
+        )
+    program = context.snapshot.failing.program
+    if on(context, "windows") and program in WITHOUT_ROCM_ON_WINDOWS and not is_rocm:
+        return Fix(
+            text=f"{WITHOUT_ROCM_ON_WINDOWS[program]}. Or install AMD's ROCm build of torch for "
+            f"Windows, if AMD publishes one for this GPU ({AMDS_FOR_WINDOWS})"
+        )
     commands = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
     if without_kernels := _without_kernels(context, board, windows=windows):
@@ -116,8 +127,26 @@ def amd(context: RuleContext) -> Fix:
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
         f"(PyTorch's, on Linux, has kernels for {', '.join(BUILT_FOR)}). Otherwise the CPU build "
-        "works"
+        "works",
+        alternatives=_if_served(context),
     )
+
+
+def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
+    """PyTorch's own build on Linux, for a GPU whose target a text does not name."""
+    if not on(context, "linux") or context.os.wsl:
+        return ()
+    return paste.other("if the GPU is one of these", _install_from(context, str(AMD.index)))
+
+
+WITHOUT_ROCM_ON_WINDOWS = {
+    "ComfyUI": "Start ComfyUI with `--directml` (it needs the package torch-directml in ComfyUI's "
+    "own Python), or use its fork for ZLUDA",
+    "stable-diffusion-webui": "Use the fork stable-diffusion-webui-amdgpu, and set "
+    "COMMANDLINE_ARGS=--use-directml or --use-zluda in webui-user.bat",
+}
+"""Programs that reach an AMD GPU on Windows by another way than torch's ROCm build: from their own
+documentation (ComfyUI's README, the fork's README)."""
 
 
 def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fix | None:

@@ -164,6 +164,16 @@ ROWS = (
     ),
     IN_USE,
     row(
+        "program-found-gpu",
+        r"inference compute\b.{0,120}?\blibrary=(?:rocm|oneapi|vulkan|metal)\b[^\n]{0,60}",
+        "library=",
+    ),
+    *rows(
+        "no-xpu",
+        r"\b(?:torch\.xpu|\+xpu)\b.{0,400}?(?:0xC0000005|-1073741819|\bexit(?:ed)?(?: with)?(?: code)? ?139\b|\bSIGSEGV\b|[Ss]egmentation fault|[Aa]ccess violation)",
+        why="driver",
+    ),
+    row(
         "foreign-gpu",
         rf"{INTELS}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{INTELS}",
         "sycl-ls",

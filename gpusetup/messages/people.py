@@ -52,6 +52,7 @@ TRIED: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,40}?\b(?:is |are |was |already )?(?:installed|newest|latest|up to date|current|the latest)",
             r"\b(?:installed|have|updated)(?: the)? (?:newest |latest |current )?(?:VC(?:\+\+|_)? ?(?:Redist\w*|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)",
+            r"(?:已(?:经)?安装|装了|安装了|安装过)[^。\n]{0,8}(?:VC|vc|Visual C\+\+)",
             r"(?:VC(?:\+\+)?|vc_?redist) ?(?:运行库|运行时|runtime)?[^,.;\n]{0,8}(?:是最新|最新的|装了|已装|装过|已经装|重装)",
         ),
     ),
@@ -183,6 +184,8 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("toolkit-installed", r"\bii +nvidia-container-toolkit +(?P<version>\d[\w.-]*)", "nvidia-container-toolkit"),
     row("toolkit-installed", r"\bnvidia-container-toolkit-(?P<version>1\.\d{1,2}\.\d)", "nvidia-container-toolkit-"),
     row("toolkit-installed", r"NVIDIA Container (?:Toolkit CLI|Runtime Hook) version (?P<version>\d[\w.-]*)", "nvidia container"),
+    row("index-marker", r"marker ?= ?[\"'\\]{1,3}(?:platform_system|sys_platform) ?== ?['\"\\]{1,2}(?:linux|Linux)|\b(?:index|pytorch-cu\d{2,3}|cuda|cu\d{2,3})\b[^.\n]{0,30}\bonly (?:on|for|under) linux", "linux"),
+    row("packaged-program", r"[\\/]_MEI\d{3,8}[\\/]|\\_internal\\(?:torch|\w+\.dll)|(?:\brun(?:ning)?|\bstart(?:ing|ed)?|\blaunch(?:ing|ed)?|\bopen(?:ing|ed)?|运行|启动|双击|用|打开|запуск\w*)[ `'\"]{1,3}(?!python|pip|cmd|power|ollama|nvidia|wsl|conda|git|uv\b|setup|install)(?P<program>[\w-]{1,30}\.exe)\b", ".exe", "_mei", "_internal"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""

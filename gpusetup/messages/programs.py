@@ -78,7 +78,12 @@ PROGRAMS = (
         way="On Windows, TensorFlow after 2.10 has no GPU support: install it in WSL. On Linux and "
         'in WSL install it with its CUDA libraries: `pip install "tensorflow[and-cuda]"`',
         reading="python -c \"import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))\"",
-        marks=("tensorflow", "list_physical_devices", "skipping registering gpu devices"),
+        marks=(
+            "tensorflow",
+            "could not find cuda drivers on your machine",
+            "list_physical_devices",
+            "skipping registering gpu devices",
+        ),
     ),
     Program(
         name="JAX",

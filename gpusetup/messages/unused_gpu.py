@@ -232,9 +232,9 @@ STARVED: tuple[Row, ...] = tuple(
     for pattern in (
         r"\b(?:gpu|utili[sz]ation|usage)\b[^.\n]{0,60}?\b(?:jump(?:s|ing)?|fluctuat\w+|oscillat\w+|spik(?:es|ing)|goes up and down|drops to 0|sawtooth)\b",
         r"\b(?:utili[sz]ation|usage|load)\b[^.\n]{0,80}?\b(?:0 ?%?, ?){1,3}\d{2} ?%?, ?0\b",
-        r"\b(?:low|poor|bad|terrible) gpu (?:utili[sz]ation|usage|load)\b|\bgpu (?:utili[sz]ation|usage|load) (?:is |stays |remains )?(?:only |just |very |too |around |about |at )*(?:low|[1-5]?\d ?%)",
+        r"\b(?:low|poor|bad|terrible) (?:gpu|accelerator|device|cuda) (?:utili[sz]ation|usage|load)\b|\bgpu (?:utili[sz]ation|usage|load) (?:is |stays |remains )?(?:only |just |very |too |around |about |at )*(?:low|[1-5]?\d ?%)",
         r"\bgpu (?:is |sits )?(?:waiting|waits|starv\w+)(?: for (?:the )?(?:data|batches|input|cpu|loader|disk))?\b|\bbatches (?:come|arrive) too slow\w*|\b(?:data ?loader|data loading) (?:is|seems)(?: \w+)? (?:the )?(?:bottleneck|slow|too slow)",
-        r"(?:显卡|GPU|gpu)利用率(?:很|太|一直)?(?:低|上不去|忽高忽低|波动|不稳)|GPU-?Auslastung (?:springt|schwankt|nur|ist niedrig)|загрузка (?:GPU|видеокарты) (?:скачет|низкая|прыгает)",
+        r"(?:显卡|GPU|gpu)?利用率(?:只有|才) ?[1-5]?\d ?%|(?:显卡|GPU|gpu)利用率(?:很|太|一直)?(?:低|上不去|忽高忽低|波动|不稳)|GPU-?Auslastung (?:springt|schwankt|nur|ist niedrig)|загрузка (?:GPU|видеокарты) (?:скачет|низкая|прыгает)",
     )
 )
 """A GPU that works, and waits between its batches."""

@@ -68,7 +68,9 @@ class DoctorAnswer(Frozen):
     proof: Text = None
     """What `ok` rests on: what was seen, in one line; null where the cause is another."""
     certainty: Literal["certain", "likely"] | None = None
-    """`likely` where `other_causes` are left open; null without a root."""
+    """`likely` where `other_causes` or `doubts` are left open; null without a root."""
+    doubts: tuple[str, ...] = ()
+    """Why the cause of a report is only likely, in sentences; empty where it is certain."""
     other_causes: tuple[str, ...] = ()
     """Ids of what may be the cause instead, the likelier first."""
     ruled_out: tuple[RuledOut, ...] = ()

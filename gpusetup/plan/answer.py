@@ -86,9 +86,12 @@ def answer(request: PlanRequest) -> PlanAnswer:
         **plain_fields(plain, "confidence", "env"),
         confidence="close" if is_open else plain.confidence,
         uncounted=uncounted,
-        env=environment(decision, place),
+        env=environment(decision, request),
         better=better_with_fewer(decision, question.solve),
-        speed=speed_of_several(decision, place.gpu, request.gpu_rows),
+        # Who asks for the fewest GPUs is not told to take one of them.
+        speed=None
+        if question.solve == "gpus"
+        else speed_of_several(decision, place.gpu, request.gpu_rows),
         trainer_settings=trainer_settings(trainer_in_words(request), decision),
         helps=helps(decision),
         ways=tuple(ways(request)),
@@ -131,13 +134,21 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     return request.question.trainer
 
 
-def environment(decision: Decision, place: Place) -> dict[str, str]:
+GPUS_IN_A_MACHINE = 8
+"""More GPUs than this are in several machines, where one variable cannot name them."""
+
+
+def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
     """The variables to export: the allocator's, and which GPUs a program may use."""
     if not decision.fits:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
-    if place.count is not None and place.count > decision.job.gpus:
-        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
+    gpus = decision.job.gpus
+    machine_has_more = request.place.count is not None and request.place.count > gpus
+    # Who asks for the fewest GPUs hides the others from the training.
+    asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
+    if machine_has_more or asks_for_fewest:
+        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(gpus)
     return variables
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.job import Job, Recipe, takes_longest
+from gpusetup.plan.job import Job, Recipe, Strategy, takes_longest
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import Memory, memory
 from gpusetup.plan.models_beside import beside_in_words
@@ -241,8 +241,11 @@ def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
     if job.copies_model:
         most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS)
     for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
-        if groups * group <= most_gpus:
-            yield decide(replace(job, gpus=groups * group), limits)
+        gpus = groups * group
+        # A loop on one GPU becomes one process a GPU on several.
+        strategy: Strategy = "ddp" if job.strategy == "single" and gpus > 1 else job.strategy
+        if gpus <= most_gpus:
+            yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
 
 
 def group_size(job: Job) -> int:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gpusetup.model.shell import Line
 
 EVIDENCE_SHOWN = 6
+DOUBTS_SHOWN = 2
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
@@ -98,6 +99,8 @@ def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
     """What else it could be, what is ruled out, and the one output that decides."""
     for cause in answer.ruled_out:
         yield Row(f"  Not {cause.id}: {cause.because}.", hang=2)
+    if answer.doubts:
+        yield Row(f"  Likely, not certain: {'; '.join(answer.doubts[:DOUBTS_SHOWN])}.", hang=2)
     also = "" if answer.cause == "unknown" else "also "
     others = ", ".join(answer.other_causes)
     could = f"It could {also}be {others}. " if others else ""

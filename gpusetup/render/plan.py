@@ -57,7 +57,7 @@ def plan_text(plan: PlanCell) -> Screen:
         *section("Set", _settings(plan) if plan.settings else ()),
         *(_trainer_settings(plan.trainer_settings) if plan.trainer_settings else ()),
         *(() if plan.ways else _helps(plan)),
-        *(_speed(plan.speed) if plan.speed else ()),
+        *(_speed(plan, plan.speed) if plan.speed else ()),
         *(_config(plan.config) if plan.config else ()),
         *notes(plan.advice),
         *(_code(plan.code) if plan.code else ()),
@@ -158,6 +158,9 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     """The parts, and what the card has."""
     memory, free = plan.memory_gib, plan.margin_percent
     left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
+    if free < 0 and plan.fits:
+        # A measured job ran, although the memory model adds its parts up to more than the card has.
+        left = f"which ran; this estimate is {-free:.1f} % above the card's memory"
     lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
@@ -191,7 +194,7 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
     )
 
 
-def _speed(speed: Speed) -> Iterator[str]:
+def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
     """How much faster the GPUs are than one of them, and what that is reckoned from."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
     if speed.computing_seconds is None:
@@ -205,7 +208,9 @@ def _speed(speed: Speed) -> Iterator[str]:
         f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
         f"{_seconds(speed.sending_seconds)}; {computing}."
     )
-    title = f"One GPU would do; {speed.gpus} are {times} times as fast"
+    # A batch that all GPUs share is several micro-batches for one of them.
+    how = ", by accumulating" if plan.batch else ""
+    title = f"One GPU would do{how}; {speed.gpus} are {times} times as fast"
     return section(title, (Row(sentence, hang=2),))
 
 

@@ -17,7 +17,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.patterns import in_any_case
 from gpusetup.model.units import architecture_named
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts
-from gpusetup.report.mentions import is_only_mentioned
+from gpusetup.report.mentions import is_another_torch, is_only_mentioned
 
 
 class FieldPattern(NamedTuple):
@@ -120,7 +120,8 @@ PATTERNS = (
     FieldPattern("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
     FieldPattern("python.version", ("python", "파이썬"), rf"(?=[p파])(?:\bPython \d\.\d+\.\d+ \(you have |\bPython-(?=\d\.\d+\.\d)|(?<!different )(?:python|파이썬)[_ ]?{VERSION}(?: \((?:e\.g\.|if)[^)]{{0,24}}\))?\W{{1,24}}(?:python)?\W?){PYTHON}\b(?! Requires-Python)", SURE),
     FieldPattern("python.version", "python", r"(?<![\w>=.-])Python[: ]{1,24}([23]\.\d{1,2}\.\d{1,2})(?![\w.]* \(you have)\b", USUAL),
-    FieldPattern("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to|,) )", HINT),
+    FieldPattern("python.version", "python", r"(?<![\w-])C?python[ :=|]{0,3}v?(3\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\d|\+|/)(?! ?(?:or|and|-|to) |[-–]\d|, ?3\.\d)", HINT),
+    FieldPattern("python.version", "py3", r"(?<![\w.-])py(3\d{1,2})(?![\w.])", GUESS),
     FieldPattern("python.version", "pytorch", r"\bpytorch[ =-]{1,3}\d\.[\d.]{1,6}[ =-]{1,3}\w{0,8}?py(3\.?\d{1,2})(?=_|h)", GUESS),  # conda's build
     FieldPattern("wanted.torch", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?({RELEASE}) (?:built |compiled )?(?:for|with) CUDA \d", HINT),
     FieldPattern("wanted.cuda", WITH_CUDA, rf"\b(?:install|use|take|want|wants|requires?|recommends?)\W{{1,3}}(?:py)?torch v?{RELEASE} (?:built |compiled )?(?:for|with) CUDA (\d{{1,2}}\.\d)", HINT),
@@ -162,6 +163,7 @@ PATTERNS = (
     FieldPattern("os.jetson", ("jetpack", "jp"), r"\b(JetPack[ -]?\d(?:\.\d){0,2}|JP[ -]?[4-9]\.\d(?:\.\d)?)", HINT),
     FieldPattern("os.jetson", "jetson", r"\b(Jetson[ -](?:AGX[ -])?(?:Orin|Xavier|Nano|TX\d|Thor|T[45]000)(?:[ -]Nano|[ -]NX)?|Jetson AGX|Jetson(?= (?:board|device|dev|module)|[,.:;]|$))", GUESS),
     FieldPattern("os.jetson", ("orin", "xavier", "thor", "nvgpu"), r"\b(AGX (?:Orin|Xavier|Thor)|(?:Orin|Xavier) (?:Nano|NX|AGX)|NVIDIA Thor|nvgpu)\b", GUESS),
+    FieldPattern("os.wsl", "wsl", r"\b(?:in|on|under|inside|within|using|with|via|from) (?:my |the )?(?:Ubuntu \S{1,8} )?(?:in |on |under )?WSL ?2?\b|\bWSL ?2 ?(?:\(|,|Ubuntu|Debian)|^ ?wsl:|\bUbuntu[^.\n]{0,12} WSL\b", USUAL, value=True),
     FieldPattern("os.wsl", "wsl2", r"microsoft-standard-WSL2|\b(?:WSL|wsl)2\b", value=True),
     FieldPattern("os.wsl", "wsl", r"\b(?:Ubuntu|Debian)(?:[ -]\d\d\.\d\d)?(?: LTS)? (?:app )?\(?WSL(?: ?[12])?\b|(?<!not )\b(?:on|in|under|using|inside|my|via|through|with) WSL(?: ?[12])?\b|\b(?:OS|system|platform|environment)\*{0,2}(?: version)?[:=|* ]{1,4}(?:Windows[\w ]{0,6}[/+,( ]{1,3})?WSL\b", HINT, value=True),
     FieldPattern("toolkit.nvcc", "release ", r"Cuda compilation tools, release (\d{1,2}\.\d{1,2})", SURE),
@@ -278,6 +280,9 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
                     continue
                 start, end = (offset + place for place in found.span())
                 if in_a_sentence and is_only_mentioned(subject, text.flat, start, end):
+                    continue
+                is_named = subject == "torch.version" and trust <= HINT
+                if is_named and is_another_torch(text.flat, start, end):
                     continue
                 seen.add(value)
                 place = offset + found.start(int(fixed is None))

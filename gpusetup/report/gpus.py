@@ -17,7 +17,7 @@ from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.mentions import CARD_AROUND, is_another_card
 
 ENDING = (
-    r"(?:[ -]?(?:Ti|SUPER)|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
+    r"(?:[ -]?(?:Ti|SUPER)|D|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
     r"|(?:Workstation|Server) Edition|D))(?!\w)"
 )
 BOARD = r"(?:[ -](?:PCI-?e|SXM\d?|NVL|HBM\d\w?|\d{1,3} ?GB))(?!\w)"
@@ -61,7 +61,7 @@ def gpus(text: Text) -> Facts:
 
 
 BARE_NUMBER = lazy(
-    r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|S(?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![\w%]|[.:]\d|xx)"
+    r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|[SD](?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![\w%]|[.:]\d|xx)"
     r"(?P<size> ?\(?(?:\d{1,2} ?G(?:i?B)?\b|\d{1,2} ?ГБ|\d{1,2}GB))?(?P<laptop2> ?Laptop)?",
     re.I,
 )

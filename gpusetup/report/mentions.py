@@ -75,3 +75,39 @@ def is_another_card(flat: str, first: int, last: int) -> bool:
     """Whether the card that is named there is one beside the card that failed."""
     before = flat[max(first - CARD_AROUND, 0) : first]
     return bool(OTHER_CARD.search(before) or WORKED_THERE.match(flat[last : last + CARD_AROUND]))
+
+
+# --- which torch a sentence names -----------------------------------------------------------------
+
+WISHED_FOR = lazy(
+    r"(?i)(?:\b(?:requires?|needs?|required|support(?:s|ed|ing)?(?: for)?|please (?:add|support|update to)|compatible with|upgrade to|update to|downgrade to|switch to"
+    r"|want(?:s|ed)?|should (?:be|use)|recommend\w*|instructions?|read ?me|docs?|guide|tutorial|requirements?(?:\.txt)?|pins?|pinned)\b"
+    r"[^.\n:]{0,24}|(?:要不要|是不是要|需要|支持|要求|推荐|建议)[^。\n]{0,12}) ?$"
+)
+"""What stands before a release that somebody asks for, or that a document names."""
+OF_ANOTHER_ENVIRONMENT = lazy(
+    r"(?i)\b(?:(?:an?)?other|old|previous|second|base|global|system(?:'s)?|outside|main) (?:conda )?(?:env\w*|venv|python\S*|machine|pc|laptop|install\w*|computer|server)\b[^.\n]{0,30}$"
+    r"|\b(?:works?|worked|working|runs?|ran|fine|ok|okay|succeeds?|no (?:problem|issue|error)s?) (?:fine |well |perfectly )?(?:with|on|in|under|using|for) (?:the |my )?(?:py)?(?:torch)?[ =v]*$"
+)
+"""What stands before the torch of another environment, or of the one that works."""
+WORKS_WITH_IT = lazy(
+    r"(?i)^\W{0,3}(?:it |this |that |everything )?(?:still |always |all )?(?:works?|worked|is fine|was fine|runs fine|ran fine|gives True|returns True|(?:where|in which) (?:everything|it|all) works?)\b"
+)
+"""What stands behind the torch with which it works."""
+REQUIREMENT_LIST = lazy(r"(?i)^[^\n]{0,120}? -c (?:pytorch|nvidia|conda-forge)\b")
+"""What follows a release in a command of conda."""
+TORCH_AROUND = 60
+
+
+def is_another_torch(flat: str, first: int, last: int) -> bool:
+    """Whether the torch that a sentence names there is wished for, or is not the one that failed.
+
+    >>> text = "Please support torch 2.9. I run torch 2.8"
+    >>> is_another_torch(text, 15, 24), is_another_torch(text, 32, 41)
+    (True, False)
+    """
+    before = flat[max(first - TORCH_AROUND, 0) : first]
+    behind = flat[last : last + 2 * TORCH_AROUND]
+    if WISHED_FOR.search(before) or OF_ANOTHER_ENVIRONMENT.search(before):
+        return True
+    return bool(WORKS_WITH_IT.match(behind) or REQUIREMENT_LIST.match(behind))

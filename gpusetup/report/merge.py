@@ -33,7 +33,7 @@ from gpusetup.model.machine import (
 )
 from gpusetup.model.versions import Capability, cuda_of, parsed
 from gpusetup.readings.sources import UNNAMED, first_known, gpu_readings, same_gpu
-from gpusetup.report.facts import Claim, Fact, Gpus
+from gpusetup.report.facts import USUAL, Claim, Fact, Gpus
 
 MAX_EVENTS = 80
 MAX_GPUS = 64
@@ -60,6 +60,7 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
     for fact in facts:
         kinds[type(fact)].append(fact)
     known, readings = choose_values(kinds[Claim])
+    kinds[Event] += _torch_only_named(kinds[Claim])
     gpus, gpu_readings = choose_gpus(kinds[Gpus])
     by_kind = {(e.kind, *sorted(e.values.items())): e for e in reversed(kinds[Event])}
     events = without_followers(tuple(reversed(by_kind.values()))[:MAX_EVENTS])
@@ -81,6 +82,14 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
         readings=(*readings, *gpu_readings),
     )
     return with_implied_fields(snapshot)
+
+
+def _torch_only_named(claims: list[Claim]) -> list[Event]:
+    """What says that no program printed torch's version: a person named it in a sentence."""
+    named = [claim for claim in claims if claim.subject == "torch.version"]
+    if not named or any(claim.trust >= USUAL for claim in named):
+        return []
+    return [Event(kind="torch-only-named", source=named[0].source, text=str(named[0].value))]
 
 
 FOLLOW_AN_ASSERTION = ("no-nvidia-gpu", "out-of-memory", "no-kernel-image", "cuda-library-error")
@@ -124,6 +133,8 @@ def choose_values(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], l
     for subject, claimed in by_subject.items():
         ranked = sorted(claimed, key=lambda claim: -claim.trust)
         value = ranked[0].value
+        if subject == "torch.version":
+            value = _with_its_build(str(value), ranked)
         part, _, name = subject.partition(".")
         known[part][name] = tuple(str(value).split()) if subject == "torch.kernels" else value
         sources: dict[str, str] = {}
@@ -132,6 +143,23 @@ def choose_values(claims: Iterable[Claim]) -> tuple[dict[str, dict[str, Any]], l
         for text, source in list(sources.items())[:MAX_READINGS]:
             readings.append(Reading(subject=subject, source=source, value=text))
     return known, readings
+
+
+def _with_its_build(version: str, claims: list[Claim]) -> str:
+    """The version with the build that another place of the text gives it.
+
+    A title says "torch 2.7.0 cpu", the session below prints 2.7.0+cpu: they are one torch.
+
+    >>> _with_its_build("2.7.0", [Claim("torch.version", "2.7.0+cpu", "line 2")])
+    '2.7.0+cpu'
+    """
+    if "+" in version:
+        return version
+    for claim in claims:
+        release, plus, _ = str(claim.value).partition("+")
+        if plus and (release == version or release.startswith(f"{version}.")):
+            return str(claim.value)
+    return version
 
 
 def _environment(named: dict[str, Any]) -> dict[str, str]:
@@ -180,7 +208,9 @@ def _with_sizes(event: Event, os: Os) -> Event:
     if event.kind != "out-of-memory":
         return event
     values = {
-        SIZE_FIELDS.get(name, name): str(memory(text)) if name in SIZE_FIELDS else text
+        SIZE_FIELDS.get(name, name): str(memory(text.replace("bytes", "B")))
+        if name in SIZE_FIELDS
+        else text
         for name, text in event.values.items()
     }
     return replace(event, values={name: text for name, text in values.items() if text != "None"})
@@ -193,6 +223,7 @@ def _torch(snapshot: Snapshot) -> Torch:
     torches = [p for p in listed if p.name in ("torch", "pytorch")]
     versions = (p.version for p in torches)
     version = torch.version or max(versions, key=lambda v: ("+" in v, parsed(v)), default=None)
+    version = _with_its_last_number(version)
     backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
     is_cpu_build = any(e.kind == "torch-not-compiled-with-cuda" for e in snapshot.events) or any(
         re.search(r"(?:^|_)cpu", p.build or "") for p in torches
@@ -207,12 +238,23 @@ def _torch(snapshot: Snapshot) -> Torch:
     )
 
 
+def _with_its_last_number(version: str | None) -> str | None:
+    """A build that people call by two numbers is the first of its series.
+
+    >>> _with_its_last_number("2.7+cu128"), _with_its_last_number("2.7")
+    ('2.7.0+cu128', '2.7')
+    """
+    release, plus, label = (version or "").partition("+")
+    return f"{release}.0+{label}" if plus and release.count(".") == 1 else version
+
+
 def _os(snapshot: Snapshot) -> Os:
     os = snapshot.os
     family, version = os.family, snapshot.driver.version or ""
     # Only Linux' drivers have three numbers, and only its nvidia-smi a column of persistence.
     shown = version.count(".") == 2 or snapshot.driver.persistence is not None
-    if family is None and (shown or os.wsl or os.jetson):
+    # What fails in WSL fails in its Linux, whatever Windows runs beside it.
+    if os.wsl or (family is None and (shown or os.jetson)):
         family = "linux"
     machine = os.machine or ("aarch64" if os.jetson else None)
     wsl = os.wsl

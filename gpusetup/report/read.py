@@ -20,9 +20,11 @@ from gpusetup.report import (
     installers,
     launches,
     nvidia_smi,
+    outcomes,
     paths,
     person,
     runs,
+    works,
 )
 from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
@@ -58,6 +60,8 @@ READERS: tuple[Reader, ...] = (
     person.person,
     files.files,
     runs.runs,
+    works.works,
+    outcomes.outcomes,
     failures.failures,
     failures.complaints,
     failures.failing_program,
