@@ -1,4 +1,4 @@
-"""Servers, words and snapshots of strangers: what is odd in them ends nothing and writes no line."""
+"""Servers, words and snapshots of strangers: odd ones end nothing and begin no line."""
 
 from __future__ import annotations
 
