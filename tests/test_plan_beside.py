@@ -138,7 +138,8 @@ def test_nothing_is_uncounted_in_an_ordinary_config(planned: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["use_galore: true", "quant_bits: 4", "freeze_vit: true", "use_ema: true", "use_dora: 1"]
+    "key",
+    ["use_galore: true", "rank_pattern: x", "freeze_vit: true", "use_ema: true", "use_dora: 1"],
 )
 def test_no_tick_stands_beside_an_unread_key_that_may_take_memory(key: str, planned: Any) -> None:
     answer = planned(f"{SFT}{key}\n")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -101,7 +101,9 @@ CAUSES = (
     ),
     Cause(
         "gpu-too-old-for-flash-attention",
-        refuted_by=(Refutation(facts.gpu_is_at_least(8), "other-gpu-used", alike.TORCHS_KERNELS),),
+        refuted_by=(
+            Refutation(gpu_facts.gpu_is_at_least(8), "other-gpu-used", alike.TORCHS_KERNELS),
+        ),
         title="FlashAttention supports {needs} GPUs and newer, and this GPU is older",
         plain="FlashAttention supports Ampere GPUs and newer, and this GPU is older",
         means="Version 2 needs Ampere (8.0), and version 1 needs Turing (7.5).",

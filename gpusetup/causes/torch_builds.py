@@ -51,8 +51,8 @@ CAUSES = (
         proven_by="A text shows two releases of torch on one machine, and only one of them works",
         not_when="If both fail, look at the GPU and its driver",
         # Source: pytorch/pytorch, issues of regressed nightlies.
-        by_check=True,
         events=("release-regressed",),
+        explains=("torch-sees-no-gpu", "gpu-check-failed"),
         way=_release_that_works,
     ),
     Cause(

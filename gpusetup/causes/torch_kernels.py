@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Likelier, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -113,9 +113,13 @@ CAUSES = (
         ),
         refuted_by=(
             Refutation(
-                facts.a_build_of_the_release_has_the_kernels, "no-kernel-image", alike.THIS_TORCH
+                gpu_facts.a_build_of_the_release_has_the_kernels,
+                "no-kernel-image",
+                alike.THIS_TORCH,
             ),
-            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+            Refutation(
+                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+            ),
         ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
@@ -142,7 +146,9 @@ CAUSES = (
             ),
         ),
         refuted_by=(
-            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+            Refutation(
+                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+            ),
         ),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
@@ -185,7 +191,9 @@ CAUSES = (
             "right build depends on both."
         ),
         refuted_by=(
-            Refutation(facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN),
+            Refutation(
+                gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
+            ),
         ),
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, gpu_facts
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST, IF
@@ -258,7 +258,7 @@ CAUSES = (
     Cause(
         "python-no-wheel",
         refuted_by=(
-            Refutation(facts.this_python_has_wheels, "", alike.BITS),
+            Refutation(gpu_facts.this_python_has_wheels, "", alike.BITS),
             Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
         ),
         title="{asked} has no wheel for this Python",

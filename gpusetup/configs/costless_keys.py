@@ -32,16 +32,16 @@ WORDS = frozenset((
     "ddp", "backend", "nccl", "gloo", "message", "notify", "email", "include", "revision", "tokens",
     "seen", "throughput", "speed", "metric", "metrics", "greater", "better", "stdout", "console",
     # Chance and schedules.
-    "seed", "seeds", "random", "deterministic", "determinism", "benchmark", "cudnn", "tf", "epoch",
-    "epochs", "step", "steps", "iter", "iters", "iterations", "duration", "time", "hours",
-    "minutes", "lr", "learning", "rate", "warmup", "warm", "up", "decay", "scheduler", "schedule",
-    "cosine", "linear", "constant", "cycle", "cycles", "gamma", "factor", "patience", "early",
-    "stopping", "stop", "threshold", "delta", "weight", "beta", "betas", "eps", "epsilon",
+    "seed", "seeds", "seedable", "random", "deterministic", "determinism", "benchmark", "cudnn",
+    "tf", "epoch", "epochs", "step", "steps", "iter", "iters", "iterations", "duration", "time",
+    "hours", "minutes", "lr", "learning", "rate", "warmup", "warm", "up", "decay", "scheduler",
+    "schedule", "cosine", "linear", "constant", "cycle", "cycles", "gamma", "factor", "patience",
+    "early", "stopping", "stop", "threshold", "delta", "weight", "beta", "betas", "eps", "epsilon",
     "momentum", "nesterov", "clip", "clipping", "norm", "grad", "gradient", "gradients", "final",
     "peak", "power", "ratio", "fraction", "percent", "temperature", "top", "p", "k", "label",
     "labels", "smoothing", "smoother", "noise", "neftune", "alpha", "coef", "coeff", "kl",
     "entropy", "lam", "lambda", "mu", "sigma", "discount", "whiten", "advantages", "normalize",
-    "advantage",
+    "advantage", "adam", "average", "across", "devices", "watchdog", "stats",
     # Data.
     "data", "dataset", "datasets", "datamodule", "split", "splits", "subset", "train", "training",
     "trainer", "test", "testing", "val", "valid", "validation", "eval", "evaluation", "evaluate",
@@ -93,6 +93,10 @@ NAMES = frozenset((
     "fsdp_cpu_ram_efficient_loading", "cpu_ram_efficient_loading", "fsdp_forward_prefetch",
     "fsdp_final_state_dict_type", "final_state_dict_type", "fsdp_reshard_after_forward",
     "data_parallel_shard_degree", "fsdp_size", "selective_ac_option", "hybrid_engine",
+    # How an optimizer steps is read, and kernels that need less memory are no risk.
+    "fused", "foreach", "maximize", "torch_compile_backend", "torch_compile_mode",
+    "lora_qkv_kernel", "lora_mlp_kernel", "lora_o_kernel", "loraplus_lr_ratio", "use_mps_device",
+    "log_peak_memory_stats", "torch_empty_cache_steps", "gradient_checkpointing_kwargs",
     # What a trainer of text does anyway.
     "use_remove_padding", "remove_padding", "use_liger", "external_lib", "return_raw_input_ids",
     "return_raw_chat", "lora_query", "lora_key", "lora_value", "lora_projection", "lora_mlp",

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gpusetup.causes import alike
 from gpusetup.evidence.context import RuleContext, events, gpus, is_report, readings
-from gpusetup.evidence.facts import kernels_that_a_text_prints
+from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen
 

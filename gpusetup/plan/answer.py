@@ -111,9 +111,16 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     return {name: getattr(plain, name) for name in names if name not in answered}
 
 
+ALWAYS_RL = ("verl", "openrlhf")
+"""Trainers whose runs always generate; Trinity-RFT does so on other GPUs, and was measured."""
+
+
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     """What may take memory and is not counted, by the names of its keys; models come first."""
-    models = tuple(uncounted_models(request.question.rl, request.job.shape))
+    question = request.question
+    models = tuple(uncounted_models(question.rl, request.job.shape))
+    if question.rl is None and question.trainer in ALWAYS_RL and request.config is None:
+        models = ("the inference engine and the reference model (give the config)",)
     keys = [key.key for key in request.config.not_understood] if request.config else []
     # A list stands once, and not again for each of its items.
     names = (key.partition("[")[0] for key in keys)
@@ -188,7 +195,7 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
         gpu=gpu,
         gpus=job.gpus,
         context=job.context,
-        batch=job.batch,
+        batch=None if job.fills_token_budget else job.sequences,
         strategy=job.strategy,
         source=source,
     )
@@ -233,7 +240,7 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
             values[name] = value
     if not job.shape.vocabulary:
         values.pop("loss", None)
-    if job.batch is None:
+    if job.fills_token_budget:
         values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
     else:
         values["batch_per_gpu"] = samples(job, recipe)
@@ -278,6 +285,6 @@ def ways(request: PlanRequest) -> Iterator[Way]:
             name=name,
             fits=one_sequence.fits,
             total_gib=round(one_sequence.shown.memory.total / GIB, 2),
-            batch=largest.job.batch if largest.fits else None,
+            batch=largest.job.sequences if largest.fits else None,
             context=min(longest.job.context, native) if longest.fits else None,
         )

@@ -172,7 +172,7 @@ def prompt_and_answer(reader: Reader, prompt: int | None, response: int | None) 
     if method_of(reader) not in GENERATING:
         return None
     if response is None:
-        new_tokens = reader.found("max_new_tokens", "tokens of an answer") or ""
+        new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
         response = int(new_tokens) if re.fullmatch(r"[1-9]\d{0,6}", new_tokens) else None
     prompt_tokens, answer_tokens = prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
     reader.assumed.append(
@@ -282,7 +282,7 @@ def precision(reader: Reader, fields: Fields) -> Fields:
 
 
 def kernels(reader: Reader, fields: Fields) -> Fields:
-    plugins = " ".join(reader.values("plugins", "a plugin"))
+    plugins = " ".join(reader.texts_named("plugins", "a plugin"))
     has_kernels = bool(reader.switch("kernels"))
     default_loss = "fused" if has_kernels or "cut_cross_entropy" in plugins else None
     return {

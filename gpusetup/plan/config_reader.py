@@ -106,7 +106,7 @@ class Reader:
                 self.note(setting, f"{role}: {int(text)}")
         return min(numbers, default=None)
 
-    def named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
+    def settings_named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
         """Each setting with a name that says something, whatever model it is about.
 
         `inside`: the key of a map that it stands in. An item of a list has the list's name.
@@ -119,16 +119,16 @@ class Reader:
             if text is not None:
                 yield setting, text
 
-    def found(self, name: str, meaning: str, inside: str | None = None) -> str | None:
+    def text_named(self, name: str, meaning: str, inside: str | None = None) -> str | None:
         """The first text of a name, which counts as read then."""
-        for setting, text in self.named(name, inside):
+        for setting, text in self.settings_named(name, inside):
             self.note(setting, f"{meaning}: {text}")
             return text
         return None
 
-    def values(self, name: str, meaning: str) -> tuple[str, ...]:
+    def texts_named(self, name: str, meaning: str) -> tuple[str, ...]:
         """The texts of a setting that is a list, or its one text; they count as read then."""
-        texts = list(self.named(name))
+        texts = list(self.settings_named(name))
         for setting, text in texts:
             self.note(setting, f"{meaning}: {text}")
         return tuple(text for _, text in texts)

@@ -33,6 +33,8 @@ SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("dpo", ("precompute_ref_log_probs", "rpo_alpha", "pref_beta", "pref_loss", "ref_model")),
 )  # fmt: skip
 """Method -> keys that only its trainers have, for configs that do not name it."""
+BY_TRL = ("trl", "axolotl")
+"""Trainers that run TRL's own GRPO."""
 TRL_ENGINE_SHARE = 0.3
 """`vllm_gpu_memory_utilization` where nothing is said (TRL 1.16, GRPOConfig)."""
 VERL_ENGINE_SHARE = 0.5
@@ -42,7 +44,7 @@ VERL_ENGINE_SHARE = 0.5
 def method_of(reader: Reader) -> str | None:
     """The method that a config trains by; None for supervised training."""
     for name in METHOD_NAMES:
-        for setting, text in reader.named(name):
+        for setting, text in reader.settings_named(name):
             method = re.sub(r"[^a-z]+", "_", text.lower()).strip("_")
             if method in SUPERVISED:
                 reader.note(setting, f"the method of training: {text}")
@@ -53,7 +55,7 @@ def method_of(reader: Reader) -> str | None:
     if reader.has_map("critic") and reader.has_map("actor_rollout_ref"):
         return "ppo"  # verl's own default is `adv_estimator: gae`
     for method, names in SIGNS:
-        if any(reader.found(name, f"a key of {method}") for name in names):
+        if any(reader.text_named(name, f"a key of {method}") for name in names):
             return method
     return None
 
@@ -65,7 +67,7 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     """
     is_verl = reader.has_map("actor_rollout_ref")
     if fields["trainer"] == "trinity" and not is_verl:
-        reader.found("algorithm_type", "the method of training")
+        reader.text_named("algorithm_type", "the method of training")
         return {}
     method = method_of(reader)
     if method is None:
@@ -95,7 +97,7 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     has_adapters = fields.get("lora") is not None
     share, sleeps = engine_of(reader) if generates else (None, False)
     uses_engine = share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
-    reader.found("num_generations", "answers to one prompt")
+    reader.text_named("num_generations", "answers to one prompt")
     generated_at_once = 0
     if generates and not uses_engine:
         generated_at_once = generated_sequences(reader, fields)
@@ -106,10 +108,10 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
         method=method,
         generates=generates,
         pairs=method in PAIRED,
-        has_reference=has_reference(reader, method) and not has_adapters,
+        has_reference=has_reference(reader, fields, method) and not has_adapters,
         reward_models=rewards,
         critic=critic_of(fields, method),
-        critic_name=reader.found("critic_pretrain", "the critic") or SAME_AS_POLICY,
+        critic_name=reader.text_named("critic_pretrain", "the critic") or SAME_AS_POLICY,
         frozen_in_16_bits=not keeps_32_bits,
         engine_share=share,
         engine_sleeps=sleeps,
@@ -117,19 +119,22 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     )
 
 
-def has_reference(reader: Reader, method: str) -> bool:
+def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
     """Whether a frozen copy of the policy is held for the divergence from it."""
     if method in WITHOUT_REFERENCE:
         return False
-    if reader.found("ref_model", "the reference model"):
+    if reader.text_named("ref_model", "the reference model"):
         return True
-    if reader.found("precompute_ref_log_probs", "log-probabilities ahead of the training") in TRUE:
+    ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
+    if ahead in TRUE:
         return False
-    strength = reader.found("beta", "the weight of the reference") or reader.found(
-        "init_kl_coef", "the weight of the reference"
-    )
-    # Without a weight GRPO needs no reference: TRL's `beta` is 0 unless it is said.
-    default = "0" if method in GENERATING - WITH_CRITIC else "0.1"
+    weight_of_reference = "the weight of the reference"
+    strength = reader.text_named("beta", weight_of_reference)
+    strength = strength or reader.text_named("init_kl_coef", weight_of_reference)
+    # TRL's GRPO, which axolotl runs, has a weight of 0 unless it is said (GRPOConfig, 1.16);
+    # ms-swift's is 0.04.
+    needs_no_reference = method in GENERATING - WITH_CRITIC and fields["trainer"] in BY_TRL
+    default = "0" if needs_no_reference else "0.1"
     return not re.fullmatch(r"0(\.0*)?", strength or default)
 
 
@@ -137,14 +142,14 @@ def reward_models(reader: Reader, method: str) -> tuple[str, ...]:
     """The models that judge answers; a function or a remote server is none."""
     if method not in GENERATING:
         return ()
-    if reader.found("reward_model_type", "how answers are judged") == "api":
+    if reader.text_named("reward_model_type", "how answers are judged") == "api":
         return ()
     names: list[str] = []
     for key in ("reward_model", "reward_model_path", "reward_pretrain"):
-        name = reader.found(key, "the reward model")
+        name = reader.text_named(key, "the reward model")
         if name and "://" not in name:
             names.append(name)
-    for name in reader.values("reward_funcs", "how answers are judged"):
+    for name in reader.texts_named("reward_funcs", "how answers are judged"):
         if "/" in name:  # the id of a model; a bare word is a function
             names.append(name)
     if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
@@ -161,14 +166,13 @@ def critic_of(fields: Fields, method: str) -> Critic:
 
 def engine_of(reader: Reader) -> tuple[float | None, bool]:
     """The share of the card of an engine on the same GPUs, and whether it sleeps in between."""
-    mode = reader.found("vllm_mode", "where the engine runs")
-    said_share = reader.found("vllm_gpu_memory_utilization", "the engine's share of the card")
-    said_share = said_share or reader.found("gpu_memory_utilization", "the engine's share")
+    mode = reader.text_named("vllm_mode", "where the engine runs")
+    said_share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share of the card")
+    said_share = said_share or reader.text_named("gpu_memory_utilization", "the engine's share")
     colocated = mode == "colocate" or is_on(reader, "colocate_all_models")
     uses_engine = is_on(reader, "use_vllm") or colocated
-    sleep = reader.found("vllm_enable_sleep_mode", "the engine sleeps") or reader.found(
-        "sleep_level", "the engine sleeps"
-    )
+    sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps")
+    sleep = sleep or reader.text_named("sleep_level", "the engine sleeps")
     sleeps = (sleep or "0") not in (*FALSE, "0")
     if not uses_engine or is_elsewhere(reader):
         return None, False
@@ -177,14 +181,14 @@ def engine_of(reader: Reader) -> tuple[float | None, bool]:
 
 def is_elsewhere(reader: Reader) -> bool:
     """Whether answers come from a server on other GPUs."""
-    return reader.found("vllm_mode", "where the engine runs") == "server" or any(
-        reader.found(name, "a server elsewhere")
+    return reader.text_named("vllm_mode", "where the engine runs") == "server" or any(
+        reader.text_named(name, "a server elsewhere")
         for name in ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
     )
 
 
 def is_on(reader: Reader, name: str) -> bool:
-    text = reader.found(name, f"{name.replace('_', ' ')}")
+    text = reader.text_named(name, f"{name.replace('_', ' ')}")
     return text is not None and text not in FALSE
 
 
@@ -197,7 +201,7 @@ def share_of(text: str | None, default: float) -> float:
 def generated_sequences(reader: Reader, fields: Fields) -> int:
     """The sequences that a GPU generates at once: those of all micro-batches of a step."""
     batch = fields.get("per_gpu") or 1
-    steps = reader.found("steps_per_generation", "micro-batches of one generation")
+    steps = reader.text_named("steps_per_generation", "micro-batches of one generation")
     number = re.fullmatch(r"\d{1,5}", steps or "")
     return int(batch) * (int(steps or 1) if number else fields.get("accumulate") or 1)
 
@@ -210,16 +214,16 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
     its optimizer's states are on the GPU all the same.
     """
     place = "actor_rollout_ref"
-    share = reader.found("gpu_memory_utilization", "the engine's share of the card", "rollout")
-    sleeps = reader.found("free_cache_engine", "the engine frees its memory", "rollout")
+    share = reader.text_named("gpu_memory_utilization", "the engine's share of the card", "rollout")
+    sleeps = reader.text_named("free_cache_engine", "the engine frees its memory", "rollout")
     has_reference = is_on(reader, "use_kl_loss") or is_on(reader, "use_kl_in_reward")
-    actor_leaves = reader.found("param_offload", "the actor's weights on the host", "actor")
-    optimizer_leaves = reader.found("optimizer_offload", "its states on the host", "actor")
-    reference_leaves = reader.found("param_offload", "the reference on the host", "ref")
+    actor_leaves = reader.text_named("param_offload", "the actor's weights on the host", "actor")
+    optimizer_leaves = reader.text_named("optimizer_offload", "its states on the host", "actor")
+    reference_leaves = reader.text_named("param_offload", "the reference on the host", "ref")
     rewards: tuple[str, ...] = ()
-    if (reader.found("enable", "a reward model", "reward_model") or "false") in TRUE:
-        rewards = (reader.found("path", "the reward model", "reward_model") or SAME_AS_POLICY,)
-    reader.found("n", "answers to one prompt", "rollout")
+    if (reader.text_named("enable", "a reward model", "reward_model") or "false") in TRUE:
+        rewards = (reader.text_named("path", "the reward model", "reward_model") or SAME_AS_POLICY,)
+    reader.text_named("n", "answers to one prompt", "rollout")
     reader.assumed.append(
         f"{place}: the engine shares the GPUs, and sleeps while the actor is trained"
     )
@@ -230,7 +234,7 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
         reference_on_host=reference_leaves in TRUE,
         reward_models=rewards,
         critic="model" if method == "ppo" else "none",
-        critic_name=reader.found("path", "the critic", "critic") or SAME_AS_POLICY,
+        critic_name=reader.text_named("path", "the critic", "critic") or SAME_AS_POLICY,
         engine_share=share_of(share, VERL_ENGINE_SHARE),
         engine_sleeps=sleeps not in FALSE,
         policy_leaves=actor_leaves in TRUE and optimizer_leaves in TRUE,

@@ -239,7 +239,7 @@ def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
     group = group_size(job)
     most_gpus = MOST_GPUS
     if job.copies_model:
-        most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS)
+        most_gpus = min(group * max(job.sequences, 2), MOST_GPUS)
     for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
         gpus = groups * group
         # A loop on one GPU becomes one process a GPU on several.

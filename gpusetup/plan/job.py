@@ -14,6 +14,10 @@ Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
+TokenBudget = Literal["token budget"]
+TOKEN_BUDGET: TokenBudget = "token budget"
+"""The batch of trainers that fill each micro-batch with sequences up to a number of tokens, as
+Trinity-RFT does and verl's dynamic batches; its measured cells are of that kind."""
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
 SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
@@ -54,8 +58,8 @@ class Job(Frozen):
     gpus: int = 1
     context: int
     """Tokens of the longest sequence."""
-    batch: int | None = None
-    """Sequences of a step on all GPUs together; None: batches are filled to a budget of tokens."""
+    batch: int | TokenBudget = TOKEN_BUDGET
+    """Sequences of a step on all GPUs together, or a budget of tokens that is filled."""
     tokens: int | None = None
     """The budget of tokens of one GPU, if it is not `ceil(2 * context / SP)`."""
     accumulate: int = 1
@@ -123,6 +127,16 @@ class Job(Frozen):
     """Whether tensor parallelism also divides what is between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
+
+    @property
+    def fills_token_budget(self) -> bool:
+        """Whether a batch is a budget of tokens, not a number of sequences."""
+        return self.batch == TOKEN_BUDGET
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step on all GPUs together; 0 where a budget of tokens is filled."""
+        return self.batch if isinstance(self.batch, int) else 0
 
     @property
     def data_parallel(self) -> int:
@@ -243,7 +257,7 @@ class Recipe(Frozen):
 def samples(job: Job, recipe: Recipe) -> int:
     """Sequences of one micro-batch: the batch over the data-parallel groups."""
     groups = max(job.data_parallel // (recipe.sp * job.context_parallel), 1)
-    return math.ceil((job.batch or 0) / groups)
+    return math.ceil(job.sequences / groups)
 
 
 def tokens(job: Job, recipe: Recipe) -> int:
@@ -252,7 +266,7 @@ def tokens(job: Job, recipe: Recipe) -> int:
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
     """
-    if job.batch is not None:
+    if not job.fills_token_budget:
         tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
         return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
     if job.tokens is not None:

@@ -67,7 +67,7 @@ def checkpoint_bytes(job: Job) -> float:
     """Bytes a token of the input of every recomputed layer (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
-    width = CHECKPOINT_IN_BUDGET if job.batch is None else 2.0
+    width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
     return job.shape.hidden * residual_bytes(job) / 2 * width / sequence_shards(job)
 
 
@@ -207,7 +207,7 @@ def runtime(job: Job, recipe: Recipe) -> float:
     """Bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1:
         return CUDA_CONTEXT
-    return CUDA_CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
+    return CUDA_CONTEXT + (NCCL_FITTED if job.fills_token_budget else NCCL)
 
 
 def logits(job: Job, recipe: Recipe) -> float:
@@ -281,7 +281,7 @@ def gaps(job: Job, recipe: Recipe, transient: float, *, logits_decide: bool) -> 
     are at the peak. Gaps are a share of what comes and goes; segments of fixed size leave more than
     expandable ones. The shares were fitted to published pairs of allocated and reserved memory.
     """
-    if job.batch is None:  # fitted to the measured cells: gaps of the logits alone
+    if job.fills_token_budget:  # fitted to the measured cells: gaps of the logits alone
         lost = 0.0 if recipe.env else transient * LOST_LOGIT / TRAINER_LOGIT
         return lost, 0.0
     own = own_segments(job, recipe)
@@ -379,7 +379,7 @@ def memory(job: Job, recipe: Recipe) -> Memory:
         return total
 
     # RL trainers were measured, and fitted, by the end of the forward pass alone.
-    moments = FORWARD if job.batch is None else IN_STEP
+    moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.generates:
         moments = (*moments, "generation")
     highest = max(moments, key=bytes_at)

@@ -9,7 +9,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.frozen_parts import frozen_share
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
+from gpusetup.plan.job import BYTES, JOB_DEFAULTS, TOKEN_BUDGET, Job, least_tokens
 from gpusetup.plan.losses import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     is_at_hand,
@@ -110,7 +110,7 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "shape": shape,
         "gpus": gpus,
         "context": context_of(question, shape),
-        "batch": (question.batch or samples) if by_batch else None,
+        "batch": (question.batch or samples) if by_batch else TOKEN_BUDGET,
         "tokens": question.tokens,
         "accumulate": question.accumulate or 1,
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
@@ -183,7 +183,7 @@ def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None =
         has_tokens = question.context is not None or question.solve == "context"
         return model_of_size(parameter_count(question.params), has_tokens=has_tokens)
     raise UsageError(
-        "Say what to train: `--model`, `--params` or `--code`",
+        "Say what to train: `--model`, `--from-config`, `--params` or `--code`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
     )
 

@@ -48,13 +48,13 @@ def same_training(job: Job) -> Changes:
 
 def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
     """Half of the tokens at once; a sequence stays as long as it is."""
-    if job.batch is None:
+    if job.fills_token_budget:
         least = least_tokens(job, recipe.sp)
         few = {f"max_token_len_per_gpu {least}": {"tokens": least}}
         return few if tokens(job, recipe) > least else {}
-    half = job.batch // 2
+    half = job.sequences // 2
     small = {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
-    return small if job.batch >= 2 * max(job.data_parallel // recipe.sp, 1) else {}
+    return small if job.sequences >= 2 * max(job.data_parallel // recipe.sp, 1) else {}
 
 
 def adapters(job: Job) -> Changes:
@@ -165,8 +165,8 @@ def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
             yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
     if job.length == job.context > 1 and shorter.fits and job.shape.tokens is None:
         yield f"{shorter.job.context:,} tokens", shorter.job
-    if job.batch is not None and job.batch > job.data_parallel:
+    if job.sequences > job.data_parallel:
         smaller = max_batch(job, limits)
         accumulated = replace(smaller.job, accumulate=2)
         if smaller.fits:
-            yield f"a batch of {smaller.job.batch:,}, accumulated", accumulated
+            yield f"a batch of {smaller.job.sequences:,}, accumulated", accumulated

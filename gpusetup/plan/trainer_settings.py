@@ -43,7 +43,7 @@ class Facts(NamedTuple):
     @property
     def budget(self) -> int | None:
         """Tokens of one GPU at once; None if the batch is a number of sequences."""
-        return tokens(self.job, self.recipe) if self.job.batch is None else None
+        return tokens(self.job, self.recipe) if self.job.fills_token_budget else None
 
     @property
     def has_4_bit_base(self) -> bool:
@@ -286,7 +286,7 @@ def torchtitan(facts: Facts) -> Values:
 def megatron(facts: Facts) -> Values:
     """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
     job = facts.job
-    sequences_at_once = job.batch if job.batch is not None else job.gpus
+    sequences_at_once = job.sequences or job.gpus
     global_batch = sequences_at_once * job.accumulate
     return {
         "micro-batch-size": facts.samples,
