@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence import places
 from gpusetup.evidence.command_values import is_an_identifier
@@ -242,5 +243,37 @@ CAUSES = (
         examples=(
             "nvidia-gridd: Failed to acquire license from license-server.example (Error: no license available)",
         ),
+    ),
+    Cause(
+        "invalid-device-ordinal",
+        check=Check(
+            command='python -c "import torch; print(torch.cuda.device_count())"',
+            prints="1",
+        ),
+        title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
+        means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
+        "does not exist.",
+        text="Name only GPUs that `nvidia-smi -L` lists, and start at most one process per GPU",
+        proven_by="CUDA answers code 101",
+        # Source: CUDA Driver API reference, CUresult.
+        alike={
+            alike.LIST_GPUS: (
+                "mig-misconfigured",
+                "cuda-visible-devices-hidden",
+            )
+        },
+        says=(
+            r"requested gpus?: \[(?P<asked>[\d, ]{1,40})\].{0,20}?But your machine only has: \[(?P<has>\d[\d, ]{0,40})\]",
+            "invalid device ordinal",
+            r"AssertionError: Invalid device id",
+            r"CUDA device (?P<index>\d+) but torch\.cuda\.device_count\(\) is (?P<count>[1-9]\d*)",
+            "device id must be in the range",
+        ),
+        examples=(
+            "RuntimeError: Attempting to deserialize object on CUDA device 3 but torch.cuda.device_count() is 2. Please use torch.load with map_location",
+            "MisconfigurationException: You requested GPUs: [0, 1]\n But your machine only has: [0]",
+        ),
+        by_check=True,
+        look=("nvidia-smi -L",),
     ),
 )
