@@ -114,8 +114,8 @@ def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
 def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
     """Nodes that are the only ones of their kind, if another kind has several.
 
-    Such a node is compared with nobody, so a wrong GPU or a driver that reports half of them would
-    pass unseen. In a fleet of single machines this is no surprise, and nothing is said.
+    Such a node is compared with no other, so a wrong GPU would pass unseen. In a
+    fleet of single machines this is no surprise, and nothing is said.
     """
     counts = Counter(node.kind for node in nodes if node.facts and node.kind)
     if not counts:

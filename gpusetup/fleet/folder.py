@@ -103,7 +103,7 @@ def read_folder(
         if nodes[name].has_record:
             recorded.append(nodes[name])
         else:
-            left_out.append(f"{name}: a history, and no record beside it")
+            left_out.append(f"{name}: a history without a record of the node")
     return Records(nodes=tuple(recorded), left_out=tuple(left_out))
 
 

@@ -95,7 +95,8 @@ drain_within_limit() {
         drain_with_reason "$1" || { report "$node could not be drained ($1)"; return 1; }
         sleep 3  # slurmctld dates by the second: all drains of the same second have arrived
         limit=$(exceeds_limit) || return 0
-        # Others were faster. Undone only if nobody has drained the node for another reason since.
+        # Others were faster. Undone only if the reason is still ours: an operator may have drained
+        # the node since.
         case $(field Reason) in
             "$reason"*) scontrol update NodeName="$node" State=RESUME ;;
             *) return 0 ;;
