@@ -60,7 +60,8 @@ def screen_of(answer: DoctorAnswer) -> str:
 
 REFUTED = [
     # what the text shows, the cause, what is ruled out
-    (f"{NO_KERNEL}torch 2.9.1+cu128, RTX 5090\n", "extension-arch-mismatch", True),
+    (f"{NO_KERNEL}PyTorch version: 2.9.1+cu128\nRTX 5090\n", "extension-arch-mismatch", True),
+    (f"{NO_KERNEL}torch 2.9.1+cu128, RTX 5090\n", "unknown", True),
     (f"{NO_KERNEL}torch 2.5.1+cu121, RTX 5090\n", "arch-too-new-for-wheel", False),
     (
         f"{CUBLAS}torch 2.5.1+cu124\n$ find / -name 'libcublas*'\n{LISTED}",
@@ -109,7 +110,7 @@ def test_a_cause_that_a_reading_denies_is_not_given(
 
 
 def test_a_cause_in_the_place_of_a_refuted_one_is_likely_and_asks() -> None:
-    answer = answered(f"{NO_KERNEL}torch 2.9.1+cu128, RTX 5090\n")
+    answer = answered(f"{NO_KERNEL}PyTorch version: 2.9.1+cu128\nRTX 5090\n")
     assert answer.certainty == "likely"
     assert "CUDA_LAUNCH_BLOCKING" in (answer.next_reading or "")
 

@@ -15,9 +15,15 @@ from gpusetup.report.read import read_report
 SAMPLES_A_ROW = 1
 SAID_BY_PEOPLE = {row.kind for row in people.ROWS} - {"foreign-gpu"}
 FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
-BESIDE_IT = {"program-failed", "ran-first", *SAID_BY_PEOPLE, *FILES_AND_RUNS}
-"""What a text may show next to its message: how it ended, that it computed before, what a person
-says of it, and which file failed."""
+WORKS = {"works-there", "gpu-speed", "gpu-trains", "asks-of-compile", "names-no-failure"}
+BESIDE_IT = {
+    *("program-failed", "ran-first", "torch-only-named", "result-differs"),
+    *WORKS,
+    *SAID_BY_PEOPLE,
+    *FILES_AND_RUNS,
+}
+"""What a text may show next to its message: how it ended, that that it computes, what a
+person says of it, and which file failed."""
 
 
 @each("sample", samples)

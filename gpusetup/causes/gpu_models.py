@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.evidence import facts, gpu_facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
@@ -47,7 +47,14 @@ MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server
 CAUSES = (
     Cause(
         "bf16-unsupported",
-        refuted_by=(Refutation(facts.gpu_is_at_least(8)),),
+        check=Check(
+            command="nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            prints="name, compute_cap\nTesla T4, 7.5",
+        ),
+        no_command=(
+            "the number format is an option of your program or your trainer, so its name differs."
+        ),
+        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} has no bfloat16, which needs compute capability 8.0",
         plain="The GPU has no bfloat16, which needs compute capability 8.0",
         text="Use float16 instead: `--dtype half` to serve a model, `fp16=True` to train one",
@@ -86,7 +93,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-too-old-for-triton",
-        refuted_by=(Refutation(facts.gpu_is_at_least(7)),),
+        refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
         text='Run eagerly: remove torch.compile, or use backend="eager"',
@@ -208,11 +215,12 @@ CAUSES = (
         # Source: torch's index, labels rocm*.
         refuted_by=(
             Refutation(
-                facts.all_of(facts.torch_lists_the_target, facts.target_is_overridden),
+                facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
-            Refutation(facts.another_release_works, "torch-release-regressed"),
-            Refutation(facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
+            Refutation(gpu_facts.the_gpu_computes),
+            Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+            Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
         ),
         cases=(
             Message(
@@ -231,6 +239,15 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
+        check=Check(
+            command="echo $HSA_OVERRIDE_GFX_VERSION",
+            prints="10.3.0",
+        ),
+        no_command=(
+            "the variable is set in a shell profile, a service or your program, and"
+            " only you know which. In a shell, `unset HSA_OVERRIDE_GFX_VERSION` "
+            "removes it until you close the shell."
+        ),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm take the kernels of another GPU",
         means="The installed torch has kernels for this GPU. The variable names the target of "
         "another one, so the runtime looks for kernels that do not run here.",
@@ -250,7 +267,10 @@ CAUSES = (
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
-        refuted_by=(Refutation(facts.another_release_works, "torch-release-regressed"),),
+        refuted_by=(
+            Refutation(gpu_facts.the_gpu_computes),
+            Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+        ),
         cases=(
             Message(
                 where=(lambda context: bool(events(context, "no-xpu")),),

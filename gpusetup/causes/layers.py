@@ -282,7 +282,6 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "smi-banner-misread",
     ),
     Layer.WHEEL: (
-        "torch-release-regressed",
         "glibc-too-old",
         "windows-pagefile-too-small",
         "dll-load-order",
@@ -350,6 +349,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "open-files-limit",
         "nccl-timeout",
         "nccl-error",
+        "torch-release-regressed",
         "torch-sees-no-gpu",
         "gpu-check-failed",
     ),

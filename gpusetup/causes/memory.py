@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training_memory
 from gpusetup.messages.row import says
@@ -48,7 +48,7 @@ CAUSES = (
         "machine gives of it, does not compute: macOS in a virtual machine (a hosted CI job) "
         "reports Metal and has no GPU that torch can use.",
         text="Run on the CPU there (device `cpu`; in tests, skip what needs the GPU). On a machine "
-        "of your own look for a limit of the process's memory, then restart the machine",
+        "that you own look for a limit of the process's memory, then restart the machine",
         proven_by="A message of full memory whose numbers show that most is free",
         not_when="If most of the GPU is used, the cause is out-of-memory",
         # Source: GitHub, actions/runner-images: Metal in macOS runners.
@@ -67,9 +67,17 @@ CAUSES = (
     ),
     Cause(
         "out-of-memory",
-        refuted_by=(Refutation(facts.memory_is_not_short, "gpu-gives-no-memory"),),
+        check=Check(
+            command="nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
+            prints=(
+                "name, memory.total [MiB], memory.used [MiB]\n"
+                "NVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"
+            ),
+        ),
+        refuted_by=(Refutation(gpu_facts.memory_is_not_short, "gpu-gives-no-memory"),),
         title="The GPU's memory is full",
-        means="The model, its activations and other programs fill the GPU's memory.",
+        means="The model, its gradients and optimizer states, the activations and other programs "
+        "share the GPU's memory, and together they need more than it has.",
         text=training_memory.STEPS,
         proven_by="A message says CUDA out of memory, or CUDA answers code 2 after its start",
         not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the computer's "
@@ -230,6 +238,7 @@ CAUSES = (
             says(r"cudaMalloc failed: out of memory", engine="llama.cpp"),
         ),
         examples=(
+            "RuntimeError: MPS backend out of memory (MPS allocated: 17.50 GB, other allocations: 380.00 MB, max allowed: 18.13 GB). Tried to allocate 512.00 MB on private pool.",
             "ValueError: Free memory on device (9.5/23.6 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB).",
             "tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory [Op:Mul]",
             "NvMapMemAllocInternalTagged: 1074810371 error 12",

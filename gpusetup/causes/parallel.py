@@ -148,6 +148,9 @@ CAUSES = (
     ),
     Cause(
         "nccl-unavailable-windows",
+        no_command=(
+            "the backend is an argument in your own program, or an option of your trainer."
+        ),
         title="This build of torch has no NCCL",
         means="Wheels for Windows and CPU builds have no NCCL, which runs on Linux only.",
         text='Use the backend "gloo" (init_process_group("gloo")), or train on one GPU, or use '

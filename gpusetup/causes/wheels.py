@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, gpu_facts
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import HOST, IF
@@ -258,7 +258,7 @@ CAUSES = (
     Cause(
         "python-no-wheel",
         refuted_by=(
-            Refutation(facts.this_python_has_wheels, "", alike.BITS),
+            Refutation(gpu_facts.this_python_has_wheels, "", alike.BITS),
             Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
         ),
         title="{asked} has no wheel for this Python",
@@ -385,6 +385,10 @@ CAUSES = (
     ),
     Cause(
         "package-not-found",
+        no_command=(
+            "only you know the name of the package that you want. With pip, give "
+            "PyTorch's index only to the command that installs torch."
+        ),
         title="The installer finds no file of {asked} for this Python and system",
         means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
         text="Use PyTorch's index only for torch",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste, system_packages
@@ -229,6 +229,14 @@ CAUSES = (
     ),
     Cause(
         "wsl-driver",
+        check=Check(
+            command="ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL",
+            prints=(
+                "ls: cannot access '/dev/dxg': No such file or directory\n"
+                "ls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or"
+                " directory"
+            ),
+        ),
         refuted_by=(Refutation(facts.wsl_reaches_the_driver),),
         title="WSL does not reach the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",

@@ -105,11 +105,8 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
     rootless = not any(finding.root for finding in diagnosis.findings)
     told = diagnosis.snapshot.origin == "report"
     # A GPU that waits for its input is no failure.
-    failed = (
-        told
-        and diagnosis.cause != "ok"
-        and any(RECORDS[finding.id].failure for finding in diagnosis.findings)
-    )
+    names_a_failure = any(RECORDS[finding.id].failure for finding in diagnosis.findings)
+    failed = told and diagnosis.cause != "ok" and names_a_failure
     unwell = (
         failed or torch_said_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
     )

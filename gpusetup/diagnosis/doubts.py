@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gpusetup.causes import alike
 from gpusetup.evidence.context import RuleContext, events, gpus, is_report, readings
-from gpusetup.evidence.facts import kernels_that_a_text_prints
+from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen
 
@@ -54,7 +54,7 @@ def _gpu_is_a_family(context: RuleContext, root: Finding) -> bool:
 
 
 def _several_torches(context: RuleContext, root: Finding) -> bool:
-    """Two releases are called torch's: one of them is of another environment, or only wished for."""
+    """Two releases are called torch's: one is of another environment, or only wished for."""
     releases = {
         (reading.value or "").partition("+")[0] for reading in readings(context, "torch.version")
     }

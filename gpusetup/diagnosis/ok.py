@@ -56,7 +56,10 @@ def _works_and_asks(context: RuleContext) -> bool:
     digits, or there is none."""
     shown = events(context, *WORKS)
     unused = events(context, "gpu-unused", "run-hangs")
-    if not shown or unused or not says_nothing_else(context):
+    if not shown or unused or not says_nothing_else(context, "foreign-gpu"):
+        return False
+    plain_word_only = {event.kind for event in shown} == {"works-there"}
+    if plain_word_only and readings(context, COMPLAINT):
         return False
     return not torch_said_false(context.snapshot)
 

@@ -34,7 +34,7 @@ from gpusetup.evidence.context import (
     is_report,
     on,
 )
-from gpusetup.evidence.facts import kernels_that_a_text_prints
+from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.messages.programs import of_package

@@ -39,7 +39,8 @@ def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:
         return block
 
     shown = map_blocks(fix, unless_harmful)
-    text = f"{shown.text}{_least_driver(context, shown)}{_gpus_left_out(context, shown)}{_how_long_it_holds(context, shown)}"
+    remarks = (_least_driver, _gpus_left_out, _how_long_it_holds)
+    text = shown.text + "".join(remark(context, shown) for remark in remarks)
     # What a container's engine says is read on its host, and mended there.
     if lender_of(context):
         shown = map_blocks(shown, _in_cells)

@@ -160,13 +160,13 @@ def torch_inside_a_program(context: RuleContext) -> str:
 
 
 def marker_of_another_system(context: RuleContext) -> str:
-    """A project whose index for torch holds on another system only, and gives the CPU build here."""
+    """A project whose index for torch holds on another system only: here it gives CPU builds."""
     if not events(context, "index-marker") or context.torch.backend != "cpu":
         return ""
     return (
-        "In pyproject.toml the index of torch holds for one system only: add this one to its marker "
-        "under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), or `uv "
-        "sync` takes the CPU build again. "
+        "In pyproject.toml the index of torch holds for one system only: add this one to its "
+        "marker under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), "
+        "or `uv sync` takes the CPU build again. "
     )
 
 
@@ -225,7 +225,7 @@ NEEDS: tuple[NeedRow, ...] = (
         denied=torch_inside_a_program,
         clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU",
         instead="pip does not reach that torch: take a newer release of the program (made for this "
-        "GPU), or run the program from its source in an environment of its own",
+        "GPU), or run the program from its source",
     ),
     NeedRow(
         what="remedy",

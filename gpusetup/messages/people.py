@@ -248,7 +248,7 @@ SEVERAL: tuple[Row, ...] = (
     ),
     row(
         "run-hangs",
-        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues))\b|卡住|不动了|зависает|hängt",
+        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues|finishes)|(?:sits|waits|stays)(?: there)? forever|nothing happens)\b|卡住|不动了|зависает|hängt",
         "hang",
         "hung",
         "freez",
@@ -257,6 +257,8 @@ SEVERAL: tuple[Row, ...] = (
         "stall",
         "deadlock",
         "never ",
+        "forever",
+        "nothing happens",
         "卡住",
         "不动",
         "завис",

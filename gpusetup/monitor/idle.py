@@ -20,10 +20,10 @@ def idle(run: Run) -> Judgement | None:
         return starved
     utilization = max(or_zero(gpu.utilization) for gpu in run.gpus)
     evidence = f"utilisation {utilization:.0f} % over {run.samples} samples"
-    held = run.since_held
-    if held is not None and held.cpu is not None:
-        evidence += f" while the command used {held.cpu:.0f} % of a core"
-        start_up = held.rows[0].seconds
+    since_gpu = run.since_held
+    if since_gpu is not None and since_gpu.cpu is not None:
+        evidence += f" while the command used {since_gpu.cpu:.0f} % of a core"
+        start_up = since_gpu.rows[0].seconds
         if start_up >= marks.START_UP_NOTE:
             evidence += f" (the first {start_up:.0f} s, before it used the GPU, are not counted)"
     elif run.cpu is not None:
@@ -88,7 +88,7 @@ def is_awake(gpu: GpuSample) -> bool:
 
 def why_idle(run: Run) -> tuple[str, str]:
     """The cause why no GPU worked, and the next step."""
-    held = any(map(run.held, run.gpus))
+    is_held = any(map(run.held, run.gpus))
     # What the program did before it had the GPU was its start.
     part = run.since_held or run.machine
     cpu = part.busiest_cpu if part else None
@@ -101,18 +101,18 @@ def why_idle(run: Run) -> tuple[str, str]:
     is_fetching = below(cpu, marks.CORE_FULL) and network_rate >= marks.NETWORK_RATE
     if running and (is_starting(run) or is_fetching):
         return "starting", "watch-longer"
-    if held and kind in WAITS_FOR_PEOPLE:
+    if is_held and kind in WAITS_FOR_PEOPLE:
         return WAITS_FOR_PEOPLE[kind]
     if cpu is None:
-        return ("held", "see-where-it-waits") if held else ("unused", "watch-the-command")
-    if held and cpu >= marks.MANY_THREADS:
+        return ("held", "see-where-it-waits") if is_held else ("unused", "watch-the-command")
+    if is_held and cpu >= marks.MANY_THREADS:
         return "computes", "move-to-the-gpu"
     helpers_cpu = or_zero(whole_cpu) - cpu
     only_helpers = helpers_cpu >= marks.HELPER_CPU and cpu < marks.MANY_THREADS
-    prepares = cpu >= marks.CORE_FULL if held else only_helpers
+    prepares = cpu >= marks.CORE_FULL if is_held else only_helpers
     if prepares:
         return "prepares", "prepare-once"
-    return ("held", "see-where-it-waits") if held else ("unused", "see-whether-torch-can")
+    return ("held", "see-where-it-waits") if is_held else ("unused", "see-whether-torch-can")
 
 
 STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)

@@ -11,6 +11,7 @@ from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, Claim
+from gpusetup.report.works import PRINTED_LABELS
 
 CHARACTERS_READ = 20_000
 VERSION = rf"(?<![\w.])(?<!Python )(?<!python )(?<!\) )(?P<version>{RELEASE}(?:\.?(?:dev|rc|a|b)\d*)?(?:\+(?:{LABEL}))?)(?![\w+]|\.\d)"
@@ -30,7 +31,8 @@ WORKS_BEHIND = lazy(
 FAILS_BEHIND = lazy(
     r"(?i)\bFalse\b|\b(?:fails?|crash\w*|broken?|breaks)\b|(?:not|n't) work|报错|не работает"
 )
-AROUND = 48
+AROUND, BESIDE = 48, 16
+"""Characters in front of a version: for what happened with it, and for torch's name."""
 
 
 def outcomes(text: Text) -> Iterator[Event | Claim]:
@@ -41,7 +43,7 @@ def outcomes(text: Text) -> Iterator[Event | Claim]:
     >>> next(iter(outcomes(text_of(said)))).values
     {'good': '2.6.0+xpu', 'bad': '2.7.0+xpu'}
     """
-    flat = text.flat[:CHARACTERS_READ]
+    flat = PRINTED_LABELS.sub(" ", "\n".join(text.lines)[:CHARACTERS_READ])
     shown: dict[str, set[str]] = {"good": set(), "bad": set()}
     found = _torches(flat) if "torch" in text.low else []
     for number, match in enumerate(found):
@@ -72,7 +74,7 @@ def _torches(flat: str) -> list[re.Match[str]]:
     return [
         match
         for match in matches
-        if TORCH_NEAR.search(flat, max(match.start() - AROUND, 0), match.end())
+        if TORCH_NEAR.search(flat, max(match.start() - BESIDE, 0), match.end())
     ]
 
 

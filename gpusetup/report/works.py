@@ -20,7 +20,7 @@ PRINTED_LABELS = lazy(
 """Lines of lists that a tool prints on every machine, and words that deny a failure."""
 FAILURE_WORD = lazy(
     r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bkilled\b"
-    r"|(?:\bnot|n't|n’t) (?:\w+ ){0,2}?(?:work|detect|find|found|recogni|support|available|see|start|load|use[ds]?\b|using)|\bcould not\b|\bcannot\b|\bunable\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\bcorrupt\w*|\bNaNs?\b|\bsilent"
+    r"|(?:\bnot|n't|n’t) (?:\w+ ){0,2}?(?:work|detect|find|found|recogni|support|available|see|start|load|use[ds]?\b|using)|\bcould not\b|\bcannot\b|\bunable\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:finds?|sees?|does|shows) nothing\b|\bcorrupt\w*|\bNaNs?\b|\bsilent"
     r"|(?:two|both|several|multi\w*|other) (?:gpus|cards) (?:do(?:es)?|did)(?: not|n't)|\bfalls? back\b|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:on|the) cpu (?:only|instead)\b"
     r"|报错|错误|失败|无法|不能|崩溃|卡住|エラー|できない|落ち|오류|안 ?됨|ошибк|не работ|не вид|падает|вылета|\bfehler|\babsturz|stürzt|funktioniert n|\berreur|plante|ne (?:fonctionne|marche)|no funciona|não funciona|\bXid\b"
 )
@@ -33,22 +33,27 @@ SPEED = lazy(
 )
 """How fast something computes, in the units that programs and people use."""
 A_GPU = lazy(
-    r"(?i)\b(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?|[ABH]\d00|A\d{1,2}00|L40S?|T4|V100|MI\d{3}|RX ?\d{4}|Arc [AB]\d{3})\b|--device cuda|\bcuda:\d\b|\bon the GPU\b|显卡"
+    r"(?i)(?:\b|(?<=\d[x×]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?|[ABH]\d00|A\d{1,2}00|L40S?|T4|V100|MI\d{3}|RX ?\d{4}|Arc [AB]\d{3})\b|--device cuda|\bcuda:\d\b|\bon the GPU\b|显卡"
 )
 """A GPU on which it computes, by its name or its device."""
 WORKS_THERE = lazy(
-    r"(?i)\b(?:works?|worked|runs?|ran) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm)\b"
+    r"(?i)(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm)\b"
     r"|\b(?:tested|verified|confirmed|checked) (?:on|with) (?:my |an? |the |two )?(?:\S{1,16} ){0,4}?(?:GPUs?|cards?|[RG]TX ?\d{3,4}|machine|Arc \w+)\b|\ball good\b|一切正常|funktioniert einwandfrei|всё работает|tout fonctionne|funciona perfectamente|funciona perfeitamente"
 )
 """A person's plain word that it works."""
+CONTRAST = lazy(
+    r"(?i)\b(?:but|however|yet|except|although|though|whereas|unless|while|only)\b|但是?|不过|可是|aber|но\b|mais|pero|mas\b|\?"
+)
 TRAINS_WELL = lazy(
     r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\btrains? (?:fine|well|ok)\b|(?:训练|学习|跑)(?:得|能)?(?:起来|正常)|\bobučenie|обучение идёт|Training läuft"
 )
 """A person's word that a training goes on."""
 DIFFERENT_RESULT = lazy(
     r"(?i)\b(?:different|wrong|inaccurate|unequal|inconsistent|mismatch\w*)\b[^.\n]{0,30}\b(?:results?|outputs?|values?|numbers?|digits?)\b|\b(?:results?|outputs?|values?|digits?)\b[^.\n]{0,60}?\b(?:differs?|different|wrong|not (?:equal|the same)|deviates?|diverges?|mismatch\w*)\b"
-    r"|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
+    r"|\berrors? of (?:about |up to |around )?\d?[\d.]*e-\d|\b(?:numerical|rounding) (?:errors?|differences?)\b|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
 )
+OF_UTILISATION = lazy(r"(?i)\b(?:utili[sz]ation|usage)\b|利用率|Auslastung|загрузка")
+"""What a text about a GPU that waits speaks of."""
 OF_COMPILE = lazy(r"(?i)\btorch[._]compile\b|--compile\b")
 ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 SHOWN = 160
@@ -59,14 +64,15 @@ def works(text: Text) -> Iterator[Event]:
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.kind for event in works(text_of("42 tokens per second on my RTX 4080"))]
-    ['names-no-failure', 'gpu-speed']
+    ['gpu-speed']
     >>> list(works(text_of("42 tokens per second on my RTX 4080, then it crashes")))
     []
     """
     flat = PRINTED_LABELS.sub(" ", "\n".join(text.lines))[:CHARACTERS_READ]
     if FAILURE_WORD.search(flat):
         return
-    yield Event(kind="names-no-failure", source="report")
+    if OF_UTILISATION.search(flat):
+        yield Event(kind="names-no-failure", source="report")
     on_a_gpu = A_GPU.search(flat)
     for kind, pattern, needs in (
         ("gpu-speed", SPEED, on_a_gpu),
@@ -76,6 +82,8 @@ def works(text: Text) -> Iterator[Event]:
         ("result-differs", DIFFERENT_RESULT, ON_A_DEVICE.search(flat)),
     ):
         found = pattern.search(flat) if needs else None
+        if kind == "works-there" and CONTRAST.search(flat):
+            continue  # that one thing works introduces the one that does not
         if found:
             yield Event(kind=kind, source=_line(flat, found), text=_sentence(flat, found))
 

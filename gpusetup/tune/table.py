@@ -243,8 +243,8 @@ NOT_FASTER_AGAIN = "not clearly faster in the second run of all changes together
 UNSTEADY = "slower than in its first run: other programs disturb the measurement"
 NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
 TOO_NOISY = (
-    "The runs of one setting differed by more than the gains, so the table cannot tell: close other "
-    "programs and run the same command again"
+    "The runs of one setting differed by more than the gains, so the table cannot tell: close "
+    "other programs and run the same command again"
 )
 LOADER_FIRST = (
     "The training waited for its data until the workers were added, so mixed precision could not "
