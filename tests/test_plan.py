@@ -144,7 +144,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
         ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
         ((*MODEL, *H20, "--gpu-mem", "4GiB"), "--gpu-mem: not allowed with argument --gpu"),
-        (H20, "`--model`, `--params` or `--code`"),
+        (H20, "`--from-config`, `--params` or `--code`"),
         ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
         ((*MODEL, *H20, "--gpus", "4", "--strategy", "single"), "uses one GPU"),
         ((*MODEL, *H20, "--gpus", "4", "--tp", "3"), "does not divide 4 GPUs"),

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gpusetup.cli import main
+from gpusetup.errors import GpuSetupError
 from gpusetup.plan.config_json import shape_of
 
 QWEN3_NEXT = {
@@ -163,3 +164,21 @@ def test_a_name_that_nobody_knows_says_exactly_how_to_go_on(
     assert main(["plan", "--model", "my-own-thing-3b", "--gpu-mem", "24GiB"]) == 2
     message = capsys.readouterr().err
     assert "--model path/to/config.json" in message and "--params 3B" in message
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_hidden_layers": 10**9 - 1},
+        {"hidden_size": ["wide", 7]},
+        {"layer_types": [None] * 3, "mlp_ratio": "wide"},
+        {"attn_layer_indices": 3},
+        {"attn_layer_period": "often", "attn_layer_offset": []},
+    ],
+)
+def test_a_config_of_a_stranger_is_counted_or_refused(changes: dict[str, Any]) -> None:
+    for config in (QWEN3_NEXT, DEEPSEEK_V3, MAMBA2, VIT):
+        try:
+            assert shape_of({**config, **changes}).parameters > 0
+        except GpuSetupError as problem:
+            assert len(problem.message) < 300

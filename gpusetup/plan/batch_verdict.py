@@ -45,7 +45,10 @@ def batch_verdict(
     job, recipe = _run(config, per_gpu, place, any_length=any_length, accumulate=accumulate)
     needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
-    if needed <= capacity * (1 - CLEAR_UNMEASURED) and not doubt(job, recipe):
+    # A key that nothing has read may take memory, so no batch is sure beside it.
+    is_uncounted = bool(question_of(config).read.not_understood)
+    leaves_a_fifth = needed <= capacity * (1 - CLEAR_UNMEASURED)
+    if leaves_a_fifth and not is_uncounted and not doubt(job, recipe):
         verdict = "clear"
     elif needed > capacity * (1 + CLEAR_UNMEASURED):
         verdict = "too much"

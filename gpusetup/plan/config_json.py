@@ -88,8 +88,8 @@ class ModelConfig:
         value = self.values.get(key)
         if value is None:
             raise BadInput(f"{self.what} has no `{key}`", hint="the config.json is incomplete")
-        if isinstance(value, list):
-            value = max(value)
+        if isinstance(value, list):  # one for each layer: the largest counts
+            value = max((part for part in value if isinstance(part, int)), default=value)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 10**9:
             raise BadInput(f"{self.what}: `{key}` is {value!r}; a positive whole number is needed")
         return value
@@ -123,12 +123,14 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     if config.kind in ENCODERS:
         return text_encoder(config)
     says_layers = config.values.get("num_attention_heads") or config.has("state_size")
-    if not says_layers or config.has("rwkv") or config.has("num_mem_blocks"):  # Zamba shares blocks
+    # RWKV has no such layers, and Zamba uses the same attention blocks in many places.
+    if not says_layers or config.has("rwkv") or config.has("num_mem_blocks"):
         raise unknown_family(values, what)
     return decoder(config)
 
 
 def unknown_family(values: Mapping[str, Any], what: str) -> UsageError:
+    """The error for a config of a family whose layers plan cannot count."""
     return UsageError(
         f"{what}: the family {values.get('model_type')!r} is not known",
         hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
@@ -274,8 +276,10 @@ def attention_widths(config: ModelConfig) -> tuple[int, int, int]:
 
 def default_mlp_width(config: ModelConfig) -> int:
     """The width of an MLP if no key says it."""
-    ratio = config.values.get("expansion_ratio") or config.values.get("mlp_ratio") or 4
-    return round(float(ratio) * config.need("hidden_size"))
+    ratio = config.values.get("expansion_ratio") or config.values.get("mlp_ratio")
+    if not isinstance(ratio, (int, float)) or not 0 < ratio < 1000:
+        ratio = 4  # as in the first transformers
+    return round(ratio * config.need("hidden_size"))
 
 
 class Mlp(NamedTuple):

@@ -91,9 +91,6 @@ def loss_of(fields: Fields, method: str) -> Fields:
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     """The setup of TRL, LLaMA-Factory, ms-swift, axolotl and OpenRLHF."""
     generates = method in GENERATING
-    # TRL loads every model in 32 bits unless `dtype` is said; sharded they are cast.
-    keeps_32_bits = fields["trainer"] == "trl" and fields.get("dtype") in (None, "fp32")
-    keeps_32_bits = keeps_32_bits and not fields.get("strategy")
     has_adapters = fields.get("lora") is not None
     share, sleeps = engine_of(reader) if generates else (None, False)
     uses_engine = share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
@@ -112,11 +109,17 @@ def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
         reward_models=rewards,
         critic=critic_of(fields, method),
         critic_name=reader.text_named("critic_pretrain", "the critic") or SAME_AS_POLICY,
-        frozen_in_16_bits=not keeps_32_bits,
+        frozen_in_16_bits=frozen_in_16_bits(fields),
         engine_share=share,
         engine_sleeps=sleeps,
         generated_at_once=generated_at_once,
     )
+
+
+def frozen_in_16_bits(fields: Fields) -> bool:
+    """Whether frozen models are 16-bit: TRL loads all in 32 bits unless `dtype` or FSDP says so."""
+    says_16_bits = fields.get("dtype") not in (None, "fp32")
+    return fields["trainer"] != "trl" or says_16_bits or bool(fields.get("strategy"))
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:

@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from gpusetup.errors import BadInput
+
+MOST_LAYERS = 10_000
+"""More layers than any model has; a config from a stranger must not fill the memory."""
 LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern")
 """Keys that list the kind of every layer."""
 
@@ -45,16 +49,20 @@ def mixers_of(config: Keys) -> Sequence[str]:
     values = config.values
     for key in LISTS:
         listed = values.get(key)
-        if isinstance(listed, (list, str)) and listed:
+        if isinstance(listed, (list, str)) and 0 < len(listed) <= MOST_LAYERS:
             return [mixer_named(config, str(kind).lower()) for kind in listed]
     layers = config.need("num_hidden_layers")
+    if layers > MOST_LAYERS:
+        raise BadInput(f"`num_hidden_layers` is {layers:,}: no model has so many")
     for key, other in (("attn_layer_indices", STATE_SPACE), ("full_attn_idxs", CONVOLUTION)):
         if key in values and (values[key] or key == "attn_layer_indices"):
-            attention_layers = values[key] or []
+            attention_layers = values[key] if isinstance(values[key], list) else []
             return [ATTENTION if layer in attention_layers else other for layer in range(layers)]
-    period = values.get("attn_layer_period") or values.get("full_attention_interval")
-    if isinstance(period, int) and period > 1:
-        offset = values.get("attn_layer_offset", period - 1)
+    period = config.get("attn_layer_period") or config.get("full_attention_interval")
+    if period > 1:
+        offset = period - 1
+        if isinstance(values.get("attn_layer_offset"), int):
+            offset = values["attn_layer_offset"]
         other = mixer_named(config, "linear_attention")
         return [
             ATTENTION if layer % period == offset % period else other for layer in range(layers)
