@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, Check, Message, Refutation
@@ -64,6 +66,18 @@ def only_python_differs(context: RuleContext) -> bool:
         if same_torch and python and _minor(built_python) != _minor(python):
             return True
     return False
+
+
+OF_HOPPER = r"[/\\]hopper[/\\]|\bfa3[FB]@|capability == \(9, 0\)|flash_fwd_launch_template"
+"""What only FlashAttention-3 prints."""
+
+
+def chose_kernels_of_hopper(context: RuleContext) -> bool:
+    """Whether a kernel of FlashAttention-3 failed on a GPU that is not Hopper's."""
+    known = [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
+    if any(capability.major == 9 for capability in known):
+        return False
+    return any(re.search(OF_HOPPER, event.text or "") for event in kernel_messages(context))
 
 
 def _minor(version: str) -> str:
@@ -308,6 +322,17 @@ CAUSES = (
             *rebuild_commands(context, extension_of(kernel_messages(context))),
         ),
         cases=(
+            Message(
+                where=(chose_kernels_of_hopper,),
+                title="xformers chose FlashAttention-3, whose kernels are for Hopper (9.0) only",
+                means="FlashAttention-3 has kernels for compute capability 9.0. On another GPU "
+                "xformers must take FlashAttention-2 or its own kernels.",
+                text="Use torch's own attention instead of xformers (ComfyUI: "
+                "`--use-pytorch-cross-attention`; diffusers: no "
+                "`enable_xformers_memory_efficient_attention`), or a release of xformers that asks "
+                "for the GPU first. Keep torch and the driver",
+                commands=lambda _: (),
+            ),
             Message(
                 where=(is_beside_torch,),
                 text="Install the program's newest release, or build the program with kernels for "

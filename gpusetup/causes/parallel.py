@@ -243,7 +243,24 @@ CAUSES = (
                 "gpu-fell-off-bus",
             )
         },
+        cases=(
+            Message(
+                having={"rank": "", "node": ""},
+                title="Rank {rank} (GPU {gpu_index} of node {node}) is behind in a collective: the "
+                "other ranks wait for it",
+                text="Look at that rank first: its own log, where its process stands "
+                "(`py-spy dump --pid PID` on that node, with the process number above), and the kernel's log of its GPU",
+            ),
+            Message(
+                having={"rank": ""},
+                title="Rank {rank} did not join a collective: the other ranks wait for it",
+                text="Look at that rank first: its own log, where its process stands "
+                "(`py-spy dump --pid PID` on its node), and the kernel's log of its GPU",
+            ),
+        ),
         says=(
+            r"\bRank (?P<rank>\d{1,5}) -- GPU (?P<gpu_index>\d{1,2}) managed by process (?P<pid>\d{1,8}) on node (?P<node>[\w.:-]{1,60})",
+            r"\b[Mm]issing ranks?(?: are)?:? ?\{(?P<rank>\d{1,5}(?:, \d{1,5}){0,15})\}",
             "watchdog caught collective operation timeout",
             r"watchdog got stuck for \d{1,6} seconds",
             r"NCCL watchdog (?:timeout|timed out|got stuck|stuck)\b",
@@ -257,6 +274,8 @@ CAUSES = (
             ),
         ),
         examples=(
+            "MISMATCH\n  Rank 5 -- GPU 5 managed by process 2211 on node 10.0.0.7",
+            "Not all ranks joining collective, missing ranks: {3, 4}",
             "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.",
             "[/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete",
             "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 1/2 clients joined.",

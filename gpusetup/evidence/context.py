@@ -148,7 +148,13 @@ def cuda_was_refused(context: RuleContext) -> bool:
 # No order: these events are no failures, whatever layer they come from.
 NO_FAILURES = (
     "torch-only-named",
-    *("program-found-gpu", "release-regressed", "index-marker", "packaged-program"),
+    *(
+        "program-found-gpu",
+        "release-regressed",
+        "index-marker",
+        "packaged-program",
+        "host-of-a-lender",
+    ),
     "other-program-computes",
     "gpu-speed",
     *("works-there", "gpu-trains", "result-differs", "asks-of-compile", "names-no-failure"),

@@ -151,6 +151,13 @@ def pin_of_another_package(context: RuleContext) -> str:
     return ""
 
 
+def host_of_a_lender(context: RuleContext) -> str:
+    """A rented container: its user changes neither the host's driver nor its power."""
+    for event in events(context, "host-of-a-lender"):
+        return f"the host cannot be changed from here ({(event.text or '')[:40].strip()})"
+    return ""
+
+
 def torch_inside_a_program(context: RuleContext) -> str:
     """A program that is one executable, with its Python and torch inside."""
     for event in events(context, "packaged-program"):
@@ -242,6 +249,14 @@ NEEDS: tuple[NeedRow, ...] = (
         instead="Another restart changes nothing",
     ),
     NeedRow(
+        what="host",
+        lines=r"^sudo (?:reboot|shutdown|modprobe|systemctl|apt|dnf)\b|nvidia-smi .*--gpu-reset",
+        denied=host_of_a_lender,
+        clauses=r"[Rr]eboot|power-off|kernel's command line|modprobe|driver",
+        instead="The host is its lender's: report the message to the lender, stop this instance, "
+        "and start one on another host",
+    ),
+    NeedRow(
         what="rights",
         lines=r"^(?:sudo|su) ",
         denied=no_administrator,
@@ -324,6 +339,9 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     text = f"{''.join(firsts)}{fix.text}"
     for row in denied:
         text = _text_where_denied(row, needs[row.what], text)
+    # Who may not act on the host needs neither its rights nor its restart.
+    if any(row.what == "host" for row in denied):
+        judged = replace(judged, needs_root=False, needs_reboot=False)
     return replace(judged, text=text, needs=tuple(needs.values()))
 
 

@@ -20,7 +20,7 @@ PRINTED_LABELS = lazy(
 """Lines of lists that a tool prints on every machine, and words that deny a failure."""
 FAILURE_WORD = lazy(
     r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bkilled\b"
-    r"|(?:\bnot|n't|n’t) (?:\w+ ){0,2}?(?:work|detect|find|found|recogni|support|available|see|start|load|use[ds]?\b|using)|\bcould not\b|\bcannot\b|\bunable\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:finds?|sees?|does|shows) nothing\b|\bcorrupt\w*|\bNaNs?\b|\bsilent"
+    r"|(?:\bnot|n't|n’t) (?:\w+ ){0,2}?(?:work|detect|find|found|recogni|support|available|see|start|load|use[ds]?\b|using)|\bcould not\b|\bcannot\b|\bunable\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:finds?|sees?|does|shows) nothing\b|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%|\b(?:reboots?|restarts?|shuts? (?:off|down)|turns? off|powers? off|blue ?screen|BSOD)\b|\bmissing\b|\bbroken?\b\bcorrupt\w*|\bNaNs?\b|\bsilent"
     r"|(?:two|both|several|multi\w*|other) (?:gpus|cards) (?:do(?:es)?|did)(?: not|n't)|\bfalls? back\b|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:on|the) cpu (?:only|instead)\b"
     r"|报错|错误|失败|无法|不能|崩溃|卡住|エラー|できない|落ち|오류|안 ?됨|ошибк|не работ|не вид|падает|вылета|\bfehler|\babsturz|stürzt|funktioniert n|\berreur|plante|ne (?:fonctionne|marche)|no funciona|não funciona|\bXid\b"
 )
@@ -32,6 +32,11 @@ SPEED = lazy(
     r"|每(?:个)? ?(?:step|步|张|轮|epoch) ?\d[\d.]* ?(?:秒|ms|分钟)|\d[\d.]* ?(?:token|步|张)/?(?:每)?秒"
 )
 """How fast something computes, in the units that programs and people use."""
+OF_SPEED = lazy(
+    r"(?i)\bspeeds?(?:up)?\b|\bslow(?:er|ly|down)?\b|\bfast(?:er)?\b|\bperformance\b|\bexpect(?:ed)?\b|\bnormal\b|\butili[sz]ation\b|\bbenchmarks?\b|\bthroughput\b|\boptimi[sz]\w*|\baccelerat\w*|\bimprov\w*|\bmy friend\b"
+    r"|正常|慢|快|提高|加速|优化|利用率|遅い|速[くい]|느리|빠르|медленн|быстр|нормальн|скорост|langsam|schnell|\blente?s?\b|rapide|lento|rápido|velocidad|vitesse"
+)
+"""What a question of speed speaks of."""
 A_GPU = lazy(
     r"(?i)(?:\b|(?<=\d[x×]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?|[ABH]\d00|A\d{1,2}00|L40S?|T4|V100|MI\d{3}|RX ?\d{4}|Arc [AB]\d{3})\b|--device cuda|\bcuda:\d\b|\bon the GPU\b|显卡"
 )
@@ -42,7 +47,7 @@ WORKS_THERE = lazy(
 )
 """A person's plain word that it works."""
 CONTRAST = lazy(
-    r"(?i)\b(?:but|however|yet|except|although|though|whereas|unless|while|only)\b|但是?|不过|可是|aber|но\b|mais|pero|mas\b|\?"
+    r"(?i)\b(?:but|however|except|although|though|whereas|unless)\b|但是?|不过|可是|aber|но\b|mais|pero|mas\b|\?"
 )
 TRAINS_WELL = lazy(
     r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\btrains? (?:fine|well|ok)\b|(?:训练|学习|跑)(?:得|能)?(?:起来|正常)|\bobučenie|обучение идёт|Training läuft"
@@ -63,9 +68,9 @@ def works(text: Text) -> Iterator[Event]:
     """Speeds and results on a GPU, and the word that all works, in a text that names no failure.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> [event.kind for event in works(text_of("42 tokens per second on my RTX 4080"))]
+    >>> [event.kind for event in works(text_of("42 tokens per second on my RTX 4080. Normal?"))]
     ['gpu-speed']
-    >>> list(works(text_of("42 tokens per second on my RTX 4080, then it crashes")))
+    >>> list(works(text_of("42 tokens per second on my RTX 4080, normal? Then it crashes")))
     []
     """
     flat = PRINTED_LABELS.sub(" ", "\n".join(text.lines))[:CHARACTERS_READ]
@@ -74,9 +79,11 @@ def works(text: Text) -> Iterator[Event]:
     if OF_UTILISATION.search(flat):
         yield Event(kind="names-no-failure", source="report")
     on_a_gpu = A_GPU.search(flat)
+    # A speed alone proves no health: who is content, or asks of speed, has no other complaint.
+    of_speed = on_a_gpu and OF_SPEED.search(flat)
     for kind, pattern, needs in (
-        ("gpu-speed", SPEED, on_a_gpu),
-        ("gpu-trains", TRAINS_WELL, on_a_gpu),
+        ("gpu-speed", SPEED, of_speed),
+        ("gpu-trains", TRAINS_WELL, of_speed),
         ("asks-of-compile", OF_COMPILE, on_a_gpu),
         ("works-there", WORKS_THERE, True),
         ("result-differs", DIFFERENT_RESULT, ON_A_DEVICE.search(flat)),
