@@ -1,34 +1,31 @@
-"""One page for each finding, and an index by message: static HTML from the records of the causes.
+"""One static HTML page for each finding, and an index by message, for the page in the browser.
 
-Titles are the messages that people search for (`web/messages.json`); what to type is what `doctor`
-answers to that message on each system.
+The content is that of `finding_page`; this file makes HTML of it.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
-from functools import cache
 from html import escape
-from pathlib import Path
-from typing import NamedTuple
+
+from finding_page import (
+    GROUPS,
+    Block,
+    Bullets,
+    Code,
+    Heading,
+    blocks,
+    finding_ids,
+    group_of,
+    title_of,
+)
+from messages_searched import headings_of
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.causes.record import Cause
-from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.explanations import records
-from gpusetup.model.finding import Fix
-from gpusetup.render.doctor import looks_of, needs, ways_beside
-from gpusetup.report.read import read_bytes
 
-MESSAGES = Path(__file__).resolve().parent.parent / "web" / "messages.json"
-SYSTEMS = {
-    "Linux": "OS: Ubuntu 24.04.1 LTS (x86_64)",
-    "Windows": "OS: Microsoft Windows 11 Pro (10.0.26100 64-bit)",
-}
-"""A system -> the line of collect_env that says so."""
-LONGEST_TITLE = 110
 FRAME = """<!doctype html>
 <html lang="en">
 <head>
@@ -55,96 +52,66 @@ ABOUT = "What error messages of CUDA, PyTorch, docker and the NVIDIA driver mean
 HINT = """<p class="hint">Commands depend on the machine: <a href="../index.html#report">paste \
 what yours printed</a>, or run <code>gpusetup doctor</code> there.</p>
 """
+LONGEST_TITLE = 110
+"""Of the browser's tab; the page's own heading has the whole message."""
+LONGEST_DESCRIPTION = 300
 
 
-class Said(NamedTuple):
-    """A message as a program prints it, and the finding that it shows."""
-
-    finding: str
-    message: str
-    beside: str = ""
-    """What else stood in the text, where the message alone does not decide."""
-
-    @property
-    def text(self) -> str:
-        return f"{self.message}\n{self.beside}".rstrip("\n")
+def pages() -> Iterator[tuple[str, str]]:
+    """Every page with its place below the built folder."""
+    yield "findings/index.html", index()
+    for record in records():
+        yield f"findings/{record.id}.html", page(record)
 
 
-@cache
-def messages() -> tuple[Said, ...]:
-    return tuple(Said(**row) for row in json.loads(MESSAGES.read_text(encoding="utf-8")))
+def page(record: Cause) -> str:
+    """The page of one finding."""
+    first, *others = blocks(record)
+    id_line = f'<p>Finding: <span class="id">{record.id}</span></p>\n'
+    body = in_html(first) + id_line + "".join(map(in_html, others)) + HINT
+    about = f"{record.name}. {record.means}"
+    return frame(f"{_tab_title(record)}: cause and fix", about, body)
 
 
-def said_of(id: str) -> tuple[Said, ...]:
-    return tuple(row for row in messages() if row.finding == id)
+def _tab_title(record: Cause) -> str:
+    text = title_of(record).text
+    if len(text) <= LONGEST_TITLE:
+        return text
+    return f"{text[:LONGEST_TITLE].rsplit(' ', 1)[0]} …"
 
 
-def ways(row: Said) -> dict[str, Fix]:
-    """The way out on each system; one without a name where all are alike."""
-    found = {}
-    for name, line in SYSTEMS.items():
-        diagnosis = diagnose(read_bytes(f"{row.text}\n{line}".encode()), load_catalog())
-        one = next((one for one in diagnosis.findings if one.id == row.finding), None)
-        if one and one.fix:
-            found[name] = one.fix
-    if "Linux" in found and (LINUXS.search(row.text) or found["Linux"] == found.get("Windows")):
-        return {"": found["Linux"]}
-    typed = {fix.text for fix in found.values() if fix.commands}
-    return {name: fix for name, fix in found.items() if fix.commands or fix.text not in typed}
-
-
-LINUXS = re.compile(r"\b(?:bash|zsh|sh): |\bsudo\b|\.so\b|/dev/|/usr/|modprobe|NVRM|\bsrun:|slurmd")
-"""What only a text from Linux has."""
-
-
-def title_of(row: Cause) -> str:
-    """The first message that shows it, else what it is."""
-    said = said_of(row.id)
-    text = " ".join(said[0].message.split()) if said else row.name
-    return text if len(text) <= LONGEST_TITLE else f"{text[:LONGEST_TITLE].rsplit(' ', 1)[0]} …"
-
-
-def page(row: Cause) -> str:
-    body = "".join(body_of(row))
-    return frame(f"{title_of(row)}: cause and way out", f"{row.name}. {row.means}", body)
-
-
-def body_of(row: Cause) -> Iterator[str]:
-    said = said_of(row.id)
-    yield f"<h1>{escape(title_of(row))}</h1>\n"
-    named = f'<span class="id">{row.id}</span>: {prose(row.name)}.'
-    yield f"<p><strong>{named}</strong> {prose(row.means)}</p>\n"
-    if said:
-        yield "<h2>Messages that show it</h2>\n"
-        yield "".join(f"<pre>{escape(one.message)}</pre>\n" for one in said)
-    parts = {"What proves it": row.proven_by, "What looks alike": row.not_when}
-    for title, text in (parts | {"The way out": row.text}).items():
-        if text:
-            yield f"<h2>{title}</h2>\n<p>{linked(text)}.</p>\n"
-    for system, fix in ways(said[0]).items() if said else ():
-        yield f"<h3>{'On ' + system if system else 'What doctor answers'}</h3>\n"
-        yield f"<p>{prose(fix.text + needs(fix))}</p>\n"
-        for title, commands in (("", fix.commands), *ways_beside(fix), *looks_of(fix)):
-            yield f"<p>{prose(title)}</p>\n" if title else ""
-            yield f'<pre tabindex="0">{escape(chr(10).join(commands))}</pre>\n' if commands else ""
-    yield HINT
-
-
-def prose(text: str) -> str:
-    """Text in which code stands between backticks.
-
-    >>> prose("run `a < b` & go")
-    'run <code>a &lt; b</code> &amp; go'
-    """
-    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape(text, quote=False))
+def in_html(block: Block) -> str:
+    """One block of a page."""
+    if isinstance(block, Heading):
+        return f"<h{block.level}>{escape(block.text)}</h{block.level}>\n"
+    if isinstance(block, Code):
+        lines = escape("\n".join(block.lines))
+        return f'<pre tabindex="0">{lines}</pre>\n'
+    if isinstance(block, Bullets):
+        items = "".join(f"<li>{linked(text)}</li>\n" for text in block.texts)
+        return f"<ul>\n{items}</ul>\n"
+    return f"<p>{linked(block.text)}</p>\n"
 
 
 def linked(text: str) -> str:
-    """The same with the ids of findings as links."""
-    ids = {row.id for row in records()}
-    return re.sub(
-        r"[a-z][a-z0-9]*(?:-[a-z0-9]+)+", lambda m: link(m[0]) if m[0] in ids else m[0], prose(text)
-    )
+    """A paragraph as HTML: code, emphasis, and links for the ids of findings outside code.
+
+    >>> linked("run `a < b` & **see** ok")
+    'run <code>a &lt; b</code> &amp; <strong>see</strong> ok'
+    """
+    ids = finding_ids()
+    parts = re.split(r"(`[^`]*`)", text)
+    for place, part in enumerate(parts):
+        if part.startswith("`"):
+            parts[place] = f"<code>{escape(part.strip('`'), quote=False)}</code>"
+            continue
+        prose = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", escape(part, quote=False))
+        parts[place] = re.sub(
+            r"(?<![\w/-])[a-z][a-z0-9]*(?:-[a-z0-9]+)+(?![\w/-])",
+            lambda match: link(match[0]) if match[0] in ids else match[0],
+            prose,
+        )
+    return "".join(parts)
 
 
 def link(id: str) -> str:
@@ -152,36 +119,30 @@ def link(id: str) -> str:
 
 
 def frame(title: str, about: str, body: str) -> str:
-    told = {"title": escape(title), "about": escape(about[:300]), "as_of": load_catalog().as_of}
-    return FRAME.format(body=body, **told)
+    """A whole document."""
+    return FRAME.format(
+        title=escape(title),
+        about=escape(about[:LONGEST_DESCRIPTION]),
+        as_of=load_catalog().as_of,
+        body=body,
+    )
 
 
 def index() -> str:
-    rows = "".join(
-        f'<li><a href="{one.finding}.html">{escape(" ".join(one.message.split()))}</a> '
-        f'<span class="source id">{one.finding}</span></li>\n'
-        for one in sorted(messages(), key=lambda one: one.message.lower())
-    )
-    rest = "".join(f"<li>{link(row.id)}: {prose(row.name)}</li>\n" for row in records())
+    """The messages by where they come from, each with the id of its finding."""
     title = "Error messages of CUDA, PyTorch and the NVIDIA driver"
     body = f'<h1>{title}</h1>\n<p>{ABOUT}. <a href="../index.html">Paste your own</a>.</p>\n'
-    body += f'<h2>By message</h2>\n<ul class="plain">\n{rows}</ul>\n'
-    body += f'<h2>All findings</h2>\n<ul class="plain">\n{rest}</ul>\n'
+    for group in GROUPS:
+        members = [record for record in records() if group_of(record) == group]
+        rows = "".join(sorted(row for record in members for row in index_rows(record)))
+        body += f'<h2>{group}</h2>\n<ul class="plain">\n{rows}</ul>\n'
     return frame(title, ABOUT, body)
 
 
-def pages() -> Iterator[tuple[str, str]]:
-    """Every page with its place below the built folder."""
-    yield "findings/index.html", index()
-    for row in records():
-        yield f"findings/{row.id}.html", page(row)
-
-
-def cell(text: str) -> str:
-    """A message as code in Markdown.
-
-    >>> cell("a | b `c`")
-    '`` a \\\\| b `c` ``'
-    """
-    line = " ".join(text.split()).replace("|", "\\|")
-    return f"`` {line} ``" if "`" in line else f"`{line}`"
+def index_rows(record: Cause) -> Iterator[str]:
+    """A row for each message of a finding, or one with its name."""
+    for name in headings_of(record.id) or (title_of(record).text,):
+        yield (
+            f'<li><a href="{record.id}.html">{escape(name)}</a> '
+            f'<span class="source id">{record.id}</span></li>\n'
+        )

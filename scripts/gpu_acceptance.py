@@ -105,6 +105,22 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
+def commit_of(root: Path) -> str | None:
+    """The commit whose files run here; None if they differ from it, or are in no repository.
+
+    Files that travelled without their history may lie over another commit, which git would name.
+    """
+    git = ("git", "-C", str(root))
+    top = run((*git, "rev-parse", "--show-toplevel"), 10).stdout.strip()
+    if not top or Path(top).resolve() != root.resolve():
+        return None
+    # What a run writes, or a user keeps beside the checkout, changes nothing of what runs.
+    changes = run((*git, "status", "--porcelain", "--", "gpusetup", "scripts"), 30)
+    if changes.exit != 0 or changes.stdout.strip():
+        return None
+    return run((*git, "rev-parse", "--short", "HEAD"), 10).stdout.strip() or None
+
+
 def machine(wanted: str) -> Evidence:
     """The facts of this machine; Refused if torch, or the card that is asked for, is not usable."""
     said = run((sys.executable, "-c", ASK_TORCH, wanted), 120)
@@ -115,7 +131,6 @@ def machine(wanted: str) -> Evidence:
     driver, _, card = run(smi, 10).stdout.strip().partition(", ")
     if wanted != "cpu" and not told["card"] and (card or wanted == "cuda"):
         raise Refused(f"torch {told['torch']} computes on no GPU here ({card or 'none'}){REHEARSE}")
-    commit = run(("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"), 10).stdout
     return Evidence(
         date=time.strftime("%Y-%m-%d", time.gmtime()),
         device="cuda" if told["card"] else "cpu",
@@ -123,7 +138,7 @@ def machine(wanted: str) -> Evidence:
         driver=driver or None,
         python=platform.python_version(),
         gpusetup=__version__,
-        commit=commit.strip() or None,
+        commit=commit_of(ROOT),
         **told,
     )
 

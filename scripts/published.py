@@ -27,7 +27,8 @@ from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
 from gpusetup.plan.job import Job, Recipe  # noqa: E402
-from gpusetup.plan.memory import SAME_LOSS, Memory, memory  # noqa: E402
+from gpusetup.plan.losses import SAME_LOSS  # noqa: E402
+from gpusetup.plan.memory import Memory, memory  # noqa: E402
 from gpusetup.plan.shape import Shape  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"

@@ -16,8 +16,8 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import parse_wheel_filename
 
 from gpusetup.catalog.builds import index_url
-from gpusetup.install.wheels import Wheel
 from gpusetup.model.versions import parsed
+from gpusetup.uv.lock import Wheel
 
 Row = dict[str, Any]
 NAMES = ("torchvision", "torchaudio")

@@ -11,8 +11,6 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import pytest
-
 ROW_LETTERS = 300
 REASON_LINES = 25
 
@@ -41,6 +39,8 @@ def each(names: str, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Calla
 
     def whole(test: Test) -> Test:
         def tried(**fixtures: Any) -> None:
+            import pytest  # the tables are also read by scripts, without pytest
+
             chosen = [row for row in kept or table() if only in repr(row)]
             if not chosen:
                 pytest.skip(f"no row has {only!r}")
@@ -67,6 +67,8 @@ def each(names: str, rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Calla
 
 def _reason(test: Test, row: dict[str, Any], fixtures: dict[str, Any]) -> str:
     """Why a row fails, as lines; "" where it passes."""
+    import pytest
+
     if "capsys" in fixtures:
         fixtures["capsys"].readouterr()
     try:

@@ -24,12 +24,12 @@ import uv
 from index_server import IndexServer, build_wheel, index_server
 
 from gpusetup import cli
-from gpusetup.install import uv_settings as asking
-from gpusetup.install.switching import change, unpack
+from gpusetup.install.switching import change
 from gpusetup.install.switching import journal as journals
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver, Gpu, Snapshot
 from gpusetup.model.versions import Capability
+from gpusetup.uv import lock, program
 
 HERE = f"cp{sys.version_info[0]}{sys.version_info[1]}"
 TAG = f"{HERE}-{HERE}-linux_{platform.machine()}"
@@ -106,7 +106,7 @@ class World:
 
     def _know(self, python: str) -> None:
         for kept in read_interpreter(python):
-            shutil.copytree(kept, self.folder / "uv-cache" / kept.name, dirs_exist_ok=True)
+            shutil.copytree(kept, self.folder / "uv-cache/uv" / kept.name, dirs_exist_ok=True)
 
     def venv_with_pip(self) -> Path:
         """An environment with our own pip in it, which is not imported: setuptools then warns where
@@ -186,8 +186,8 @@ def new_world(folder: Path) -> Iterator[World]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who says nothing is given up after a second."""
     short = {"UV_HTTP_TIMEOUT": "1", "UV_HTTP_RETRIES": "0"}
-    monkeypatch.setattr(asking, "LIMITS", {**asking.LIMITS, **short})
-    monkeypatch.setattr(unpack, "FETCHING", short)
+    monkeypatch.setattr(program, "LIMITS", {**program.LIMITS, **short})
+    monkeypatch.setattr(lock, "FETCHING", short)
 
 
 def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
@@ -195,7 +195,7 @@ def bare_environment(folder: Path, default_index: str) -> dict[str, str]:
         "HOME": str(folder / "home"),
         "XDG_CACHE_HOME": str(folder / "cache"),
         "XDG_STATE_HOME": str(folder / "state"),
-        "UV_CACHE_DIR": str(folder / "uv-cache"),
+        "UV_CACHE_DIR": str(folder / "uv-cache/uv"),
         "GPUSETUP_CACHE_DIR": str(folder / "uv-cache"),
         "UV_DEFAULT_INDEX": default_index,
         "PIP_INDEX_URL": default_index,

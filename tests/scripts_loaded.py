@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -12,6 +13,8 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 def script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert spec and spec.loader
+    if str(SCRIPTS) not in sys.path:
+        sys.path.append(str(SCRIPTS))  # scripts import their neighbours
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

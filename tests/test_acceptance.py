@@ -224,12 +224,13 @@ def recordings(text: str) -> dict[str, str]:
     return found
 
 
+@pytest.mark.parametrize("run", ["h100-580.159-2.11.0", "h100-580.159-2.11.0-second"])
 def test_monitor_names_the_workloads_that_were_recorded_on_a_card(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the first run on an H100 it called two of them bursty: the start of Python and torch, 4 of
-    11 seconds, counted as a pause."""
-    text = (ROOT / "tests/recorded_runs/h100-580.159-2.11.0/monitor.txt").read_text()
+    11 seconds, counted as a pause. In the second one of them idle: the GPU's counter told 0 %."""
+    text = (ROOT / "tests" / "recorded_runs" / run / "monitor.txt").read_text()
     workloads = recordings(text)
     assert len(workloads) == 6
     for name, recording in workloads.items():
@@ -237,6 +238,42 @@ def test_monitor_names_the_workloads_that_were_recorded_on_a_card(
         main(["monitor", "--replay", str(tmp_path / name), "--json", "--", "python", "loads.py"])
         summary = json.loads(capsys.readouterr().out.strip().rpartition("\n")[2])
         assert summary["verdict"] == name, summary
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=Me", "-c", "user.email=me@example.org")
+    subprocess.run(("git", *identity, "-C", str(folder), *words), check=True, capture_output=True)
+
+
+def test_the_evidence_names_a_commit_only_if_its_files_ran(tmp_path: Path) -> None:
+    """On the H100 the files lay over the history of another day, and its commit was named."""
+    commit_of = importlib.import_module("gpu_acceptance").commit_of
+    assert commit_of(tmp_path) is None, "no repository"
+    program = tmp_path / "gpusetup" / "cli.py"
+    program.parent.mkdir()
+    program.write_text("1\n")
+    git(tmp_path, "init")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-m", "first")
+    assert re.fullmatch(r"[0-9a-f]{7,}", commit_of(tmp_path))
+    (tmp_path / "evidence.json").write_text("{}")
+    assert commit_of(tmp_path), "what a run writes changes nothing of what ran"
+    assert commit_of(program.parent) is None, "a copy inside of another repository"
+    program.write_text("2\n")
+    assert commit_of(tmp_path) is None
+
+
+def test_a_value_that_is_not_told_has_no_distance_from_its_limit() -> None:
+    """A wrong shape is a failure with a limit and no value; the question about distances ended in a
+    TypeError."""
+    nearest = importlib.import_module("acceptance.test_clean").nearest_to_their_limits
+    rows = [
+        {"name": "chance", "value": 1.0, "limit": 2.0},
+        {"name": "chance", "value": 0.2, "limit": 2.0},
+        {"name": "operators", "value": None, "limit": 1.0},
+        {"name": "matmul", "value": 3.0, "limit": None},
+    ]
+    assert nearest(rows) == [("chance", 0.5)]
 
 
 @pytest.mark.slow

@@ -98,12 +98,12 @@ def test_throttled_nodes_are_not_sound_and_a_lone_gpu_of_another_kind_is_not_dra
     assert states == {
         **{f"a{i}": "degraded" for i in range(1, 7)},
         **{f"l{i}": "failed" for i in range(1, 4)},
-        "r1": "ok",
+        "r1": "differs",
     }
     assert (code, answer["exclude"]["slurm"]) == (1, "--exclude=l[1-3]")
     assert main(["fleet", "show", folder]) == 1
     said = capsys.readouterr().out
-    assert "3 failed, 6 slowed, 1 sound" in said
+    assert "3 failed, 1 unlike the others, 6 slowed" in said
     assert "a[1-6]" in said and "power-thermal-throttle" in said
     only = write(tmp_path / "g", {name: nodes[name] for name in ("a1", "a2", "a3")})
     assert main(["fleet", "show", str(only)]) == 0
@@ -220,3 +220,75 @@ def test_a_list_of_nodes_stands_for_the_same_nodes(parts: list[tuple[str, int, i
 
 
 # --- judged once ----------------------------------------------------------------------------------
+
+
+# --- what nobody can compare, and what is old -----------------------------------------------------
+
+
+def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lone = of("NVIDIA L4", "8.9", nvlinks_active=None)
+    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "login": lone})))
+    assert (code, row(answer, "login")["status"]) == (0, "differs")
+    drift = {one["field"]: one["value"] for one in row(answer, "login")["drift"]}
+    assert drift == {"node.kind": "NVIDIA L4"}
+    assert answer["uncompared"] == [{"gpus": ["NVIDIA L4"], "nodes": ["login"]}]
+    main(["fleet", "show", str(tmp_path / "f")])
+    assert "the only node with: NVIDIA L4, 5 of 6 nodes have" in capsys.readouterr().out
+    sound = {"schema": "gpusetup.node-check/1", "ok": True, "reason": ""}
+    machines = {gpu: {**sound, "facts": {"gpus.name": gpu}} for gpu in ("L4", "H100")}
+    two = str(write(tmp_path / "g", machines))
+    assert {one["status"] for one in shown(capsys, two)[1]["nodes"]} == {"ok"}
+    main(["fleet", "show", two])
+    said = capsys.readouterr().out
+    assert "all alike" not in said and "Compared with no other node" in said
+
+
+@pytest.mark.parametrize(
+    ("taken_at", "is_old"),
+    [
+        ("2026-10-19T03:00:00Z", True),
+        ("2026-11-18T02:00:00Z", True),
+        ("2026-11-19T01:00:00Z", False),
+        ("2026-11-19T05:00:00+02:00", False),
+        ("2027-01-01T00:00:00Z", False),
+        ("0001-01-01T00:00:00+23:00", False),
+        ("last week", False),
+        (None, False),
+    ],
+)
+def test_a_record_that_is_older_than_the_others_is_named(
+    taken_at: str | None, is_old: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(write(tmp_path / "f", {**SOUND, "x": node(taken_at=taken_at)}))
+    _, answer = shown(capsys, folder)
+    fields = [one["field"] for one in row(answer, "x")["drift"]]
+    assert fields == ["record.taken_at"] * is_old
+    main(["fleet", "show", folder])
+    assert ("old record" in capsys.readouterr().out) == is_old
+
+
+def test_records_that_a_timer_spreads_over_a_day_are_of_one_age(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spread = {f"n{hour}": node(taken_at=f"2026-11-19T{hour:02d}:00:00Z") for hour in range(24)}
+    _, answer = shown(capsys, str(write(tmp_path / "f", spread)))
+    assert {one["status"] for one in answer["nodes"]} == {"ok"}
+
+
+def test_a_failed_node_has_its_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = node(gpus=node()["gpus"][:3])
+    folder = write(tmp_path / "f", {**SOUND, "bad": broken, "cut": json.dumps(node())[:4000],
+                                    "a b": broken, "$(x)": "{"})  # fmt: skip
+    _, answer = shown(capsys, str(folder), "--nodes", "gone")
+    commands = {one["name"]: one["next"] for one in answer["nodes"]}
+    assert commands["bad"] == f"gpusetup doctor --from {folder}/bad.json"
+    assert commands["a b"] == f"gpusetup doctor --from '{folder}/a b.json'"
+    assert commands["gone"] == "ssh gone gpusetup doctor"
+    assert commands["$(x)"] is None and commands["n0"] is None
+    assert main(["doctor", "--from", str(folder / "bad.json")]) in (0, 1)
+    main(["fleet", "show", str(folder)])
+    assert "→ gpusetup doctor --from" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from installing import TORCH, Said, World, needs_linux, run_uv, state_of, versio
 
 from gpusetup import cli
 from gpusetup.install.guard import CONSTRAINTS
-from gpusetup.install.uv_settings import asking_environment
+from gpusetup.uv.settings import person_settings
 
 pytestmark = needs_linux
 Guard = Callable[..., Said]
@@ -206,9 +206,13 @@ def test_nothing_is_written_through_a_link(
     assert state_of(venv) == before
 
 
-def test_our_own_commands_are_not_held_back_by_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_own_commands_are_not_held_back_by_the_guard(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     ours = f"/a/{CONSTRAINTS} file:///my%20env/{CONSTRAINTS}"
     monkeypatch.setenv("UV_CONSTRAINT", f"{ours} mine.txt")
-    assert asking_environment()["UV_CONSTRAINT"] == "mine.txt"
+    (tmp_path / "mine.txt").write_text("numpy<2\n")
+    monkeypatch.chdir(tmp_path)
+    assert person_settings().limits.constraints == ("numpy<2",)
     monkeypatch.setenv("UV_CONSTRAINT", ours)
-    assert "UV_CONSTRAINT" not in asking_environment()
+    assert person_settings().limits.constraints == ()

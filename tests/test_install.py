@@ -26,7 +26,7 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.install import pylock
+from gpusetup.install import coming_wheels
 
 pytestmark = needs_linux
 
@@ -77,7 +77,9 @@ def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
     world.add_torch(SECOND)
     if missing == "403":
         world.index.faults[f"/whl/{FIRST}/*"] = Fault(status=403)
-        monkeypatch.setattr(pylock, "INDEX_ROOT", world.index.index_root)  # torch's own says it
+        monkeypatch.setattr(
+            coming_wheels, "INDEX_ROOT", world.index.index_root
+        )  # torch's own says it
     elif missing == "other versions only":
         world.add_torch(FIRST, "1.0.0")
     with_a_gpu(monkeypatch)

@@ -110,6 +110,13 @@ JOURNALS: dict[str, Spoil] = {
         (p.store / RECEIPT).write_text("{}"),
         p.write(phase="making", venv=True),
     ),
+    "venv: an environment that is in use": lambda p: p.write(phase="making", venv=True),
+    "venv: with a note of another run": lambda p: p.write(
+        phase="staging", venv=True, former="former-89abcdef"
+    ),
+    "made: the environment's own Python": lambda p: p.write(made=["bin/python", "pyvenv.cfg"]),
+    "made: a part of the standard library": lambda p: p.write(made=["lib/python3.11/os.py"]),
+    "made: a NUL in the name itself": lambda p: p.made(f"{p.site}/a\0b"),
     "deep and closed": lambda p: (p.store / "journal.json").write_text(
         '{"x":' + "[" * 100_000 + "]" * 100_000 + "}"
     ),
@@ -140,6 +147,11 @@ UNDOS: dict[str, Spoil] = {
     "from outside": lambda p: p.moves(f"{outside_of(p)}/thesis.txt", name="undo.json"),
     "kept elsewhere": lambda p: p.write("undo.json", former="../../home/Documents"),
     "a FIFO": lambda p: os.mkfifo(p.store / "undo.json"),
+    "the environment's own Python": lambda p: (
+        (p.store / FORMER).mkdir(),
+        p.write("undo.json", made=["bin/python", "bin/activate"]),
+    ),
+    "a NUL": lambda p: p.moves(f"{p.site}/a\0b", name="undo.json"),
     "the receipt is deep": lambda p: (p.store / RECEIPT).write_text('{"x":' + "[" * 99_999),
     "former is a link": lambda p: (
         (p.store / FORMER).symlink_to(p.home / "Documents"),

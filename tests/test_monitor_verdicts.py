@@ -84,10 +84,12 @@ def test_three_of_four_gpus_that_nobody_uses_get_a_next_step() -> None:
     assert summary.next.command == "torchrun --nproc_per_node=4 train.py"
 
 
-def test_a_process_that_waits_in_each_step_is_told_to_be_looked_at() -> None:
-    summary = judged(run([Gpu(use=loop(0.05, 0.1))], Tree(main=25)))
+@pytest.mark.parametrize(("cpu", "step"), [(30, "load-with-workers"), (8, "see-where-it-waits")])
+def test_a_process_that_waits_in_each_step_is_told_to_be_looked_at(cpu: float, step: str) -> None:
+    """One that prepares its batches between the steps is told to leave that to workers."""
+    summary = judged(run([Gpu(use=loop(0.05, 0.1))], Tree(main=cpu)))
     assert (summary.verdict, summary.cause) == ("input-starved", "each-step"), summary.evidence
-    assert summary.next and summary.next.id == "see-where-it-waits"
+    assert summary.next and summary.next.id == step
 
 
 CPU_RUNS: dict[str, tuple[Tree, Host, str]] = {

@@ -18,9 +18,10 @@ from gpusetup.cli import main
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import Limits
-from gpusetup.plan.job import SHARDED, Job, Recipe
+from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Job, Recipe
+from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.measured import CELLS
-from gpusetup.plan.memory import LOSSES, memory
+from gpusetup.plan.memory import memory
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import capacity
 from gpusetup.plan.states import OPTIMIZERS
@@ -88,7 +89,7 @@ JOBS = st.builds(
     shape=st.sampled_from(["qwen3-0.6b", "qwen3-14b", "gpt2"]).map(model_named),
     gpus=st.sampled_from([1, 2, 4, 6, 8, 16]),
     context=st.integers(1, 300_000),
-    batch=st.one_of(st.none(), st.integers(1, 4096)),
+    batch=st.one_of(st.just(TOKEN_BUDGET), st.integers(1, 4096)),
     strategy=st.sampled_from(sorted(SHARDED)),
     optimizer=st.sampled_from(sorted(OPTIMIZERS)),
     dtype=st.sampled_from(["fp32", "bf16"]),
@@ -110,8 +111,8 @@ def test_more_of_anything_never_takes_less_and_every_part_is_sound(job: Job, r: 
     assert memory(job, replace(r, env=False)).total >= found.total or not r.env
     eager, fused = (memory(replace(job, loss=loss), r).total for loss in ("eager", "fused"))
     assert eager >= fused
-    if job.batch is not None:
-        assert memory(replace(job, batch=job.batch + 1), r).total >= found.total
+    if not job.fills_token_budget:
+        assert memory(replace(job, batch=job.sequences + 1), r).total >= found.total
 
 
 # --- capacity -------------------------------------------------------------------------------------

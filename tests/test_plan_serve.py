@@ -93,3 +93,13 @@ def test_a_model_by_its_size_is_served_too(capsys: pytest.CaptureFixture[str]) -
     """A shape by `--params` has no native context that a sequence could be beyond."""
     assert main(["plan", "--serve", "--params", "7B", "--gpu", "L4"]) == 0
     assert "7B" in capsys.readouterr().out
+
+
+def test_the_version_is_named_and_what_older_ones_refuse(served: Served) -> None:
+    words = ("--model", "llama-3.1-8b", "--gpu", "RTX 4090")
+    short = served("vllm", *words, "--context", "4096")
+    assert "vllm 0.11" in short["notes"][0] and "starts too" in short["notes"][0]
+    long = served("vllm", *words, "--context", "32000")
+    assert "vllm before 0.8" in long["notes"][0] and "refuses to start" in long["notes"][0]
+    other = served("llama.cpp", *words, "--context", "4096")
+    assert "before" not in other["notes"][0]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from installing import needs_linux
 
-from gpusetup.install.uv_settings import pip_settings
+from gpusetup.uv.pip_settings import pip_settings
 
 pytestmark = needs_linux
 

@@ -14,7 +14,7 @@ import standin
 from slurm_cluster import Cluster, cluster, missing
 
 from gpusetup.cli import main
-from gpusetup.fleet.slurm_files import files
+from gpusetup.fleet.slurm_files import SlurmSetup, files
 
 SICK, ECC = {"ecc_uncorrected": 3}, "ecc-error"
 DRAIN = "update NodeName=n1 State=DRAIN Reason=gpusetup: GPU 3 is 'hot'"
@@ -24,11 +24,19 @@ SCONTROL = """\
 [ "$1" = show ] && exec cat {folder}/node
 echo "$@" >> {folder}/updates
 """
+SINFO = """\
+#!/bin/sh
+printf 'n%s|idle|Unknown|none\\n' 1 2 3 4 5
+"""
 PYTHON = """\
 #!/bin/sh
 [ -n "$SLURM_JOB_GPUS" ] || echo {said}
 exit {code}
 """
+
+
+def written(python: object, profile: str | None = None, **more: str) -> dict[str, str]:
+    return files(SlurmSetup(folder="/p", python=str(python), profile=profile, **more))
 
 
 def program(path: Path, text: str) -> Path:
@@ -58,13 +66,15 @@ def program(path: Path, text: str) -> Path:
 )
 def test_a_check_leads_to_one_action(state: str, code: int, update: str, tmp_path: Path) -> None:
     program(tmp_path / "bin" / "scontrol", SCONTROL.format(folder=tmp_path))
+    program(tmp_path / "bin" / "sinfo", SINFO)
     program(tmp_path / "bin" / "sleep", "#!/bin/sh\n")
     said = shlex.quote('failed: GPU 3 is "hot"\x07')
     python = program(tmp_path / "python", PYTHON.format(said=said, code=code))
-    health = program(tmp_path / "health.sh", files(str(python), "/p", None)["health.sh"])
+    health = program(tmp_path / "health.sh", written(python)["health.sh"])
     first, _, reason = state.partition(" ")
     gres = "(null)" if reason == "no GPU" else "gpu:a100:4(S:0-1)"
     told = f"   State={first} ThreadsPerCore=1\n   Reason={reason}\n   Gres={gres}\n"
+    told += "   Partitions=all \n"
     (tmp_path / "node").write_text(told if state else "slurm_load_node error\n")
     environment = {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "SLURMD_NODENAME": "n1"}
     subprocess.run(("sh", str(health)), env=environment, check=False, timeout=20)
@@ -76,13 +86,14 @@ def test_the_files_are_shell_that_a_shell_accepts(tmp_path: Path) -> None:
     prefix = tmp_path / "with+sign"
     code = main(["fleet", "slurm", str(prefix), "--profile", "/etc/a b.json"])
     assert code == 0
-    written = sorted(path.name for path in prefix.iterdir())
-    assert written == sorted(files("python", "/p", None))
-    for name in written:
+    names = sorted(path.name for path in prefix.iterdir())
+    assert names == sorted(written("python"))
+    for name in names:
         if name.endswith(".sh"):
             subprocess.run(("bash", "-n", str(prefix / name)), check=True)
-    call = (prefix / "prolog.sh").read_text().splitlines()[-2]
-    assert shlex.split(call)[-2] == "/etc/a b.json"
+    lines = (prefix / "prolog.sh").read_text().splitlines()
+    call = next(line for line in lines if line.startswith("check()"))
+    assert shlex.split(call)[-2] == "/etc/a b.json;"
 
 
 @pytest.mark.parametrize("name", ["with space", "a\nb", "a#b", "a$(id)"])
@@ -109,14 +120,223 @@ def test_what_is_installed_goes_through_no_link(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("code", "fails"), [(0, False), (1, True), (2, False), (127, False)])
 def test_only_the_answer_no_fails_a_job(code: int, fails: bool, tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    if code != 127:  # 127: the program is gone
-        program(python, PYTHON.format(said="", code=code))
-    prolog = program(tmp_path / "prolog.sh", files(str(python), "/p", None)["prolog.sh"])
-    for gpus in ("0,3", ""):
-        environment = {"PATH": "/usr/bin:/bin", "SLURM_JOB_GPUS": gpus}
-        ended = subprocess.run(("sh", str(prolog)), check=False, env=environment)
-        assert (ended.returncode != 0) == (fails and bool(gpus))
+    paper = Paper(tmp_path, nodes=5, check=code)
+    if code == 127:  # the program is gone
+        (tmp_path / "python").unlink()
+    assert paper.prolog("n1", SLURM_JOB_GPUS="0,3") == fails
+    assert not paper.prolog("n2")
+
+
+# --- the brake, on a cluster that exists on paper only --------------------------------------------
+
+PAPER_SCONTROL = """\
+#!/bin/sh
+# A cluster whose nodes are files of one line: state|time of the reason|reason
+cd {folder}/nodes || exit 1
+if [ "$1" = show ]; then
+    [ -e {folder}/no-record ] && exit 1
+    IFS='|' read -r state time reason < "$3" || exit 1
+    printf '   State=%s ThreadsPerCore=1\\n   Gres=gpu:8\\n   Partitions=all \\n' "$state"
+    [ -z "$reason" ] || printf '   Reason=%s [root@%s]\\n' "$reason" "$time"
+    exit 0
+fi
+name=${{2#NodeName=}}
+case $3 in
+    State=RESUME) line="IDLE||" ;;
+    *) line="IDLE+DRAIN|$(date +%Y-%m-%dT%H:%M:%S)|${{4#Reason=}}" ;;
+esac
+echo "$line" > ".$name.new" && mv ".$name.new" "$name"
+"""
+PAPER_SINFO = """\
+#!/bin/sh
+[ -e {folder}/no-answer ] && exit 1
+[ "$1 $2 $3 $4" = "-h -N -p all" ] || exit 1  # Slurm 22.05 refuses -a beside -p
+cd {folder}/nodes || exit 1
+for name in *; do
+    IFS='|' read -r state time reason < "$name"
+    case $state in *DRAIN*) state=drained ;; *) state=idle ;; esac
+    printf '%s|%s|%s|%s\\n' "$name" "$state" "${{time:-Unknown}}" "${{reason:-none}}"
+done
+"""
+PAPER_SLEEP = """\
+#!/bin/sh
+[ "$1" -eq 3 ] && exec /bin/sleep 3
+exit 0
+"""
+
+
+class Paper:
+    """Nodes with Slurm's commands, of which each check gives the same exit code."""
+
+    def __init__(self, folder: Path, nodes: int, check: int, **setup: str) -> None:
+        self.folder = folder
+        (folder / "nodes").mkdir()
+        for number in range(1, nodes + 1):
+            (folder / "nodes" / f"n{number}").write_text("IDLE||\n")
+        program(folder / "bin" / "scontrol", PAPER_SCONTROL.format(folder=folder))
+        program(folder / "bin" / "sinfo", PAPER_SINFO.format(folder=folder))
+        program(folder / "bin" / "sleep", PAPER_SLEEP)
+        program(folder / "bin" / "logger", f'#!/bin/sh\necho "$@" >> {folder}/syslog\n')
+        said = "'failed: unlike-profile: driver 590, expected 580'"
+        python = program(folder / "python", f"#!/bin/sh\necho {said}\nexit {check}\n")
+        for name, text in written(python, **setup).items():
+            program(folder / name, text)
+
+    def start(self, name: str, node: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            ("sh", str(self.folder / name)),
+            env={"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "SLURMD_NODENAME": node,
+                 **environment},
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+
+    def run(self, name: str, node: str, **environment: str) -> tuple[int, str]:
+        process = self.start(name, node, **environment)
+        output = process.communicate(timeout=60)[0]
+        return process.returncode, output
+
+    def prolog(self, node: str, **environment: str) -> bool:
+        """Whether a job's prolog fails."""
+        return self.run("prolog.sh", node, **environment)[0] != 0
+
+    def drained(self) -> set[str]:
+        lines = {path.name: path.read_text() for path in (self.folder / "nodes").iterdir()}
+        return {name for name, line in lines.items() if "DRAIN" in line}
+
+    def set(self, node: str, line: str) -> None:
+        (self.folder / "nodes" / node).write_text(f"{line}\n")
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"), [("20%", 2), ("3", 3), ("5%", 1), ("0", 0), ("0%", 0), ("100%", 10)]
+)
+def test_a_profile_that_fails_every_node_at_once_drains_no_more_than_the_share(
+    limit: str, most: int, tmp_path: Path
+) -> None:
+    paper = Paper(tmp_path, nodes=10, check=1, drain_at_most=limit)
+    for _ in range(2):  # the second round changes nothing
+        running = [paper.start("health.sh", f"n{number}") for number in range(1, 11)]
+        outputs = [process.communicate(timeout=60)[0] for process in running]
+        assert len(paper.drained()) == most
+    in_service = [output for output in outputs if output]
+    assert len(in_service) == 10 - most
+    for output in in_service:
+        assert "NOT drained although its check failed" in output
+        assert "driver 590, expected 580" in output
+        assert f"--drain-at-most {limit}" in output
+    if most < 10:
+        assert "NOT drained" in (tmp_path / "syslog").read_text()
+
+
+def test_checks_one_after_the_other_stop_at_the_share_and_cured_nodes_come_back(
+    tmp_path: Path,
+) -> None:
+    paper = Paper(tmp_path, nodes=10, check=1)
+    codes = [paper.run("health.sh", f"n{number}")[0] for number in range(1, 11)]
+    assert paper.drained() == {"n1", "n2"}
+    assert codes == [0, 0, *[1] * 8]  # slurmd logs the output of a program that failed
+    program(tmp_path / "python", "#!/bin/sh\nexit 0\n")
+    for node in ("n1", "n2"):
+        paper.run("health.sh", node)
+    assert not paper.drained()
+
+
+def test_prologs_of_jobs_on_all_nodes_stop_at_the_share_too(tmp_path: Path) -> None:
+    paper = Paper(tmp_path, nodes=10, check=1)
+    running = [
+        paper.start("prolog.sh", f"n{number}", SLURM_JOB_GPUS="0") for number in range(1, 11)
+    ]
+    for process in running:
+        process.communicate(timeout=60)
+    assert sum(process.returncode for process in running) == 2
+    assert len(paper.drained()) == 2
+
+
+def test_nodes_that_somebody_else_drained_do_not_count_and_prolog_errors_do(tmp_path: Path) -> None:
+    paper = Paper(tmp_path, nodes=10, check=1)
+    for number in (3, 4, 5):
+        paper.set(f"n{number}", "IDLE+DRAIN|2026-01-01T00:00:00|new cables")
+    paper.set("n6", "IDLE+DRAIN|2026-01-01T00:00:00|Prolog error")
+    for node in ("n1", "n2"):
+        paper.run("health.sh", node)
+    assert paper.drained() == {"n1", "n3", "n4", "n5", "n6"}
+
+
+def test_a_slurm_that_does_not_say_who_is_drained_drains_nothing_and_fails_no_job(
+    tmp_path: Path,
+) -> None:
+    paper = Paper(tmp_path, nodes=10, check=1)
+    (tmp_path / "no-answer").touch()
+    output = paper.run("health.sh", "n1")[1]
+    assert "Slurm does not say which nodes of partition all are drained" in output
+    assert not paper.prolog("n2", SLURM_JOB_GPUS="0")
+    (tmp_path / "no-answer").unlink()
+    (tmp_path / "no-record").touch()
+    code, output = paper.run("prolog.sh", "n2", SLURM_JOB_GPUS="0")
+    assert (code, "in which partitions it is" in output) == (0, True)
+    assert not paper.drained()
+
+
+def test_a_reason_of_somebody_else_given_meanwhile_is_kept(tmp_path: Path) -> None:
+    """The brake takes back its own drain only."""
+    paper = Paper(tmp_path, nodes=10, check=1, drain_at_most="1")
+    sleep = (
+        f"#!/bin/sh\n[ $1 -eq 3 ] || exit 0\n"
+        f"echo 'IDLE+DRAIN|2020-01-01T00:00:00|gpusetup: earlier' > {tmp_path}/nodes/n9\n"
+        f"echo 'IDLE+DRAIN|2030-01-01T00:00:00|new cables' > {tmp_path}/nodes/n1\n"
+    )
+    program(tmp_path / "bin" / "sleep", sleep)
+    paper.run("health.sh", "n1")
+    assert "new cables" in (tmp_path / "nodes" / "n1").read_text()
+
+
+@pytest.mark.parametrize(
+    ("record", "fails"),
+    [
+        ("JobId=7 TresPerNode=gres:gpu:2 NodeList=n1", True),
+        ("JobId=7 TresPerNode=gres/shard:2 NodeList=n1", True),
+        ("JobId=7 NumCPUs=2 NodeList=n1", False),
+    ],
+)
+def test_a_job_with_gres_of_which_slurmd_names_no_gpus_is_checked_too(
+    record: str, fails: bool, tmp_path: Path
+) -> None:
+    paper = Paper(tmp_path, nodes=5, check=1)
+    scontrol = (tmp_path / "bin" / "scontrol").read_text()
+    job = f'#!/bin/sh\n[ "$3" = job ] && exec echo "{record}"\n'
+    program(tmp_path / "bin" / "scontrol", scontrol.replace("#!/bin/sh\n", job, 1))
+    prolog = (tmp_path / "prolog.sh").read_text()
+    (tmp_path / "prolog.sh").write_text(prolog.replace("/dev/nvidiactl", "/dev/null"))
+    assert paper.prolog("n1", SLURM_JOB_ID="7") == fails
+
+
+@pytest.mark.parametrize("limit", ["20 %", "-1", "101%", "many", "1;reboot", "٢"])
+def test_a_share_that_is_none_is_refused(
+    limit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fleet", "slurm", str(tmp_path / "f"), f"--drain-at-most={limit}"]) == 2
+    assert "20%" in capsys.readouterr().err
+    assert not (tmp_path / "f").exists()
+
+
+def test_the_python_of_the_nodes_is_said_and_can_be_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "files"
+    assert main(["fleet", "slurm", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert f"Each node needs gpusetup in {sys.executable}" in said.err
+    assert f"gpusetup fleet slurm {folder} --node-python PATH" in said.err
+    assert "HealthCheckNodeState=ANY,CYCLE" in said.out and "nohold_on_prolog_fail" in said.out
+    assert main(["fleet", "slurm", str(folder), "--node-python", "/opt/a b/python"]) == 0
+    assert "'/opt/a b/python' -I -m gpusetup" in (folder / "health.sh").read_text()
+    assert sys.executable not in (folder / "health.sh").read_text()
+
+
+def test_only_the_health_program_keeps_metrics_and_history(tmp_path: Path) -> None:
+    texts = written("python", prometheus="/m/gpusetup.prom", history="/var/lib/gpusetup")
+    assert "--prometheus /m/gpusetup.prom --history /var/lib/gpusetup" in texts["health.sh"]
+    assert "--prometheus" not in texts["prolog.sh"]
 
 
 # --- on a real cluster ----------------------------------------------------------------------------
@@ -153,7 +373,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         wrapper.chmod(0o755)
     conf = {
         "Prolog": folder / "prolog.sh", "HealthCheckProgram": folder / "health.sh",
-        "HealthCheckInterval": 2, "HealthCheckNodeState": "ANY", "PrologFlags": "Alloc",
+        "HealthCheckInterval": 2, "HealthCheckNodeState": "ANY,CYCLE", "PrologFlags": "Alloc",
     }  # fmt: skip
     with cluster(folder / "cluster", len(NODES), conf, gpus=2) as running:
         yield running
@@ -180,3 +400,26 @@ def test_a_node_that_somebody_drained_stays_drained(slurm: Cluster) -> None:
     slurm.until(lambda: f"n2 gpusetup: {ECC}" in slurm.reasons(), "n2 is not drained")
     assert "new cables" in slurm.reasons()
     slurm.run("scontrol", "update", "NodeName=n1", "State=RESUME")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="Slurm's daemons need Linux")
+def test_nodes_that_all_fail_are_not_all_drained_and_jobs_go_on(slurm: Cluster) -> None:
+    folder = slurm.folder.parent
+    for node in NODES:
+        driver(folder, node, **SICK)
+    slurm.until(lambda: ECC in slurm.reasons(), "no node is drained")
+
+    def said() -> int:
+        logs = [(slurm.folder / f"{node}.log").read_text() for node in NODES]
+        return sum("NOT drained although its check failed" in log for log in logs)
+
+    slurm.until(lambda: said() == 2, "slurmd's logs do not say that two nodes stay in service")
+    drained = slurm.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").stdout.split()
+    assert len(drained) == 1, "20 % of three nodes, and at least one"
+    job = slurm.run("srun", "-N2", "--gres=gpu:1", "--immediate=60", "true")
+    assert job.returncode == 0, job.stderr
+    assert slurm.run("sinfo", "-h", "-N", "-t", "drain", "-o", "%N").stdout.split() == drained
+    for node in NODES:
+        driver(folder, node)
+    slurm.until(lambda: "DRAIN" not in slurm.node(drained[0]), "the node is not resumed")

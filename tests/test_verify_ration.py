@@ -6,6 +6,7 @@ import copy
 import itertools
 import os
 import random
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -19,10 +20,12 @@ from verify_faults.layers import Operator as Faulty
 
 from gpusetup.verify.checks import ration
 from gpusetup.verify.checks.ration import SOURCES, chosen, known_to
-from gpusetup.verify.database import loading
-from gpusetup.verify.database.calls import tensors_of
+from gpusetup.verify.database import comparing, loading
+from gpusetup.verify.database.calls import Answer, laid_out, tensors_of
 from gpusetup.verify.database.comparing import NotAsked, compared
+from gpusetup.verify.database.draw import LAYOUTS
 from gpusetup.verify.database.rules import LEFT_OUT, reason
+from gpusetup.verify.database.ways import directly
 from gpusetup.verify.values import FAILED, PASSED, SKIPPED, Asked, Outcome, WrongQuestion, ask_for
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -236,6 +239,168 @@ def test_an_operator_whose_float64_answers_otherwise_once_more_is_not_judged() -
     for steady in (True, False):
         asked = entry._replace(run=partial(run, steady=steady), learns=False)
         assert wrong(asked, range(3)) == steady
+
+
+def test_an_answer_that_draws_random_numbers_is_not_judged() -> None:
+    """The same seed gives other numbers on a GPU: attention's dropout called a sound H100 wrong."""
+    entry = known_to(torch, "operators")["linear-layer"]
+
+    def run(*given: Any, draws: bool) -> Any:
+        found = torch.nn.functional.linear(*given)
+        # One generator for each device, as the formats stand for here.
+        seed = 1 if found.dtype == torch.float64 else 2
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            kept = torch.rand(found.shape) if draws else torch.full(found.shape, 1.0 / seed)
+        return found * (kept > 0.6).to(found.dtype)
+
+    for draws in (True, False):
+        asked = entry._replace(run=partial(run, draws=draws), learns=False)
+        assert wrong(asked, range(3)) != draws
+
+
+@pytest.mark.parametrize("layout", sorted(set(LAYOUTS)))
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_on_a_gpu_every_layout_keeps_the_alignment_of_torchs_allocator(
+    layout: str, dtype: str
+) -> None:
+    """A fused kernel loads 16 bytes at once: rows and beginnings lie at multiples of that.
+
+    A tensor without numbers (`meta`) stands for the GPU's: it has strides and an offset.
+    """
+    plain = torch.empty(1, 2, 96, 64, dtype=getattr(torch, dtype), device="meta")
+    placed = laid_out(torch, plain, layout)
+    size = placed.element_size()
+    assert placed.storage_offset() * size % 16 == 0
+    steps = [step for step in placed.stride() if step * size >= 16]
+    assert all(step * size % 16 == 0 for step in steps), placed.stride()
+    assert laid_out(torch, torch.ones(5), "offset").storage_offset() == 1, "on a CPU as before"
+
+
+def test_the_question_that_ended_a_sound_gpus_process_is_aligned_now() -> None:
+    entry = known_to(torch, "operators")["attention-packed"]
+    question = entry.question(torch, "cuda:0", 77, 3712)
+    assert question.form.layout == "offset" and question.dtype == "float32"
+    for given in question.call.given:
+        placed = laid_out(torch, given.to("meta"), question.form.layout)
+        assert placed.storage_offset() % 4 == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["native_batch_norm", "nn.functional.scaled_dot_product_attention", "int", "unique"]
+)
+def test_what_torchs_own_tests_do_not_compare_with_the_cpu_is_not_compared(name: str) -> None:
+    """A GPU's `native_batch_norm` keeps statistics where a CPU keeps nothing: `shape [2], not [0]`
+    called a sound H100 wrong."""
+    entry = known_to(torch, "operators")[name]
+    assert entry.formats(torch, "cpu") and not entry.formats(torch, "cuda:0")
+    assert entry.question(torch, "cuda:0", 20_240_607, 161924856) is None
+
+
+def test_a_gpu_that_refuses_the_options_of_a_sample_computes_nothing_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Samples are made for the CPU: `linalg.lstsq` has there four drivers, and one on a GPU. The
+    CPU stands for the GPU."""
+    monkeypatch.setattr(comparing.Question, "here", here_on_the_cpu)
+    entry = known_to(torch, "operators")["linalg.inv"]
+
+    def refused(words: str) -> bool:
+        def run(*given: Any, **options: Any) -> Any:
+            if given[0].dtype in (torch.float64, torch.complex128):
+                return torch.linalg.inv(*given, **options)
+            raise RuntimeError(words)
+
+        question = entry.question(torch, "cuda:0", 3, 0)._replace(entry=entry._replace(run=run))
+        return all(part.worst <= 1 for part in compared(torch, "cuda:0", question))
+
+    assert refused("parameter `driver` should be one of (gels)")
+    assert not refused("cusolver error: CUSOLVER_STATUS_INVALID_VALUE")
+
+
+def here_on_the_cpu(
+    question: comparing.Question, way: Any = directly, layout: str = "", learns: bool = True
+) -> Answer:
+    """What a GPU would answer."""
+    return question.by(way, question.call, layout, learns and bool(question.upstream))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_of_like_numbers_a_gpu_may_name_another_place(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CPU stands for the GPU, with its own choice among ties."""
+    monkeypatch.setattr(comparing.Question, "here", here_on_the_cpu)
+    entry = known_to(torch, "operators")["topk"]
+
+    def last_of_ties(x: Any, k: int, largest: bool, shift: int) -> Any:
+        values, places = torch.topk(x.flip(-1), k, largest=largest)
+        places = x.shape[-1] - 1 - places
+        return values, (places + shift) % x.shape[-1]
+
+    def is_right(shift: int) -> bool:
+        def run(x: Any, k: int) -> Any:
+            if x.dtype == torch.int64:
+                return torch.topk(x, k)
+            return last_of_ties(x, k, True, shift)
+
+        numbers = torch.tensor([[5, 5, 1, 5, 2], [7, 3, 7, 7, 0]], dtype=torch.int32)
+        question = entry.question(torch, "cpu", 3, 0)
+        call = question.call._replace(given=(numbers, 2), options={})
+        asked = question._replace(call=call, dtype="int32", entry=entry._replace(run=run))
+        return all(part.worst <= 1 for part in compared(torch, device, asked))
+
+    assert is_right(0) == (device != "cpu")
+    assert not is_right(2)
+
+
+def test_of_an_internal_step_a_gpus_answer_alone_is_compared() -> None:
+    entry = known_to(torch, "operators")["_batch_norm_with_update"]
+    counts = []
+    for device in ("cpu", "cuda:0"):
+        question = entry.question(torch, device, 3, 0)
+        returned = question.entry.run(*question.call.given, **question.call.options)
+        counts.append(1 if isinstance(returned, torch.Tensor) else len(returned))
+    assert counts == [4, 1]
+
+
+def test_what_programs_use_is_asked_first_and_what_is_compiled_at_first_use_last() -> None:
+    known = known_to(torch, "operators")
+    order = ration.in_order("operators", known, 7)
+    assert sorted(order) == sorted(known)
+    assert {known[name].rarity for name in order[:28]} == {0}
+    first_share = order[: next(n for n, name in enumerate(order) if name.startswith("special"))]
+    assert len(first_share) > 90
+    assert sum(name.startswith("nn.functional.") for name in first_share) > 10
+
+
+def test_what_a_process_cannot_go_on_from_is_one_sentence_and_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*given: Any, **options: Any) -> Any:
+        if given[0].dtype == torch.float64:
+            return torch.mm(*given)
+        raise RuntimeError("CUDA error: misaligned address\nSearch for it in the manual")
+
+    known = known_to(torch, "operators")
+    entry = known["product"]._replace(run=broken)
+    monkeypatch.setattr(ration, "known_to", lambda torch, check: {**known, "product": entry})
+    found = asked_for("operators", "product/9")
+    assert (found.status, found.spent) == (FAILED, True)
+    assert found.detail.startswith("product/9 ended the process on the GPU: ")
+    assert found.detail.endswith("CUDA error: misaligned address")
+    assert found.hint and "--only operators/product/9" in found.hint
+
+
+def test_a_budget_that_ends_is_no_fault_and_the_answer_says_what_was_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = SOURCES["operators"]._replace(seconds={"cpu": 0.5})
+    monkeypatch.setitem(SOURCES, "operators", source)
+    ask_for(Asked(3, level="standard"))
+    found = ration.ration("operators", "cpu")
+    assert found.status == PASSED
+    assert re.search(r"^\d+ questions to \d+ of \d+ operators with seed 3", found.detail)
 
 
 def test_larger_samples_are_those_of_the_same_operator_and_hold_no_places() -> None:

@@ -143,7 +143,9 @@ def rows_or_none(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
 def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     """The rows that hold all words; if none does, those of the card that have the memory named."""
     sizes = {word for word in words if SIZE_WORD.fullmatch(word)}
-    if words == sizes:  # memory alone names no card
+    # Memory alone names no card, and neither does a letter: `../../x` is no TITAN X.
+    has_a_telling_word = any(len(word) > 1 for word in words - sizes)
+    if not has_a_telling_word:
         return ()
     matching_rows = _rows_holding(words, rows)
     size = memory_in(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
@@ -180,6 +180,10 @@ CAUSES = (
     ),
     Cause(
         "torchvision-mismatch",
+        check=Check(
+            command="python -m pip list | grep -i torch  # on Windows: findstr torch",
+            prints="torch                    2.14.1+cu130\ntorchvision              0.20.1",
+        ),
         refuted_by=(
             Refutation(
                 facts.versions_are_a_pair("torchvision"), "other-torch-imported", alike.WHICH_TORCH
@@ -187,7 +191,8 @@ CAUSES = (
         ),
         title="{pair}",
         plain="torchvision was built for another torch",
-        means="torchvision's operators are compiled for one torch release and one CUDA version.",
+        means="torchvision's operators are compiled for one torch release and one CUDA version, so "
+        "updating only one of the two packages breaks them.",
         text="Install the torchvision that fits this torch, from the same index",
         proven_by="The two versions or build labels do not belong together by the catalog",
         # Source: the wheels' metadata.

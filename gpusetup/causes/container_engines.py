@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause, Likelier, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Likelier, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
@@ -164,6 +164,13 @@ CAUSES = (
     ),
     Cause(
         "container-toolkit-missing",
+        check=Check(
+            command="docker run --rm --gpus all ubuntu nvidia-smi",
+            prints=(
+                "docker: Error response from daemon: could not select device driver"
+                ' "" with capabilities: [[gpu]].'
+            ),
+        ),
         refuted_by=(
             Refutation(
                 facts.all_of(facts.toolkit_is_installed, facts.pods_are_started),
@@ -173,7 +180,8 @@ CAUSES = (
         ),
         title="Docker cannot give containers an NVIDIA GPU: nvidia-container-toolkit is not "
         "installed or not configured",
-        means="The toolkit registers the runtime that puts the driver's files into a container.",
+        means="Docker alone cannot pass a GPU on: nvidia-container-toolkit registers the runtime that"
+        " puts the driver's files into a container.",
         text=f"Install and configure the toolkit on the host ({TOOLKIT_SOURCE}). Did you install "
         "Docker with snap (`snap list docker`)? Replace it with Docker's own packages",
         proven_by="Docker says that it cannot select a device driver, or that it knows no runtime "
@@ -320,6 +328,10 @@ CAUSES = (
     ),
     Cause(
         "container-runtime-not-default",
+        no_command=(
+            "the command depends on the engine of the node: containerd, CRI-O, k3s "
+            "and RKE2 are configured in different places."
+        ),
         title="The node's container runtime does not start this pod with the nvidia runtime",
         means="The toolkit is installed, but the engine that starts the pods does not use it: it "
         "was configured for another engine, or the engine was not restarted.",
@@ -334,6 +346,16 @@ CAUSES = (
     ),
     Cause(
         "docker-other-daemon",
+        check=Check(
+            command="docker context ls",
+            prints=(
+                "NAME              DESCRIPTION      DOCKER ENDPOINT\n"
+                "default                            unix:///var/run/docker.sock\n"
+                "desktop-linux *   Docker Desktop   "
+                "unix:///home/me/.docker/desktop/docker.sock"
+            ),
+        ),
+        no_command="what to do depends on the daemon that `docker context ls` marks with a star.",
         title="docker talks to a daemon that does not know the nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
         "and configuration, and none reads /etc/docker/daemon.json.",

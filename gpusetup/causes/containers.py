@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
@@ -73,6 +73,12 @@ def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
+        check=Check(
+            command=(
+                "python -c \"import os; print(repr(os.environ.get('CUDA_VISIBLE_DEVICES')))\""
+            ),
+            prints="'-1'",
+        ),
         title='CUDA_VISIBLE_DEVICES="{value}" hides every GPU from this process',
         means="CUDA ignores everything after the first invalid entry; an empty value hides all "
         "GPUs. Slurm and Ray set an empty value for a job or task without a GPU.",
@@ -115,6 +121,11 @@ CAUSES = (
     ),
     Cause(
         "container-nvml-lost",
+        check=Check(
+            command="nvidia-smi  # in the container, then on the host",
+            prints="Failed to initialize NVML: Unknown Error",
+        ),
+        no_command="only you know the name of the container and how it was started.",
         title="This container lost its GPU while it ran",
         means="A `systemctl daemon-reload` on the host resets a container's access to GPUs that "
         "systemd does not know.",
@@ -164,8 +175,13 @@ CAUSES = (
     ),
     Cause(
         "container-no-gpu",
+        check=Check(
+            command="ls /dev/nvidia0  # in the container",
+            prints="ls: cannot access '/dev/nvidia0': No such file or directory",
+        ),
         title="The container was started without a GPU",
-        means="A container sees only the GPUs that it is started with.",
+        means="A container sees only the GPUs that you give it when it starts, even if the driver "
+        "works on the host.",
         text="Give the container a GPU when you start it: `--gpus all`, a CDI device, or a "
         "resource limit in Kubernetes",
         proven_by="The host has an NVIDIA GPU, and the container has no device nodes of it",

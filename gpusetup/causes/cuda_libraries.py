@@ -6,7 +6,7 @@ import re
 
 from gpusetup.catalog.jetpack import UNIFIED, board_of, jetpack_of, undeclared
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, cuda_needed, events
 from gpusetup.evidence.facts import failing_package
@@ -69,12 +69,18 @@ OF_LINUX = r"bin [A-Z]:\\\S{1,200}\.so\b|[A-Z]:\\\S{1,200}\\libbitsandbytes_\w+\
 CAUSES = (
     Cause(
         "cuda-lib-missing",
+        check=Check(
+            command="python -m pip list | grep -i nvidia  # on Windows: findstr nvidia",
+            prints="nvidia-cudnn-cu12        8.9.2.26",
+        ),
         refuted_by=(Refutation(facts.missing_library_is_listed, "library-not-on-path"),),
         title="{library} is missing or incomplete: programs that need it cannot load",
         plain="A CUDA library is missing or incomplete: programs that need it cannot load",
-        means="The number in the names of cudart, cublas and nvrtc is the CUDA version that the "
-        "program needs. Other libraries have their own numbers: torch 2.4 and newer brings cuDNN "
-        "9, older ones brought cuDNN 8.",
+        means="PyTorch's wheels bring their own CUDA libraries, so usually another package asks for a"
+        " version that is not installed. The number in the names of cudart, cublas and nvrtc is"
+        " the CUDA version that the program needs (libcudart.so.12 is CUDA 12). Other libraries"
+        " have their own numbers: for example, torch 2.4 and newer brings cuDNN 9, and older "
+        "ones brought cuDNN 8.",
         text="If an extension needs the library (the traceback names the extension's file), "
         "install the extension's build for torch's CUDA. Otherwise install torch with its "
         "libraries. ",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
+from gpusetup.causes import alike, windows
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, events, in_container, on
-from gpusetup.evidence.places import in_wsl
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -136,6 +135,10 @@ CAUSES = (
     ),
     Cause(
         "invalid-device-ordinal",
+        check=Check(
+            command='python -c "import torch; print(torch.cuda.device_count())"',
+            prints="1",
+        ),
         title="CUDA_VISIBLE_DEVICES or a rank names a GPU that does not exist (error 101)",
         means="There are more ranks (processes of a job) than GPUs, or an index names a GPU that "
         "does not exist.",
@@ -263,22 +266,20 @@ CAUSES = (
         explains=("out-of-memory",),
         by_check=True,
         commands=("ulimit -v unlimited",),
-        cases=(
-            Message(
-                where=(in_wsl,),
-                means="In WSL the driver of Windows maps the GPU's memory into a virtual machine. "
-                "An old WSL, an old driver of Windows, or a virtual machine with little memory "
-                "does not allow that.",
-                text="Update WSL and start it again (open programs in WSL end). If that does not "
-                "help, give it more memory (`memory=` under `[wsl2]` in %UserProfile%\\.wslconfig) "
-                "and update the NVIDIA driver in Windows. With several GPUs, try one "
-                "(`CUDA_VISIBLE_DEVICES=0`)",
-                commands=("wsl.exe --update", "wsl.exe --shutdown"),
-            ),
-        ),
+        cases=(windows.START_IN_WSL,),
     ),
     Cause(
         "driver-call-unsupported",
+        check=Check(
+            command="cat /proc/driver/nvidia/version; ls /usr/lib/x86_64-linux-gnu/libcuda.so.*",
+            prints=(
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May"
+                " 31 09:35:42 UTC 2024\n"
+                "/usr/lib/x86_64-linux-gnu/libcuda.so.1\n"
+                "/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05"
+            ),
+        ),
+        no_command="how to install the driver depends on your distribution.",
         title="The CUDA library needs a newer kernel driver (error 36)",
         means="The libraries are newer than the kernel module.",
         text="Install the kernel driver and the libraries in the same version, then reboot",
@@ -290,9 +291,18 @@ CAUSES = (
     ),
     Cause(
         "cuda-unknown-error",
+        check=Check(
+            command='nvidia-smi -L; python -c "import torch; torch.cuda.init()"',
+            prints=(
+                "GPU 0: NVIDIA GeForce RTX 3070 Laptop GPU (UUID: GPU-…)\n"
+                "RuntimeError: CUDA unknown error - this may be due to an "
+                "incorrectly set up environment"
+            ),
+        ),
         title="CUDA does not start: unknown error ({code})",
-        means="Often the kernel module nvidia_uvm is in a bad state after suspend.",
-        text="On Linux reload the module nvidia_uvm and start the program again. If this does not "
+        means="Often the kernel module nvidia_uvm is in a bad state after suspend, so CUDA does not "
+        "start although `nvidia-smi` works.",
+        text="On Linux, reload the module nvidia_uvm and start the program again. If this does not "
         "help, reboot",
         proven_by="cuInit answers code 999 (30 in older runtimes)",
         not_when="If the module nvidia_uvm is not loaded, the cause is uvm-missing. If a "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
-from gpusetup.causes.record import Cause, Refutation
+from gpusetup.causes.record import Cause, Check, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
@@ -41,13 +41,18 @@ HYBRID_ON = {
 CAUSES = (
     Cause(
         "driver-too-old",
+        check=Check(
+            command="nvidia-smi --query-gpu=name,driver_version --format=csv",
+            prints="name, driver_version\nTesla T4, 470.256.02",
+        ),
         refuted_by=(
             Refutation(facts.driver_serves_the_cuda, "wrong-libcuda-loaded", alike.WHICH_LIBCUDA),
         ),
         title="{who} needs {needs}; found driver {driver}",
         plain="The program or torch needs a newer driver",
-        means="Each major CUDA version (11, 12, 13) has a minimum driver. That driver runs every "
-        "minor version of it.",
+        means="Each major CUDA version (11, 12, 13) needs a minimum driver, and that driver then runs"
+        " every minor version of it. For example, on Linux CUDA 12 needs driver 525 or newer, "
+        "and CUDA 13 needs driver 580.",
         text="Update the driver, or install a torch for an older CUDA",
         proven_by="The driver is older than torch's CUDA version needs",
         not_when="If the driver itself supports that CUDA version, it is new enough",
@@ -90,15 +95,20 @@ CAUSES = (
     ),
     Cause(
         "driver-missing",
+        check=Check(
+            command="nvidia-smi",
+            prints="bash: nvidia-smi: command not found",
+        ),
         title="{who}: there is no NVIDIA driver",
         plain="No NVIDIA driver was found",
-        means="No kernel module of NVIDIA's driver answers, and none of its libraries and programs "
-        "is found.",
+        means="No kernel module of NVIDIA's driver answers, and none of its libraries and programs is"
+        " installed. PyTorch brings its own CUDA libraries but never the driver, so you install"
+        " that separately.",
         text="Install your distribution's driver package and reboot",
         proven_by="The PCI bus shows an NVIDIA GPU, and the disk has no libcuda and no driver "
         "module",
-        not_when="If a part of the driver is installed, the cause is driver-not-loaded. "
-        "Containers and WSL use their host's driver",
+        not_when="If a part of the driver is installed, the cause is driver-not-loaded. Containers and "
+        "WSL use the driver of their host, so install none inside them",
         # Source: NVIDIA, "Driver Installation Guide".
         lacks="gpu",
         impossible=(in_wsl,),
@@ -192,11 +202,19 @@ CAUSES = (
     ),
     Cause(
         "driver-not-loaded",
+        check=Check(
+            command="nvidia-smi",
+            prints=(
+                "NVIDIA-SMI has failed because it couldn't communicate with the "
+                "NVIDIA driver. Make sure that the latest NVIDIA driver is "
+                "installed and running."
+            ),
+        ),
         refuted_by=(Refutation(facts.driver_lists_a_gpu),),
         title="The NVIDIA driver is installed, but its kernel module is not loaded",
-        means="Often no module was built after a kernel update, nouveau uses the GPU, or Secure "
-        "Boot rejects a module whose key is not enrolled. doctor itself loads no module: if the "
-        "driver loads on demand, run `nvidia-smi` once.",
+        means="Often no module was built after a kernel update, nouveau uses the GPU instead, or "
+        "Secure Boot rejects a module whose key is not enrolled. doctor itself loads no module,"
+        " so if your driver loads on demand, run `nvidia-smi` once.",
         text="Load or rebuild the module, block nouveau, or reboot",
         proven_by="The disk has the driver's libraries or its module, and no module is loaded. Or "
         "NVML answers code 9",

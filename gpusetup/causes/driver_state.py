@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.context import driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
@@ -106,13 +106,23 @@ CAUSES = (
     ),
     Cause(
         "nvml-mismatch",
+        check=Check(
+            command="cat /proc/driver/nvidia/version; nvidia-smi",
+            prints=(
+                "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.90.07  Fri May"
+                " 31 09:35:42 UTC 2024\n"
+                "Failed to initialize NVML: Driver/library version mismatch\n"
+                "NVML library version: 550.120"
+            ),
+        ),
         title="The kernel module and the driver libraries have different versions",
-        means="Usually the driver's packages were updated while the old module stayed loaded.",
-        text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that uses "
-        "the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && sudo "
-        "modprobe nvidia`. If others run this machine, tell them. If this is a container, restart "
-        "it, and keep driver packages out of its image. If a reboot changes nothing, reinstall the "
-        "driver",
+        means="Usually an update replaced the driver's packages while the old kernel module stayed "
+        "loaded, so the two no longer match.",
+        text="If no job runs on the host, reboot it. To avoid a reboot, stop every program that uses"
+        " the GPU, then run `sudo modprobe -r nvidia_uvm nvidia_drm nvidia_modeset nvidia && "
+        "sudo modprobe nvidia`. If other people use this machine, tell them first. In a "
+        "container, restart the container instead, and keep driver packages out of its image. "
+        "If a reboot changes nothing, reinstall the driver",
         proven_by="NVML answers code 18, or the two versions differ",
         not_when="In WSL the two versions always differ, which is normal",
         # Source: NVML API reference, nvmlReturn_t (LIB_RM_VERSION_MISMATCH).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -119,6 +119,10 @@ CAUSES = (
     ),
     Cause(
         "externally-managed",
+        check=Check(
+            command="python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY",
+            prints="EXTERNALLY-MANAGED",
+        ),
         title="This Python belongs to the operating system: pip may not install there",
         means="The distribution's own programs use its packages, and pip would break them.",
         text="Create an environment and install there",
@@ -147,6 +151,7 @@ CAUSES = (
     ),
     Cause(
         "no-target",
+        no_command="only you know which environment your program runs in.",
         severity=Severity.NOTE,
         title="gpusetup found no Python environment, so it did not look for torch",
         means="gpusetup does not look at the environment that uvx or pipx made for gpusetup "
@@ -157,6 +162,10 @@ CAUSES = (
     ),
     Cause(
         "stale-environment",
+        no_command=(
+            "only you know which environment you want to activate. If you deleted "
+            "it on purpose, open a new shell."
+        ),
         severity=Severity.WARNING,
         title="{variable} names {path}, which is no environment",
         plain="The activated environment no longer exists",
@@ -166,6 +175,14 @@ CAUSES = (
     ),
     Cause(
         "module-shadowed",
+        check=Check(
+            command='python -c "import torch; print(torch.__file__)"',
+            prints="/home/me/project/torch.py",
+        ),
+        no_command=(
+            "only you know what the file should be called instead. For example, "
+            "rename `torch.py` to `my_torch.py`."
+        ),
         title="{path} hides the module {module} from programs started in this folder",
         plain="A local file hides a module from programs started in this folder",
         means="Python looks in the working folder first.",

@@ -6,7 +6,7 @@ import re
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
@@ -144,15 +144,25 @@ CAUSES = (
     ),
     Cause(
         "extension-abi-mismatch",
+        check=Check(
+            command=(
+                'python -c "import torch, flash_attn; print(torch.__version__)"  # '
+                "the extension in your traceback"
+            ),
+            prints=(
+                "ImportError: flash_attn_2_cuda.cpython-311-x86_64-linux-gnu.so: "
+                "undefined symbol: _ZN3c104cuda9SetDeviceEi"
+            ),
+        ),
         title="{module} was built for another torch than the installed one",
         plain="A compiled extension was built for another torch than the installed one",
-        means="A compiled extension fits only the torch release (and CUDA version) for which it "
-        "was compiled.",
+        means="A compiled extension, for example flash-attn, fits only the torch release and the CUDA"
+        " version for which it was compiled, so updating torch breaks it.",
         text="Install the extension's release for this torch (see its compatibility table), or "
         "rebuild it against this torch",
         proven_by="A symbol of torch is undefined, or the extension itself reports the mismatch",
-        not_when="For torchvision and torchaudio there are separate findings. If torch's own "
-        "files are damaged, it is mixed-conda-pip",
+        not_when="torchvision and torchaudio have their own findings, torchvision-mismatch and "
+        "torchaudio-mismatch. If torch's own files are damaged, the cause is mixed-conda-pip",
         # Source: PyTorch documentation, C++ ABI; messages of xformers and others.
         explains=("extension-arch-mismatch",),
         where=(_is_no_companions,),

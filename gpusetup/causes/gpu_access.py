@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence import places
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
@@ -185,6 +185,14 @@ CAUSES = (
     ),
     Cause(
         "vgpu-no-compute",
+        check=Check(
+            command="nvidia-smi --query-gpu=name,compute_mode --format=csv",
+            prints="name, compute_mode\nGRID T4-2A, Prohibited",
+        ),
+        no_command=(
+            "the profile and the licence are set on the host by the administrator "
+            "of the virtual machines."
+        ),
         title="{who}: the profile of this virtual GPU has no CUDA",
         plain="This virtual GPU (vGPU) allows no CUDA",
         means="vGPU profiles A and B cannot compute. Without a licence no profile can.",

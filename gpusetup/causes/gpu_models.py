@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import gpu_is_listed
@@ -47,6 +47,13 @@ MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server
 CAUSES = (
     Cause(
         "bf16-unsupported",
+        check=Check(
+            command="nvidia-smi --query-gpu=name,compute_cap --format=csv",
+            prints="name, compute_cap\nTesla T4, 7.5",
+        ),
+        no_command=(
+            "the number format is an option of your program or your trainer, so its name differs."
+        ),
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(8)),),
         title="{gpus} has no bfloat16, which needs compute capability 8.0",
         plain="The GPU has no bfloat16, which needs compute capability 8.0",
@@ -232,6 +239,15 @@ CAUSES = (
     ),
     Cause(
         "rocm-override-wrong",
+        check=Check(
+            command="echo $HSA_OVERRIDE_GFX_VERSION",
+            prints="10.3.0",
+        ),
+        no_command=(
+            "the variable is set in a shell profile, a service or your program, and"
+            " only you know which. In a shell, `unset HSA_OVERRIDE_GFX_VERSION` "
+            "removes it until you close the shell."
+        ),
         title="HSA_OVERRIDE_GFX_VERSION makes ROCm take the kernels of another GPU",
         means="The installed torch has kernels for this GPU. The variable names the target of "
         "another one, so the runtime looks for kernels that do not run here.",

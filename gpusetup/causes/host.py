@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
@@ -45,8 +45,16 @@ def making_room(context: RuleContext) -> Lines:
 CAUSES = (
     Cause(
         "shm-too-small",
-        title="A small /dev/shm: DataLoader workers and NCCL need more",
-        means="DataLoader workers and NCCL share memory there; docker gives 64 MiB.",
+        check=Check(
+            command="df -h /dev/shm  # in the container",
+            prints=(
+                "Filesystem      Size  Used Avail Use% Mounted on\n"
+                "shm              64M   64M     0 100% /dev/shm"
+            ),
+        ),
+        title="/dev/shm is too small for DataLoader workers and NCCL",
+        means="DataLoader workers and NCCL exchange data through shared memory (/dev/shm), but by "
+        "default docker gives a container only 64 MiB of it.",
         text="Give the container more shared memory (`--shm-size=8g`), or use num_workers=0",
         proven_by="/dev/shm has 1 GiB or less in a container",
         explains=(
@@ -170,6 +178,18 @@ CAUSES = (
     ),
     Cause(
         "tf32-precision",
+        check=Check(
+            command=(
+                'python -c "import torch; '
+                "print(torch.backends.cuda.matmul.allow_tf32, "
+                'torch.backends.cudnn.allow_tf32)"'
+            ),
+            prints="False True",
+        ),
+        no_command=(
+            "it is a setting in your own program, and for most trainings you want "
+            "to keep TF32 because it is faster."
+        ),
         title="The GPU computes float32 products in TF32: results differ in the third digit",
         means="Ampere and newer GPUs support TF32. torch 1.7 to 1.11 uses it by default for "
         "matrix products, every torch for convolutions. GPU, driver and torch work.",
@@ -182,6 +202,13 @@ CAUSES = (
     ),
     Cause(
         "dataloader-worker-killed",
+        check=Check(
+            command="sudo dmesg | grep -i 'killed process'",
+            prints=(
+                "Out of memory: Killed process 4711 (python3) total-vm:61204020kB, "
+                "anon-rss:30106044kB"
+            ),
+        ),
         title="A DataLoader worker was killed: the host's memory ran out",
         means="When memory runs out, the system (or a cgroup, or the batch system) ends the "
         "largest process. Every worker holds a copy of the dataset's data.",

@@ -50,6 +50,11 @@ CAUSES = (
     ),
     Cause(
         "library-missing",
+        no_command=(
+            "the package that brings the library is called differently on each "
+            "distribution. For example, on Ubuntu `sudo apt install libgl1` brings "
+            "libGL."
+        ),
         title="{library} is not on this system",
         plain="A shared library is not on this system",
         means="The library belongs neither to torch nor to CUDA; an example is libGL for OpenCV.",
@@ -207,6 +212,9 @@ CAUSES = (
     ),
     Cause(
         "static-tls-full",
+        no_command=(
+            "the change is one line of your program: `import torch` before every other import."
+        ),
         title="{library} cannot be loaded: no room in the static TLS block",
         plain="A library cannot be loaded: no room in the static TLS block",
         means="The libraries that load first use up this room (mostly libgomp on aarch64).",

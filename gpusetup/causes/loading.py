@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause
+from gpusetup.causes.record import Cause, Check
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.facts import listed_files
@@ -28,6 +28,18 @@ def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
 CAUSES = (
     Cause(
         "wrong-libcuda-loaded",
+        check=Check(
+            command="ldconfig -p | grep libcuda; echo $LD_LIBRARY_PATH",
+            prints=(
+                "        libcuda.so.1 (libc6,x86-64) => "
+                "/usr/lib/x86_64-linux-gnu/libcuda.so.1\n"
+                "/usr/local/cuda/lib64/stubs"
+            ),
+        ),
+        no_command=(
+            "the folder to remove is different on each machine, and it may be set "
+            "by an image or a module system."
+        ),
         title="The program loads another libcuda than the driver's: {fact}",
         plain="The program loads another libcuda than the driver's own",
         means="libcuda itself says which CUDA it supports. A stub of the toolkit or a library of "
@@ -44,6 +56,10 @@ CAUSES = (
     ),
     Cause(
         "library-not-on-path",
+        no_command=(
+            "the folder to add is different on each machine; `python -m pip show -f"
+            " PACKAGE` lists the files of a package."
+        ),
         title="The loader does not search the folder of {library}",
         plain="A library is there, but the loader does not search its folder",
         means="A wheel's libraries lie in folders of site-packages that only torch looks into. A "
@@ -59,6 +75,9 @@ CAUSES = (
     ),
     Cause(
         "dll-load-order",
+        no_command=(
+            "the change is one line of your program: `import torch` before every other import."
+        ),
         title="Older DLLs are loaded before torch: {fact}",
         plain="Another package loads older DLLs before torch",
         means="A process has one copy of each DLL. Qt, OpenCV and others bring their own C++ "
@@ -73,6 +92,7 @@ CAUSES = (
     ),
     Cause(
         "extension-needs-libcuda",
+        no_command="the project that builds the package must link it again.",
         title="{library} uses {symbol} of the driver's libcuda, and is not linked to it",
         plain="A library uses the driver's libcuda, and is not linked to it",
         means="Functions whose names begin with `cu` belong to libcuda.so.1, which comes with the "
@@ -96,6 +116,15 @@ CAUSES = (
     ),
     Cause(
         "source-checkout-imported",
+        check=Check(
+            command=(
+                'python -c "import vllm; print(vllm.__file__)"  # the package in your traceback'
+            ),
+            prints="/home/me/vllm/vllm/__init__.py",
+        ),
+        no_command=(
+            "you only have to start your program from another folder, for example after `cd ~`."
+        ),
         title="{fact}",
         plain="Python imports a package from its source folder, not the installed one",
         means="Python looks in the working folder first. A project's sources lack the compiled "
@@ -112,6 +141,17 @@ CAUSES = (
     ),
     Cause(
         "other-torch-imported",
+        check=Check(
+            command=(
+                'python -c "import sys, torch; print(sys.executable, '
+                'torch.__version__, torch.__file__)"'
+            ),
+            prints=(
+                "/usr/bin/python3 2.4.1+cu121 "
+                "/home/me/.local/lib/python3.10/site-packages/torch/__init__.py"
+            ),
+        ),
+        no_command="the Python to start the program with is different on each machine.",
         title="The program imports another torch than the listed one: {fact}",
         plain="The program imports another torch than the one that is listed",
         means="A second environment, ~/.local or a program's own Python has its own torch.",
@@ -125,6 +165,14 @@ CAUSES = (
     ),
     Cause(
         "other-gpu-used",
+        check=Check(
+            command=(
+                'python -c "import torch; print([torch.cuda.get_device_name(i) for '
+                'i in range(torch.cuda.device_count())])"'
+            ),
+            prints="['NVIDIA GeForce GTX 1080 Ti', 'NVIDIA GeForce RTX 3090']",
+        ),
+        no_command="which number your GPU has depends on the other GPUs in the machine.",
         title="The program runs on another GPU than the one that is named: {fact}",
         plain="The program runs on another GPU than the one that is named",
         means="A machine may have a second, older GPU, and CUDA may number it first.",

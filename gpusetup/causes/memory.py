@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training_memory
@@ -67,9 +67,17 @@ CAUSES = (
     ),
     Cause(
         "out-of-memory",
+        check=Check(
+            command="nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
+            prints=(
+                "name, memory.total [MiB], memory.used [MiB]\n"
+                "NVIDIA GeForce RTX 3090, 24576 MiB, 24110 MiB"
+            ),
+        ),
         refuted_by=(Refutation(gpu_facts.memory_is_not_short, "gpu-gives-no-memory"),),
         title="The GPU's memory is full",
-        means="The model, its activations and other programs fill the GPU's memory.",
+        means="The model, its gradients and optimizer states, the activations and other programs "
+        "share the GPU's memory, and together they need more than it has.",
         text=training_memory.STEPS,
         proven_by="A message says CUDA out of memory, or CUDA answers code 2 after its start",
         not_when="If CUDA does not start, the cause is cuda-init-out-of-memory. If the computer's "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, Likelier, Message
+from gpusetup.causes.record import Cause, Check, Likelier, Message
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, says_nothing_else
 from gpusetup.evidence.places import is_beside_torch, started_without_a_gpu
 from gpusetup.fixes import paste
@@ -114,6 +114,11 @@ CAUSES = (
     ),
     Cause(
         "gpu-unused",
+        check=Check(
+            command=alike.TORCHS_CUDA,
+            prints="2.9.1+cpu None",
+        ),
+        no_command="what to change depends on what the Python of your program answers.",
         severity=Severity.WARNING,
         title="The GPU stays unused",
         plain="Somebody says that a program does not use the GPU",
@@ -136,6 +141,10 @@ CAUSES = (
     ),
     Cause(
         "input-bound",
+        no_command=(
+            "the settings of the data loader are in your own program. To see what "
+            "the GPU waits for, run `gpusetup monitor` next to your training."
+        ),
         severity=Severity.WARNING,
         title="The GPU works, and waits for its input in between",
         plain="Somebody says that the GPU waits for its data",
@@ -207,6 +216,7 @@ CAUSES = (
     ),
     Cause(
         "program-failed",
+        no_command="the error is in your program or its settings, and not in the GPU's software.",
         severity=Severity.NOTE,
         title="{program} failed: {said}",
         plain="A program failed by itself",

@@ -95,6 +95,15 @@ class Refutation(Frozen, kw_only=False):
     """The command whose output tells more then."""
 
 
+class Check(Frozen, kw_only=False):
+    """A command that shows a person whether a cause is theirs."""
+
+    command: str
+    """Pastes as it stands, changes nothing, and needs no gpusetup."""
+    prints: str
+    """What it prints if the cause is theirs, for an example machine."""
+
+
 class Cause(Message, kw_only=False):
     """One cause: its place in the order, what is said of it, and what `doctor --explain` says."""
 
@@ -105,6 +114,10 @@ class Cause(Message, kw_only=False):
     """The gravest that it is found with."""
     not_when: str = ""
     """What looks alike and is another finding, or none."""
+    check: Check | None = None
+    """How a person sees that it is theirs; None: `gpusetup doctor` shows it."""
+    no_command: str = ""
+    """Why no command fixes it, as the end of a sentence: its page says so."""
     explains: Words = ()
     """The findings that are its consequences where both are there, beside those of its layer."""
     events: Words = ()

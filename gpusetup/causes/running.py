@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.fragments import MAYBE
@@ -45,6 +45,7 @@ CAUSES = (
     ),
     Cause(
         "torch-internal-error",
+        no_command="the fix is a release of PyTorch in which the bug is fixed, if there is one.",
         severity=Severity.NOTE,
         title="An internal assertion of torch failed in {file}",
         plain="An internal assertion of torch failed",
@@ -111,6 +112,7 @@ CAUSES = (
     ),
     Cause(
         "report-cut",
+        no_command="you only have to pass a shorter text.",
         severity=Severity.NOTE,
         title="The text has {size}; gpusetup read {read} of it, its beginning and its end",
         plain="gpusetup read only a part of the text",
@@ -121,6 +123,7 @@ CAUSES = (
     ),
     Cause(
         "report-empty",
+        no_command="you only have to pass a text that has something in it.",
         severity=Severity.NOTE,
         title="The text is empty",
         means="The file, the pasted text or the pipe is empty. Perhaps the program printed "
@@ -185,12 +188,20 @@ CAUSES = (
     ),
     Cause(
         "cuda-program-error",
+        check=Check(
+            command="CUDA_LAUNCH_BLOCKING=1 python train.py  # your own program",
+            prints=(
+                '  File "train.py", line 41, in forward\n'
+                "    x = self.embedding(tokens)\n"
+                "RuntimeError: CUDA error: device-side assert triggered"
+            ),
+        ),
         severity=Severity.NOTE,
         title="A kernel failed: {name} (error {code})",
         plain="An error in the program made a CUDA kernel fail",
-        means="Usually an index or a label in the program is out of range (for an embedding: "
-        "token ids beyond the model's vocabulary). Seldom the hardware fails: then the kernel "
-        "log has an Xid. Later errors of cuBLAS or the allocator are only consequences.",
+        means="Usually an index or a label in the program is out of range, for example a token id "
+        "beyond the model's vocabulary. Rarely the hardware fails; then the kernel log has an "
+        "Xid. Errors of cuBLAS or the allocator that follow are only consequences.",
         text="Run once with CUDA_LAUNCH_BLOCKING=1 to get the line that fails. On the CPU the "
         "same line gives a clear error",
         proven_by="CUDA answers a code from 700 to 719",

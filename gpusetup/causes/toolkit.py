@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
@@ -170,6 +170,8 @@ CAUSES = (
     ),
     Cause(
         "cuda-home-unset",
+        no_command="the folder of the toolkit differs between machines. For example, in bash: "
+        "`export CUDA_HOME=/usr/local/cuda-12.8`.",
         title="The CUDA toolkit is there, and the build does not find it: {fact}",
         plain="The CUDA toolkit is there, and CUDA_HOME does not name it",
         means="A build looks for the toolkit in CUDA_HOME, and for nvcc on PATH.",
@@ -183,9 +185,14 @@ CAUSES = (
     ),
     Cause(
         "cuda-toolkit-missing",
+        check=Check(
+            command="nvcc --version",
+            prints="bash: nvcc: command not found",
+        ),
         refuted_by=(Refutation(facts.toolkit_is_listed, "cuda-home-unset"),),
         title="The build of CUDA code finds no CUDA toolkit",
-        means="torch's wheels have CUDA's libraries, but not its compiler (nvcc).",
+        means="PyTorch's wheels bring CUDA's libraries but not its compiler (nvcc), and building an "
+        "extension from source needs the compiler.",
         text="Ask `gpusetup resolve NAME` for a prebuilt wheel of the extension. If the extension "
         "is optional, do not install it. If a package needs the toolkit at import, update that "
         "package. To build the extension, install the CUDA toolkit of torch's CUDA version and "

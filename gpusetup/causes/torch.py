@@ -6,7 +6,7 @@ import re
 
 from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
-from gpusetup.causes.record import Cause, Likelier, Message
+from gpusetup.causes.record import Cause, Check, Likelier, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
@@ -100,11 +100,17 @@ CAUSES = (
     ),
     Cause(
         "torch-missing",
+        means="The Python that runs the program has no torch. Often torch was installed into another "
+        "environment.",
+        check=Check(
+            command='python -c "import sys, torch; print(sys.executable)"',
+            prints="ModuleNotFoundError: No module named 'torch'",
+        ),
         title="torch is not installed in {python}",
         plain="torch is not installed",
         text="Install it",
         proven_by="The folders of this Python have no torch",
-        not_when="If torch is in another Python, name that Python by `--python`",
+        not_when="If torch is in another Python, name that Python with `--python`",
         # Source: the wheels and indexes of torch, read for the catalog.
         stage="import",
         by_check=True,
@@ -238,12 +244,21 @@ CAUSES = (
     ),
     Cause(
         "torch-sees-no-gpu",
+        check=Check(
+            command=(
+                'python -c "import torch; print(torch.__version__, '
+                'torch.version.cuda, torch.cuda.is_available())"'
+            ),
+            prints="2.9.1+cu128 12.8 False",
+        ),
         title="torch.cuda.is_available() is False",
-        means="This is only a symptom; usually another finding is its cause.",
-        text="Ask torch for the reason (the command below). `None` means a build without CUDA: "
-        "`gpusetup install` replaces it. If the driver is too old or not found, update or "
-        "install the driver. `No CUDA GPUs are available` means that the container has no GPU, "
-        "or that CUDA_VISIBLE_DEVICES hides it",
+        means="This is only a symptom: PyTorch asked CUDA for a GPU and got none. Usually another "
+        "finding is the cause, for example a CPU build, an old driver, or a container without a"
+        " GPU.",
+        text="Ask torch for the reason with the command below, because the fix depends on it. `None`"
+        " means a build without CUDA: `gpusetup install` replaces it. If the driver is too old "
+        "or not found, update or install the driver. `No CUDA GPUs are available` means that "
+        "the container has no GPU, or that CUDA_VISIBLE_DEVICES hides it",
         proven_by="torch.cuda.is_available() answers False",
         symptom=True,
         stage="start",

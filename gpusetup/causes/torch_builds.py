@@ -6,7 +6,7 @@ import re
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Message
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_LINUX, ON_WINDOWS
@@ -57,27 +57,34 @@ CAUSES = (
     ),
     Cause(
         "torch-cpu-build",
+        check=Check(
+            command=alike.TORCHS_CUDA,
+            prints="2.5.1+cpu None",
+        ),
         title="{who} is a CPU build: it cannot use {gpu}",
         plain="torch is a CPU build on a machine with an NVIDIA GPU",
-        means="For Windows the default index has only CPU builds. conda picks a CPU build if it "
-        "sees no driver. Installing another package may replace a CUDA build.",
+        means="On Windows, `pip install torch` installs a CPU build, because the default index has "
+        "only CPU builds there. conda also picks a CPU build if it sees no driver, and "
+        "installing another package can replace a CUDA build with a CPU build.",
         cases=(
             Message(
                 where=(ON_LINUX,),
                 way=_replace_it,
-                means="conda picks a CPU build if it sees no driver, an image may bring one, and "
-                "installing another package may replace a CUDA build.",
+                means="Usually conda picked a CPU build because it saw no driver, the image came with"
+                " one, or installing another package replaced the CUDA build.",
             ),
             Message(
                 where=(ON_WINDOWS,),
                 way=_replace_it,
-                means="For Windows the default index has only CPU builds, so `pip install torch` "
-                "installs one, and another package may replace a CUDA build by one.",
+                means="On Windows, `pip install torch` installs a CPU build, because the default "
+                "index has only CPU builds there. Installing another package can also replace a"
+                " CUDA build with a CPU build.",
             ),
         ),
-        text="Replace the CPU build. ",
-        proven_by="torch/version.py names no CUDA version, and there is an NVIDIA GPU",
-        not_when="If cuda-visible-devices-hidden or driver-missing was found too, fix that first",
+        text="Replace the CPU build with a CUDA build. ",
+        proven_by="torch names no CUDA version (`torch.version.cuda` is None), and the machine has an "
+        "NVIDIA GPU",
+        not_when="If doctor also finds cuda-visible-devices-hidden or driver-missing, fix that first",
         # Source: the wheels and indexes of torch, read for the catalog.
         explains=("extension-abi-mismatch",),
         way=_replace_it,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Likelier, Refutation
+from gpusetup.causes.record import Cause, Check, Likelier, Refutation
 from gpusetup.evidence import gpu_facts
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
@@ -41,6 +41,7 @@ NO_NEWER = (
 CAUSES = (
     Cause(
         "jit-arch-rejected",
+        no_command="whether a newer build helps depends on your GPU and your driver.",
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
         means="Kernels that are compiled at run time (torch.compile, fusers, jiterator) do not "
@@ -103,6 +104,13 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
+        check=Check(
+            command=alike.TORCHS_KERNELS,
+            prints=(
+                "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"
+                " 'sm_90'] (12, 0)"
+            ),
+        ),
         refuted_by=(
             Refutation(
                 gpu_facts.a_build_of_the_release_has_the_kernels,
@@ -115,12 +123,13 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build is older than the GPU",
         plain="The GPU is too new for this build of torch",
-        means="The build has no kernels for the GPU's generation, and no PTX (portable code) that "
-        "the driver can compile.",
+        means="A PyTorch build has kernels only for the GPU generations that existed when it was "
+        "made. This one has none for yours, and no PTX (portable code) that the driver could "
+        "compile instead.",
         text="Install a newer torch",
         proven_by="No architecture in the build fits the GPU's compute capability",
-        not_when="If the build has a kernel of the GPU's major version, it runs, and torch's "
-        "warning is harmless",
+        not_when="If the build has a kernel for the GPU's major version, it runs, so torch's warning is "
+        "harmless",
         # Source: CUDA C++ Programming Guide, application compatibility.
         stage="first-kernel",
         explains=("cuda-library-error",),
@@ -129,6 +138,13 @@ CAUSES = (
     ),
     Cause(
         "arch-too-old-for-wheel",
+        check=Check(
+            command=alike.TORCHS_KERNELS,
+            prints=(
+                "2.9.1+cu128 ['sm_70', 'sm_75', 'sm_80', 'sm_86', 'sm_90', "
+                "'sm_100', 'sm_120'] (6, 1)"
+            ),
+        ),
         refuted_by=(
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
@@ -136,7 +152,8 @@ CAUSES = (
         ),
         title="{who} has no kernels for {gpu}: this build no longer supports the GPU",
         plain="The build of torch has no kernels for this old GPU",
-        means="Newer builds drop old architectures.",
+        means="Newer PyTorch builds drop old GPU generations to stay small. For example, builds for "
+        "CUDA 12.8 and newer have no kernels for Pascal (GTX 10xx, Tesla P100).",
         text="Install a build that still has kernels for it: cu126 for Maxwell, Pascal and Volta",
         proven_by="No architecture in the build fits the GPU's compute capability",
         # Source: the wheels and indexes of torch, read for the catalog.
@@ -150,6 +167,7 @@ CAUSES = (
     ),
     Cause(
         "builds-for-gpu",
+        no_command="it is information about your GPU, and nothing is wrong so far.",
         severity=Severity.NOTE,
         title="{gpu} needs a build of torch from {builds}: others have no kernels for it",
         plain="The GPU needs certain builds of torch",
@@ -161,6 +179,17 @@ CAUSES = (
     ),
     Cause(
         "no-kernel-image",
+        check=Check(
+            command=alike.TORCHS_KERNELS,
+            prints=(
+                "2.6.0+cu124 ['sm_50', 'sm_60', 'sm_70', 'sm_75', 'sm_80', 'sm_86',"
+                " 'sm_90'] (12, 0)"
+            ),
+        ),
+        no_command=(
+            "the message alone shows neither your GPU nor the package, and the "
+            "right build depends on both."
+        ),
         refuted_by=(
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
@@ -168,9 +197,10 @@ CAUSES = (
         ),
         title="torch, or an extension, has no kernel for {gpu}",
         plain="A kernel for the GPU is missing, in torch or an extension",
-        means="The text names neither the GPU nor the package.",
+        means="PyTorch and its extensions contain kernels only for the GPU generations that they were"
+        " built for. The message names neither the GPU nor the package that lacks the kernel.",
         text="Install a torch that supports this GPU. If torch itself works (the second command "
-        "prints a number), rebuild the package",
+        "prints 18.0), rebuild the package that fails instead",
         proven_by="CUDA answers code 209 (48, 8 or 98 in an older runtime)",
         not_when="If the text says who lacks the kernel, it is extension-arch-mismatch, "
         "arch-too-new-for-wheel or arch-too-old-for-wheel",

@@ -57,6 +57,10 @@ FASTER = (
 CAUSES = (
     Cause(
         "gpu-works-little",
+        no_command=(
+            "first you need to know what the GPU waits for. To see it, run "
+            "`gpusetup monitor` next to your training."
+        ),
         severity=Severity.NOTE,
         title="{who} works little: {picture}",
         plain="A GPU that computes is busy less than half of the time",
@@ -72,6 +76,7 @@ CAUSES = (
     ),
     Cause(
         "loss-diverges",
+        no_command="the learning rate and the clipping are settings of your training.",
         severity=Severity.NOTE,
         title="The loss diverges: it becomes NaN or infinite, or explodes",
         means="The training's steps are too large for the model, or a value is beyond what the "

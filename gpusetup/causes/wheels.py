@@ -385,6 +385,10 @@ CAUSES = (
     ),
     Cause(
         "package-not-found",
+        no_command=(
+            "only you know the name of the package that you want. With pip, give "
+            "PyTorch's index only to the command that installs torch."
+        ),
         title="The installer finds no file of {asked} for this Python and system",
         means="The package's name or version is wrong, or the installer searched only PyTorch's index.",
         text="Use PyTorch's index only for torch",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
-from gpusetup.causes.record import Cause, Message, Refutation
+from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.evidence.places import in_wsl
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
@@ -71,6 +72,19 @@ def _runtime_was_tried(context: RuleContext) -> bool:
 
 
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
+
+START_IN_WSL = Message(
+    where=(in_wsl,),
+    means="In WSL the driver of Windows maps the GPU's memory into a virtual machine. "
+    "An old WSL, an old driver of Windows, or a virtual machine with little memory "
+    "does not allow that.",
+    text="Update WSL and start it again (open programs in WSL end). If that does not "
+    "help, give it more memory (`memory=` under `[wsl2]` in %UserProfile%\\.wslconfig) "
+    "and update the NVIDIA driver in Windows. With several GPUs, try one "
+    "(`CUDA_VISIBLE_DEVICES=0`)",
+    commands=("wsl.exe --update", "wsl.exe --shutdown"),
+)
+"""CUDA's "out of memory" at its start, in WSL."""
 
 CAUSES = (
     Cause(
@@ -229,6 +243,14 @@ CAUSES = (
     ),
     Cause(
         "wsl-driver",
+        check=Check(
+            command="ls -l /dev/dxg /usr/lib/wsl/lib/libcuda.so.1  # in WSL",
+            prints=(
+                "ls: cannot access '/dev/dxg': No such file or directory\n"
+                "ls: cannot access '/usr/lib/wsl/lib/libcuda.so.1': No such file or"
+                " directory"
+            ),
+        ),
         refuted_by=(Refutation(facts.wsl_reaches_the_driver),),
         title="WSL does not reach the Windows driver",
         means="Windows has no NVIDIA driver, this is WSL 1, or the GPU is not shared with WSL.",

@@ -77,6 +77,15 @@ SHARED: Mapping[str, Mapping[str, Any]] = {
     "--limit": {"metavar": "SECONDS", "type": seconds(5, 7 * 86400)},
     "--device": {"metavar": "NAME", "default": "auto", "help": "as for `gpusetup verify`"},
     "--profile": {"metavar": "FILE", "help": "the output of `fleet check --json` on a sound node"},
+    "--prometheus": {
+        "metavar": "FILE",
+        "help": "also write metrics for node_exporter's textfile collector: a name that ends in "
+        ".prom",
+    },
+    "--history": {
+        "metavar": "DIR",
+        "help": "keep there since when this node has each finding (NODE.history.json)",
+    },
     "--keep-private": {
         "action": "store_true",
         "help": "do not hide names of users, hosts and folders, or UUIDs",

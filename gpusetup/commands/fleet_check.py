@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared
+from gpusetup.errors import BadInput
 from gpusetup.render.console import Console
+
+if TYPE_CHECKING:
+    from gpusetup.fleet.history import NodeHistory
+    from gpusetup.fleet.node_check import NodeCheckAnswer
 
 SUMMARY = (
     "Checks driver, GPUs, links, kernel log and disks of this node within 5 seconds, without "
@@ -17,6 +25,8 @@ EXAMPLES = (
     "gpusetup fleet check",
     "gpusetup fleet check --json > h100x8.json",
     "gpusetup fleet check --profile h100x8.json",
+    "gpusetup fleet check --history /var/lib/gpusetup "
+    "--prometheus /var/lib/node_exporter/gpusetup.prom",
 )
 
 
@@ -27,6 +37,7 @@ def configure(parser: ArgumentParser) -> None:
         "--timeout",
         help="seconds that the driver may take to answer (default and maximum: 3.5)",
     )
+    add_shared(parser, "--history", "--prometheus")
 
 
 def run(options: Namespace, out: Console) -> int:
@@ -36,11 +47,69 @@ def run(options: Namespace, out: Console) -> int:
     from gpusetup.render.screen import ERROR, GOOD, Row, Screen
     from gpusetup.system.system import System
 
-    name = options.profile
-    expected = read_profile(read_text(name, MOST_BYTES), name) if name else {}
+    profile = options.profile
+    expected = read_profile(read_text(profile, MOST_BYTES), profile) if profile else {}
     limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
+    node = name_of_node()
     record = read_node(System(), limit)
-    answer = check_node(name_of_node(), record, expected)
+    checked_at = datetime.now(timezone.utc).replace(microsecond=0)
+    now = record.snapshot.taken_at or checked_at.isoformat()
+    if options.history:
+        history_file, history = _history(options.history, node, now, out)
+        answer = check_node(node, record, expected, history.since())
+        _write(history_file, _updated_text(history, answer, now), out)
+    else:
+        answer = check_node(node, record, expected)
+    if options.prometheus:
+        _write_metrics(options.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((Row(state, f": {answer.reason}", hang=2),))
     return out.answer(answer, screen, yes=answer.ok)
+
+
+def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:
+    """The file of a node's history, and what it holds; a file that is broken begins again."""
+    from gpusetup.fleet.history import MOST_BYTES, NodeHistory, file_name, read_history
+    from gpusetup.named_file import read_text
+
+    file = Path(folder) / file_name(node)
+    if not file.exists():
+        return file, NodeHistory()
+    try:
+        return file, read_history(read_text(file, MOST_BYTES), file.name, now)
+    except BadInput as problem:
+        out.talk(f"warning: the history begins again: {problem.message}")
+        return file, NodeHistory()
+
+
+def _updated_text(history: NodeHistory, answer: NodeCheckAnswer, now: str) -> str:
+    """The history with this check, as the text of its file."""
+    from gpusetup.fleet.history import updated
+    from gpusetup.fleet.node_check import all_findings
+    from gpusetup.model.codec import to_json
+
+    findings = all_findings(answer.ok, answer.reason, answer.findings)
+    return to_json(updated(history, findings, now)) + "\n"
+
+
+def _write_metrics(name: str, answer: NodeCheckAnswer, checked_at: datetime, out: Console) -> None:
+    from gpusetup.fleet.prometheus import FILE_SUFFIX, metrics
+
+    _write(Path(name), metrics(answer, checked_at.timestamp()), out)
+    if not name.endswith(FILE_SUFFIX):
+        out.talk(f"warning: node_exporter reads only files that end in {FILE_SUFFIX}")
+
+
+def _write(file: Path, text: str, out: Console) -> None:
+    """Replace a file at once, readable for everybody, because node_exporter is another user.
+
+    The node's health is the answer, so a full disk here is a warning and changes no exit code.
+    """
+    from gpusetup.install.switching.files import write_safely
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_safely(file, text)
+        file.chmod(0o644)
+    except OSError as problem:
+        out.talk(f"warning: cannot write {file}: {problem.strerror or problem}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpusetup.commands.common import gather
-from gpusetup.errors import Blocked
+from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
@@ -29,6 +28,7 @@ from gpusetup.install.recovery import (
 from gpusetup.install.refusals import refuse_unnamed_base
 from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
+from gpusetup.install.switching import undo as undoing
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 from gpusetup.install.target.find import (
     Target,
@@ -37,6 +37,7 @@ from gpusetup.install.target.find import (
     read_target,
     venv_to_make,
 )
+from gpusetup.install.target.layout import distributions, versions
 from gpusetup.install.together import with_set
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
@@ -52,6 +53,8 @@ from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
 from gpusetup.system.system import System
+from gpusetup.uv.lock import DEFAULT_INDEX
+from gpusetup.uv.logins import without_logins
 
 Done = tuple[InstallAnswer, str, bool]
 """What was done, as a document and as text, and whether it is what was asked for."""
@@ -127,12 +130,11 @@ def install(session: Session) -> int:
     def done() -> Done:
         outcome = change.install(job, target, plan, verify=not request.no_verify)
         answer = plan_answer(job, plan, task, outcome)
-        kept = outcome.kept and read_journal(Path(plan.target, STORE), UNDO) is not None
-        undo = f"gpusetup install --undo --python {plan.target}" if kept else None
+        undo = undo_offered(plan) if outcome.kept else None
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = plan_answer(job, plan, task)
-    return session.carry_out(planned, _plan_screen(plan, task, planned), done)
+    return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
 
 
 def _read(session: Session) -> tuple[Target, Snapshot]:
@@ -145,7 +147,9 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
         is_new = venv_to_make(venv)
         options.python, venv = (sys.executable, venv) if is_new else (venv, None)
     machine = gather(options, session.out, need_target=True)
-    return read_target(machine.python.executable, venv), machine
+    target = read_target(machine.python.executable, venv)
+    session.job.prefix = target.venv or target.layout.prefix
+    return target, machine
 
 
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
@@ -202,8 +206,10 @@ def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None
     return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
+def _plan_screen(job: Job, plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
+    others = any(wheel.source == DEFAULT_INDEX for wheel in plan.wheels)
     told = {
+        "indexes": ", ".join(job.settings.shown_indexes) if others else None,
         "packages": without_logins(", ".join((*task.asked.packages, *task.asked.followers))),
         "stays": ", ".join(task.asked.pinned),
         "created": "the environment is new" if plan.venv else None,
@@ -258,7 +264,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
         steps = tuple(job.done)
         now = replace(answer, state="installed", after=after, steps=steps, verdict=verdict)
         back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
-        return now, screens.end_screen(now, how, undo=back), ok
+        return now, screens.end_screen(now, how, undo=(back, "")), ok
 
     return session.carry_out(answer, screen, done)
 
@@ -272,13 +278,17 @@ def undo(session: Session) -> int:
     ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
     if ended and ended.phase != "keeping":  # to end it was the undo
         answer = InstallAnswer(
-            state="restored", target=str(folder), before=ended.after, after=ended.before, steps=()
+            state="restored",
+            target=str(folder),
+            before=ended.after,
+            after={**family_in(folder), **ended.before},
+            steps=(),
         )
         return session.out.answer(answer, screens.end_screen(answer, "undone"))
     store = folder / STORE
     layout = layout_of(choose_target(System(), str(folder)).python)
     check_target(layout)
-    journal = change.undo_known(store, layout).journal
+    journal = undoing.undo_known(store, layout).journal
     planned = InstallAnswer(
         state="planned",
         target=str(folder),
@@ -290,11 +300,37 @@ def undo(session: Session) -> int:
     screen = screens.plan_screen(planned, told)
 
     def undone() -> Done:
-        change.undo(job, layout)
-        answer = replace(planned, state="restored")
+        undoing.undo(job, layout)
+        answer = replace(planned, state="restored", after={**family_in(folder), **journal.before})
         return answer, screens.end_screen(answer, "undone"), True
 
     return session.carry_out(planned, screen, undone)
+
+
+def undo_offered(plan: Plan) -> tuple[str, str] | None:
+    """The command that undoes, and what it restores if that is not what was just installed."""
+    kept = read_journal(Path(plan.target, STORE), UNDO)
+    if kept is None:
+        return None
+    command = own_line("gpusetup", "install", "--undo", "--python", plan.target)
+    # An installation that leaves torch alone keeps the undo of the last one that did not.
+    if "torch" in plan.after or "torch" not in kept.after:
+        return command, ""
+    return command, f" (restores {screens.versions(family_of(kept.before))})"
+
+
+def family_of(installed: Mapping[str, str]) -> dict[str, str]:
+    """torch and its companions among some packages."""
+    return {name: installed[name] for name in FAMILY if name in installed}
+
+
+def family_in(folder: Path) -> dict[str, str]:
+    """torch and its companions as they are in an environment; empty where none is any more."""
+    try:
+        layout = layout_of(choose_target(System(), str(folder)).python)
+    except GpuSetupError:
+        return {}
+    return family_of(versions(distributions(layout)))
 
 
 # --- into a folder, and for a described machine -------------------------------------------------
@@ -310,7 +346,7 @@ def _download(session: Session, target: Target, task: Task) -> int:
         text = fetch_into_folder(job, plan)
         return planned, f"{text}\n", True
 
-    return session.carry_out(planned, _plan_screen(plan, task, planned), done)
+    return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
 
 
 def show_described(options: Namespace, out: Console) -> int:

@@ -10,7 +10,6 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import gather
 from gpusetup.errors import UsageError
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.project import (
     Variant,
@@ -32,6 +31,7 @@ from gpusetup.render.console import Console
 from gpusetup.resolver.decide import check_request, nothing_fits, resolve
 from gpusetup.resolver.described import for_host
 from gpusetup.resolver.situation import python_tag
+from gpusetup.uv.logins import without_logins
 
 
 class ExtrasQuestion(Frozen):

@@ -21,10 +21,12 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
+from gpusetup.plan.fetch_config import fetched_shape
 from gpusetup.plan.job import SHARDED
 from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, place_of
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
+from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
@@ -67,7 +69,7 @@ class Flag(NamedTuple):
 
 
 MODEL_FLAGS = (
-    Flag("--model", "NAME", "qwen3-8b, or a config.json or its folder"),
+    Flag("--model", "NAME", "qwen3-8b, an id at the hub, or a config.json or its folder"),
     Flag("--params", "124M", "instead of --model: the number of parameters"),
     Flag("--from-config", "FILE", "a training config"),
     Flag("--code", "FILE:NAME", "a function in your code that returns model and batch"),
@@ -127,6 +129,11 @@ def add_flags(group: ArgumentGroup, flags: Iterable[Flag]) -> None:
 def add_model(group: ArgumentGroup) -> None:
     """What is trained, and what of it."""
     add_flags(group, MODEL_FLAGS)
+    group.add_argument(
+        "--fetch-config",
+        action="store_true",
+        help="read the config.json of an unknown model from its hub (uses the network)",
+    )
     group.add_argument(
         "--freeze",
         nargs="?",
@@ -205,7 +212,8 @@ def run(options: Namespace, out: Console) -> int:
     if options.cells:
         return run_cells(options, out)
     if options.serve:
-        served = serve_plan(vars(options), place_of_options(options, out))
+        place = place_of_options(options, out)
+        served = serve_plan(vars(options), place, fetcher(options, out))
         return out.answer(served, serve_text, yes=served.fits)
     if options.code:
         return run_code(options, out, place_of_options(options, out))
@@ -233,7 +241,7 @@ def request_of(options: Namespace, out: Console) -> PlanRequest:
     if options.from_config:
         from_config = config_question(options.from_config, question)
         question = from_config.question
-    shape = shape_of_question(question)
+    shape = shape_of_question(question, fetch=fetcher(options, out))
     place = place_of_options(options, out)
     uses_one = question.job_fields.get("strategy") == "single"
     usual_gpus = 1 if uses_one else place.count or question.group_size
@@ -253,6 +261,13 @@ def request_of(options: Namespace, out: Console) -> PlanRequest:
         rope=from_config.rope if from_config else None,
         gpu_rows=tuple(load_catalog().gpus),
     )
+
+
+def fetcher(options: Namespace, out: Console) -> Callable[[str], Shape] | None:
+    """How an unknown model's shape is got from its hub; None if nobody allowed the network."""
+    if not options.fetch_config:
+        return None
+    return lambda model: fetched_shape(model, out.talk)
 
 
 def question_of(options: Namespace) -> Question:
@@ -323,8 +338,8 @@ def place_of_options(options: Namespace, out: Console) -> Place:
 
 WHERE = ("--gpu", "--gpu-mem", "--from")
 TAKES = {
-    "--serve": ("--model", "--params", "--context", "--batch", "--gpus", "--weights", "--cache",
-                *WHERE),
+    "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus",
+                "--weights", "--cache", *WHERE),
     "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
     "--cells": ("--predict",),

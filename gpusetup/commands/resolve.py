@@ -13,13 +13,11 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import add_shared, gather, read_listed
 from gpusetup.diagnosis.request import choose_request, decision_for
 from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.live_index import LiveIndex, ask_index
 from gpusetup.install.packages import requested_packages
 from gpusetup.install.request import index_root_of
 from gpusetup.install.script_file import refuse_scripts
 from gpusetup.install.together import choose_together
-from gpusetup.install.uv_settings import asking_environment, indexes
 from gpusetup.installers import tool_command
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import Frozen, replace
@@ -42,6 +40,8 @@ from gpusetup.resolver.offer import at_root, newest_of
 from gpusetup.resolver.other_makers import maker_to_serve, resolve_for_maker
 from gpusetup.resolver.situation import label_of
 from gpusetup.system.system import System
+from gpusetup.uv.logins import without_logins
+from gpusetup.uv.settings import person_settings
 
 SUMMARY = (
     "Says which PyTorch build fits this machine or a described one, and why the others do not. "
@@ -364,10 +364,12 @@ def _together(
     if options.offline:
         joint = by_table(asked)
     else:
-        places = (root, *indexes(asking_environment()))
-        shown = ", ".join(map(without_logins, places))
-        out.talk(f"asked: {shown} (`--offline` uses no network)")
-        joint = choose_together(asked, root)
+        settings = person_settings()
+        places = (without_logins(root), *(index.url for index in settings.indexes))
+        out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
+        for note in settings.notes:
+            out.talk(f"note: {note}")
+        joint = choose_together(asked, root, settings)
     exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
     found = resolve(asked.machine, exact, asked.catalog)
     there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}

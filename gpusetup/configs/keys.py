@@ -213,15 +213,3 @@ def strategy_named(text: str) -> str:
     ('fsdp1', 'zero3', 'ddp')
     """
     return meaning("strategy", text) or text.lower().replace("_", "-")
-
-
-NO_GPU_MEMORY = re.compile(
-    r"(?i)(dir|path|file|dataset|data_files|template|prompt|log|save|eval|seed|lr|learning|warmup|"
-    r"epoch|steps|step_size|scheduler|decay|beta|eps|momentum|alpha|wandb|mlflow|tensorboard|report|"
-    r"hub|push|resume|overwrite|timeout|shuffle|worker|pin_memory|prefetch|streaming|trust|plot|token|"
-    r"metric|folder|^checkpoint$|checkpoint_interval|interval|project|name|run|group|tags?|debug|profil|strict|clip|grad_"
-    r"norm|reward|kl|gamma|temperature|top_[pk]|repeat|split|type|column|field|conversation|chat|roles?|"
-    r"version|description|print|comm|port|address|rank$|main_|machine|backend|weight|bias|threshold|"
-    r"sampl|train_on|do_train|do_eval|val_|test_|max_samples|task|tf32|cudnn|imgsz|device$|cache)"
-)
-"""Words in the name of a setting that takes no memory of a GPU."""

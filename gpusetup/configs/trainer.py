@@ -40,7 +40,7 @@ TRAINER_KEYS = (
     TrainerKeys("hf", own="do_train mlm_probability preprocessing_num_workers dataset_config_name "
                           "max_train_samples max_source_length validation_split_percentage"),
     TrainerKeys("trl", own="use_peft packing dataset_text_field assistant_only_loss "
-                           "completion_only_loss",
+                           "completion_only_loss num_generations num_ppo_epochs",
                 shared="dataset_name max_length lora_r", generates_text=True),
     TrainerKeys("hf", own="per_device_train_batch_size train_micro_batch_size_per_gpu "
                           "zero_optimization model_name_or_path"),

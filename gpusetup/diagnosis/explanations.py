@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 VERDICTS = (
     Cause(
         id="ok",
+        no_command="nothing is broken.",
         severity=Severity.NOTE,
         title="nothing to fix for CUDA",
         means="Driver, GPU and torch work together; the failure has another cause.",
@@ -32,6 +33,7 @@ VERDICTS = (
     ),
     Cause(
         id="unknown",
+        no_command="gpusetup does not know the cause yet.",
         severity=Severity.NOTE,
         title="not enough information to tell what is wrong",
         means="gpusetup found no error, and nothing shows that GPU, driver and torch work.",

@@ -35,33 +35,42 @@ class CompareAnswer(Frozen):
     @property
     def matters(self) -> bool:
         """Whether the second is worse, or not the same in what a program depends on."""
-        grave = any(one.severity is not Severity.NOTE for one in self.differences)
-        return bool(self.only_second) or grave
+        if self.only_second:
+            return True
+        return any(difference.severity is not Severity.NOTE for difference in self.differences)
 
 
 def compare(first: Node, second: Node) -> CompareAnswer:
     """What differs between two records, and what of it matters."""
-    rows = [
-        Difference(
-            field=name,
-            first=first.facts.get(name),
-            second=second.facts.get(name),
-            severity=severity_of(name),
-        )
-        for name in {*first.facts, *second.facts}
-        if first.facts.get(name) != second.facts.get(name)
-    ]
+    differences = []
+    for name in {*first.facts, *second.facts}:
+        first_value = first.facts.get(name)
+        second_value = second.facts.get(name)
+        if first_value != second_value:
+            difference = Difference(
+                field=name,
+                first=first_value,
+                second=second_value,
+                severity=severity_of(name),
+            )
+            differences.append(difference)
+    differences.sort(key=_gravest_first)
     return CompareAnswer(
         first=first.name,
         second=second.name,
         only_first=_without(first.findings, second.findings),
         only_second=_without(second.findings, first.findings),
-        differences=tuple(sorted(rows, key=lambda one: (-GRAVITY[one.severity], one.field))),
+        differences=tuple(differences),
     )
 
 
+def _gravest_first(difference: Difference) -> tuple[int, str]:
+    return -GRAVITY[difference.severity], difference.field
+
+
 def _without(
-    findings: Iterable[NodeFinding], others: Iterable[NodeFinding]
+    findings: Iterable[NodeFinding], common_findings: Iterable[NodeFinding]
 ) -> tuple[NodeFinding, ...]:
-    known = {one.id for one in others}
-    return tuple(one for one in findings if one.id not in known)
+    """The findings whose ids the other record has not."""
+    common_ids = {finding.id for finding in common_findings}
+    return tuple(finding for finding in findings if finding.id not in common_ids)

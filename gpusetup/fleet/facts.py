@@ -71,7 +71,9 @@ FACTS: dict[Severity, dict[str, str]] = {
 }
 """How grave it is if one machine differs from the others -> the facts that are compared: each one's
 place in a snapshot, and what a person calls it."""
-WORDS = {name: words for rows in FACTS.values() for name, words in rows.items()}
+WORDS: dict[str, str] = {}
+for _rows in FACTS.values():
+    WORDS |= _rows
 GPU_COUNT, GPU_PREFIX = "gpus.count", "gpus."
 PACKAGES, VARIABLES = "packages.", "environment."
 TORCH_FAMILY = ("torchvision", "torchaudio", "triton", "nvidia-nccl")
@@ -85,18 +87,21 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
     >>> facts_of(Snapshot(gpus=(Gpu(name="L4", pcie_width=16), Gpu(name="L4", pcie_width=8))))
     {'gpus.count': '2', 'gpus.name': 'L4', 'gpus.pcie_width': '1 x 16, 1 x 8 (GPU 1)'}
     """
-    gpus, found = snapshot.gpus, dict[str, str | None]()
+    facts: dict[str, str | None] = {}
     for name in WORDS:
-        read = attrgetter(name.removeprefix(GPU_PREFIX))
         if name == GPU_COUNT:
-            found[name] = None if gpus is None else str(len(gpus))
+            facts[name] = None if snapshot.gpus is None else str(len(snapshot.gpus))
         elif name.startswith(GPU_PREFIX):
-            found[name] = joined([shown(name, read(gpu)) for gpu in gpus or ()])
+            read_value = attrgetter(name.removeprefix(GPU_PREFIX))
+            values = [shown(name, read_value(gpu)) for gpu in snapshot.gpus or ()]
+            facts[name] = joined(values)
         else:
-            found[name] = shown(name, read(snapshot))
-    found |= {f"{PACKAGES}{one.name}": one.version for one in snapshot.packages or ()}
-    found |= {f"{VARIABLES}{name}": value for name, value in snapshot.environment.items()}
-    return {name: value for name, value in found.items() if value is not None}
+            facts[name] = shown(name, attrgetter(name)(snapshot))
+    for package in snapshot.packages or ():
+        facts[f"{PACKAGES}{package.name}"] = package.version
+    for variable, value in snapshot.environment.items():
+        facts[f"{VARIABLES}{variable}"] = value
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def shown(name: str, value: object) -> str | None:
@@ -107,17 +112,20 @@ def shown(name: str, value: object) -> str | None:
     >>> shown("gpus.power_limit_watts", 349.9), shown("gpus.clock_sm_max_mhz", 1980)
     ('350 W', '1980 MHz')
     """
+    if value is None:
+        return None
+    # True is a number to Python, so this comes before the numbers.
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):  # instances of MIG
         return str(len(value)) if value else None
-    if isinstance(value, int | float):
-        if name.endswith("total_bytes"):
-            return f"{value / GIB:.0f} GiB" if value >= GIB else f"{value / MIB:.0f} MiB"
-        if name.endswith("_watts"):
-            return f"{value:.0f} W"
-        return f"{value} MHz" if name.endswith("_mhz") else str(value)
-    return None if value is None else str(value)
+    if not isinstance(value, int | float):
+        return str(value)
+    if name.endswith("total_bytes"):
+        return f"{value / GIB:.0f} GiB" if value >= GIB else f"{value / MIB:.0f} MiB"
+    if name.endswith("_watts"):
+        return f"{value:.0f} W"
+    return f"{value} MHz" if name.endswith("_mhz") else str(value)
 
 
 def joined(values: Sequence[str | None]) -> str | None:
@@ -128,12 +136,16 @@ def joined(values: Sequence[str | None]) -> str | None:
     ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
     """
     counts = Counter(value for value in values if value is not None).most_common()
-    if len(counts) < 2:
-        return counts[0][0] if counts else None
-    parts = [f"{counts[0][1]} x {counts[0][0]}"]
+    if not counts:
+        return None
+    usual_value, usual_count = counts[0]
+    if len(counts) == 1:
+        return usual_value
+    parts = [f"{usual_count} x {usual_value}"]
     for value, count in counts[1:]:
-        places = ", ".join(str(index) for index, one in enumerate(values) if one == value)
-        parts.append(f"{count} x {value} (GPU{'s' * (count > 1)} {places})")
+        places = [str(index) for index, gpu_value in enumerate(values) if gpu_value == value]
+        noun = "GPUs" if count > 1 else "GPU"
+        parts.append(f"{count} x {value} ({noun} {', '.join(places)})")
     return ", ".join(parts)
 
 
@@ -143,7 +155,9 @@ def words_of(name: str) -> str:
     >>> words_of("packages.numpy"), words_of("environment.NCCL_DEBUG"), words_of("os.kernel")
     ('numpy', 'NCCL_DEBUG', 'kernel')
     """
-    return WORDS.get(name) or name.removeprefix(PACKAGES).removeprefix(VARIABLES)
+    if name in WORDS:
+        return WORDS[name]
+    return name.removeprefix(PACKAGES).removeprefix(VARIABLES)
 
 
 def severity_of(name: str) -> Severity:
@@ -152,20 +166,26 @@ def severity_of(name: str) -> Severity:
     >>> severity_of("gpus.count").value, severity_of("packages.numpy").value
     ('error', 'note')
     """
-    known = next((severity for severity, rows in FACTS.items() if name in rows), Severity.NOTE)
-    is_family = name.startswith(PACKAGES) and name.removeprefix(PACKAGES).startswith(TORCH_FAMILY)
-    return Severity.WARNING if is_family else known
+    package = name.removeprefix(PACKAGES)
+    if name.startswith(PACKAGES) and package.startswith(TORCH_FAMILY):
+        return Severity.WARNING
+    for severity, rows in FACTS.items():
+        if name in rows:
+            return severity
+    return Severity.NOTE
 
 
 def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     """A fact; `absent` if the record would have told it: a package or variable that the machine
     does not have. None if the record does not tell it."""
-    value = facts.get(name)
-    if value is None and name.startswith(PACKAGES):
-        return ABSENT if any(one.startswith(PACKAGES) for one in facts) else None
-    if value is None and name.startswith((VARIABLES, "toolkit.")):
+    if name in facts:
+        return facts[name]
+    if name.startswith(PACKAGES):
+        lists_packages = any(fact.startswith(PACKAGES) for fact in facts)
+        return ABSENT if lists_packages else None
+    if name.startswith((VARIABLES, "toolkit.")):
         return ABSENT if IN_EVERY_SNAPSHOT in facts else None
-    return value
+    return None
 
 
 IN_EVERY_SNAPSHOT = "os.name"

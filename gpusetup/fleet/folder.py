@@ -18,7 +18,8 @@ from typing import Any
 
 from gpusetup.errors import BadInput
 from gpusetup.fleet.facts import facts_of
-from gpusetup.fleet.node_check import findings_of
+from gpusetup.fleet.history import NodeHistory, moment
+from gpusetup.fleet.node_check import all_findings, findings_of
 from gpusetup.fleet.nodes import Node, NodeFinding, Rate, natural
 from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
@@ -29,7 +30,7 @@ from gpusetup.named_file import text_of
 from gpusetup.probe.snapshot_files import parse_snapshot, read_bytes
 from gpusetup.redaction import redact
 
-RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run)$")
+RECORD_SUFFIX = re.compile(r"(?:^|[.-])(?:snapshot|doctor|verify|node[-_]check|run|history)$")
 """What a file's name may end with after the node's name, and what a file in a node's folder is
 called."""
 MOST_FILES = 200_000
@@ -38,6 +39,9 @@ MANY_FILES, MOST_READERS = 2000, 8
 RECORD_START = re.compile(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?[\s\0]*(?:\{|\Z)")
 """A record is a JSON object, in UTF-8 or as PowerShell writes it; one that is cut off still is, and
 so is a file in which nothing has arrived."""
+SNAPSHOT_FAMILIES = ("gpusetup.snapshot", "gpusetup.doctor")
+LONGEST_NAME = 256
+"""Letters of a node's name: those of the longest host name, and one more."""
 RATE_UNITS = ("GB/s", "TFLOP/s", "TFLOPS", "MB/s", "GFLOP/s")
 FAILED = ("failed", "crashed")
 
@@ -81,18 +85,26 @@ def read_folder(
     left_out: list[str] = []
     files = _files(folder)
     with ExitStack() as stack:
-        each: Any = map
+        map_files: Any = map
         if len(files) > MANY_FILES:
             pool = stack.enter_context(ProcessPoolExecutor(MOST_READERS))
-            each = partial(pool.map, chunksize=100)
-        for place, node in enumerate(each(partial(_node_or_reason, folder), files)):
+            map_files = partial(pool.map, chunksize=100)
+        results = map_files(partial(_node_or_reason, folder), files)
+        for place, result in enumerate(results):
             reached(place, len(files))
-            if isinstance(node, str):
-                left_out.append(node)
+            if isinstance(result, str):
+                left_out.append(result)
+            elif result.name in nodes:
+                nodes[result.name] = merged(nodes[result.name], result)
             else:
-                nodes[node.name] = merged(nodes[node.name], node) if node.name in nodes else node
-    ordered = tuple(nodes[name] for name in sorted(nodes, key=natural))
-    return Records(nodes=ordered, left_out=tuple(left_out))
+                nodes[result.name] = result
+    recorded: list[Node] = []
+    for name in sorted(nodes, key=natural):
+        if nodes[name].has_record:
+            recorded.append(nodes[name])
+        else:
+            left_out.append(f"{name}: a history, and no record beside it")
+    return Records(nodes=tuple(recorded), left_out=tuple(left_out))
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
@@ -106,10 +118,10 @@ def _files(folder: Path) -> list[Path]:
     """The files of a folder and of those directly in it, by name."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
-    there = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
-    if len(there) > MOST_FILES:
+    paths = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
+    if len(paths) > MOST_FILES:
         raise BadInput(f"{folder} holds more than {MOST_FILES} files")
-    return sorted(filter(Path.is_file, there))
+    return sorted(filter(Path.is_file, paths))
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -119,8 +131,12 @@ def name_of(path: Path, folder: Path) -> str:
     >>> [name_of(here / name, here) for name in names]
     ['gpu1', 'gpu1', 'gpu1']
     """
-    stem = RECORD_SUFFIX.sub("", path.stem)
-    return on_one_line(stem or (path.stem if path.parent == folder else path.parent.name))
+    name = RECORD_SUFFIX.sub("", path.stem)
+    if not name:
+        # `snapshot.json`: in a folder of its own, which has the node's name, or not.
+        is_in_node_folder = path.parent != folder
+        name = path.parent.name if is_in_node_folder else path.stem
+    return on_one_line(name)
 
 
 def on_one_line(name: str) -> str:
@@ -129,7 +145,8 @@ def on_one_line(name: str) -> str:
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
     """
-    return "".join(letter if letter.isprintable() else "?" for letter in name)
+    letters = [letter if letter.isprintable() else "?" for letter in name]
+    return "".join(letters)
 
 
 class _NoRecord(Exception):
@@ -149,20 +166,25 @@ def read_record(path: Path, name: str) -> Node:
             raise _NoRecord(f"no record of gpusetup ({header.schema or 'it has no schema'})")
         node = READERS[family](raw, path.name)
     except BadInput as problem:
+        # A broken history says nothing against the node.
+        if path.stem.endswith("history"):
+            raise _NoRecord(problem.message) from problem
         return Node(name=name, problem=problem.message)
-    name_in_record = header.node
-    return replace(
-        node,
-        name=name_in_record
-        if name_in_record and name_in_record.isprintable() and len(name_in_record) < 256
-        else name,
-    )
+    if family in SNAPSHOT_FAMILIES:
+        node = replace(node, snapshot_file=str(path))
+    # A node-check says its node's name; a file's name is what a person gave it.
+    name_in_record = header.node or ""
+    is_usable = name_in_record.isprintable() and 0 < len(name_in_record) < LONGEST_NAME
+    return replace(node, name=name_in_record if is_usable else name)
 
 
 def named_record(path: Path) -> Node:
     """The record in a file that somebody named; `BadInput` if it is none."""
     try:
-        return read_record(path, on_one_line(path.stem))
+        node = read_record(path, on_one_line(path.stem))
+        if not node.has_record:
+            raise _NoRecord("this is the history of a node, which says nothing of its facts")
+        return node
     except _NoRecord as problem:
         raise BadInput(
             f"{path}: {problem}", hint="`gpusetup snapshot --output FILE` writes one"
@@ -189,27 +211,34 @@ def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
 
 def _from_verify(raw: bytes, what: str) -> Node:
     answer = from_json(raw, VerifyAnswer, what=what)
-    models = {str(one.get("device")): str(one.get("name")) for one in answer.devices}
+    models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
+    gpu_models = {model for device, model in models.items() if device != "cpu"}
     facts = {"torch.version": answer.torch, "python.version": answer.python}
-    failed = [one for one in answer.checks if one.status in FAILED]
-    problems = [f"{c.name} {c.status} on {c.device}: {c.detail}".rstrip(": ") for c in failed]
-    if answer.verdict == "failed" and not failed:
+    failed_checks = [check for check in answer.checks if check.status in FAILED]
+    problems = [
+        f"{check.name} {check.status} on {check.device}: {check.detail}".rstrip(": ")
+        for check in failed_checks
+    ]
+    if answer.verdict == "failed" and not failed_checks:
         problems = ["verdict is failed"]
-    return Node(
-        kind=tuple(sorted({model for device, model in models.items() if device != "cpu"})),
-        facts={field: value for field, value in facts.items() if value},
-        findings=tuple(_error("gpu-check-failed", f"verify's {one}") for one in problems),
-        rates=tuple(
-            Rate(
-                check=one.name,
-                device=one.device,
-                model=models.get(one.device, ""),
-                value=one.value,
-                unit=one.unit,
+    rates = []
+    for check in answer.checks:
+        if check.value is None or check.unit is None or check.status == "skipped":
+            continue
+        if check.unit in RATE_UNITS:
+            rate = Rate(
+                check=check.name,
+                device=check.device,
+                model=models.get(check.device, ""),
+                value=check.value,
+                unit=check.unit,
             )
-            for one in answer.checks
-            if one.value is not None and one.unit in RATE_UNITS and one.status != "skipped"
-        ),
+            rates.append(rate)
+    return Node(
+        kind=tuple(sorted(gpu_models)),
+        facts={field: value for field, value in facts.items() if value},
+        findings=tuple(_error("gpu-check-failed", f"verify's {problem}") for problem in problems),
+        rates=tuple(rates),
     )
 
 
@@ -219,16 +248,27 @@ def _error(id: str, title: str) -> NodeFinding:
 
 def _from_node_check(raw: bytes, what: str) -> Node:
     answer = from_json(raw, _NodeCheck, what=what)
-    gpu = answer.facts.get("gpus.name")
-    findings = answer.findings
-    if not answer.ok and not any(one.severity is Severity.ERROR for one in findings):
-        findings = (*findings, _error("node-check-failed", answer.reason))
+    gpu_name = answer.facts.get("gpus.name")
     return Node(
         taken_at=answer.taken_at,
-        kind=(gpu,) if gpu else (),
+        kind=(gpu_name,) if gpu_name else (),
         facts=answer.facts,
-        findings=findings,
+        findings=all_findings(answer.ok, answer.reason, answer.findings),
     )
+
+
+def _from_history(raw: bytes, what: str) -> Node:
+    history = from_json(raw, NodeHistory, what=what)
+    since = {}
+    for id, time in history.since().items():
+        # Somebody may have edited the file.
+        if moment(time) is not None:
+            since[id] = time
+    return Node(since=since, has_record=False)
+
+
+def _from_run(raw: bytes, what: str) -> Node:
+    return Node(problem=from_json(raw, _Run, what=what).problem)
 
 
 READERS: dict[str, Callable[[bytes, str], Node]] = {
@@ -236,19 +276,26 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
     "gpusetup.doctor": _from_snapshot,
     "gpusetup.verify": _from_verify,
     "gpusetup.node-check": _from_node_check,
-    "gpusetup.run": lambda raw, what: Node(problem=from_json(raw, _Run, what=what).problem),
+    "gpusetup.run": _from_run,
+    "gpusetup.history": _from_history,
 }
 """Schema -> how it is read."""
 
 
-def merged(one: Node, other: Node) -> Node:
+def merged(earlier: Node, later: Node) -> Node:
     """Two records of one node; the later in the folder adds to the earlier."""
+    times = filter(None, (earlier.taken_at, later.taken_at))
+    # Two records often have the same finding.
+    findings = dict.fromkeys((*earlier.findings, *later.findings))
     return replace(
-        one,
-        taken_at=max(filter(None, (one.taken_at, other.taken_at)), default=None),
-        kind=one.kind or other.kind,
-        facts={**other.facts, **one.facts},
-        findings=tuple(dict.fromkeys((*one.findings, *other.findings))),
-        rates=(*one.rates, *other.rates),
-        problem=one.problem or other.problem,
+        earlier,
+        taken_at=max(times, default=None),
+        kind=earlier.kind or later.kind,
+        facts={**later.facts, **earlier.facts},
+        findings=tuple(findings),
+        rates=(*earlier.rates, *later.rates),
+        problem=earlier.problem or later.problem,
+        since={**later.since, **earlier.since},
+        snapshot_file=earlier.snapshot_file or later.snapshot_file,
+        has_record=earlier.has_record or later.has_record,
     )

@@ -32,10 +32,13 @@ NOT_OF_THE_NODE = ("gpu-memory-taken",)
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
     """Doctor's findings in short, the root first; no consequences, and nothing that a job does."""
+    diagnosis = diagnose(without_harmless(snapshot), load_catalog(), rules=rules)
     return tuple(
-        NodeFinding(id=one.id, severity=one.severity, title=one.title, root=one.root)
-        for one in diagnose(without_harmless(snapshot), load_catalog(), rules=rules).findings
-        if one.explained_by is None and one.id not in NOT_OF_THE_NODE
+        NodeFinding(
+            id=finding.id, severity=finding.severity, title=finding.title, root=finding.root
+        )
+        for finding in diagnosis.findings
+        if finding.explained_by is None and finding.id not in NOT_OF_THE_NODE
     )
 
 
@@ -47,7 +50,8 @@ def without_harmless(snapshot: Snapshot) -> Snapshot:
     spare rows are used up, NVML says so by itself. An Xid of NVLink 5 (144 to 150) says whether it
     is fatal.
     """
-    return replace(snapshot, events=tuple(e for e in snapshot.events if not _is_harmless(e)))
+    grave_events = tuple(event for event in snapshot.events if not _is_harmless(event))
+    return replace(snapshot, events=grave_events)
 
 
 def _is_harmless(event: Event) -> bool:
@@ -79,13 +83,13 @@ class Profile(Frozen):
 def read_profile(text: str, what: str) -> dict[str, str]:
     """The facts of a sound node; `BadInput` names what is wrong in the file."""
     try:
-        found = from_json(text, Profile, what=what)
+        profile = from_json(text, Profile, what=what)
     except BadInput as problem:
         hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
         raise BadInput(problem.message, hint=hint) from problem
-    if not found.ok:
-        raise BadInput(f"{what} is the record of a node that failed: {found.reason}")
-    return {name: value for name, value in found.facts.items() if name not in MAY_DIFFER}
+    if not profile.ok:
+        raise BadInput(f"{what} is the record of a node that failed: {profile.reason}")
+    return {name: value for name, value in profile.facts.items() if name not in MAY_DIFFER}
 
 
 def unlike_profile(
@@ -98,17 +102,24 @@ def unlike_profile(
     >>> unlike_profile({"disk.tmp_free_gib": "90"}, {"disk.tmp_free_gib": "40"})[0].title
     'disk.tmp_free_gib 40, expected at least 45'
     """
-    found = []
-    for name, value in expected.items():
-        actual = facts.get(name, value)
-        differs = actual != value
-        if name.endswith(FREE) and value.isdecimal() and actual.isdecimal():
-            least = int(value) // 2
-            differs, value = int(actual) < least, f"at least {least}"
+    differences = []
+    for name, expected_value in expected.items():
+        # A fact that the node does not tell is unknown, and fails no node.
+        actual = facts.get(name, expected_value)
+        is_free_disk = name.endswith(FREE) and expected_value.isdecimal() and actual.isdecimal()
+        if is_free_disk:
+            least = int(expected_value) // 2
+            expectation = f"at least {least}"
+            differs = int(actual) < least
+        else:
+            expectation = expected_value
+            differs = actual != expected_value
         if differs:
-            title = f"{words_of(name)} {actual}, expected {value}"
-            found.append(NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title))
-    return tuple(found)
+            title = f"{words_of(name)} {actual}, expected {expectation}"
+            differences.append(
+                NodeFinding(id="unlike-profile", severity=Severity.ERROR, title=title)
+            )
+    return tuple(differences)
 
 
 class NodeCheckAnswer(Frozen):
@@ -122,27 +133,61 @@ class NodeCheckAnswer(Frozen):
     facts: Mapping[str, str]
 
 
-def check_node(node: str, record: NodeRecord, expected: Mapping[str, str]) -> NodeCheckAnswer:
-    """Judge a node. `expected`: the facts of a sound one, by its profile."""
+def all_findings(
+    ok: bool, reason: str, findings: tuple[NodeFinding, ...]
+) -> tuple[NodeFinding, ...]:
+    """A check's findings; a failed one without an error among them, such as a node without a GPU,
+    gets one more that has the reason."""
+    has_error = any(finding.severity is Severity.ERROR for finding in findings)
+    if ok or has_error:
+        return findings
+    failure = NodeFinding(id="node-check-failed", severity=Severity.ERROR, title=reason)
+    return (*findings, failure)
+
+
+def check_node(
+    node: str,
+    record: NodeRecord,
+    expected: Mapping[str, str],
+    since: Mapping[str, str] | None = None,
+) -> NodeCheckAnswer:
+    """Judge a node. `expected`: the facts of a sound one, by its profile; `since`: by its history
+    the time of each finding that it had before, None if it keeps no history."""
     snapshot = record.snapshot
     facts = {**facts_of(snapshot), **record.facts}
     rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
     findings = (*findings_of(snapshot, rules), *unlike_profile(expected, facts))
-    errors = (one for one in findings if one.severity is Severity.ERROR)
-    has_no_gpu = not (GPU_COUNT in expected or snapshot.gpus or snapshot.events)
-    problems = (
-        *(f"{one.id}: {one.title}" for one in errors),
-        *(("no NVIDIA GPU found",) if has_no_gpu else ()),
-    )
-    count, name = facts.get("gpus.count", "0"), facts.get("gpus.name", "GPU")
-    summary = f"{count} x {name}, driver {facts.get('driver.version', 'unknown')}"
+    if since is not None:
+        findings = tuple(
+            replace(finding, since=since.get(finding.id, snapshot.taken_at)) for finding in findings
+        )
+    problems = [
+        f"{finding.id}: {finding.title}{_since(finding, snapshot.taken_at)}"
+        for finding in findings
+        if finding.severity is Severity.ERROR
+    ]
+    # A profile that counts GPUs says it by itself, and so does an event of the driver.
+    expects_gpu = GPU_COUNT in expected
+    if not (expects_gpu or snapshot.gpus or snapshot.events):
+        problems.append("no NVIDIA GPU found")
+    gpu_count = facts.get(GPU_COUNT, "0")
+    gpu_name = facts.get("gpus.name", "GPU")
+    summary = f"{gpu_count} x {gpu_name}, driver {facts.get('driver.version', 'unknown')}"
+    # A GPU's name must not end a line of a log.
+    reason = " ".join(("; ".join(problems) or summary).split())
     return NodeCheckAnswer(
         node=node,
         ok=not problems,
-        reason=" ".join(
-            ("; ".join(problems) or summary).split()
-        ),  # a GPU's name ends no line of a log
+        reason=reason,
         taken_at=snapshot.taken_at,
         findings=findings,
         facts=facts,
     )
+
+
+def _since(finding: NodeFinding, now: str | None) -> str:
+    """` (since DATE)` for a finding that an earlier check had too."""
+    is_new = finding.since is None or finding.since == now
+    if is_new:
+        return ""
+    return f" (since {finding.since})"

@@ -18,6 +18,8 @@ class NodeFinding(Frozen):
     severity: Severity
     title: str = ""
     root: bool = False
+    since: str | None = None
+    """When a check had it for the first time, if the node keeps a history."""
 
 
 class Rate(Frozen):
@@ -33,7 +35,11 @@ class Rate(Frozen):
 
 
 class Drift(Frozen):
-    """A field in which a node is not like most nodes of its kind."""
+    """A field in which a node is not like most nodes of its kind.
+
+    Two fields are compared with all nodes: `record.taken_at`, if the record is older than the
+    others, and `node.kind`, if no other node has such GPUs.
+    """
 
     field: str
     value: str
@@ -57,6 +63,12 @@ class Node(Frozen):
     rates: tuple[Rate, ...] = ()
     problem: str | None = None
     """Why there is no record, or no whole one."""
+    since: Mapping[str, str] = {}
+    """By the node's history: the id of a finding -> when a check had it for the first time."""
+    snapshot_file: str | None = None
+    """The file of the node's snapshot, which doctor can read again."""
+    has_record: bool = True
+    """False for a history alone, which does not say what the node is like."""
 
 
 SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
@@ -70,7 +82,9 @@ def natural(name: str) -> tuple[tuple[str, int], ...]:
     >>> sorted(["node10", "node9"], key=natural)
     ['node9', 'node10']
     """
-    return tuple((text, int(number or 0)) for text, number in re.findall(r"(\D*)(\d{0,18})", name))
+    # 18 digits fit into 64 bits; longer numbers are split, which sorts them well enough.
+    pieces = re.findall(r"(\D*)(\d{0,18})", name)
+    return tuple((text, int(digits or 0)) for text, digits in pieces)
 
 
 def slurm_list(names: Iterable[str]) -> str:
@@ -79,20 +93,46 @@ def slurm_list(names: Iterable[str]) -> str:
     >>> slurm_list(["gpu09", "gpu10", "gpu11", "gpu13", "login"])
     'gpu[09-11,13],login'
     """
-    groups: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
+    ranges: dict[tuple[str, int, str], list[NumberRange]] = defaultdict(list)
     for name in sorted(names, key=natural):
-        found = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
-        prefix, number, end = found.groups() if found else (name, "", "")
-        runs = groups[prefix, str(len(number)), end]
-        if runs and number and int(number) == int(runs[-1][-1]) + 1:
-            runs[-1] = [runs[-1][0], number]
+        prefix, digits, suffix = _split_at_number(name)
+        # `gpu9` and `gpu09` differ: only numbers with the same count of digits form a range.
+        family = ranges[prefix, len(digits), suffix]
+        if family and digits and family[-1].is_before(digits):
+            family[-1] = NumberRange(first=family[-1].first, last=digits)
         else:
-            runs.append([number])
+            family.append(NumberRange(first=digits, last=digits))
     parts = []
-    for (prefix, _, end), runs in groups.items():
-        inside = ",".join(map("-".join, runs))
-        parts.append(f"{prefix}{f'[{inside}]' if set(inside) & set(',-') else inside}{end}")
+    for (prefix, _, suffix), family in ranges.items():
+        inside = ",".join(map(str, family))
+        is_list = len(family) > 1 or "-" in inside
+        parts.append(f"{prefix}[{inside}]{suffix}" if is_list else f"{prefix}{inside}{suffix}")
     return ",".join(parts)
+
+
+class NumberRange(Frozen):
+    """Numbers in a row, as text with their leading zeros."""
+
+    first: str
+    last: str
+
+    def is_before(self, digits: str) -> bool:
+        """Whether the number comes right after this range."""
+        return int(digits) == int(self.last) + 1
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return self.first
+        return f"{self.first}-{self.last}"
+
+
+def _split_at_number(name: str) -> tuple[str, str, str]:
+    """A name as prefix, last number and suffix; a name of another form is all prefix."""
+    parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
+    if parts is None:
+        return name, "", ""
+    prefix, digits, suffix = parts.groups()
+    return prefix, digits, suffix
 
 
 def expanded(text: str) -> tuple[str, ...]:
@@ -101,17 +141,21 @@ def expanded(text: str) -> tuple[str, ...]:
     >>> expanded("gpu[09-11,13],login")
     ('gpu09', 'gpu10', 'gpu11', 'gpu13', 'login')
     """
+    # A comma inside brackets separates numbers, any other names.
+    parts = re.split(r",(?![^\[]*\])", text)
     names: dict[str, None] = {}
     try:
-        for part in re.split(r",(?![^\[]*\])", text):
-            prefix, _, rest = part.strip().partition("[")
-            inside, _, end = rest.partition("]")
-            numbers = _numbers(inside) if rest else [""]
-            names |= dict.fromkeys(f"{prefix}{number}{end}" for number in numbers)
+        for part in parts:
+            prefix, bracket, rest = part.strip().partition("[")
+            inside, _, suffix = rest.partition("]")
+            numbers = _numbers(inside) if bracket and rest else [""]
+            for number in numbers:
+                names[f"{prefix}{number}{suffix}"] = None
     except ValueError as problem:
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE) from problem
     names.pop("", None)
-    if not 0 < len(names) <= MOST_NAMES or re.search(r"[\[\]]", "".join(names)):
+    has_stray_bracket = any("[" in name or "]" in name for name in names)
+    if has_stray_bracket or not 0 < len(names) <= MOST_NAMES:
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE)
     return tuple(names)
 
@@ -120,12 +164,18 @@ WRITE = "write gpu[001-016],login1"
 
 
 def _numbers(inside: str) -> list[str]:
-    """Raises ValueError for what is no range, or too long a one."""
-    numbers_in_text: list[str] = []
+    """The numbers in brackets, `1-3,7`, as wide as they are written.
+
+    Raises ValueError for what is no range, or too long a one.
+    """
+    numbers: list[str] = []
     for piece in inside.split(","):
         first, _, last = piece.strip().partition("-")
-        numbers = range(int(first), int(last or first) + 1)
-        if not 0 < len(numbers) <= MOST_NAMES:
+        width = len(first)
+        span = range(int(first), int(last or first) + 1)
+        # `[1-999999999]` would fill the memory.
+        if not 0 < len(span) <= MOST_NAMES:
             raise ValueError(piece)
-        numbers_in_text += (f"{number:0{len(first)}d}" for number in numbers)
-    return numbers_in_text
+        for number in span:
+            numbers.append(f"{number:0{width}d}")
+    return numbers

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Literal, get_args
 
-from gpusetup.fleet.drift import LEAST_NODES, drifts, outliers
+from gpusetup.fleet.drift import LEAST_NODES, drifts, lone_kinds, old_records, outliers, uncompared
 from gpusetup.fleet.folder import Records
 from gpusetup.fleet.nodes import SAFE, Drift, Node, NodeFinding, natural, slurm_list
 from gpusetup.model.finding import Severity
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 
 GRAVITY = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0}
 
@@ -33,6 +34,16 @@ class NodeAnswer(Frozen):
     taken_at: str | None = None
     findings: tuple[NodeFinding, ...] = ()
     drift: tuple[Drift, ...] = ()
+    next: str | None = None
+    """Of a failed node: the command that says more, or takes the record that is missing."""
+
+
+class Uncompared(Frozen):
+    """Nodes of a kind that has too few to be compared."""
+
+    gpus: tuple[str, ...]
+    """The models of their GPUs."""
+    nodes: tuple[str, ...]
 
 
 class Common(Frozen):
@@ -64,27 +75,36 @@ class FleetAnswer(Frozen):
     """Files of the folder that are no records."""
     not_asked: Mapping[str, str] = {}
     """Nodes that `fleet run` left alone -> why."""
+    uncompared: tuple[Uncompared, ...] = ()
+    """Nodes of which nobody can say whether they are like the others."""
 
 
 def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     """Judge a fleet. `expected`: nodes that should have a record."""
     recorded = {node.name for node in records.nodes}
-    missing = (Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded)
-    nodes, common_findings = (*records.nodes, *missing), common(records.nodes)
-    drift_of, slow_rates, common_ids = (
-        drifts(nodes),
-        outliers(nodes),
-        {one.id for one in common_findings},
-    )
-    rows = [
-        _row(node, (*drift_of[node.name], *slow_rates[node.name]), common_ids) for node in nodes
-    ]
+    missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
+    nodes = (*records.nodes, *missing)
+    common_findings = common(records.nodes)
+    common_ids = {finding.id for finding in common_findings}
+    differences = drifts(nodes)
+    slow_rates = outliers(nodes)
+    lone = lone_kinds(nodes)
+    old = old_records(nodes)
+    rows = []
+    for node in nodes:
+        drift = [*differences.get(node.name, ()), *slow_rates.get(node.name, ())]
+        drift += [odd[node.name] for odd in (lone, old) if node.name in odd]
+        rows.append(_row(node, drift, common_ids))
     rows.sort(key=_worst_first)
+    failed = [row.name for row in rows if row.status == "failed"]
     return FleetAnswer(
         nodes=tuple(rows),
         common=common_findings,
-        exclude=excluded(row.name for row in rows if row.status == "failed"),
+        exclude=excluded(failed),
         left_out=records.left_out,
+        uncompared=tuple(
+            Uncompared(gpus=kind, nodes=tuple(names)) for kind, names in uncompared(nodes).items()
+        ),
     )
 
 
@@ -94,43 +114,83 @@ NO_RECORD = "no record: the node did not answer"
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
     """The findings that more than half of the nodes have."""
     counts: Counter[str] = Counter()
-    first: dict[str, NodeFinding] = {}
+    examples: dict[str, NodeFinding] = {}
     for node in nodes:
-        each = {one.id: one for one in node.findings}
-        counts.update(each.keys())
-        first = {**each, **first}
-    of = sum(bool(node.facts) for node in nodes)
+        findings = {finding.id: finding for finding in node.findings}
+        counts.update(findings.keys())
+        examples = {**findings, **examples}
+    node_count = sum(bool(node.facts) for node in nodes)
+    if node_count < LEAST_NODES:
+        return ()
     return tuple(
-        Common(id=id, severity=first[id].severity, title=first[id].title, nodes=count, of=of)
+        Common(
+            id=id,
+            severity=examples[id].severity,
+            title=examples[id].title,
+            nodes=count,
+            of=node_count,
+        )
         for id, count in counts.most_common()
-        if of >= LEAST_NODES and count * 2 > of
+        if count * 2 > node_count
     )
 
 
-def _row(node: Node, drift: Sequence[Drift], usual: Container[str]) -> NodeAnswer:
-    """An error fails a node; a warning sets it apart if most nodes have none such."""
-    severities = {one.severity for one in node.findings} | {one.severity for one in drift}
-    warnings = {one.id for one in node.findings if one.severity is Severity.WARNING}
-    status: Status = "degraded" if warnings.intersection(COST_SPEED) else "ok"
-    if node.problem or Severity.ERROR in severities:
-        status = "failed"
-    elif drift or any(id not in usual for id in warnings):
-        status = "differs"
+def _row(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> NodeAnswer:
+    """One node's part of the answer, with its status."""
+    findings = tuple(
+        replace(finding, since=finding.since or node.since.get(finding.id))
+        for finding in node.findings
+    )
+    status = _status(node, drift, common_ids)
     return NodeAnswer(
         name=node.name,
         status=status,
         problem=node.problem,
         taken_at=node.taken_at,
-        findings=node.findings,
-        drift=tuple(sorted(drift, key=lambda one: (-GRAVITY[one.severity], one.field))),
+        findings=findings,
+        drift=tuple(sorted(drift, key=lambda row: (-GRAVITY[row.severity], row.field))),
+        next=next_command(node) if status == "failed" else None,
     )
 
 
-def _worst_first(row: NodeAnswer) -> tuple[object, ...]:
-    return get_args(Status).index(row.status), natural(row.name)
+def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> Status:
+    """An error fails a node; a warning sets it apart if most nodes have none such."""
+    severities = {finding.severity for finding in node.findings}
+    severities |= {row.severity for row in drift}
+    if node.problem or Severity.ERROR in severities:
+        return "failed"
+    warnings = {finding.id for finding in node.findings if finding.severity is Severity.WARNING}
+    if drift or any(id not in common_ids for id in warnings):
+        return "differs"
+    return "degraded" if warnings.intersection(COST_SPEED) else "ok"
+
+
+def next_command(node: Node) -> str | None:
+    """What to run next about a failed node: doctor on its snapshot, which is here; else a new
+    record from the node itself. None if its name must not be part of a command.
+
+    >>> next_command(Node(name="n1", problem="no record"))
+    'ssh n1 gpusetup doctor'
+    >>> next_command(Node(name="n1", snapshot_file="records/n 1.json"))
+    "gpusetup doctor --from 'records/n 1.json'"
+    """
+    file = node.snapshot_file
+    # A snapshot that is cut off cannot be read by doctor either.
+    if file and file.isprintable() and not node.problem:
+        return f"gpusetup doctor --from {quote(file)}"
+    return f"ssh {node.name} gpusetup doctor" if SAFE.fullmatch(node.name) else None
+
+
+def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
+    # The type lists the worst status first.
+    statuses: tuple[Status, ...] = get_args(Status)
+    return statuses.index(row.status), natural(row.name)
 
 
 def excluded(names: Iterable[str]) -> Exclude:
     """The nodes that no job should get, of those whose names can be part of a command."""
-    safe = tuple(sorted(filter(SAFE.fullmatch, names), key=natural))
-    return Exclude(slurm=f"--exclude={slurm_list(safe)}" if safe else "", names=safe)
+    usable_names = [name for name in names if SAFE.fullmatch(name)]
+    usable_names.sort(key=natural)
+    if not usable_names:
+        return Exclude()
+    return Exclude(slurm=f"--exclude={slurm_list(usable_names)}", names=tuple(usable_names))

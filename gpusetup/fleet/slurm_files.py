@@ -1,10 +1,16 @@
 """Slurm: the programs that it calls on a node, each a few lines of shell around `fleet check`.
 
-A node is drained after two checks in a row that failed, and resumed after two that held, only if
-the reason is still one that gpusetup gave. A node that somebody took out of service is left alone.
+A node is drained after two failed checks in a row, and resumed after two good ones, but only if the
+reason is still one that gpusetup gave. A node that somebody else took out of service is left alone.
+
+The brake: at most a share of a partition is drained, because a profile that is out of date fails
+every node at once. The count lives in slurmctld, in the reasons of its own nodes: it outlives
+reboots, needs no shared folder, and is what `sinfo -R` shows. slurmctld also dates each reason with
+one clock, so nodes that fail in the same moment agree which of them are within the limit.
+
 slurmctld writes only `Prolog error` into the reason of a node whose prolog failed: if the health
 program's own check fails too, it puts its reason there.
-Source: slurm.conf(5), scontrol(1), Slurm's Prolog and Epilog Guide (22.05 to 25.05).
+Sources: slurm.conf(5), scontrol(1), sinfo(1), Slurm's Prolog and Epilog Guide (22.05 to 25.05).
 """
 
 from __future__ import annotations
@@ -13,70 +19,222 @@ import re
 import shlex
 
 from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen
 
 IN_CONF = re.compile(r"/[\w./+@:,=~-]*")
 """A path that slurm.conf can hold: its values end at a space, and `#` begins a comment."""
-PROLOG = """\
-#!/bin/sh
-# Prolog of a job with GPUs (written by `gpusetup fleet slurm`).
-# Exit 1 is the answer that the node is not sound; whatever else ends it fails no job.
-[ -n "$SLURM_JOB_GPUS" ] || exit 0
-{call} >&2
-[ $? -ne 1 ]
+DRAIN_LIMIT = re.compile(r"[0-9]{1,6}|(?:[0-9]{1,2}|100)%")
+"""A number of nodes, or a share of a partition's nodes."""
+DEFAULT_DRAIN_LIMIT = "20%"
+"""Sick nodes are a few percent of a cluster; a rack of eight among 64 is 13 %. What fails more
+nodes at once is usually a change that somebody made."""
+
+SETTINGS = """\
+# Slurm sets no PATH for its programs.
+PATH="${PATH:+$PATH:}"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"""
+
+NODE = """\
+export PATH LC_ALL=C SLURM_TIME_FORMAT=standard
+node=${SLURMD_NODENAME:-$(hostname -s)}
+
+# A field of this node's record, e.g. State or Reason.
+field() { timeout 10 scontrol show node "$node" | sed -n "s/^ *$1=//p"; }
+
+# For the log of slurmd, which keeps what a program prints, and for syslog.
+report() {
+    echo "gpusetup: $1"
+    logger -t gpusetup -p daemon.err -- "$1" 2>/dev/null || :
+}
+
+# Whether this node would exceed the limit in one of its partitions; prints which limit.
+# Nodes that failed checks took out of service count, those of an earlier date before this node.
+exceeds_limit() {
+    set -f  # a name may have letters that a shell would expand
+    if ! record=$(timeout 10 scontrol show node "$node"); then
+        echo "Slurm does not say in which partitions it is"
+        return 0
+    fi
+    for partition in $(echo "$record" | sed -n "s/^ *Partitions=//p" | tr , ' '); do
+        timeout 10 sinfo -h -N -p "$partition" -o '%N|%T|%H|%E' |
+        sort -t '|' -k 3,3 -k 1,1 |
+        awk -F '|' -v node="$node" -v limit="$drain_at_most" -v partition="$partition" '
+            $1 != "" { total++ }
+            $2 ~ /drain|down|fail/ && $4 ~ /^(gpusetup: |Prolog error)/ {
+                if ($1 == node) is_counted = 1
+                else if (!is_counted) earlier++
+            }
+            END {
+                if (!total) {
+                    print "Slurm does not say which nodes of partition " partition " are drained"
+                    exit 1
+                }
+                allowed = limit + 0
+                if (limit ~ /%/) {
+                    allowed = int(total * limit / 100)
+                    if (limit + 0 > 0 && allowed < 1) allowed = 1  # one sick node of a few
+                }
+                if (earlier + 1 > allowed) {
+                    print "failed checks already drained " earlier + 0 " of " total \\
+                        " nodes in partition " partition " (--drain-at-most " limit ")"
+                    exit 1
+                }
+            }' || return 0
+    done
+    return 1
+}
+
+# Gives the node the reason $1, in letters that no terminal obeys.
+drain_with_reason() {
+    reason="gpusetup: $(printf %s "$1" | tr '"' "'" | tr -dc ' -~' | cut -c1-180)"
+    scontrol update NodeName="$node" State=DRAIN Reason="$reason"
+}
+
+# Drains this node with the reason $1. Above the limit it stays in service, and this is reported.
+drain_within_limit() {
+    if ! limit=$(exceeds_limit); then
+        drain_with_reason "$1" || { report "$node could not be drained ($1)"; return 1; }
+        sleep 3  # slurmctld dates by the second: all drains of the same second have arrived
+        limit=$(exceeds_limit) || return 0
+        # Others were faster. Undone only if nobody has drained the node for another reason since.
+        case $(field Reason) in
+            "$reason"*) scontrol update NodeName="$node" State=RESUME ;;
+            *) return 0 ;;
+        esac
+    fi
+    report "$node is NOT drained although its check failed ($1): $limit. If the driver was updated\\
+ on all nodes, write the profile again; sick nodes are listed by \\`sinfo -R\\`"
+    return 1
+}
 """
+
+PROLOG = """\
+# Exit 1 is the answer that the node is not sound; whatever else ends it fails no job.
+
+# slurmd names the GPUs of a job. It names none for shards, MPS, and GPUs without a device file in
+# gres.conf: then the job's record is asked, on nodes with NVIDIA's driver only.
+has_gpus() {
+    [ -n "$SLURM_JOB_GPUS$SLURM_GPUS$SLURM_SHARDS_ON_NODE" ] && return 0
+    [ -e /dev/nvidiactl ] || return 1
+    timeout 10 scontrol -o show job "$SLURM_JOB_ID" | grep -qE 'gres[:/](gpu|mps|shard)'
+}
+
+has_gpus || exit 0
+answer=$(check)
+status=$?
+[ $status -eq 0 ] && exit 0
+echo "$answer" >&2
+[ $status -eq 1 ] || { report "the check did not run (exit $status); the job starts" >&2; exit 0; }
+# Out of service already: Slurm may only send the job elsewhere.
+case $(field State) in *DRAIN*) exit 1 ;; esac
+drain_within_limit "${answer#failed: }" >&2 && exit 1
+exit 0
+"""
+
 HEALTH = """\
-#!/bin/sh
-# HealthCheckProgram: drains, resumes (written by `gpusetup fleet slurm`).
-node=${{SLURMD_NODENAME:-$(hostname -s)}}
-told=$(scontrol show node "$node") || exit 3
-field() {{ printf '%s\\n' "$told" | sed -n "s/^ *$1=//p"; }}
 state=$(field State | cut -d' ' -f1)
+[ -n "$state" ] || exit 3
 
 # A node without a GPU, for Slurm and for Linux, is not checked.
 case $(field Gres) in *gpu*) ;; *) [ -d /proc/driver/nvidia ] || exit 0 ;; esac
 wanted=1
+has_reason=yes
 case $state in
-    '' | *DOWN* | *FAIL* | *FUTURE* | *INVAL* | *MAINT* | *REBOOT*) exit 0 ;;
+    *DOWN* | *FAIL* | *FUTURE* | *INVAL* | *MAINT* | *REBOOT*) exit 0 ;;
     *DRAIN*)
         case $(field Reason) in
             gpusetup:\\ *) wanted=0 ;;  # ours: resumed if the check holds
-            Prolog\\ error*) ;;  # gets its reason if the check fails
+            Prolog\\ error*) has_reason=no ;;  # gets its reason if the check fails
             *) exit 0 ;;  # somebody else's
         esac ;;
 esac
 
-for wait in 10 0; do
-    said=$({call})
-    [ $? -eq $wanted ] || exit 0
-    sleep $wait
+# Two checks with the same answer, so that a moment's failure drains nothing.
+for pause in 10 0; do
+    answer=$(check)
+    status=$?
+    [ $status -gt 1 ] && { report "the check did not run (exit $status)"; exit 3; }
+    [ $status -eq $wanted ] || exit 0
+    sleep $pause
 done
 [ $wanted -eq 0 ] && exec scontrol update NodeName="$node" State=RESUME
-reason=$(printf %s "${{said#failed: }}" | tr '"' "'" | tr -dc ' -~' | cut -c1-180)
-exec scontrol update NodeName="$node" State=DRAIN Reason="gpusetup: $reason"
+if [ "$has_reason" = no ]; then
+    drain_with_reason "${answer#failed: }"
+else
+    drain_within_limit "${answer#failed: }"
+fi
 """
+
 CONF = """\
 # For slurm.conf on every node; then `scontrol reconfigure`.
-Prolog={prefix}/prolog.sh
-HealthCheckProgram={prefix}/health.sh
+Prolog={folder}/prolog.sh
+HealthCheckProgram={folder}/health.sh
 HealthCheckInterval=300
-HealthCheckNodeState=ANY
+# CYCLE spreads the checks over the interval; without it all nodes are checked at once.
+HealthCheckNodeState=ANY,CYCLE
+# Slurm holds a batch job whose prolog failed until `scontrol release JOBID`. To start it on another
+# node instead, add this to the SchedulerParameters that you have (one line, joined by commas):
+# SchedulerParameters=nohold_on_prolog_fail
 """
 
 
-def files(python: str, prefix: str, profile: str | None) -> dict[str, str]:
+class SlurmSetup(Frozen):
+    """What the programs are to do on each node."""
+
+    folder: str
+    """Where they lie: the same path on each node."""
+    python: str
+    """The Python on the nodes that has gpusetup."""
+    profile: str | None = None
+    drain_at_most: str = DEFAULT_DRAIN_LIMIT
+    """A share of a partition, `20%`, or a number of nodes."""
+    prometheus: str | None = None
+    """A file on each node for the metrics of the health program's check."""
+    history: str | None = None
+    """A folder for the history of the health program's findings."""
+    scontrol_folder: str | None = None
+    """Where Slurm's commands lie, if this machine has them."""
+
+
+def files(setup: SlurmSetup) -> dict[str, str]:
     """What `fleet slurm` writes, by name: two programs for slurm.conf, and its lines.
 
-    Raises UsageError for a prefix that slurm.conf cannot name.
+    Raises UsageError for a folder that slurm.conf cannot name.
     """
-    if not IN_CONF.fullmatch(prefix):
+    if not IN_CONF.fullmatch(setup.folder):
         raise UsageError(
-            f"slurm.conf cannot name files in {prefix!r}: it has no quotes for such characters",
+            f"slurm.conf cannot name files in {setup.folder!r}: it has no quotes for such "
+            "characters",
             hint="a path of letters, digits and ./+@:,=~_- only, as /etc/slurm/gpusetup",
         )
-    more = ("--profile", profile) if profile else ()
-    call = shlex.join((python, "-I", "-m", "gpusetup", "fleet", "check", *more))
+    profile = ("--profile", setup.profile) if setup.profile else ()
+    # Only the health program keeps files: two writers would take turns.
+    records: tuple[str, ...] = ()
+    if setup.prometheus:
+        records += ("--prometheus", setup.prometheus)
+    if setup.history:
+        records += ("--history", setup.history)
+    prolog_title = "# Prolog of a job with GPUs"
+    health_title = "# HealthCheckProgram: drains and resumes this node"
     return {
-        "prolog.sh": PROLOG.format(call=call),
-        "health.sh": HEALTH.format(call=call),
-        "slurm.conf.gpusetup": CONF.format(prefix=prefix),
+        "prolog.sh": _program(setup, prolog_title, profile) + PROLOG,
+        "health.sh": _program(setup, health_title, (*profile, *records)) + HEALTH,
+        "slurm.conf.gpusetup": CONF.format(folder=setup.folder),
     }
+
+
+def _program(setup: SlurmSetup, title: str, check_options: tuple[str, ...]) -> str:
+    """The head of a program: its settings, and what both programs share."""
+    check = shlex.join((setup.python, "-I", "-m", "gpusetup", "fleet", "check", *check_options))
+    more_path = f":{shlex.quote(setup.scontrol_folder)}" if setup.scontrol_folder else ""
+    lines = (
+        "#!/bin/sh",
+        f"{title} (written by `gpusetup fleet slurm`).",
+        f"{SETTINGS}{more_path}",
+        "# A share of the partition, or a number of nodes: more are never drained (0: none).",
+        f"drain_at_most={shlex.quote(setup.drain_at_most)}",
+        "# The Python with gpusetup. Is it elsewhere on this node? Change the path here, or run",
+        "# `gpusetup fleet slurm DIR --node-python PATH` again.",
+        f"check() {{ {check}; }}",
+        NODE,
+    )
+    return "\n".join(lines)

@@ -55,8 +55,9 @@ def script(work: NodeWork) -> str:
     gpusetup = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
     # verify gives up on its own a little before the node does, so that it says what hangs.
-    limit = f"{work.limit - min(30.0, work.limit / 4):g}"
-    verify_options = ("--json", "--level", work.level, "--device", work.device, "--timeout", limit)
+    verify_seconds = work.limit - min(30.0, work.limit / 4)
+    verify_options: tuple[str, ...] = ("--json", "--level", work.level, "--device", work.device)
+    verify_options += ("--timeout", f"{verify_seconds:g}")
     lines = (
         (*gpusetup, "fleet", "check", "--json"),
         (*gpusetup, "snapshot", "--json", *target),
@@ -85,30 +86,48 @@ def documents(text: str) -> dict[str, Document]:
     >>> documents(output)["verify"]["verdict"]
     'passed'
     """
-    found: dict[str, Document] = {}
-    for start in re.finditer(r"^\{", text, re.MULTILINE):
+    decoder = json.JSONDecoder()
+    by_schema: dict[str, Document] = {}
+    for line_start in re.finditer(r"^\{", text, re.MULTILINE):
+        # A greeting may begin with a brace too, and JSON of a stranger may be nested too deeply.
         with contextlib.suppress(ValueError, RecursionError):
-            one, _ = json.JSONDecoder().raw_decode(text, start.start())
-            if family := re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(one.get("schema"))):
-                found[family[1]] = one
-    return found
+            document, _ = decoder.raw_decode(text, line_start.start())
+            schema = re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(document.get("schema")))
+            if schema:
+                by_schema[schema[1]] = document
+    return by_schema
 
 
-def problem_of(output: Output, found: Mapping[str, Document]) -> str | None:
+def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
     """Why a node's records are not whole; None if they are.
 
     >>> gone = Output(argv=("ssh",), exit=255, stderr="ssh: connect to host n1: No route to host")
     >>> problem_of(gone, {})
     'ssh: connect to host n1: No route to host (no node-check, snapshot, verify)'
     """
-    missing = [kind for kind in RECORDS if kind not in found]
+    missing = [kind for kind in RECORDS if kind not in by_schema]
     if not missing:
         return None
-    error = found.get("error", {})
-    refusal = " ".join(str(error[key]) for key in ("message", "hint") if error.get(key))
-    lines = dict.fromkeys(line.strip() for line in output.stderr.splitlines() if line.strip())
-    last = "; ".join([*lines][-2:]) or f"exit {output.exit} and nothing said"
-    return f"{(output.problem or refusal or last)[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
+    # In order of how much each knows: our own wait, gpusetup's refusal, whatever stderr has last.
+    reason = output.problem or _refusal(by_schema) or _last_lines(output)
+    return f"{reason[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
+
+
+def _refusal(by_schema: Mapping[str, Document]) -> str:
+    """What gpusetup on the node said instead of an answer; empty if it did not refuse."""
+    error = by_schema.get("error", {})
+    parts = [error.get("message"), error.get("hint")]
+    return " ".join(str(part) for part in parts if part)
+
+
+def _last_lines(output: Output) -> str:
+    """The last two different lines of stderr."""
+    lines: dict[str, None] = {}
+    for line in output.stderr.splitlines():
+        if line.strip():
+            lines[line.strip()] = None
+    last_two = [*lines][-2:]
+    return "; ".join(last_two) or f"exit {output.exit} and nothing said"
 
 
 def write_records(folder: Path, node: str, output: Output) -> str | None:
@@ -118,12 +137,14 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
     """
     if not SAFE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
-    found = documents(output.stdout)
-    records = {kind: found[kind] for kind in RECORDS if kind in found}
-    problem = problem_of(output, found)
+    by_schema = documents(output.stdout)
+    records = {kind: by_schema[kind] for kind in RECORDS if kind in by_schema}
+    problem = problem_of(output, by_schema)
     if problem:
         records["run"] = {"schema": RUN_SCHEMA, "problem": problem}
-    for kind, document in records.items():  # under this name: what it calls itself may be redacted
-        named = {key: value for key, value in document.items() if key != "node"}
-        (folder / f"{node}.{kind}.json").write_text(json.dumps(named), encoding="utf-8")
+    for kind, document in records.items():
+        # The file's name is the node's: what the node calls itself may be redacted.
+        nameless = {key: value for key, value in document.items() if key != "node"}
+        text = json.dumps(nameless)
+        (folder / f"{node}.{kind}.json").write_text(text, encoding="utf-8")
     return problem

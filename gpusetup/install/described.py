@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.install.conda import by_conda
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.refusals import check_described
 from gpusetup.install.request import InstallRequest, question_of
@@ -16,6 +15,7 @@ from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY
 from gpusetup.resolver.companions import installed
+from gpusetup.uv.logins import without_logins
 
 
 def describe(

@@ -7,19 +7,20 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpusetup.errors import Blocked, Unreached
-from gpusetup.install.credentials import split_login, without_logins
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job
 from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
-from gpusetup.install.uv_settings import asking_environment, certificates, indexes
-from gpusetup.install.wheels import SUMS, Wheel, noted, size_text
+from gpusetup.install.wheels import SUMS, noted, size_text
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import Request
 from gpusetup.model.versions import parsed
 from gpusetup.system.refusals import blocked_by
+from gpusetup.uv.certificates import certificates
+from gpusetup.uv.lock import Wheel
+from gpusetup.uv.logins import split_login, without_logins
 
 TIMEOUTS = (5.0, 30.0)
 
@@ -42,8 +43,10 @@ def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
 def fetch_into_folder(job: Job, plan: Plan) -> str:
     """Fetch the wheels; a sentence about what is there then."""
     folder = Path(plan.target)
-    split = map(split_login, (plan.choice.index_url, *indexes(asking_environment())))
-    logins = {urlsplit(url).netloc: login for url, login in split if login}
+    torch_index, torch_login = split_login(plan.choice.index_url)
+    logins = {index.host: index.login for index in job.settings.indexes if index.login}
+    if torch_login:
+        logins[urlsplit(torch_index).netloc] = torch_login
     try:
         folder.mkdir(parents=True, exist_ok=True)
         came = {one.filename: _fetched(job, one, folder, logins) for one in plan.wheels}

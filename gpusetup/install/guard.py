@@ -17,10 +17,10 @@ from gpusetup import named_file
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.errors import Blocked, Unsatisfiable
 from gpusetup.install.switching.files import write_safely
-from gpusetup.install.uv_settings import PIP, pip_settings
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
 from gpusetup.system.refusals import blocked_by_files
+from gpusetup.uv.pip_settings import PIP_FILE, pip_settings
 
 CONSTRAINTS = "gpusetup-constraints.txt"
 MOST_BYTES = 1 << 18
@@ -85,7 +85,7 @@ def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tup
     ours = named_in_lists(prefix / CONSTRAINTS)
     read_now = pip_settings(str(prefix)).get("constraint", "").split()
     others = (one for one in read_now if one != ours)
-    yield prefix / PIP, ("[install]", f"constraint = {' '.join((*others, ours))}")
+    yield prefix / PIP_FILE, ("[install]", f"constraint = {' '.join((*others, ours))}")
 
 
 def named_in_lists(path: Path) -> str:
@@ -140,7 +140,7 @@ def write(files: tuple[GuardFile, ...]) -> None:
 
 def undo(prefix: Path) -> tuple[str, ...]:
     """Remove the guard's own files; what makes others read the constraints first."""
-    paths = (prefix / PIP, prefix / CONSTRAINTS)
+    paths = (prefix / PIP_FILE, prefix / CONSTRAINTS)
     ours = [path for path in paths if not path.is_symlink() and is_guard(_text_of(path) or "")]
     for path in ours:
         with blocked_by_files(f"{path} cannot be removed", "`gpusetup guard --undo` again goes on"):

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.install.switching.lock import launched
-from gpusetup.install.wheels import Wheel
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen, Record, replace
 from gpusetup.model.resolution import Step
 from gpusetup.system.processes import Output, run
+from gpusetup.uv.lock import Wheel
+from gpusetup.uv.settings import PersonSettings, person_settings
 
 Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 """Shows, while its block lasts, what of these wheels has come into uv's cache."""
@@ -29,6 +30,16 @@ class Job(Record):
     store: Path | None = None
     """The target's store, once its lock is held."""
     done: list[DoneStep] = []
+    prefix: str | None = None
+    """The environment; its own pip.conf is not read, and named where that matters."""
+    read_settings: PersonSettings | None = None
+
+    @property
+    def settings(self) -> PersonSettings:
+        """The person's settings of uv and pip, read when they are first needed."""
+        if self.read_settings is None:
+            self.read_settings = person_settings(self.prefix)
+        return self.read_settings
 
 
 class Outcome(Frozen):
@@ -45,14 +56,16 @@ def run_step(
     environment: Mapping[str, str] | None = None,
     *,
     gently_seconds: float = 0.0,
+    folder: str | None = None,
 ) -> Output:
     """Run one step and keep what it was. `gently_seconds`: it cleans up after itself, so it is not
-    killed with us, and may take so long after a Ctrl-C."""
+    killed with us, and may take so long after a Ctrl-C. `folder`: where it runs."""
     output = run(
         launched(step.argv, job.store, outlives=gently_seconds > 0),
         timeout=step.timeout_seconds,
         environment={**(environment or os.environ), **step.environment},
         gently_seconds=gently_seconds,
+        cwd=folder,
     )
     output = replace(output, argv=step.argv)
     job.done.append(DoneStep(argv=step.argv, seconds=round(output.seconds, 3), exit=output.exit))

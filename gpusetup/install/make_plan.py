@@ -7,19 +7,22 @@ from pathlib import Path
 
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
+from gpusetup.install.coming_wheels import require_lack, wheels_for
 from gpusetup.install.decide import Task
 from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
-from gpusetup.install.pylock import Requirements, require_lack, wheels_for
 from gpusetup.install.switching.journal import STORE, require_inside
-from gpusetup.install.switching.unpack import switch_step, venv_step
+from gpusetup.install.switching.unpack import stage_of
 from gpusetup.install.target.find import Target, check_importable
 from gpusetup.install.target.layout import files_of_all
-from gpusetup.install.wheels import Wheel, size_text, unhashed
+from gpusetup.install.wheels import size_text, unhashed
 from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import FAMILY, Choice, Step
 from gpusetup.resolver.joint import Asked, limits_beside
+from gpusetup.uv.lock import Wheel, unpack_step
+from gpusetup.uv.program import venv_step
+from gpusetup.uv.question import Requirements
 
 
 def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -37,7 +40,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     venv, prefix = target.venv, target.venv or target.layout.prefix
     if venv is None:
         check_importable(target.layout, task.asked.family)
-    choice, wheels, passed = _first_index(job, target, task)
+    choice, wheels, passed, said = _first_index(job, target, task)
     family = task.asked.family
     brought = {wheel.name for wheel in wheels if wheel.name not in family} & {*FAMILY}
     if brought:
@@ -47,7 +50,10 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
             hint="nothing was changed; name it: `gpusetup install torch`",
         )
     hashed, installed = all(wheel.sha256 for wheel in wheels), target.installed
-    steps: tuple[Step, ...] = (switch_step(target.python, prefix, hashed=hashed),)
+    unpack = unpack_step(
+        target.python, stage_of(prefix), hashed=hashed, link_mode=job.settings.link_mode
+    )
+    steps: tuple[Step, ...] = (unpack,)
     if venv is not None:
         steps = (venv_step(venv, target.layout.python), *steps)
     before = {one.name: installed[one.name] for one in wheels if one.name in installed}
@@ -66,16 +72,16 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
         steps=steps,
         before=before,
         after={one.name: one.version for one in wheels},
-        notes=(*passed_over, *task.all_notes, *unhashed(wheels)),
+        notes=(*passed_over, *task.all_notes, *said, *job.settings.notes, *unhashed(wheels)),
         device=device_to_prove(choice.backend, task.gpus_here),
     )
 
 
 def _first_index(
     job: Job, target: Target, task: Task
-) -> tuple[Choice, tuple[Wheel, ...], list[tuple[str, str]]]:
+) -> tuple[Choice, tuple[Wheel, ...], list[tuple[str, str]], tuple[str, ...]]:
     """The first index that has torch and its companions, and what comes with them; those that have
-    no such wheel, and what uv says of it."""
+    no such wheel, and what uv says of it; and what is to be said of the wheels."""
     build, asked = task.build, task.asked
     passed: list[tuple[str, str]] = []
     wanted = task.question.wanted
@@ -92,13 +98,13 @@ def _first_index(
             constraints=limits_beside(together, build) if build.cuda else (),
         )
         try:
-            wheels = wheels_for(job, target, requirements)
+            wheels, said = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
             if not job.wheels:
                 require_lack(requirements, problem)
             passed.append((choice.backend, problem.message))
         else:
-            return replace(choice, index_url=requirements.index), wheels, passed
+            return replace(choice, index_url=requirements.index), wheels, passed, said
     why = "\n".join(f"  {name:8} {reason}" for name, reason in passed)
     where = f"{root} has no" if job.wheels else "No index has"
     raise Blocked(

@@ -11,10 +11,10 @@ from packaging.utils import canonicalize_name
 
 from gpusetup import named_file
 from gpusetup.errors import UsageError
-from gpusetup.install.credentials import without_logins
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_word
+from gpusetup.uv.logins import without_logins
 
 NO_PACKAGES = {
     r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
@@ -119,9 +119,10 @@ def requested_packages(
         refuse_what_is_no_package(without_logins(word))
         try:
             asked = Requirement(word)
-        except InvalidRequirement as problem:
+        except (InvalidRequirement, RecursionError) as problem:
+            # A marker of thousands of brackets is nested more deeply than Python recurses.
             raise UsageError(
-                f"{without_logins(word)!r} is no package and no requirement",
+                f"{shortened(without_logins(word))!r} is no package and no requirement",
                 hint='such as `torchvision`, `transformers` or `"numpy>=2"`',
             ) from problem
         name = canonicalize_name(asked.name)
@@ -155,6 +156,19 @@ def requested_packages(
         named=tuple(named),
         beside=tuple(beside),
     )
+
+
+LONGEST_SHOWN = 120
+"""Characters of a word in a message; no requirement that people write is longer."""
+
+
+def shortened(word: str) -> str:
+    """A word as a message quotes it.
+
+    >>> shortened("numpy>=2")
+    'numpy>=2'
+    """
+    return word if len(word) <= LONGEST_SHOWN else f"{word[:LONGEST_SHOWN]}..."
 
 
 EXACT = r"^==(?=\d+\.\d+\.\d+[^,]*$)"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpusetup.install.wheels import Wheel
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import Choice, Step
+from gpusetup.uv.lock import Wheel
 
 
 class Plan(Frozen):

@@ -16,9 +16,9 @@ from packaging.utils import canonicalize_name
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
-from gpusetup.install.uv_settings import parse_toml
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.resolution import FAMILY
+from gpusetup.uv.toml import parse_toml
 
 PROJECT_FILE = "pyproject.toml"
 MOST_BYTES = 1 << 20

@@ -11,7 +11,6 @@ from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.diagnose import diagnose
 from gpusetup.diagnosis.precedence import blocks_torch
 from gpusetup.errors import Blocked, Unsatisfiable
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.request import Question
 from gpusetup.model.finding import Finding
 from gpusetup.model.machine import Snapshot
@@ -19,6 +18,7 @@ from gpusetup.model.shell import shell_line
 from gpusetup.resolver.decide import nothing_fits
 from gpusetup.resolver.least import Decision
 from gpusetup.resolver.offer import in_new_environment, new_folder
+from gpusetup.uv.logins import without_logins
 
 
 def refuse_trouble_elsewhere(

@@ -13,9 +13,9 @@ from pathlib import Path
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.install.project_file import family_in, tables_of_uv
-from gpusetup.install.uv_settings import parse_toml
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import own_word
+from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
 SUFFIXES = (".py", ".pyw")

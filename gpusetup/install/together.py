@@ -3,7 +3,6 @@ first, and the table of companions rules out what uv cannot know."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,16 +15,11 @@ from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.companion_table import companion_table
 from gpusetup.catalog.file import load_catalog
 from gpusetup.errors import Unsatisfiable
-from gpusetup.install.credentials import without_logins
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.job import Job
 from gpusetup.install.packages import RequestedPackages
-from gpusetup.install.pylock import COMPILE, NAME, Requirements, ask_uv
 from gpusetup.install.target.find import Target
-from gpusetup.install.uv_errors import complaint
-from gpusetup.install.uv_settings import asking_environment, parse_toml, uv_program
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot
 from gpusetup.model.resolution import FAMILY, HeldBack, JointPackage, Request, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.resolver.joint import (
@@ -43,17 +37,24 @@ from gpusetup.resolver.joint import (
 )
 from gpusetup.resolver.least import crosses
 from gpusetup.resolver.situation import python_tag
+from gpusetup.uv.errors import explanation
+from gpusetup.uv.logins import without_logins
+from gpusetup.uv.platforms import USUAL_GLIBC, USUAL_PYTHON, platform_of
+from gpusetup.uv.question import Question, Requirements, lock_of
+from gpusetup.uv.releases import Release, newest_release
+from gpusetup.uv.settings import PersonSettings
 
 YEAR = 365
 """Days; a release that is older than this beside its newest is not taken silently."""
-GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
-"""The minors of glibc that uv has a platform for."""
-USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = "2.35", "15.0", "3.12"
-"""What is taken if the machine's is not known."""
 
 
 def choose_together(
-    asked: Asked, root: str, *, prefer: TorchBuild | None = None, behind_days: int = 0
+    asked: Asked,
+    root: str,
+    settings: PersonSettings,
+    *,
+    prefer: TorchBuild | None = None,
+    behind_days: int = 0,
 ) -> Joint:
     """The set for a machine and some requirements, torch's own index below `root`. `prefer`: the
     torch that is taken if nothing beside it is more than `behind_days` older than its newest
@@ -62,8 +63,9 @@ def choose_together(
     Unsatisfiable if none goes together, or only with an old release of one of them; Blocked if an
     index does not answer.
     """
-    search = Search(asked, root)
+    search = Search(asked, root, settings)
     found = search.found(prefer, behind_days)
+    refuse_years_behind_source(search, found)
     held = tuple(search.held_back(found))
     if old := [one for one in held if found.late.get(one.package, 0) > YEAR]:
         raise refusal(old)
@@ -71,7 +73,7 @@ def choose_together(
         build=found.build,
         packages=search.packages(found),
         held_back=held,
-        notes=tuple(search.notes()),
+        notes=(*search.notes(), *found.notes, *search.newer_sources(found)),
     )
 
 
@@ -98,6 +100,8 @@ class Set(Frozen):
     build: TorchBuild
     packages: Mapping[str, Locked] = {}
     reason: str | None = None
+    notes: tuple[str, ...] = ()
+    """What is to be said of the packages."""
     late: Mapping[str, int] = {}
     """What was asked for in any version and is not at its newest -> how many days it is behind."""
 
@@ -109,14 +113,10 @@ class Search:
     """One joint question: uv with the user's own indexes, asked for one machine; each question
     once."""
 
-    def __init__(self, asked: Asked, root: str) -> None:
-        self.asked, self.root = asked, root
-        platform, more = platform_of(asked.machine)
-        python = (python_tag(asked.machine) or USUAL_PYTHON).rstrip("t")
-        self.environment = {**asking_environment(), **more}
-        # Ours builds nothing: without it uv asks each Python of the machine for its version.
-        ours = ("--python", sys.executable, "--no-build")
-        self.options = (*ours, "--python-platform", platform, "--python-version", python)
+    def __init__(self, asked: Asked, root: str, settings: PersonSettings) -> None:
+        self.asked, self.root, self.settings = asked, root, settings
+        self.platform, self.environment = platform_of(asked.machine)
+        self.python_version = (python_tag(asked.machine) or USUAL_PYTHON).rstrip("t")
         self.ask = cache(self._ask)
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Set:
@@ -128,31 +128,62 @@ class Search:
             others=tuple(word for word in words if word not in own),
             constraints=limits_beside(self.asked, build) if limited else (),
         )
-        found = self._said(requirements, COMPILE)
-        if isinstance(found, str):
-            return Set(build=build, reason=found)
-        return Set(build=build, packages=found, late=dict(self._late(found)))
+        try:
+            answer = lock_of(self._question(requirements), self.settings)
+        except Unsatisfiable as no:
+            return Set(build=build, reason=explanation(no.message))
+        packages = {row["name"]: locked_of(row) for row in answer.rows}
+        late = dict(self._late(packages))
+        return Set(build=build, packages=packages, notes=answer.notes, late=late)
 
-    def _said(self, requirements: Requirements, words: tuple[str, ...]) -> dict[str, Locked] | str:
-        """The packages of uv's answer, or its sentence."""
-        argv = (uv_program(), "pip", words[0], *self.options, *words[1:])
-        said = ask_uv(argv, requirements, self.environment)
-        if said.ok:
-            return {row["name"]: locked_of(row) for row in parse_toml(said.stdout)["packages"]}
-        problem = complaint("uv finds no set of versions", said)
-        if isinstance(problem, Unsatisfiable):
-            return sentence(problem.message)
-        raise problem
+    def _question(self, requirements: Requirements) -> Question:
+        return Question(
+            requirements=requirements,
+            # Our own Python builds nothing: without a name uv asks each of the machine's for its
+            # version.
+            python=sys.executable,
+            python_version=self.python_version,
+            platform=self.platform,
+            environment=self.environment,
+            title="uv finds no set of versions",
+        )
 
     @cached_property
     def newest(self) -> dict[str, Locked]:
         """Each package that may come in any version by itself, at its newest release for this
         Python and system."""
+        if not self.free:
+            return {}
+        question = self._question(Requirements(family=(), index=self.root, others=self.free))
+        try:
+            answer = lock_of(question, self.settings, with_dependencies=False)
+        except Unsatisfiable:
+            return {}
+        return {row["name"]: locked_of(row) for row in answer.rows}
+
+    @cached_property
+    def free(self) -> tuple[str, ...]:
+        """The packages that may come in any version."""
         words = map(Requirement, self.asked.words)
-        free = [word.name for word in words if not word.specifier]
-        requirements = Requirements(family=(), index=self.root, others=tuple(map(name_of, free)))
-        found = self._said(requirements, (*COMPILE, "--no-deps")) if free else {}
-        return {} if isinstance(found, str) else found
+        return tuple(name_of(word.name) for word in words if not word.specifier)
+
+    @cached_property
+    def newer_in_source(self) -> dict[str, Release]:
+        """Each such package whose newest release exists only as source, with that release.
+
+        uv builds nothing here, so that it does not see those.
+        """
+        releases: dict[str, Release] = {}
+        for name in self.free:
+            if name in FAMILY:
+                continue
+            release = newest_release(name, self.settings, self.python_version)
+            wheel = self.newest.get(name)
+            if release is None or release.has_wheel:
+                continue
+            if wheel is None or parsed(release.version) > parsed(wheel.version):
+                releases[name] = release
+        return releases
 
     def _late(self, packages: Mapping[str, Locked]) -> Iterator[tuple[str, int]]:
         for name, newest in self.newest.items():
@@ -252,12 +283,42 @@ class Search:
             other = f"{name} {newest} goes with other releases"
             yield HeldBack(package=name, at=found.version(name), by=by or other)
 
+    def newer_sources(self, chosen: Set) -> Iterator[str]:
+        """A note for each package whose newer release has no wheel."""
+        for name, release in self.newer_in_source.items():
+            if name in chosen.packages:
+                yield (
+                    f"{name} {release.version} is newer than {chosen.version(name)} and exists "
+                    f"only as source: `{how_to_build(name)}` builds it"
+                )
+
     def notes(self) -> Iterator[str]:
         os = self.asked.machine.os
         if os.family == "linux" and not (os.libc or "").startswith("glibc "):
             yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"
         if undated := [name for name, one in self.newest.items() if one.published is None]:
             yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
+
+
+def refuse_years_behind_source(search: Search, chosen: Set) -> None:
+    """Unsatisfiable if a package would come in a release that is years older than its newest, which
+    exists only as source: such a wheel is a leftover of how the project once was published."""
+    for name, release in search.newer_in_source.items():
+        wheel = chosen.packages.get(name)
+        newest = Locked(version=release.version, published=release.published)
+        if wheel is not None and days_behind(wheel, newest) > YEAR:
+            raise Unsatisfiable(
+                f"The newest {name} with a wheel is {wheel.version}, years older than "
+                f"{release.version}, which exists only as source",
+                hint=f"nothing was changed; `gpusetup install` first, then "
+                f"`{how_to_build(name)}` builds the newest; asked for by its version the old one "
+                f"is taken: '{name}=={wheel.version}'",
+            )
+
+
+def how_to_build(name: str) -> str:
+    """The command that builds a package beside the torch that is installed."""
+    return f"uv pip install --no-build-isolation {name}"
 
 
 def refusal(old: Sequence[HeldBack]) -> Unsatisfiable:
@@ -268,31 +329,6 @@ def refusal(old: Sequence[HeldBack]) -> Unsatisfiable:
         f"Only an old release goes together here: {said}",
         hint=f"asked for by its version it is taken: {names}",
     )
-
-
-def sentence(text: str) -> str:
-    """uv's own explanation, whole, without the frame around it.
-
-    >>> sentence("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
-    'Because a==1 depends on b==2, it fails.'
-    """
-    plain = " ".join(re.sub("[\\u00d7╰─▶├│]", " ", text).split())
-    plain = plain.replace(f"{NAME} depends on", "you require")
-    return plain[max(0, plain.find("Because ")) :]
-
-
-def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
-    """uv's name of a platform, `x86_64-manylinux_2_35`, and what else tells it the system."""
-    family, own = machine.os.family or "linux", machine.os.machine or "x86_64"
-    if family == "windows":
-        return f"{own}-pc-windows-msvc", {}
-    if family == "macos":
-        found = re.match(r"\d+(\.\d+)?", machine.os.version or "")
-        target = found[0] if found else USUAL_MACOS
-        return f"{own}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
-    named = re.fullmatch(r"glibc (\d+\.\d+)", machine.os.libc or "")
-    minor = int((named[1] if named else USUAL_GLIBC).partition(".")[2])
-    return f"{own}-manylinux_2_{next((one for one in GLIBCS if one <= minor), GLIBCS[-1])}", {}
 
 
 def days_behind(here: Locked, newest: Locked) -> int:
@@ -325,7 +361,7 @@ def with_set(job: Job, task: Task, target: Target) -> Task:
     job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
     wanted, days = question.wanted, YEAR if stays else 0
     together = Asked(machine=task.machine, request=wanted, catalog=load_catalog(), words=words)
-    joint = choose_together(together, request.root, prefer=build, behind_days=days)
+    joint = choose_together(together, request.root, job.settings, prefer=build, behind_days=days)
     is_same = (build.torch, build.backend) == (joint.build.torch, joint.build.backend)
     if stays and is_same:
         return task

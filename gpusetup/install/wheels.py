@@ -1,4 +1,4 @@
-"""Wheels as plain values."""
+"""What is known and said of wheels: those of a folder, those without a hash, sizes."""
 
 from __future__ import annotations
 
@@ -6,25 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gpusetup.model.frozen import Frozen, replace
-
-TORCH_INDEX = "torch index"
-DEFAULT_INDEX = "default index"
-
-
-class Wheel(Frozen):
-    """One file to fetch."""
-
-    name: str
-    """The project's name."""
-    version: str
-    filename: str
-    url: str
-    sha256: str | None = None
-    """What the index says; None where it says nothing."""
-    size_bytes: int | None = None
-    source: str = DEFAULT_INDEX
-
+from gpusetup.model.frozen import replace
+from gpusetup.uv.lock import Wheel
 
 SUMS = "SHA256SUMS"
 """What `--download` fetched, in the form that `sha256sum -c` reads."""

@@ -312,6 +312,9 @@ class PlanCell(Frozen):
     """What the other GPUs bring, where one would do."""
     ways: tuple[Way, ...] = ()
     """Full training, LoRA and QLoRA, if you ask about one GPU and do not choose one."""
+    uncounted: tuple[str, ...] = ()
+    """What may take memory and is not counted: unread keys of the config, models of unknown size.
+    If there is any, a plan that fits is at most `close`."""
     advice: tuple[str, ...] = ()
     model: str
     parameters: int

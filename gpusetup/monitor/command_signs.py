@@ -24,6 +24,12 @@ def core_full(subject: Subject) -> bool:
 
 
 @Sign
+def works_between_steps(subject: Subject) -> bool:
+    """Its main process computes a part of the time: it prepares what comes next."""
+    return at_least(subject.work.busiest_cpu, marks.RESTING_CPU)
+
+
+@Sign
 def workers(subject: Subject) -> bool:
     """There are loader workers."""
     return subject.work.workers >= 0.5
@@ -129,11 +135,14 @@ def others_compute_in_turn(subject: Subject) -> bool:
 
     A pool that evaluates does so; loader workers work ahead while the GPU computes.
     """
-    running, quiet = subject.work.running_part, subject.work.quiet_part
+    running = subject.work.running_part
+    quiet = subject.work.quiet_part
     if running is None or quiet is None:
         return False
-    in_gaps, at_work = beside_the_busiest(quiet), beside_the_busiest(running)
-    return in_gaps >= marks.HELPER_CPU and at_work <= in_gaps / 4
+    cpu_in_gaps = beside_the_busiest(quiet)
+    cpu_at_work = beside_the_busiest(running)
+    rests_at_work = cpu_at_work <= cpu_in_gaps / 4
+    return cpu_in_gaps >= marks.HELPER_CPU and rests_at_work
 
 
 @Sign

@@ -42,7 +42,9 @@ def others_use_the_cpu(run: Run, work: Work) -> bool:
     others_cpu = or_zero(work.host_cpu) - or_zero(work.cpu)
     others_share = others_cpu / run.host_cores if run.host_cores else None
     computes = at_least(work.cpu, 10.0)
-    return computes and at_least(work.host_share, 90.0) and at_least(others_share, 30.0)
+    no_cpu_is_left = at_least(work.host_share, 90.0)
+    others_use_much = at_least(others_share, 30.0)
+    return computes and no_cpu_is_left and others_use_much
 
 
 def workers_are_behind(run: Run, work: Work) -> bool:

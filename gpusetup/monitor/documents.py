@@ -79,7 +79,9 @@ class GpuSample(Frozen):
     @property
     def memory_percent(self) -> float | None:
         used, total = self.memory_used_bytes, self.memory_total_bytes
-        return used / total * 100 if used is not None and total else None
+        if used is None or not total:
+            return None
+        return used / total * 100
 
 
 class TreeSample(Frozen):

@@ -105,13 +105,13 @@ class EpochReader:
         # A twentieth of an epoch says little about a whole one.
         if epochs < 0.05:
             return None
-        each = [length / count for count, length in whole_epochs(self._spans)]
+        epoch_seconds = [length / count for count, length in whole_epochs(self._spans)]
         average = seconds / epochs
         return EpochTimes(
             epochs=round(epochs, 2),
             seconds=round(average, 3),
-            fastest_seconds=round(min(each, default=average), 3),
-            slowest_seconds=round(max(each, default=average), 3),
+            fastest_seconds=round(min(epoch_seconds, default=average), 3),
+            slowest_seconds=round(max(epoch_seconds, default=average), 3),
         )
 
 

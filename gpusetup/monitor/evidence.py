@@ -32,7 +32,9 @@ def megabytes(rate: float | None) -> str:
     >>> megabytes(2.5e7), megabytes(None)
     ('25 MB/s', '?')
     """
-    return UNKNOWN if rate is None else f"{rate / 1e6:.0f} MB/s"
+    if rate is None:
+        return UNKNOWN
+    return f"{rate / 1e6:.0f} MB/s"
 
 
 def loaders(count: float) -> str:
@@ -49,7 +51,8 @@ def loaders_and_their_cpu(work: Work) -> str:
 
 
 def worked(subject: Subject) -> str:
-    return f"GPU {subject.gpu.label} worked {whole(subject.work.utilization)} % of the time"
+    utilization = whole(subject.work.utilization)
+    return f"GPU {subject.gpu.label} worked {utilization} % of the time"
 
 
 def kernels_ran(subject: Subject) -> str:
@@ -102,12 +105,14 @@ def throttled_by_heat(subject: Subject) -> str:
 
 
 def throttled_by_a_lowered_limit(subject: Subject) -> str:
-    limit, rated = whole(subject.power_limit_watts), whole(subject.gpu.power_default)
+    limit = whole(subject.power_limit_watts)
+    rated = whole(subject.gpu.power_default)
     return throttled(subject, f", at {limit} W of the rated {rated} W")
 
 
 def throttled_with_power_left(subject: Subject) -> str:
-    drawn, limit = whole(subject.work.power_watts), whole(subject.power_limit_watts)
+    drawn = whole(subject.work.power_watts)
+    limit = whole(subject.power_limit_watts)
     return throttled(subject, f", at {drawn} W (its limit: {limit} W)")
 
 
@@ -227,7 +232,8 @@ def loaded_by_itself(subject: Subject) -> str:
 
 
 def machine_busy(subject: Subject) -> str:
-    return f"{worked(subject)} while the machine's CPU was {whole(subject.work.host_share)} % busy"
+    busy = whole(subject.work.host_share)
+    return f"{worked(subject)} while the machine's CPU was {busy} % busy"
 
 
 def one_core(subject: Subject) -> str:

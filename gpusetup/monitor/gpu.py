@@ -100,9 +100,13 @@ class Gpu:
 
     def __init__(self, tally: GpuTally) -> None:
         self.rows = tally.moments.all()
-        self.tally, self.first, self.latest = tally, tally.first, tally.latest
-        self.label, self.name = str(self.first.index), self.first.name
-        self.lost_at, self.lost_since = tally.lost_at, tally.lost_since
+        self.tally = tally
+        self.first = tally.first
+        self.latest = tally.latest
+        self.label = str(self.first.index)
+        self.name = self.first.name
+        self.lost_at = tally.lost_at
+        self.lost_since = tally.lost_since
         gpus = [row.gpu for row in self.rows]
         self.utilization = mean(gpu.utilization_percent for gpu in gpus)
         """The mean over everything; None if it is not told (MIG)."""
@@ -124,19 +128,24 @@ class Gpu:
     @cached_property
     def parts(self) -> Parts:
         """The run taken apart. The start and the warm-up are in neither the work nor the pauses."""
-        told = [row for row in self.rows if row.gpu.utilization_percent is not None]
-        body = [row for row in told if row.phase in (WORK, PAUSE)]
+        measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
+        body = [row for row in measured if row.phase in (WORK, PAUSE)]
         body = body[first_touch(body) :]
         work_begins = body[0].seconds if body else 0.0
-        watching_begins = told[0].seconds if told else 0.0
+        watching_begins = measured[0].seconds if measured else 0.0
         body = body[warm_up(body) :]
         judged_from = body[0].seconds if body else 0.0
-        after_work = [row for row in told if not row.phase] if self.tally.has_worked else []
+        work = [row for row in body if row.phase == WORK]
+        paused = [row for row in body if row.phase == PAUSE]
+        after_work: list[Moment] = []
+        if self.tally.has_worked:
+            # Quiet that no later work has made a pause of yet.
+            after_work = [row for row in measured if not row.phase]
         return Parts(
-            work=work_of([row for row in body if row.phase == WORK]),
+            work=work_of(work),
             body=work_of(body),
-            paused=work_of([row for row in body if row.phase == PAUSE]),
-            whole=work_of(told),
+            paused=work_of(paused),
+            whole=work_of(measured),
             rest=work_of(after_work),
             pauses=[length for since, length in self.tally.pauses if since >= judged_from],
             warm=judged_from - work_begins,
@@ -255,8 +264,9 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     """Whether memory grew by much, and in each quarter of the run."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
-    last_place = len(shares) - 1
-    quarters = [shares[min(last_place, number * len(shares) // 4)] for number in range(5)]
+    last = len(shares) - 1
+    positions = [min(last, number * len(shares) // 4) for number in range(5)]
+    quarters = [shares[position] for position in positions]
     growth = quarters[-1] - quarters[0]
     least_step = min(later - earlier for earlier, later in pairwise(quarters))
     # An even growth has a quarter of it in each quarter of the run; a third of that is asked for.
@@ -265,7 +275,8 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
 
 def spins(gpu: GpuSample) -> bool:
     """It looks busy and hardly draws power."""
-    share = percent(gpu.power_watts, gpu.power_limit_watts or rated_watts(gpu.name))
+    limit_watts = gpu.power_limit_watts or rated_watts(gpu.name)
+    share = percent(gpu.power_watts, limit_watts)
     is_busy = or_zero(gpu.utilization_percent) >= marks.SPINNING_USE
     return is_busy and below(share, marks.IDLE_POWER + marks.LIGHT_POWER)
 
@@ -275,11 +286,14 @@ def first_touch(body: Sequence[Moment]) -> int:
 
     A program may move its model to the GPU and then load its data for a minute.
     """
-    pause_begins = next((n for n, row in enumerate(body) if row.phase == PAUSE), 0)
-    after_pause = (n for n, row in enumerate(body) if n > pause_begins and row.phase == WORK)
-    pause_ends = next(after_pause, 0)
-    if not pause_begins or not pause_ends:
+    phases = [row.phase for row in body]
+    if PAUSE not in phases:
         return 0
+    pause_begins = phases.index(PAUSE)
+    # Work comes first, and a pause lasts until there is work again.
+    if pause_begins == 0 or WORK not in phases[pause_begins:]:
+        return 0
+    pause_ends = phases.index(WORK, pause_begins)
     touched_seconds = body[pause_begins].seconds - body[0].seconds
     paused_seconds = body[pause_ends].seconds - body[pause_begins].seconds
     is_touch = touched_seconds < marks.TOUCH_SECONDS and touched_seconds < paused_seconds
@@ -306,8 +320,13 @@ def warm_up(body: Sequence[Moment]) -> int:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    known = [float(value) for value in values if value is not None]
-    if not known:
+    """How a figure is spread over a run; None if no sample tells it."""
+    figures = [float(value) for value in values if value is not None]
+    if not figures:
         return None
-    p5, p95 = (percentile(known, share) for share in (5, 95))
-    return Spread(mean=round(fmean(known), 2), p5=p5, p95=p95, peak=max(known))
+    return Spread(
+        mean=round(fmean(figures), 2),
+        p5=percentile(figures, 5),
+        p95=percentile(figures, 95),
+        peak=max(figures),
+    )

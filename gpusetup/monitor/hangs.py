@@ -41,6 +41,7 @@ def spinning_gpus(working: list[Gpu], run: Run) -> list[Gpu]:
 
 
 def no_progress_since(second: float, run: Run) -> str:
+    """How the evidence of a hang begins."""
     return f"the job has not moved since second {second:.0f} of {run.seconds:.0f}:"
 
 
@@ -82,9 +83,11 @@ def standstill(run: Run) -> Judgement | None:
 
 def rests_to_the_end(gpu: Gpu, run: Run) -> bool:
     """Whether GPU and processes did nothing for long enough at the end."""
-    rest, since = gpu.parts.rest, gpu.tally.quiet_since
-    if rest is None or since is None or rest.cpu is None:
+    after_work = gpu.parts.rest
+    since = gpu.tally.quiet_since
+    if after_work is None or since is None or after_work.cpu is None:
         return False
     least_seconds = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
     lasts_long = run.seconds - since >= least_seconds
-    return lasts_long and rest.cpu < marks.RESTING_CPU and nothing_moves(rest)
+    processes_rest = after_work.cpu < marks.RESTING_CPU
+    return lasts_long and processes_rest and nothing_moves(after_work)

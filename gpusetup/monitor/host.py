@@ -40,12 +40,15 @@ class Host:
         self._before: dict[str, int] | None = None
 
     def sample(self) -> HostSample:
-        now, counters = time.monotonic(), _counters()
+        sampled_at = time.monotonic()
+        counters = _counters()
         memory = or_none(psutil.virtual_memory)
         # psutil's first answer is of no time at all, so it is asked in every sample.
         busy_percent = or_none(psutil.cpu_percent)
-        before, seconds = self._before, now - self._at
-        self._at, self._before = now, counters
+        before = self._before
+        seconds = sampled_at - self._at
+        self._at = sampled_at
+        self._before = counters
         is_baseline = before is None
         cpu_percent = None
         if busy_percent is not None and not is_baseline:
@@ -61,16 +64,16 @@ class Host:
         )
 
 
-def rates(before: Mapping[str, int], now: Mapping[str, int], seconds: float) -> dict[str, int]:
+def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, int]:
     """What the counters grew by, a second.
 
     >>> rates({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
     {'disk_read_bytes_per_second': 100}
     """
     grown = {}
-    for name in now.keys() & before.keys():
+    for name in after.keys() & before.keys():
         # A counter that was reset (a disk was removed) grew by nothing.
-        growth = max(0, now[name] - before[name])
+        growth = max(0, after[name] - before[name])
         if seconds > 0:
             grown[f"{name}_bytes_per_second"] = round(growth / seconds)
     return grown
@@ -94,8 +97,15 @@ def network_limit() -> float | None:
     """Bytes a second that the fastest network interface carries; None if none tells its speed."""
     interfaces = or_none(psutil.net_if_stats) or {}
     # Virtual interfaces tell 0, or 65535 (the largest 16-bit number) for "unknown".
-    speeds = [each.speed for each in interfaces.values() if each.isup and 0 < each.speed < 65535]
-    return max(speeds) * BITS_OF_A_MEGABIT / 8 if speeds else None
+    speeds = []
+    for interface in interfaces.values():
+        tells_speed = 0 < interface.speed < 65535
+        if interface.isup and tells_speed:
+            speeds.append(interface.speed)
+    if not speeds:
+        return None
+    bits_per_second = max(speeds) * BITS_OF_A_MEGABIT
+    return bits_per_second / 8
 
 
 WORKER_NAME = "pt_data_worker"
@@ -122,13 +132,16 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
     >>> sorted(loader_workers([python(1, 0), python(2, 1, "pt_data_worker"), python(3, 1)]))
     [2]
     """
-    named = {each["pid"] for each in tree if each["name"] == WORKER_NAME}
-    if named:
-        return named
-    parents = {each["ppid"] for each in tree}
-    commands = {
-        each["pid"]: each["cmdline"] for each in tree if "python" in (each["name"] or "").lower()
-    }
+    named_workers = {process["pid"] for process in tree if process["name"] == WORKER_NAME}
+    if named_workers:
+        return named_workers
+    parents = {process["ppid"] for process in tree}
+    commands = {}
+    for process in tree:
+        # psutil tells no name of a process that it may not look at.
+        program = process["name"] or ""
+        if "python" in program.lower():
+            commands[process["pid"]] = process["cmdline"]
     forks = set()
     for process in tree:
         is_fork = process["cmdline"] and process["cmdline"] == commands.get(process["ppid"])
@@ -154,10 +167,12 @@ class ProcessTree:
         tells of none.
         """
         tree = self._processes()
-        now = time.monotonic()
-        usage = {identity(each): _usage(each) for each in tree}
-        before, seconds = self._before, max(now - self._at, SHORTEST_SECONDS)
-        self._before, self._at = usage, now
+        sampled_at = time.monotonic()
+        usage = {identity(process): _usage(process) for process in tree}
+        before = self._before
+        seconds = max(sampled_at - self._at, SHORTEST_SECONDS)
+        self._before = usage
+        self._at = sampled_at
         if before is None or not tree:
             return None
         # What is new since the sample before began from nothing.
@@ -167,14 +182,16 @@ class ProcessTree:
         cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
         workers = loader_workers(tree, on_gpu)
         ranks = on_gpu & cpu.keys()
+        main_cpu = [cpu[pid] for pid in cpu.keys() - workers]
+        statuses = Counter(process["status"] for process in tree)
         return TreeSample(
             processes=len(tree),
             cpu_percent=round(sum(cpu.values()), 1),
-            busiest_cpu_percent=max((cpu[pid] for pid in cpu.keys() - workers), default=0.0),
-            memory_bytes=sum(each["memory_info"].rss for each in tree),
+            busiest_cpu_percent=max(main_cpu, default=0.0),
+            memory_bytes=sum(process["memory_info"].rss for process in tree),
             loader_workers=len(workers),
             loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
-            blocked_processes=sum(each["status"] == psutil.STATUS_DISK_SLEEP for each in tree),
+            blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
             gpu_processes=len(ranks) or None,
             cores=self._cores,
             **{f"{name}_per_second": round(total[name] / seconds) for name in moved_names},
@@ -230,7 +247,10 @@ def _cores() -> float | None:
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
-    return min(usable, quota) if usable and quota else usable
+    # The narrower of the two holds.
+    if usable and quota:
+        return min(usable, quota)
+    return usable
 
 
 class RunningProcess(NamedTuple):

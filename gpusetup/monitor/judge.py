@@ -65,7 +65,9 @@ def worst_case(run: Run) -> tuple[Subject, Case]:
 
 def severity(case: Case) -> int:
     """The order of the verdicts; memory that ended the run comes before all."""
-    return -1 if case.cause == "before-the-end" else ORDER.index(case.verdict)
+    if case.cause == "before-the-end":
+        return -1
+    return ORDER.index(case.verdict)
 
 
 # --- of the run as a whole ------------------------------------------------------------------------
@@ -128,8 +130,11 @@ def picture_of(gpu: Gpu) -> GpuUse:
 
 
 def nothing_to_judge(run: Run) -> Judgement | None:
-    wholes = [gpu.parts.whole for gpu in run.gpus]
-    readings = max(whole.samples if whole else 0 for whole in wholes)
+    """Too few samples tell what the GPUs did: no verdict."""
+    readings = 0
+    for gpu in run.gpus:
+        if gpu.parts.whole:
+            readings = max(readings, gpu.parts.whole.samples)
     if readings >= marks.LEAST_SAMPLES:
         return None
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
@@ -152,17 +157,23 @@ def uneven_work(run: Run) -> Judgement | None:
             power[gpu.label] = work.power_share
     if not uses:
         return None
-    shares, mark, phrase = uses, marks.USE_DIFFERENCE, "worked {:.0f} % of the time"
+    shares = uses
+    mark = marks.USE_DIFFERENCE
+    phrase = "worked {:.0f} % of the time"
     all_are_busy = min(uses.values()) >= marks.BUSY
     if all_are_busy and len(power) == len(uses):
-        shares, mark, phrase = power, marks.POWER_DIFFERENCE, "drew {:.0f} % of its power limit"
-    least, most = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+        shares = power
+        mark = marks.POWER_DIFFERENCE
+        phrase = "drew {:.0f} % of its power limit"
+    least = min(shares, key=shares.__getitem__)
+    most = max(shares, key=shares.__getitem__)
     if shares[most] - shares[least] < mark:
         return None
-    ends = [f"GPU {label} {phrase.format(shares[label])}" for label in (least, most)]
+    least_words = f"GPU {least} {phrase.format(shares[least])}"
+    most_words = f"GPU {most} {phrase.format(shares[most])}"
     cause = "less" if shares[least] else "none"
     step = "balance-the-work" if run.launched else "one-process-each"
-    return Judgement("uneven", cause, ", ".join(ends), (step,))
+    return Judgement("uneven", cause, f"{least_words}, {most_words}", (step,))
 
 
 RUN_VERDICTS: tuple[Callable[[Run], Judgement | None], ...] = (

@@ -62,4 +62,5 @@ NETWORK_FULL = 70.0  # %: of what the network interface carries
 NETWORK_MUCH = 1e8  # bytes/s: gradients between machines; a network of 1 Gbit/s is full with it
 EMPTY_MEMORY = 200 << 20  # bytes: less than a CUDA context: nothing can compute on this GPU
 TOUCH_SECONDS = 3.0  # s: work of this length before a longer pause is part of the start
+AWAKE_SHARE = 80.0  # %: of the samples: with clocks of work in so many, a GPU is ready all along
 LEAST_TREES = 2.0  # samples of the command: fewer say nothing about it

@@ -91,6 +91,7 @@ def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
 
 
 def _document(plain: Any, where: str) -> Sample | Summary:
+    """A line of a recording. Raises BadInput for what `monitor --json` did not write."""
     schema = plain.get("schema") if isinstance(plain, dict) else None
     if schema != SCHEMA:
         hint = f"it is {schema or 'something else'}; this version reads {SCHEMA}"

@@ -108,8 +108,11 @@ class Run:
         # Whatever works while a command is watched is taken for the command's.
         if self.command or self.ranks:
             return self.at_work
-        job = gpu.name, gpu.programs
-        return tuple(one for one in self.at_work if (one.name, one.programs) == job)
+        return tuple(
+            other_gpu
+            for other_gpu in self.at_work
+            if other_gpu.name == gpu.name and other_gpu.programs == gpu.programs
+        )
 
     @cached_property
     def unused_gpus(self) -> tuple[Gpu, ...]:
@@ -129,19 +132,23 @@ class Run:
         # Without a command the memory may be a desktop's, which holds more than a context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
         has_process = gpu.has_process
-        return (gpu.memory.p95 or 0.0) >= mark if has_process is None else has_process
+        if has_process is None:
+            return or_zero(gpu.memory.p95) >= mark
+        return has_process
 
 
 def worked(gpu: Gpu) -> bool:
     """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
+    if considered(gpu) is None or drawn(gpu):
+        return False
     mean_is_low = or_zero(gpu.utilization) < marks.IDLE
-    has_stray_kernels = mean_is_low and gpu.utilization_p95 < marks.QUIET_SHARE
-    return considered(gpu) is not None and not has_stray_kernels and not drawn(gpu)
+    has_only_stray_kernels = mean_is_low and gpu.utilization_p95 < marks.QUIET_SHARE
+    return not has_only_stray_kernels
 
 
 def drawn(gpu: Gpu) -> bool:
     """Only programs that draw are on it, and they do not work it hard."""
-    return gpu.only_draws and (gpu.utilization or 0.0) < marks.LOW
+    return gpu.only_draws and or_zero(gpu.utilization) < marks.LOW
 
 
 def considered(gpu: Gpu) -> Work | None:
@@ -160,6 +167,8 @@ def useful_workers(run: Run) -> int:
     4 if the number of cores is unknown.
     """
     gpus_at_work = [gpu for gpu in run.gpus if or_zero(gpu.utilization) >= marks.IDLE]
+    gpu_count = max(1, len(gpus_at_work))
     cores = round(run.cores or 4)
     workers_of_all = min(MOST_WORKERS, cores)
-    return max(1, workers_of_all // max(1, len(gpus_at_work)))
+    workers_per_gpu = workers_of_all // gpu_count
+    return max(1, workers_per_gpu)

@@ -79,7 +79,9 @@ class CsvWriter:
         self._rows.writerow(HEADING)
 
     def write(self, sample: Sample) -> None:
-        tree, host = sample.tree, sample.host
+        """Write a row for each GPU, with the command and the machine in each."""
+        tree = sample.tree
+        host = sample.host
         tree_cells = [read(tree) if tree else None for read in TREE_COLUMNS.values()]
         host_cells = [read(host) if host else None for read in HOST_COLUMNS.values()]
         # Without a GPU one row tells of the command and the machine.

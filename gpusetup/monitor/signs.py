@@ -134,10 +134,13 @@ def of_others(
     for use in computing:
         size = figure(use)
         sizes.append(unknown if size is None else size)
-    counted = moment.tree.gpu_processes if moment.tree else None
+    command_count = moment.tree.gpu_processes if moment.tree else None
     # If nobody counted the command's processes, all of them may be its.
-    others = 0 if not counted else max(0, len(computing) - counted)
-    return sum(sorted(sizes)[:others])
+    if not command_count:
+        return 0
+    foreign_count = max(0, len(computing) - command_count)
+    smallest_first = sorted(sizes)
+    return sum(smallest_first[:foreign_count])
 
 
 @Sign
@@ -152,7 +155,10 @@ def shared_with_others(subject: Subject) -> bool:
 @Sign
 def used_by_others(subject: Subject) -> bool:
     """Others compute on it."""
-    shares = [of_others(moment, lambda use: use.sm_percent, 0.0) for moment in subject.work.running]
+    shares = []
+    for moment in subject.work.running:
+        # A process whose share is not told is taken for one that computes nothing.
+        shares.append(of_others(moment, lambda use: use.sm_percent, 0.0))
     return at_least(mean(shares), marks.USE_DIFFERENCE)
 
 
@@ -217,8 +223,8 @@ def several(subject: Subject) -> bool:
 @Sign
 def beside_a_resting_one(subject: Subject) -> bool:
     """Another GPU's memory is held, and nothing ran there."""
-    held_gpus = [gpu for gpu in subject.run.gpus if subject.run.held(gpu)]
-    return not all(map(worked, held_gpus))
+    run = subject.run
+    return any(run.held(gpu) and not worked(gpu) for gpu in run.gpus)
 
 
 @Sign

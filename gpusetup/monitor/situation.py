@@ -49,7 +49,8 @@ class Situation(NamedTuple):
     @property
     def working_gpus(self) -> int:
         """How many GPUs are not lost."""
-        return len([gpu for gpu in self.run.gpus if gpu.lost_at is None])
+        lost_gpus = [gpu for gpu in self.run.gpus if gpu.lost_at is not None]
+        return len(self.run.gpus) - len(lost_gpus)
 
     @property
     def gpu_label(self) -> str:
@@ -122,9 +123,9 @@ def watch_the_command(situation: Situation) -> str | None:
     return None if pid is None else f"gpusetup monitor --pid {pid}"
 
 
-def processes_by(what: str) -> Command:
+def processes_by(column: str) -> Command:
     """The processes of the machine that use most of something, as `ps` names it."""
-    return always(f"ps -eo pid,user,{what},comm --sort=-{what} | head")
+    return always(f"ps -eo pid,user,{column},comm --sort=-{column} | head")
 
 
 def raise_the_limit(situation: Situation) -> str:
@@ -139,10 +140,10 @@ def higher_limit(situation: Situation) -> str:
 
 
 def more_workers(situation: Situation) -> str:
-    now = whole(situation.work.workers if situation.work else None)
+    worker_count = whole(situation.work.workers if situation.work else None)
     return (
-        f"Use up to {useful_workers(situation.run)} loader workers (now {now}). Then decode less "
-        "per item, or cache decoded items"
+        f"Use up to {useful_workers(situation.run)} loader workers (now {worker_count}). Then "
+        "decode less per item, or cache decoded items"
     )
 
 

@@ -29,11 +29,14 @@ FIRST_ANSWER_SECONDS = 10.0
 """Without persistence mode a big node may take some seconds."""
 
 
-def question(program: str, fields: tuple[str, ...], *more: str) -> tuple[str, ...]:
+def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str, ...]:
     """nvidia-smi, asked for the figures of every GPU."""
     # On Linux it would load kernel modules and make device nodes, which asking must not do.
-    before = (sys.executable, "-I", "-S", HOLD_BACK) if sys.platform == "linux" else ()
-    return (*before, program, f"--query-gpu={','.join(fields)}", "--format=csv", *more)
+    held_back: tuple[str, ...] = ()
+    if sys.platform == "linux":
+        held_back = (sys.executable, "-I", "-S", HOLD_BACK)
+    query = f"--query-gpu={','.join(fields)}"
+    return (*held_back, program, query, "--format=csv", *options)
 
 
 class NvidiaSmi(Source):

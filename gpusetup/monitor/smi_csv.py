@@ -48,7 +48,9 @@ def headings(line: str) -> list[str]:
     >>> headings("Index, memory.used [MiB]"), headings("a, b")
     (['index', 'memory.used'], [])
     """
-    names = [name.partition("[")[0].strip() for name in line.lower().split(",")]
+    # The unit stands in brackets behind the name.
+    cells = line.lower().split(",")
+    names = [cell.partition("[")[0].strip() for cell in cells]
     is_heading = not set(names).isdisjoint(GPU_COLUMNS)
     return names if is_heading else []
 
@@ -59,11 +61,11 @@ def samples(names: Sequence[str], lines: Iterable[str], interval: float) -> Iter
     for count, rows in enumerate(rows_by_moment(names, lines)):
         first_row = next(iter(rows.values()))
         at = first_row.get("timestamp", "")
-        now = time_of(at)
-        start = start or now
+        time = time_of(at)
+        start = start or time
         seconds = count * interval
-        if now and start:
-            seconds = (now - start).total_seconds()
+        if time and start:
+            seconds = (time - start).total_seconds()
         yield Sample(
             at=at,
             seconds=max(0.0, seconds),
@@ -120,11 +122,14 @@ def gpu_of(index: int, row: Row) -> GpuSample:
     """A GPU at one moment, by its row."""
     values: dict[str, Any] = {}
     for field, names in COLUMNS.items():
+        # A column has several names, by the version of nvidia-smi; the first with a value counts.
         texts = [cell(row.get(name)) for name in names]
         text = next((text for text in texts if text), None)
-        values[field] = text if field in ("name", "uuid") else figure(field, text)
-    lost = any("lost" in text.lower() for text in row.values())
-    return plausible(GpuSample(index=index, throttle_reasons=reasons(row), lost=lost, **values))
+        is_text = field in ("name", "uuid")
+        values[field] = text if is_text else figure(field, text)
+    is_lost = any("lost" in text.lower() for text in row.values())
+    sample = GpuSample(index=index, throttle_reasons=reasons(row), lost=is_lost, **values)
+    return plausible(sample)
 
 
 def figure(field: str, text: str | None) -> float | None:

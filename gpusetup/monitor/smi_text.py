@@ -60,15 +60,17 @@ def timed(
     """Pictures as samples: by their own times, else `interval` seconds apart."""
     start: datetime | None = None
     count = 0
-    for now, gpus in pictures:
+    for time, gpus in pictures:
         if not gpus:
             continue
-        start = start or now
+        start = start or time
         seconds = count * interval
-        if now and start:
-            seconds = max(0.0, (now - start).total_seconds())
+        if time and start:
+            # A clock that was set back takes no time away.
+            seconds = max(0.0, (time - start).total_seconds())
         count += 1
-        yield Sample(at=now.isoformat() if now else "", seconds=seconds, gpus=gpus)
+        at = time.isoformat() if time else ""
+        yield Sample(at=at, seconds=seconds, gpus=gpus)
 
 
 SMI_DATE = re.compile(
@@ -134,8 +136,8 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
     gpus = parse_table(text).gpus or ()
     has_process_list = "Processes:" in text
     samples = []
-    for place, gpu in enumerate(gpus):
-        index = place if gpu.nvml_index is None else gpu.nvml_index
+    for position, gpu in enumerate(gpus):
+        index = position if gpu.nvml_index is None else gpu.nvml_index
         processes = processes_on(index, text) if has_process_list else None
         samples.append(plausible(sample_of(gpu, index, processes)))
     return tuple(samples)
@@ -202,6 +204,7 @@ def begins_query(line: str) -> bool:
 
 
 def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    """The samples of `nvidia-smi -q -l`: a whole report for each moment."""
     pictures = ((date_of_query(moment), query_gpus("".join(moment))) for moment in
                 moments(lines, begins_query))  # fmt: skip
     return timed(pictures, interval)

@@ -90,8 +90,9 @@ def utc_now() -> str:
     >>> len(utc_now()), utc_now()[-1]
     (24, 'Z')
     """
-    now = datetime.now(timezone.utc)
-    return f"{now:%Y-%m-%dT%H:%M:%S}.{now.microsecond // 1000:03d}Z"
+    time = datetime.now(timezone.utc)
+    milliseconds = time.microsecond // 1000
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
 
 CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
@@ -124,9 +125,10 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
     for name in names:
         matching = [position for position, gpu in enumerate(gpus) if is_called(gpu, name)]
         if len(matching) != 1:
-            known = ", ".join(f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus)
+            gpu_names = [f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus]
             problem = "Several GPUs are" if matching else "No GPU is"
-            raise UsageError(f"{problem} called {name!r}", hint=f"there are: {known}")
+            hint = f"there are: {', '.join(gpu_names)}"
+            raise UsageError(f"{problem} called {name!r}", hint=hint)
         positions += matching
     return tuple(dict.fromkeys(positions))
 

@@ -16,7 +16,9 @@ class Subject:
     """One GPU that worked, in its run, with the figures that signs and sentences need."""
 
     def __init__(self, run: Run, gpu: Gpu, work: Work) -> None:
-        self.run, self.gpu, self.work = run, gpu, work
+        self.run = run
+        self.gpu = gpu
+        self.work = work
         self.together = len(run.team(gpu))
         """How many GPUs work on the same job."""
 

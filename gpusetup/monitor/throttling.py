@@ -111,4 +111,5 @@ def is_laptop(name: str | None) -> bool:
     >>> is_laptop("NVIDIA GeForce RTX 3060 Laptop GPU"), is_laptop("NVIDIA A100-SXM4-80GB")
     (True, False)
     """
-    return bool(re.search(r"\b(laptop|max-q|mobile)\b", (name or "").lower()))
+    lower_name = (name or "").lower()
+    return re.search(r"\b(laptop|max-q|mobile)\b", lower_name) is not None

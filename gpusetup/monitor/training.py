@@ -165,7 +165,9 @@ def memory_report() -> MemoryReport:
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return MemoryReport(devices=())
-    return MemoryReport(devices=tuple(_device(torch, i) for i in range(torch.cuda.device_count())))
+    device_count = torch.cuda.device_count()
+    devices = [_device(torch, index) for index in range(device_count)]
+    return MemoryReport(devices=tuple(devices))
 
 
 def gib(count: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
@@ -19,8 +20,11 @@ class Moment:
     __slots__ = ("gpu", "host", "phase", "seconds", "tree")
 
     def __init__(self, gpu: GpuSample, sample: Sample) -> None:
-        self.gpu, self.tree, self.host = gpu, sample.tree, sample.host
-        self.seconds, self.phase = sample.seconds, ""
+        self.gpu = gpu
+        self.tree = sample.tree
+        self.host = sample.host
+        self.seconds = sample.seconds
+        self.phase = ""
 
 
 Figure = Callable[[Moment], float | None]
@@ -34,7 +38,8 @@ class Mean:
     """
 
     def __init__(self, figure: Figure, *, running: bool = False) -> None:
-        self.figure, self.running = figure, running
+        self.figure = figure
+        self.running = running
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -93,7 +98,8 @@ class Work:
     disk_write_rate = of_host(lambda host: host.disk_write_bytes_per_second)
 
     def __init__(self, rows: Sequence[Moment]) -> None:
-        self.rows, self.samples = rows, len(rows)
+        self.rows = rows
+        self.samples = len(rows)
         # A GPU that tells no utilisation is not called quiet: it may work.
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
@@ -112,7 +118,8 @@ class Work:
     @cached_property
     def quiet_part(self) -> Work | None:
         """The samples in which the GPU did nothing."""
-        return work_of([row for row in self.rows if is_quiet(row.gpu)])
+        quiet_rows = [row for row in self.rows if is_quiet(row.gpu)]
+        return work_of(quiet_rows)
 
     @cached_property
     def quiet_length(self) -> float:
@@ -129,8 +136,10 @@ class Work:
         counts: Counter[str] = Counter()
         for row in self.running:
             counts.update(row.gpu.throttle_reasons or ())
-        sample_count = len(self.running)
-        return {name: counts[name] / sample_count * 100 for name in sorted(counts)}
+        shares = {}
+        for name in sorted(counts):
+            shares[name] = counts[name] / len(self.running) * 100
+        return shares
 
     @property
     def power_share(self) -> float | None:
@@ -144,8 +153,10 @@ class Work:
 
         If no source tells the highest clock, it is the highest of the run.
         """
-        highest_clock = highest(row.gpu.clock_sm_mhz for row in self.running)
-        return percent(self.clock_mhz, self.clock_most or highest_clock)
+        if self.clock_most:
+            return percent(self.clock_mhz, self.clock_most)
+        highest_seen = highest(row.gpu.clock_sm_mhz for row in self.running)
+        return percent(self.clock_mhz, highest_seen)
 
     @property
     def pcie_rate(self) -> float | None:
@@ -213,7 +224,8 @@ def highest(values: Iterable[Any]) -> Any:
     >>> highest([1, None, 3]), highest([None])
     (3, None)
     """
-    return max((value for value in values if value is not None), default=None)
+    figures = [value for value in values if value is not None]
+    return max(figures, default=None)
 
 
 def percentile(values: Iterable[float], share: float) -> float:
@@ -223,7 +235,10 @@ def percentile(values: Iterable[float], share: float) -> float:
     (1, 10)
     """
     order = sorted(values)
-    return order[max(0, -int(-len(order) * share // 100) - 1)]
+    # Rounded up (nearest rank): of 10 values the 95th percentile is the tenth.
+    rank = math.ceil(len(order) * share / 100)
+    position = max(rank, 1) - 1
+    return order[position]
 
 
 def or_zero(value: float | None) -> float:
@@ -242,7 +257,10 @@ def sum_of_known(first: float | None, second: float | None) -> float | None:
 
 
 def is_quiet(gpu: GpuSample) -> bool:
-    return gpu.utilization_percent is not None and gpu.utilization_percent <= QUIET
+    """Whether nothing but a stray kernel ran; a GPU that tells no utilisation may work."""
+    if gpu.utilization_percent is None:
+        return False
+    return gpu.utilization_percent <= QUIET
 
 
 def percent(part: float | None, whole: float | None) -> float | None:
@@ -272,8 +290,11 @@ def rated_watts(name: str | None) -> float | None:
     if "laptop" in tokens(name):
         return None
     # A name may fit several cards (SXM and PCIe); they are one answer only if they are rated alike.
-    known = {row.tdp_w for row in rows_or_none(name, load_catalog().gpus)}
-    watts = known.pop() if len(known) == 1 else None
+    rows = rows_or_none(name, load_catalog().gpus)
+    ratings = {row.tdp_w for row in rows}
+    if len(ratings) != 1:
+        return None
+    watts = ratings.pop()
     return None if watts is None else float(watts)
 
 

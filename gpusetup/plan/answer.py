@@ -26,8 +26,9 @@ from gpusetup.plan.decide import (
     near_limit,
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
-from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.measured import NONE, is_standard
+from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question, job_of
@@ -77,13 +78,20 @@ def answer(request: PlanRequest) -> PlanAnswer:
     decision = solver(request.job, request.limits)
     plain = cell(decision, place.gpu)
     # What the question or the config leaves open makes no answer clear.
-    is_open = bool(request.notes) or any(uncertainties(question, decision, place))
+    uncounted = uncounted_parts(request)
+    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, place))
+    # An answer "does not fit" stays: what is not counted can only add to it.
+    is_open = is_open and decision.fits
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
-        confidence="close" if is_open and plain.confidence == "clear" else plain.confidence,
-        env=environment(decision, place),
+        confidence="close" if is_open else plain.confidence,
+        uncounted=uncounted,
+        env=environment(decision, request),
         better=better_with_fewer(decision, question.solve),
-        speed=speed_of_several(decision, place.gpu, request.gpu_rows),
+        # Who asks for the fewest GPUs is not told to take one of them.
+        speed=None
+        if question.solve == "gpus"
+        else speed_of_several(decision, place.gpu, request.gpu_rows),
         trainer_settings=trainer_settings(trainer_in_words(request), decision),
         helps=helps(decision),
         ways=tuple(ways(request)),
@@ -97,10 +105,26 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     """The fields of a cell that its answer has unchanged."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
-        *without,
+        "uncounted", *without,
     )  # fmt: skip
     names = [field.name for field in fields(plain)]
     return {name: getattr(plain, name) for name in names if name not in answered}
+
+
+ALWAYS_RL = ("verl", "openrlhf")
+"""Trainers whose runs always generate; Trinity-RFT does so on other GPUs, and was measured."""
+
+
+def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
+    """What may take memory and is not counted, by the names of its keys; models come first."""
+    question = request.question
+    models = tuple(uncounted_models(question.rl, request.job.shape))
+    if question.rl is None and question.trainer in ALWAYS_RL and request.config is None:
+        models = ("the inference engine and the reference model (give the config)",)
+    keys = [key.key for key in request.config.not_understood] if request.config else []
+    # A list stands once, and not again for each of its items.
+    names = (key.partition("[")[0] for key in keys)
+    return (*models, *dict.fromkeys(names))
 
 
 def trainer_in_words(request: PlanRequest) -> str | None:
@@ -110,22 +134,35 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     `actor_rollout_ref` at its top, and needs verl's words.
     """
     keys = [key.key for key in request.config.read] if request.config else []
-    is_verls_own = any(key.startswith("actor_rollout_ref.") for key in keys)
-    return "verl" if is_verls_own else request.question.trainer
+    if any(key.startswith("actor_rollout_ref.") for key in keys):
+        return "verl"
+    if request.question.rl is not None:
+        return None  # the words of supervised trainers would start another training
+    return request.question.trainer
 
 
-def environment(decision: Decision, place: Place) -> dict[str, str]:
+GPUS_IN_A_MACHINE = 8
+"""More GPUs than this are in several machines, where one variable cannot name them."""
+
+
+def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
     """The variables to export: the allocator's, and which GPUs a program may use."""
     if not decision.fits:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
-    if place.count is not None and place.count > decision.job.gpus:
-        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(decision.job.gpus)
+    gpus = decision.job.gpus
+    machine_has_more = request.place.count is not None and request.place.count > gpus
+    # Who asks for the fewest GPUs hides the others from the training.
+    asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
+    if machine_has_more or asks_for_fewest:
+        variables["CUDA_VISIBLE_DEVICES"] = visible_devices(gpus)
     return variables
 
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     """All sentences of the answer: what is wrong, what must be done in time, what is open."""
+    if request.place.remark:
+        yield request.place.remark
     wrong_factor = factor_remark(request.rope, decision.job)
     if wrong_factor:
         yield wrong_factor
@@ -158,7 +195,7 @@ def cell(decision: Decision, gpu: str) -> PlanCell:
         gpu=gpu,
         gpus=job.gpus,
         context=job.context,
-        batch=job.batch,
+        batch=None if job.fills_token_budget else job.sequences,
         strategy=job.strategy,
         source=source,
     )
@@ -182,7 +219,7 @@ def memory_gib(decision: Decision) -> PlanMemory:
 # --- settings ----------------------------------------------------------------------------------
 
 NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "optimizer",
-               "amp", "dtype", "checkpointing", "frozen", "tables")  # fmt: skip
+               "amp", "dtype", "checkpointing", "frozen", "tables", *BESIDE_FIELDS)  # fmt: skip
 
 
 def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
@@ -203,7 +240,7 @@ def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
             values[name] = value
     if not job.shape.vocabulary:
         values.pop("loss", None)
-    if job.batch is None:
+    if job.fills_token_budget:
         values |= {"max_model_len": job.context, "max_token_len_per_gpu": tokens(job, recipe)}
     else:
         values["batch_per_gpu"] = samples(job, recipe)
@@ -248,6 +285,6 @@ def ways(request: PlanRequest) -> Iterator[Way]:
             name=name,
             fits=one_sequence.fits,
             total_gib=round(one_sequence.shown.memory.total / GIB, 2),
-            batch=largest.job.batch if largest.fits else None,
+            batch=largest.job.sequences if largest.fits else None,
             context=min(longest.job.context, native) if longest.fits else None,
         )

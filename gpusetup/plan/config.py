@@ -19,7 +19,8 @@ from gpusetup.model.codec import from_plain
 from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_model import adapters, frozen, model, quantised, tables
-from gpusetup.plan.config_reader import Fields, Reader, by_words
+from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
+from gpusetup.plan.config_rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.question import LARGEST, Question
 from gpusetup.plan.rope import RopeScaling
@@ -65,9 +66,11 @@ def question_of(
     for part in PARTS:
         fields |= part(reader, fields)
     if trainer is None:
+        usual = "a plain loop in 32 bits"
+        if fields.get("lora") is not None:
+            usual = "transformers' Trainer with PEFT"
         reader.assumed.append(
-            "the trainer is unknown: plan assumes a plain loop in 32 bits, "
-            "unless the config says otherwise"
+            f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
         )
     question_fields = {name: fields[name] for name in dict(defaults(Question)) if name in fields}
     job_fields = {
@@ -88,9 +91,19 @@ def question_of(
             trainer=trainer,
             read=tuple(sorted(reader.used.values(), key=lambda one: one.line)),
             assumed=tuple(dict.fromkeys(reader.assumed)),
-            not_understood=tuple(reader.not_understood()),
+            not_understood=tuple(reader.not_understood(counted_maps(fields))),
         ),
     )
+
+
+def counted_maps(fields: Fields) -> frozenset[str]:
+    """The maps about other models than the one that is trained which the plan counts as a whole.
+
+    Trinity-RFT's are on other GPUs, or within what was measured; of a teacher nothing is counted.
+    """
+    if fields["trainer"] == "trinity" or fields.get("rl"):
+        return OTHER_MODELS - {"teacher"}
+    return frozenset(("rollout", "explorer", "inference"))
 
 
 def for_gpus(from_config: FromConfig, gpus: int) -> Question:
@@ -136,13 +149,37 @@ def length(reader: Reader, fields: Fields) -> Fields:
     trainer, roles = fields["trainer"], ("length", "total-length", "prompt", "response")
     sequence, total, prompt, response = (reader.number(role, LARGEST["context"]) for role in roles)
     tokens = total if trainer == "trinity" else sequence or total
-    if tokens is None and trainer == "trinity" and prompt and response:
+    is_verl = reader.has_map("actor_rollout_ref")
+    if tokens is None and trainer == "trinity" and prompt and response and not is_verl:
         tokens = prompt + response
         reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
+    if trainer != "trinity" or (is_verl and tokens is None):
+        answers = prompt_and_answer(reader, sequence or prompt, response)
+        if answers is not None:
+            return {"context": answers}
     default = LENGTHS.get(trainer or "")
     if tokens is None and default:
         reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
     return {"context": tokens or default}
+
+
+PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
+"""Tokens of a prompt and of its answer where nothing is said (TRL, GRPOConfig)."""
+
+
+def prompt_and_answer(reader: Reader, prompt: int | None, response: int | None) -> int | None:
+    """Tokens of a prompt with the answer that is generated; None if nothing is generated."""
+    if method_of(reader) not in GENERATING:
+        return None
+    if response is None:
+        new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
+        response = int(new_tokens) if re.fullmatch(r"[1-9]\d{0,6}", new_tokens) else None
+    prompt_tokens, answer_tokens = prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
+    reader.assumed.append(
+        f"the longest sequence is a prompt of {prompt_tokens:,} tokens and an answer of "
+        f"{answer_tokens:,}"
+    )
+    return prompt_tokens + answer_tokens
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:
@@ -161,14 +198,23 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
 
 
 def batch(reader: Reader, fields: Fields) -> Fields:
+    """Sequences of a GPU or of all, or the budget of tokens that RL trainers fill.
+
+    Trinity-RFT fills a budget unless it is told not to, verl only if it is told to.
+    """
     trinity = fields["trainer"] == "trinity"
-    if trinity and reader.switch("dynamic") is not False:
+    is_dynamic = reader.switch("dynamic")
+    if is_dynamic is None:
+        is_dynamic = not reader.has_map("actor_rollout_ref")
+    if trinity and is_dynamic:
         return {
             "tokens": reader.number("tokens", LARGEST["tokens"]),
             "log_prob_tokens": reader.number_anywhere(
                 "log_prob_max_token_len_per_gpu", "tokens", LARGEST["tokens"]
             ),
         }
+    if trinity:
+        reader.number("tokens", LARGEST["tokens"])  # of no effect beside a number of sequences
     each = reader.number("batch", LARGEST["batch"])
     total = None if trinity and each else reader.number("total", LARGEST["batch"])
     if each is None and total is None and not trinity:
@@ -217,7 +263,9 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     elif fp16:
         amp = "fp16"
     if weights:
-        return {"dtype": weights, "amp": amp if weights == "fp32" else None}
+        # `bf16: true` beside 16-bit weights: whether a 32-bit copy is stepped is the trainer's own
+        # choice (`trainer_defaults`), so what is computed in is kept as it was said.
+        return {"dtype": weights, "amp": amp}
     if pair:
         return {"dtype": pair[0], "amp": pair[1]}
     if pure:
@@ -234,7 +282,7 @@ def precision(reader: Reader, fields: Fields) -> Fields:
 
 
 def kernels(reader: Reader, fields: Fields) -> Fields:
-    plugins = " ".join(one.text for path, one in reader.by_path.items() if "plugins" in path)
+    plugins = " ".join(reader.texts_named("plugins", "a plugin"))
     has_kernels = bool(reader.switch("kernels"))
     default_loss = "fused" if has_kernels or "cut_cross_entropy" in plugins else None
     return {
@@ -292,23 +340,10 @@ def stage_of(setting: Setting, text: str) -> int | None:
     return int(hit[0][-1]) if hit else None
 
 
-PREFERENCE_STAGES = ("dpo", "kto", "ipo", "simpo", "orpo", "ppo", "rm", "grpo")
-
-
 def offload(reader: Reader, fields: Fields) -> Fields:
     reader.word("offload")  # the plan says whether that is needed
     place = (reader.word("optimizer-offload") or "").lower()
     return {"offload_optimizer": place in ("cpu", "nvme", "true", "yes", "on") or None}
-
-
-def preference(reader: Reader, fields: Fields) -> Fields:
-    """Preference training holds more than the plan counts."""
-    stage = (reader.word("stage") or "").lower()
-    if stage in PREFERENCE_STAGES and fields["trainer"] != "trinity":
-        fields["notes"].append(
-            f"{stage} trains on pairs and may hold a reference model: plan counts neither"
-        )
-    return {}
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:
@@ -325,5 +360,5 @@ def plan_map(reader: Reader, fields: Fields) -> Fields:
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (
     model, adapters, frozen, tables, quantised, length, batch, checkpointing, optimizer, precision,
-    kernels, parallel, strategy, offload, preference, plan_map,
+    kernels, parallel, strategy, offload, reinforcement, plan_map,
 )  # fmt: skip

@@ -7,11 +7,18 @@ projects images, a hundredth of the parameters at most, are not counted.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.frozen import replace
+from gpusetup.plan.mixers import (
+    ATTENTION,
+    ONLY_MLP,
+    is_state_space_alone,
+    mixer_parameters,
+    mixers_of,
+)
 from gpusetup.plan.shape import ENCODERS, Shape
 
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -41,7 +48,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 FAMILIES: dict[str, tuple[str, ...]] = {
     "no gate": (
         "apertus", "arcee", "bloom", "falcon", "gpt2", "gpt_bigcode",
-        "gpt_neo", "gpt_neox", "gptj", "mpt", "nanochat", "nemotron", "opt",
+        "gpt_neo", "gpt_neox", "gptj", "mpt", "nanochat", "nemotron", "nemotron_h", "opt",
         "phi", "starcoder2",
     ),
     "a gate": ("cohere", "cohere2", "olmo", "phimoe", "stablelm"),
@@ -59,10 +66,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "heads of 256": ("gemma", "gemma2", "gemma3"),
 }  # fmt: skip
 """What no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
-NOT_ATTENTION = ("mamba_d_state", "mamba_d_conv", "conv_L_cache", "ssm_cfg", "state_size", "rwkv",
-              "image_size", "kv_lora_rank")  # fmt: skip
-"""Keys of models whose layers are not all attention, or of another kind (DeepSeek's latent one), or
-which read images alone."""
 DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
             "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
 
@@ -113,21 +116,31 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     if isinstance(values.get("vision_config"), Mapping):
         return with_images(values, what)
     config = ModelConfig(values, what)
-    other = values.get("is_encoder_decoder") or any(key in values for key in NOT_ATTENTION)
-    other = other or config.kind in ENCODERS
-    if other or "model_type" not in values or "num_attention_heads" not in config.values:
-        raise UsageError(
-            f"{what}: the family {values.get('model_type')!r} is not known",
-            hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
-            "`--params` plans a transformer by its size, `--code` traces your own model",
-        )
+    if values.get("is_encoder_decoder") or "model_type" not in values:
+        raise unknown_family(values, what)
+    if config.has("image_size") and not config.values.get("vocab_size"):
+        return image_encoder(config)
+    if config.kind in ENCODERS:
+        return text_encoder(config)
+    says_layers = config.values.get("num_attention_heads") or config.has("state_size")
+    if not says_layers or config.has("rwkv") or config.has("num_mem_blocks"):  # Zamba shares blocks
+        raise unknown_family(values, what)
     return decoder(config)
+
+
+def unknown_family(values: Mapping[str, Any], what: str) -> UsageError:
+    return UsageError(
+        f"{what}: the family {values.get('model_type')!r} is not known",
+        hint="plan knows llama, qwen3, gpt2 and every family with `num_attention_heads`. "
+        "`--params` plans a transformer by its size, `--code` traces your own model",
+    )
 
 
 def decoder(config: ModelConfig) -> Shape:
     """A decoder of text."""
     values, family = config.values, config.family
-    hidden, layers = config.need("hidden_size"), config.need("num_hidden_layers")
+    hidden, mixers = config.need("hidden_size"), mixers_of(config)
+    layers = len(mixers)
     heads, query, key_value = attention_widths(config)
     has_rms_norm = config.has("rms") and values.get("rmsnorm", True)
     has_layer_norm_eps = config.has("layer", "norm", "eps")
@@ -135,7 +148,8 @@ def decoder(config: ModelConfig) -> Shape:
     activation = str(values.get("hidden_act") or "")
     ungated = activation == "relu" or (layer_norm and (not activation or "gelu" in activation))
     gated = "a gate" in family or not ("no gate" in family or ungated)
-    attention_and_norms = 2 * hidden * (query + key_value + 1 + layer_norm)
+    mixer_sizes = [mixer_parameters(config, mixer, query, key_value) for mixer in mixers]
+    norms = 2 * hidden * (1 + layer_norm)
     vocabulary = config.need("vocab_size")
     tied = bool(values.get("tie_word_embeddings", "a tied head" in family))
     native_context = config.get("max_position_embeddings")
@@ -143,17 +157,16 @@ def decoder(config: ModelConfig) -> Shape:
     outside = (vocabulary * vocabulary_tables + 1) * hidden  # and the last norm
     if "learned positions" in family:
         outside += native_context * hidden
-    mlp = mlp_of(config, 3 if gated else 2)
-    fixed = outside + layers * attention_and_norms + mlp.dense_layers * mlp.dense
-    name = values.get("_name_or_path") or values.get("name")
+    mlp = mlp_of(config, 3 if gated else 2, mixers)
+    fixed = outside + sum(mixer_sizes) + layers * norms + mlp.dense_layers * mlp.dense
     return Shape(
-        name=name if isinstance(name, str) and name else config.kind,
+        name=model_name(config),
         kind=config.kind,
         parameters=fixed + mlp.expert_layers * mlp.experts,
         active=fixed + mlp.expert_layers * mlp.active,
         largest_unit=max(
             vocabulary * hidden,
-            attention_and_norms + max(mlp.dense * (mlp.dense_layers > 0), mlp.experts),
+            max(mixer_sizes) + norms + max(mlp.dense if mlp.dense_layers else 0, mlp.experts),
         ),
         layers=layers,
         hidden=hidden,
@@ -168,17 +181,93 @@ def decoder(config: ModelConfig) -> Shape:
         tied=tied,
         experts=config.get("num_experts_per_tok"),
         vocabulary=vocabulary,
+        latent=latent_width(config),
+        roughly=any(mixer != ATTENTION for mixer in mixers),
         native_context=native_context or None,
     )
 
 
+def latent_width(config: ModelConfig) -> int:
+    """The width of what latent attention caches for a token; 0 for attention of another kind."""
+    rank = config.get("kv_lora_rank")
+    return rank + config.get("qk_rope_head_dim", 64) if rank else 0
+
+
+def text_encoder(config: ModelConfig) -> Shape:
+    """An encoder of text with a classifier, as it is fine-tuned."""
+    hidden, layers = config.need("hidden_size"), config.need("num_hidden_layers")
+    width = config.get("intermediate_size", 4 * hidden)
+    gated = config.kind == "modernbert"
+    layer = 4 * hidden * (hidden + 1) + (3 if gated else 2) * hidden * width + width + 5 * hidden
+    positions = 0 if gated else config.get("max_position_embeddings")
+    tables = (config.need("vocab_size") + positions + config.get("type_vocab_size") + 2) * hidden
+    total = tables + layers * layer + hidden * (hidden + 1)
+    largest_unit = max(config.need("vocab_size") * hidden, layer)
+    return replace(
+        encoder_shape(config, total, largest_unit),
+        classes=2,
+        gated=gated,
+        dropout=True,
+        native_context=config.get("max_position_embeddings") or None,
+    )
+
+
+def image_encoder(config: ModelConfig) -> Shape:
+    """An encoder of images with a classifier (ViT, DINOv2, SigLIP): its patches are its tokens."""
+    hidden, layers = config.need("hidden_size"), config.need("num_hidden_layers")
+    width = config.get("intermediate_size") or default_mlp_width(config)
+    image, patch = config.need("image_size"), config.get("patch_size", 16)
+    patches = (image // patch) ** 2
+    layer = 4 * hidden * (hidden + 1) + 2 * hidden * width + width + 5 * hidden
+    inputs = hidden * (patch * patch * config.get("num_channels", 3) + 1) + (patches + 2) * hidden
+    labels = config.values.get("id2label")
+    classes = len(labels) if isinstance(labels, Mapping) else 1000
+    total = layers * layer + inputs + classes * (hidden + 1) + 2 * hidden
+    return replace(encoder_shape(config, total, layer), classes=classes, tokens=patches + 1)
+
+
+def encoder_shape(config: ModelConfig, parameters: int, largest_unit: int) -> Shape:
+    """What encoders of text and of images share."""
+    hidden = config.need("hidden_size")
+    return Shape(
+        name=model_name(config),
+        kind=config.kind,
+        parameters=parameters,
+        active=parameters,
+        largest_unit=largest_unit,
+        layers=config.need("num_hidden_layers"),
+        hidden=hidden,
+        heads=config.need("num_attention_heads"),
+        query=hidden,
+        key_value=hidden,
+        intermediate=config.get("intermediate_size") or default_mlp_width(config),
+        gated=False,
+        rms_norm=False,
+    )
+
+
+def model_name(config: ModelConfig) -> str:
+    """The name that a config has for its model, or its family."""
+    name = config.values.get("_name_or_path") or config.values.get("name")
+    return name if isinstance(name, str) and name else config.kind
+
+
 def attention_widths(config: ModelConfig) -> tuple[int, int, int]:
-    """Heads, the width of all queries, the width of all keys."""
-    heads, values = config.need("num_attention_heads"), config.values
+    """Heads, the width of all queries, the width of all keys (mean of keys and values)."""
+    values, hidden = config.values, config.need("hidden_size")
+    if not values.get("num_attention_heads") or is_state_space_alone(
+        config
+    ):  # state space alone: its inner width, in one head
+        return 1, 2 * hidden, hidden
+    heads = config.need("num_attention_heads")
+    if config.get("kv_lora_rank"):
+        plain = config.get("qk_nope_head_dim", 128)
+        keys = plain + config.get("qk_rope_head_dim", 64)
+        return heads, heads * keys, heads * (keys + config.get("v_head_dim", 128)) // 2
     has_own_count = values.get("new_decoder_architecture") or values.get("multi_query_group_num")
     multi_query = bool(values.get("multi_query")) and not has_own_count
     key_value_heads = 1 if multi_query else config.get("num_key_value_heads", heads)
-    default_width = 256 if "heads of 256" in config.family else config.need("hidden_size") // heads
+    default_width = 256 if "heads of 256" in config.family else hidden // heads
     width = config.get("head_dim", default_width)
     return heads, heads * width, key_value_heads * width
 
@@ -203,14 +292,17 @@ class Mlp(NamedTuple):
     """Elements that one token passes at once."""
 
 
-def mlp_of(config: ModelConfig, matrices: int) -> Mlp:
+def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
     """`matrices`: of one MLP or expert, three with a gate."""
-    layers, experts = config.need("num_hidden_layers"), config.get("num_experts")
+    layers, experts = layers_with_mlp(config, mixers), config.get("num_experts")
     width = config.get("intermediate_size", default_mlp_width(config))
+    if config.values.get("block_auto_adjust_ff_dim"):  # LFM2: two thirds, in whole blocks of 256
+        block = config.get("block_multiple_of", 256)
+        width = -(-(2 * width // 3) // block) * block
     column = matrices * config.need("hidden_size")
     if not experts:
         return Mlp(layers, column * width, 0, 0, 0, width)
-    expert_layers = layers - config.get("first_k_dense_replace")
+    expert_layers = layers_with_experts(config, layers)
     used, expert = config.need("num_experts_per_tok"), config.get("moe_intermediate_size", width)
     shared = config.get("n_shared_experts") * expert
     shared = shared or config.get("shared_expert_intermediate_size")
@@ -223,6 +315,26 @@ def mlp_of(config: ModelConfig, matrices: int) -> Mlp:
         active=router + column * passed,
         width=max(passed, width) if expert_layers < layers else passed,
     )
+
+
+def layers_with_mlp(config: ModelConfig, mixers: Sequence[str]) -> int:
+    """The layers that have an MLP: all, those that are one (Nemotron-H), or none (Mamba)."""
+    if ONLY_MLP in mixers:
+        return sum(mixer == ONLY_MLP for mixer in mixers)
+    if is_state_space_alone(config) and not config.values.get("intermediate_size"):
+        return 0
+    return len(mixers)
+
+
+def layers_with_experts(config: ModelConfig, layers: int) -> int:
+    """The layers whose MLP is a mixture of experts; the first or every second may be dense."""
+    values = config.values
+    dense_layers = config.get("first_k_dense_replace") or config.get("num_dense_layers")
+    if isinstance(values.get("mlp_only_layers"), list):
+        dense_layers = dense_layers or len(values["mlp_only_layers"])
+    period = config.get("expert_layer_period") or config.get("decoder_sparse_step")
+    period = period or config.get("interleave_moe_layer_step") or config.get("moe_layer_freq") or 1
+    return max(layers - dense_layers, 0) // period
 
 
 def with_images(values: Mapping[str, Any], what: str) -> Shape:

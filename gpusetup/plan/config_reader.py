@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpusetup.configs.config import Config
-from gpusetup.configs.keys import NO_GPU_MEMORY, key_of, meaning
+from gpusetup.configs.costless_keys import is_switched_off, takes_no_memory
+from gpusetup.configs.keys import key_of, meaning
 from gpusetup.configs.settings import EMPTY, FALSE, TRUE, Setting, dotted, name_of
 from gpusetup.errors import BadInput
 from gpusetup.model.documents import ConfigKey
@@ -105,6 +106,37 @@ class Reader:
                 self.note(setting, f"{role}: {int(text)}")
         return min(numbers, default=None)
 
+    def settings_named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
+        """Each setting with a name that says something, whatever model it is about.
+
+        `inside`: the key of a map that it stands in. An item of a list has the list's name.
+        """
+        for setting in self.config.settings:
+            words = [part for part in setting.path if isinstance(part, str)]
+            if not words or words[-1] != name or (inside is not None and inside not in words[:-1]):
+                continue
+            text = self.text(setting)
+            if text is not None:
+                yield setting, text
+
+    def text_named(self, name: str, meaning: str, inside: str | None = None) -> str | None:
+        """The first text of a name, which counts as read then."""
+        for setting, text in self.settings_named(name, inside):
+            self.note(setting, f"{meaning}: {text}")
+            return text
+        return None
+
+    def texts_named(self, name: str, meaning: str) -> tuple[str, ...]:
+        """The texts of a setting that is a list, or its one text; they count as read then."""
+        texts = list(self.settings_named(name))
+        for setting, text in texts:
+            self.note(setting, f"{meaning}: {text}")
+        return tuple(text for _, text in texts)
+
+    def has_map(self, name: str) -> bool:
+        """Whether a map of this name stands at the top of the config."""
+        return any(setting.path[:1] == (name,) for setting in self.config.settings)
+
     def place(self, role: str) -> str:
         """The key and the line of a role's first setting, as an answer names them."""
         settings = self.by_role.get(role, ())
@@ -163,13 +195,17 @@ class Reader:
         place = f"{self.config.name}, line {setting.line}"
         return BadInput(f"{place}: `{dotted(setting.path)}` is {what}", hint=hint)
 
-    def not_understood(self) -> Iterator[ConfigKey]:
-        """The settings that were not read and may take memory for all that is known."""
+    def not_understood(self, counted_maps: frozenset[str] = frozenset()) -> Iterator[ConfigKey]:
+        """The settings that were not read and may take memory for all that is known.
+
+        `counted_maps`: maps about other models that the plan counts as a whole.
+        """
         for setting in self.config.settings:
-            is_read = setting.path in self.used or OTHER_MODELS & set(setting.path)
-            words = [part for part in setting.path if isinstance(part, str)]
-            is_harmless = any(NO_GPU_MEMORY.search(word) for word in words)
-            if not (is_read or is_harmless) and self.text(setting):
+            text = self.text(setting)
+            if not text or setting.path in self.used or is_switched_off(text):
+                continue
+            is_counted = not counted_maps.isdisjoint(setting.path[:-1])
+            if not (is_counted or takes_no_memory(setting.path)):
                 yield key_read(setting, "")
 
 

@@ -43,8 +43,8 @@ def data_parallel_notes(job: Job, recipe: Recipe) -> Iterator[str]:
         f"{distributed:.1f} GiB, each has its own process, and none waits for the first. "
         f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
     )
-    if job.batch is not None:
+    if not job.fills_token_budget:
         yield (
-            f"give DataParallel's loader the whole batch of {job.batch:,}: it divides the batch "
-            f"among the GPUs itself ({samples(job, recipe):,} each)"
+            f"give DataParallel's loader the whole batch of {job.sequences:,}: it divides the "
+            f"batch among the GPUs itself ({samples(job, recipe):,} each)"
         )

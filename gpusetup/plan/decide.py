@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.job import Job, Recipe, takes_longest
+from gpusetup.plan.job import Job, Recipe, Strategy, takes_longest
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import Memory, memory
+from gpusetup.plan.models_beside import beside_in_words
 from gpusetup.plan.states import host_bytes
 
 CLEAR, CLEAR_UNMEASURED = 0.03, 0.2
@@ -85,11 +86,19 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
         (job.shape.kind == "unet",  # whose levels have widths of their own
          f"plan models the layers of {job.shape.name} only roughly, and never compared them with "
          "a measurement"),
+        (job.shape.roughly,
+         f"{job.shape.name} has layers that are no attention; plan counts their weights, and what "
+         "they keep only roughly"),
         (job.shape.tower and job.lora is None,
          "plan does not count what the image encoder keeps; with LoRA it is not trained"),
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
         (job.strategy == "dp" and job.gpus > 1,
          "plan never compared DataParallel with a measurement"),
+        (job.generates or bool(job.beside),
+         f"plan also counts {beside_in_words(job)}, and never compared such a run with a "
+         "measurement"),
+        (job.sequences_of_sample > 1,
+         "each sample is a pair of answers, and plan never compared such a run with a measurement"),
         (job.lora is not None and job.strategy.startswith("zero"),
          f"runs of adapters under ZeRO {often}"),
     )  # fmt: skip
@@ -230,10 +239,13 @@ def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
     group = group_size(job)
     most_gpus = MOST_GPUS
     if job.copies_model:
-        most_gpus = min(group * max(job.batch or 1, 2), MOST_GPUS)
+        most_gpus = min(group * max(job.sequences, 2), MOST_GPUS)
     for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
-        if groups * group <= most_gpus:
-            yield decide(replace(job, gpus=groups * group), limits)
+        gpus = groups * group
+        # A loop on one GPU becomes one process a GPU on several.
+        strategy: Strategy = "ddp" if job.strategy == "single" and gpus > 1 else job.strategy
+        if gpus <= most_gpus:
+            yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
 
 
 def group_size(job: Job) -> int:

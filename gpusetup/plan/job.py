@@ -14,6 +14,10 @@ Quantization = Literal["nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8"]
 Attention = Literal["flash", "sdpa", "eager"]
 Step = Literal["foreach", "fused", "loop", "backward"]
 
+TokenBudget = Literal["token budget"]
+TOKEN_BUDGET: TokenBudget = "token budget"
+"""The batch of trainers that fill each micro-batch with sequences up to a number of tokens, as
+Trinity-RFT does and verl's dynamic batches; its measured cells are of that kind."""
 Shardable = Literal["parameters", "gradients", "optimizer"]
 ALL_SHARDED: tuple[Shardable, ...] = ("parameters", "gradients", "optimizer")
 SHARDED: dict[Strategy, tuple[Shardable, ...]] = {
@@ -35,6 +39,18 @@ and AWQ (`int4`): a 16-bit scale and half a byte of a zero point for 128; MXFP4:
 (OCP). `fp8` is no storage: torchao's float8 training keeps weights as they are."""
 
 
+class ModelBeside(Frozen):
+    """A model that is held beside the one that is planned: a reference, a reward, a critic."""
+
+    role: str
+    parameters: int
+    weight_bytes: int
+    """Bytes of one weight."""
+    trained: bool = False
+    """Whether it has gradients and optimizer states as the policy has (a critic)."""
+    on_host: bool = False
+
+
 class Job(Frozen):
     """One training. Lengths are tokens; `gpus` are the trainer's."""
 
@@ -42,8 +58,8 @@ class Job(Frozen):
     gpus: int = 1
     context: int
     """Tokens of the longest sequence."""
-    batch: int | None = None
-    """Sequences of a step on all GPUs together; None: batches are filled to a budget of tokens."""
+    batch: int | TokenBudget = TOKEN_BUDGET
+    """Sequences of a step on all GPUs together, or a budget of tokens that is filled."""
     tokens: int | None = None
     """The budget of tokens of one GPU, if it is not `ceil(2 * context / SP)`."""
     accumulate: int = 1
@@ -91,6 +107,19 @@ class Job(Frozen):
     fused_kernels: bool = False
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
 
+    # Beside the model (preference and reinforcement learning, `plan/models_beside.py`).
+    beside: tuple[ModelBeside, ...] = ()
+    sequences_of_sample: int = 1
+    """2 where a sample is a pair, whose chosen and rejected answers are computed together."""
+    engine_bytes: float = 0.0
+    """What an inference engine reserves on the same GPU."""
+    engine_sleeps: bool = False
+    """Whether the engine frees that while the model is trained."""
+    policy_leaves: bool = False
+    """Whether the model's states are on the host while the engine generates."""
+    generated_at_once: int = 0
+    """Sequences that the model itself generates at once on a GPU."""
+
     # Among GPUs.
     strategy: Strategy = "fsdp"
     tensor_parallel: int = 1
@@ -98,6 +127,16 @@ class Job(Frozen):
     """Whether tensor parallelism also divides what is between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
+
+    @property
+    def fills_token_budget(self) -> bool:
+        """Whether a batch is a budget of tokens, not a number of sequences."""
+        return self.batch == TOKEN_BUDGET
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of a step on all GPUs together; 0 where a budget of tokens is filled."""
+        return self.batch if isinstance(self.batch, int) else 0
 
     @property
     def data_parallel(self) -> int:
@@ -117,6 +156,11 @@ class Job(Frozen):
     def gathers(self) -> bool:
         """Whether units of parameters are gathered and freed."""
         return self.shards_parameters and self.gpus > 1
+
+    @property
+    def generates(self) -> bool:
+        """Whether answers are generated on these GPUs within the training."""
+        return self.engine_bytes > 0 or self.generated_at_once > 0
 
     @property
     def length(self) -> int:
@@ -181,6 +225,13 @@ JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
 """The fields of a job with their defaults."""
 
 
+BESIDE_FIELDS = (
+    "beside", "sequences_of_sample", "engine_bytes", "engine_sleeps", "policy_leaves",
+    "generated_at_once",
+)  # fmt: skip
+"""Fields that follow from what stands beside the model: no setting of the training says them."""
+
+
 class Recipe(Frozen):
     """What is switched on so that it fits."""
 
@@ -206,7 +257,7 @@ class Recipe(Frozen):
 def samples(job: Job, recipe: Recipe) -> int:
     """Sequences of one micro-batch: the batch over the data-parallel groups."""
     groups = max(job.data_parallel // (recipe.sp * job.context_parallel), 1)
-    return math.ceil((job.batch or 0) / groups)
+    return math.ceil(job.sequences / groups)
 
 
 def tokens(job: Job, recipe: Recipe) -> int:
@@ -215,8 +266,8 @@ def tokens(job: Job, recipe: Recipe) -> int:
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
     """
-    if job.batch is not None:
-        tokens_of_group = samples(job, recipe) * job.length
+    if not job.fills_token_budget:
+        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
         return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
     if job.tokens is not None:
         return job.tokens

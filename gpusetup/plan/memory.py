@@ -14,6 +14,8 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
+from gpusetup.plan.losses import LOSSES, TRAINER_LOGIT
+from gpusetup.plan.models_beside import generation_cache
 from gpusetup.plan.states import (
     gathered_unit,
     gradients,
@@ -26,6 +28,8 @@ from gpusetup.plan.states import (
     reduced_gradients,
     resident_states,
     rest_is_32_bit,
+    states_beside,
+    states_while_generating,
     unsharded_extra,
 )
 
@@ -63,7 +67,7 @@ def checkpoint_bytes(job: Job) -> float:
     """Bytes a token of the input of every recomputed layer (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
-    width = CHECKPOINT_IN_BUDGET if job.batch is None else 2.0
+    width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
     return job.shape.hidden * residual_bytes(job) / 2 * width / sequence_shards(job)
 
 
@@ -181,9 +185,10 @@ def layer_gradient_bytes(job: Job, kept_bytes: float) -> float:
     return half
 
 
-Moment = Literal["logits", "layer", "backward", "step"]
+Moment = Literal["logits", "layer", "backward", "step", "generation"]
 """`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
-backward pass. `backward`: a layer's backward pass when gradients are there."""
+backward pass. `backward`: a layer's backward pass when gradients are there. `generation`: between
+two steps, while answers are generated on the same GPU."""
 Part = Literal["states", "checkpoints", "logits", "other"]
 
 CUDA_CONTEXT = 0.5 * GIB
@@ -193,41 +198,16 @@ NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
 """Bytes of NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of
 runs out of memory); and as the measured cells fit."""
 
-TRAINER_LOGIT, EXCHANGE, LOST_LOGIT = 8.246, 15.981, 1.667
-"""Of an RL trainer, fitted to the measured cells: bytes a logit, bytes an exchanged element, bytes
-a logit in gaps."""
-
-LOSSES: dict[str, tuple[float, float]] = {
-    "trainer": (TRAINER_LOGIT, TRAINER_LOGIT + 4), "eager": (14, 16), "hf": (12, 12),
-    "eager-old": (12, 16), "eager-half": (8, 16), "compiled": (12, 12), "in-graph": (6, 12),
-    "vocab-parallel": (6, 4), "in-place": (4, 8), "chunked": (3.5, 5.5), "chunked-head": (1.75, 2),
-    "fused": (0, 0),
-}  # fmt: skip
-"""Loss kernel -> bytes a logit in 16 and in 32 bits.
-
-`trainer` computes log-probabilities in place (what RL trainers do). `eager` is cross-entropy in a
-loop whose variable holds the 32-bit logits until the backward pass has run: the logits, their
-log-softmax and two gradients. `hf` lets them go before (transformers' Trainer). `eager-old` copies
-the shifted logits (transformers before 4.49). `eager-half` is a loss of 16-bit logits (DeepSpeed's
-engine). `compiled` fuses the copies; `in-graph` is compiled with the model. `vocab-parallel` is
-Megatron's. `in-place` writes the gradient over the logits (flash-attn, Apex, llm-foundry).
-`chunked` holds the logits and one of eight chunks wide (torchtune), `chunked-head` one chunk of
-logits alone (torchtitan). `fused` never holds them (Liger, cut cross-entropy, Unsloth)."""
-
-SAME_LOSS = {
-    "liger": "fused", "cce": "fused", "trl-chunked": "fused", "unsloth": "fused",
-    "flash": "in-place", "flash-attn": "in-place", "apex": "in-place",
-    "torchtune": "chunked", "hf-old": "eager-old", "torchtitan": "compiled",
-    "megatron": "vocab-parallel",
-}  # fmt: skip
-"""The names that people give them."""
+EXCHANGE, LOST_LOGIT = 15.981, 1.667
+"""Of an RL trainer, fitted to the measured cells: bytes an exchanged element, bytes a logit in
+gaps."""
 
 
 def runtime(job: Job, recipe: Recipe) -> float:
     """Bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1:
         return CUDA_CONTEXT
-    return CUDA_CONTEXT + (NCCL_FITTED if job.batch is None else NCCL)
+    return CUDA_CONTEXT + (NCCL_FITTED if job.fills_token_budget else NCCL)
 
 
 def logits(job: Job, recipe: Recipe) -> float:
@@ -254,12 +234,25 @@ def exchange(job: Job, recipe: Recipe) -> float:
     return elements * EXCHANGE * job.compute_bytes / 2  # fitted to 16 bits
 
 
+def engine_while_generating(job: Job, recipe: Recipe) -> float:
+    """Bytes that an inference engine on the same GPU reserves: its weights, cache and passes."""
+    return job.engine_bytes
+
+
+def engine_in_step(job: Job, recipe: Recipe) -> float:
+    """Bytes of the engine while the policy is trained; none if it sleeps."""
+    return 0.0 if job.engine_sleeps else job.engine_bytes
+
+
 # --- the terms ------------------------------------------------------------------------------------
 
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
+WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
 TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
     ("states", IN_STEP, resident_states),
+    ("states", ("generation",), states_while_generating),
+    ("states", WHOLE_RUN, states_beside),
     ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),
@@ -270,7 +263,10 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
     ("other", ("layer", "backward"), layer_backward),
     ("other", ("step",), optimizer_step),
     ("other", IN_STEP, exchange),
-    ("other", IN_STEP, runtime),
+    ("other", IN_STEP, engine_in_step),
+    ("other", ("generation",), engine_while_generating),
+    ("other", ("generation",), generation_cache),
+    ("other", WHOLE_RUN, runtime),
 )
 """Part of the answer, moments at which the term is there, and its bytes."""
 
@@ -285,7 +281,7 @@ def gaps(job: Job, recipe: Recipe, transient: float, *, logits_decide: bool) -> 
     are at the peak. Gaps are a share of what comes and goes; segments of fixed size leave more than
     expandable ones. The shares were fitted to published pairs of allocated and reserved memory.
     """
-    if job.batch is None:  # fitted to the measured cells: gaps of the logits alone
+    if job.fills_token_budget:  # fitted to the measured cells: gaps of the logits alone
         lost = 0.0 if recipe.env else transient * LOST_LOGIT / TRAINER_LOGIT
         return lost, 0.0
     own = own_segments(job, recipe)
@@ -383,7 +379,9 @@ def memory(job: Job, recipe: Recipe) -> Memory:
         return total
 
     # RL trainers were measured, and fitted, by the end of the forward pass alone.
-    moments = FORWARD if job.batch is None else IN_STEP
+    moments = FORWARD if job.fills_token_budget else IN_STEP
+    if job.generates:
+        moments = (*moments, "generation")
     highest = max(moments, key=bytes_at)
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     staying, cached = gaps(job, recipe, transient, logits_decide=highest == "logits")

@@ -89,6 +89,13 @@ def is_known(text: str) -> bool:
     return hub_id(text) in model_table().models
 
 
+def is_at_hand(text: str) -> bool:
+    """Whether a model is known by its name, or is a file or folder here."""
+    path = Path(text)
+    is_file = text.endswith(".json") or named_file.is_there(path) or named_file.is_folder(path)
+    return is_file or is_known(text)
+
+
 WITHOUT_ATTENTION = re.compile(
     r"(?<![a-z])(?:resnet|resnext|wide-?resnet|convnext|efficientnet|mobilenet|densenet|regnet|vgg"
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
@@ -107,24 +114,36 @@ def model_named(text: str) -> Shape:
     """
     if is_known(text):
         return known_shape(hub_id(text))
-    path = Path(text)
-    is_file = text.endswith(".json") or named_file.is_there(path) or named_file.is_folder(path)
-    if text and is_file:
-        return model_in(path)
+    if text and is_at_hand(text):
+        return model_in(Path(text))
     if WITHOUT_ATTENTION.search(text.lower()):
         lacks = (
             "has no attention layers; by name or `config.json`, plan knows only models with "
             "attention"
         )
         raise UsageError(f"{text!r} {lacks}", hint=TRACE_HINT)
+    raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
+
+
+def unknown_hint(text: str) -> str:
+    """How to go on with a model whose name is not known, one way a line."""
     close = difflib.get_close_matches(short_name(text), hub_ids(), 3, 0.4)
-    close_names = ", ".join(dict.fromkeys(hub_ids()[one].rpartition("/")[2] for one in close))
-    hint = f"similar known names: {close_names or 'none'}; any other by its `config.json`"
+    close_names = ", ".join(dict.fromkeys(hub_ids()[key].rpartition("/")[2] for key in close))
+    lines = [f"similar known names: {close_names or 'none'}"]
     if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
-        hint += f", which `hf download {text} config.json --local-dir .` fetches"
+        lines.append(
+            f"its config.json from the hub: add `--fetch-config`, or run `hf download {text} "
+            "config.json --local-dir .` and give `--model ./config.json`"
+        )
+    else:
+        lines.append(
+            "any model by its config.json: `--model path/to/config.json` (the file or its folder), "
+            "or its id at the hub with `--fetch-config`"
+        )
     size_in_name = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
     size = size_in_name[1].upper() if size_in_name else "7B"
-    raise UsageError(f"No model is called {text!r}", hint=f"{hint}, or `--params {size}`")
+    lines.append(f"by its size alone, roughly: `--params {size}`")
+    return "\n".join(lines)
 
 
 @lru_cache(maxsize=256)

@@ -12,6 +12,9 @@ from gpusetup.plan.job import BYTES, Job, yarn
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
 
+ROOMY = 0.8
+"""The share of a card below which an estimate that was never measured is safe."""
+
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """What a person should know beside the plan, the model's own notes first."""
@@ -21,11 +24,7 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
             f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
             "by `--context`"
         )
-        encoders = f"{2 * job.shape.beside / GIB:.1f} GiB"
-        yield (
-            f"The text encoders and the VAE ({encoders}) are not counted: encode the data before "
-            "the training, or load these models on another GPU"
-        )
+        yield encoders_note(decision)
     yield from parts_beside(question, decision)
     if job.strategy == "dp" and job.gpus > 1:
         yield from data_parallel_notes(job, decision.shown.recipe)
@@ -37,6 +36,19 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
     if reason and decision.fits and not decision.measured:
         yield reason
     yield from uncertainties(question, decision, place)
+
+
+def encoders_note(decision: Decision) -> str:
+    """What the frozen text encoders and the VAE of a denoiser add, if they are on the same GPU."""
+    encoder_bytes = 2.0 * decision.job.shape.beside
+    encoders = f"the text encoders and the VAE ({encoder_bytes / GIB:.1f} GiB)"
+    with_encoders = decision.shown.memory.total + encoder_bytes
+    if decision.fits and with_encoders <= ROOMY * decision.limits.capacity:
+        return f"it still fits with {encoders} on the same GPU: {with_encoders / GIB:.1f} GiB"
+    return (
+        f"{encoders} are not counted: encode the data before the training, or load these models on "
+        "another GPU"
+    )
 
 
 def parts_beside(question: Question, decision: Decision) -> Iterator[str]:
@@ -83,15 +95,18 @@ def assumptions(question: Question, decision: Decision) -> Iterator[str]:
         if yarn(job):
             extension = f"YaRN with factor {job.context / native:g}"
         yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
-    if job.batch is None:
+    if job.fills_token_budget:
         return
     if question.batch is None and question.solve is None:
         largest = max_batch(job, decision.limits)
-        larger = f"; {largest.job.batch:,} would fit (`--max-batch`)" if largest.fits else ""
+        larger = f"; {largest.job.sequences:,} would fit (`--max-batch`)" if largest.fits else ""
         sample = "sequence"
         if shape.tokens is not None:
             sample = f"sample of {shape.tokens:,} tokens"
         yield f"no `--batch`: one {sample} a GPU{larger}"
+    is_said = {"checkpointing", "selective"} & question.job_fields.keys()
+    if question.trainer is None and job.lora is not None and job.checkpointing and not is_said:
+        yield "with checkpointing, as trainers of adapters run; `--checkpointing none` changes that"
     if question.trainer is None:
         if job.compute_bytes == 4 and not {"amp", "dtype"} & question.job_fields.keys():
             yield "in 32 bits, as plain loops run; `--amp bf16` changes that"
@@ -155,7 +170,7 @@ def uncertainties(question: Question, decision: Decision, place: Place) -> Itera
         yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
     encoder_bytes = 2.0 * job.shape.beside
     with_encoders = total + encoder_bytes
-    if encoder_bytes and question.trainer != "finetrainers" and with_encoders > 0.8 * capacity:
+    if encoder_bytes and question.trainer != "finetrainers" and with_encoders > ROOMY * capacity:
         yield (
             f"with the encoders of text and the VAE on the GPU {with_encoders / GIB:.1f} GiB are "
             "needed: encode the data before, or load them on another GPU"

@@ -37,6 +37,8 @@ class Place(Frozen):
     """Whether the GPU uses the machine's own memory (Jetson, GB10): Offload gains nothing."""
     used_bytes: int = 0
     """What other programs take of the fullest GPU."""
+    remark: str = ""
+    """Which card is meant, if its name alone could mean several."""
 
     def limits(self, sp: int | None = None, *, predict: bool = False) -> Limits:
         """What may be used: expandable segments need plain Linux, SP and Offload Linux."""
@@ -61,12 +63,43 @@ def place_of(name: str | None, total_bytes: int) -> Place:
 
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
-    """A GPU by its name; UsageError where it is unknown, or names several sizes of memory."""
+    """A GPU by its name; UsageError where it is unknown, or names several sizes of memory.
+
+    A name with several sizes means the SXM card if there is one of one size: "H100" is the 80 GB
+    SXM5, which most servers and clouds have.
+    """
     gpu = gpu_described(text, rows)
+    remark = ""
     if gpu.memory_total_bytes is None:
-        raise UsageError(f"{text!r} does not name one memory size", hint=_memory_hint(text, rows))
+        usual = _usual_card(text, rows)
+        if usual is None:
+            raise UsageError(
+                f"{text!r} does not name one memory size", hint=_memory_hint(text, rows)
+            )
+        remark = (
+            f"{text} is planned as {usual}; name another one in full: {_memory_hint(text, rows)}"
+        )
+        gpu = gpu_described(usual, rows)
+    assert gpu.memory_total_bytes is not None
     place = place_of(gpu.name, gpu.memory_total_bytes)
-    return replace(place, capability=gpu.compute_capability)
+    words = tokens(gpu.name)
+    return replace(
+        place,
+        capability=gpu.compute_capability,
+        remark=remark,
+        unified=bool(UNIFIED & words),
+        system="jetson" if JETSON & words else "linux",
+    )
+
+
+def _usual_card(text: str, rows: Sequence[GpuRow]) -> str | None:
+    """The SXM card of a name that several cards have; None if there is none, or several."""
+    try:
+        matching_rows = rows_named(text, rows)
+    except UsageError:  # a capability (`sm_90`) names no card
+        return None
+    names = {row.name for row in matching_rows if row.memory_gb and "SXM" in row.name}
+    return names.pop() if len(names) == 1 else None
 
 
 def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
@@ -78,7 +111,8 @@ def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
     return f"one of: {', '.join(names)}" if names else "give `--gpu-mem 24GiB`"
 
 
-UNIFIED = frozenset({"gb10", "orin", "thor", "xavier", "nano"})
+JETSON = frozenset({"orin", "thor", "xavier", "nano"})
+UNIFIED = JETSON | {"gb10"}
 """Words in the names of GPUs that have no memory of their own."""
 
 
@@ -103,8 +137,11 @@ def machine_place(snapshot: Snapshot) -> Place:
         system = "jetson"
     elif os.wsl:
         system = "wsl"
+    place = place_of(name, least)
+    if name in unified:  # `least` is what Linux sees, and CUDA gives all of that
+        place = replace(place, capacity=float(least))
     return replace(
-        place_of(name, least),
+        place,
         capability=min(filter(None, (gpu.compute_capability for gpu in gpus)), default=None),
         count=len(gpus),
         system=system,
@@ -120,7 +157,7 @@ TOTAL_GIB: tuple[tuple[str, float], ...] = (
     ("A100 80GB", 79.15), ("H20", 95.0), ("H100 80GB", 79.1), ("RTX 4090", 23.65),
     ("Tesla T4", 14.75), ("L4", 22.18), ("A10G", 22.18), ("A10", 22.18), ("A40", 44.56),
     ("L40", 44.56), ("L40S", 44.56), ("RTX 6000 Ada", 47.55), ("H200", 139.5), ("B200", 177.97),
-    ("RTX 5090", 31.48),
+    ("RTX 5090", 31.48), ("GB10", 119.6),
 )  # fmt: skip
 """Name -> GiB that CUDA sees where that is not by the rule below: as torch prints them where memory
 runs out ("a total capacity of 79.15 GiB"), or as `nvidia-smi` prints the total (ECC takes its part
@@ -133,6 +170,11 @@ LARGEST_DRIVER_SHARE = 0.05
 
 Fits A100 40 GB (39.39 of 40), V100 (31.74 of 32), RTX 3060
 (11.76 of 12), RTX A6000 (47.54 of 47.99), T4 (14.75 of 15) and H20 within 0.4 GiB."""
+
+
+UNIFIED_SHARE = 0.93
+"""The share of a board's memory that Linux and CUDA see: firmware keeps the rest. GB10 shows 119.7
+of 128 GiB, a Jetson Orin Nano 7.4 of 8, an AGX Orin 61.4 of 64; the lowest counts."""
 
 
 def cuda_bytes(total_bytes: float) -> float:
@@ -154,6 +196,8 @@ def capacity(name: str | None, total_bytes: float) -> float:
         same = name and tokens(known) - SERIES_WORDS <= tokens(name)
         if same and abs(total_bytes / GIB / gib - 1) < 0.1:
             return gib * GIB
+    if name and UNIFIED & tokens(name):
+        return total_bytes * UNIFIED_SHARE
     return cuda_bytes(total_bytes)
 
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from gpusetup.errors import UsageError
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.frozen_parts import frozen_share
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, Job, least_tokens
-from gpusetup.plan.memory import LOSSES, SAME_LOSS
+from gpusetup.plan.job import BYTES, JOB_DEFAULTS, TOKEN_BUDGET, Job, least_tokens
+from gpusetup.plan.losses import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
+    is_at_hand,
     model_named,
     model_of_size,
     parameter_count,
 )
+from gpusetup.plan.models_beside import RlSetup, models_beside
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.tables import Table
@@ -52,6 +54,8 @@ class Question(Frozen):
     """Embedding tables beside the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
     """What is looked for."""
+    rl: RlSetup | None = None
+    """What preference or reinforcement learning holds beside the policy."""
     job_fields: Mapping[str, Any] = {}
     """Other fields of the job, by their names."""
 
@@ -81,16 +85,20 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     given, gpus = dict(question.job_fields), question.gpus or 1
     by_batch = counts_samples(question, shape)
     samples = gpus if question.trainer or not shape.writes_text else 1
-    trainer = question.trainer or ("loop" if by_batch else "trinity")
-    fields = trainer_defaults(trainer, shape.kind, gpus, given)
     frozen_in_bits = given.get("quantize") not in (None, "fp8")
-    if question.trainer is None and (given.get("lora") or frozen_in_bits):
-        fields["dtype"] = "bf16"
-        # PEFT, `prepare_model_for_kbit_training`: checkpointing is on unless told otherwise.
-        fields |= {"checkpointing": True} if frozen_in_bits else {}
-    if not (by_batch or limits.linux):
+    has_adapters = bool(given.get("lora")) or frozen_in_bits
+    usual_trainer = "trinity"
+    if by_batch:  # adapters are PEFT's, which transformers' Trainer and what builds on it train
+        usual_trainer = "hf" if has_adapters else "loop"
+    trainer = question.trainer or usual_trainer
+    fields = trainer_defaults(trainer, shape.kind, gpus, given)
+    if question.trainer is None and has_adapters:
+        fields["dtype"] = given.get("dtype", "bf16")
+        # Who trains adapters is short of memory: PEFT's `prepare_model_for_kbit_training`, TRL,
+        # axolotl, LLaMA-Factory, ms-swift and Unsloth all switch checkpointing on.
+        fields["checkpointing"] = given.get("checkpointing", True)
+    if not (by_batch or limits.linux) and "strategy" not in given:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
-    fields |= given
     if given.get("selective"):
         fields["checkpointing"] = True
     elif "checkpointing" in given:
@@ -102,14 +110,30 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "shape": shape,
         "gpus": gpus,
         "context": context_of(question, shape),
-        "batch": (question.batch or samples) if by_batch else None,
+        "batch": (question.batch or samples) if by_batch else TOKEN_BUDGET,
         "tokens": question.tokens,
         "accumulate": question.accumulate or 1,
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
         "tables": sum(table.parameters for table in question.tables),
     })  # fmt: skip
+    if question.rl is not None:
+        job = with_models_beside(job, question.rl, limits)
     check(job, question)
     return job
+
+
+def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
+    """The job with what preference or reinforcement learning holds beside the policy."""
+    engine_bytes = (setup.engine_share or 0.0) * limits.capacity
+    return replace(
+        job,
+        beside=models_beside(setup, job.shape, job.dtype),
+        sequences_of_sample=2 if setup.pairs else 1,
+        engine_bytes=engine_bytes,
+        engine_sleeps=setup.engine_sleeps,
+        policy_leaves=setup.policy_leaves,
+        generated_at_once=setup.generated_at_once,
+    )
 
 
 def counts_samples(question: Question, shape: Shape) -> bool:
@@ -137,8 +161,11 @@ def context_of(question: Question, shape: Shape) -> int:
     return most if shape.encoder else min(USUAL_CONTEXT, most)
 
 
-def shape_of_question(question: Question) -> Shape:
-    """The model that is meant, by name, file or size; UsageError if it is not said or unknown."""
+def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None = None) -> Shape:
+    """The model that is meant, by name, file or size; UsageError if it is not said or unknown.
+
+    `fetch`: gets the shape of a model that is not known here; None: nothing may be fetched.
+    """
     values = {name: getattr(question, name, question.job_fields.get(name)) for name in LARGEST}
     for name, value in values.items():
         if value is not None and not 1 <= value <= LARGEST[name]:
@@ -149,12 +176,14 @@ def shape_of_question(question: Question) -> Shape:
             "`--model` and `--params` both say what is trained", hint="leave one of them out"
         )
     if question.model is not None:
+        if fetch is not None and not is_at_hand(question.model):
+            return fetch(question.model)
         return model_named(question.model)
     if question.params is not None:
         has_tokens = question.context is not None or question.solve == "context"
         return model_of_size(parameter_count(question.params), has_tokens=has_tokens)
     raise UsageError(
-        "Say what to train: `--model`, `--params` or `--code`",
+        "Say what to train: `--model`, `--from-config`, `--params` or `--code`",
         hint='`gpusetup plan --model qwen3-8b --gpu "RTX 4090"`',
     )
 
@@ -175,22 +204,27 @@ def check(job: Job, question: Question) -> None:
 
 def check_sequence_degree(job: Job, question: Question) -> None:
     """UsageError for an `--sp` that cannot be, with the degrees that can."""
-    degrees = sequence_degrees(job, Limits(capacity=0))
-    if not question.sp or question.sp in degrees:
+    if not question.sp or question.sp in sequence_degrees(job, Limits(capacity=0)):
         return
-    if job.copies_model:
+    # Degrees are those of a sharded model: a whole copy on each GPU allows none.
+    sharded = replace(job, strategy="fsdp") if job.copies_model else job
+    degrees = sequence_degrees(sharded, Limits(capacity=0))
+    if question.sp in degrees:
         raise UsageError(
             f"`--sp {question.sp}` needs a strategy that shards the model; {job.strategy} keeps a "
             "whole copy on each GPU",
             hint="add `--strategy fsdp`",
         )
-    possible = " or ".join(map(str, degrees))
+    with_strategy = " with `--strategy fsdp`" if job.copies_model and len(degrees) > 1 else ""
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    possible = " or ".join(map(str, degrees))
+    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
+    gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
     raise UsageError(
-        f"`--sp {question.sp}` does not work: the number must divide both the {job.data_parallel} "
-        f"GPUs and the {job.shape.heads} heads of attention, and suit the {key_value_heads} heads "
-        "of keys and values",
-        hint=f"possible here: {possible} ({', '.join(f'`--sp {degree}`' for degree in degrees)})",
+        f"`--sp {question.sp}` does not work: the number must divide both the {gpus} and the "
+        f"{job.shape.heads} heads of attention, and suit the {key_value_heads} heads of keys and "
+        "values",
+        hint=f"possible here{with_strategy}: {possible} ({options})",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -47,13 +48,13 @@ def same_training(job: Job) -> Changes:
 
 def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
     """Half of the tokens at once; a sequence stays as long as it is."""
-    if job.batch is None:
+    if job.fills_token_budget:
         least = least_tokens(job, recipe.sp)
         few = {f"max_token_len_per_gpu {least}": {"tokens": least}}
         return few if tokens(job, recipe) > least else {}
-    half = job.batch // 2
+    half = job.sequences // 2
     small = {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
-    return small if job.batch >= 2 * max(job.data_parallel // recipe.sp, 1) else {}
+    return small if job.sequences >= 2 * max(job.data_parallel // recipe.sp, 1) else {}
 
 
 def adapters(job: Job) -> Changes:
@@ -122,8 +123,9 @@ def ways_to_fit(decision: Decision) -> tuple[Help, ...]:
             enough = str(then_recipe) if then_recipe else None
             kind: Literal["setting", "job"] = "setting" if step in changes else "job"
             steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=enough))
-    if not any(help.recipe for help in steps):
-        steps += together(decision, same_training(job) | (adapters(job) if job.lora else {}))
+    if not any(help.recipe and help.kind == "setting" for help in steps):
+        combination = same_training(job) | (adapters(job) if job.lora else {})
+        steps += together(decision, combination)
     return tuple(sorted(steps, key=lambda help: (help.recipe is None, -help.saves_gib)))
 
 
@@ -134,23 +136,25 @@ def saved_gib(decision: Decision, job: Job, recipe: Recipe) -> float:
 
 
 def together(decision: Decision, changes: Changes) -> Iterator[Help]:
-    """The fewest changes that are enough if all are made, those that save most first."""
-    job, recipe = decision.job, decision.shown.recipe
-    by_saving = sorted(
-        changes, key=lambda text: memory(replace(job, **changes[text]), recipe).total
-    )
-    for count in range(2, len(by_saving) + 1):
-        steps = by_saving[:count]
-        fields = {name: value for text in steps for name, value in changes[text].items()}
-        changed = decide(replace(job, **fields), decision.limits)
-        if changed.fits:
-            saved = (decision.shown.memory.total - changed.shown.memory.total) / GIB
-            yield Help(
-                step=" and ".join(steps),
-                saves_gib=round(saved, 2),
-                recipe=str(changed.recipe),
-            )
-            return
+    """The fewest changes that are enough if all are made; those that change the least come first.
+
+    `changes` are in that order: settings of the same training before another training.
+    """
+    job = decision.job
+    for count in range(2, len(changes) + 1):
+        for steps in itertools.combinations(changes, count):
+            fields: dict[str, Any] = {}
+            for text in steps:
+                fields |= changes[text]
+            changed = decide(replace(job, **fields), decision.limits)
+            if changed.fits:
+                saved = (decision.shown.memory.total - changed.shown.memory.total) / GIB
+                yield Help(
+                    step=" and ".join(steps),
+                    saves_gib=round(saved, 2),
+                    recipe=str(changed.recipe),
+                )
+                return
 
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
@@ -161,8 +165,8 @@ def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
             yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
     if job.length == job.context > 1 and shorter.fits and job.shape.tokens is None:
         yield f"{shorter.job.context:,} tokens", shorter.job
-    if job.batch is not None and job.batch > job.data_parallel:
+    if job.sequences > job.data_parallel:
         smaller = max_batch(job, limits)
         accumulated = replace(smaller.job, accumulate=2)
         if smaller.fits:
-            yield f"a batch of {smaller.job.batch:,}, accumulated", accumulated
+            yield f"a batch of {smaller.job.sequences:,}, accumulated", accumulated

@@ -6,7 +6,7 @@ token and layer (one compressed one in DeepSeek's latent attention, arXiv 2405.0
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,10 @@ from gpusetup.plan.shape import Shape
 ROWS = Path(__file__).resolve().parents[1] / "data" / "plan" / "serve.json"
 
 
+Fetch = Callable[[str], Shape] | None
+"""How the shape of an unknown model is fetched; None: nothing may be fetched."""
+
+
 class Engine(Frozen):
     """The memory that an engine uses beside its cache, and how it is started."""
 
@@ -40,6 +44,11 @@ class Engine(Frozen):
     """CUDA's context, graphs and workspaces."""
     outside: bool = False
     """Whether the share is of weights and cache alone, and passes take of the rest."""
+    version: str
+    """The version that is modelled."""
+    whole_context_before: str = ""
+    """Versions before this one compute a whole prompt in one pass, and refuse a context whose pass
+    does not fit; "" if there are none."""
     command: str
     """How the server is started."""
     small_cache: str
@@ -111,13 +120,13 @@ class Server(Frozen):
         return self.engine_name == "llama.cpp"
 
 
-def server_of(options: Mapping[str, Any], place: Place) -> Server:
+def server_of(options: Mapping[str, Any], place: Place, fetch: Fetch) -> Server:
     """The server that the options describe; UsageError for what cannot be."""
     table, engine_name = serve_table(), str(options["serve"])
     reads_gguf = engine_name == "llama.cpp"
     context = options["context"] or USUAL_CONTEXT
     model_options = {name: options[name] for name in ("model", "params", "batch")}
-    shape = shape_of_question(Question(context=context, **model_options))
+    shape = shape_of_question(Question(context=context, **model_options), fetch)
     published = "q4_k_m" if reads_gguf else table.published.get(shape.kind, "bf16")
     weights = options["weights"] or published
     cache = options["cache"] or ("fp16" if reads_gguf else "bf16")
@@ -171,14 +180,19 @@ def token_bytes_of(server: Server) -> float:
     """Bytes of the cache for one token in all layers; a head of keys and values is never cut."""
     shape = server.shape
     shards = min(server.gpus, shape.key_value_heads)
-    width = LATENT.get(shape.kind, 2 * shape.key_value / shards)
+    latent_width = shape.latent or LATENT.get(shape.kind, 0)
+    width = latent_width or 2 * shape.key_value / shards
     return server.cache_element_bytes * shape.layers * width
 
 
-def pass_bytes_of(server: Server) -> float:
-    """Bytes of one pass: the widest tensors of a layer in 16 bits, and logits in 32 bits."""
+def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
+    """Bytes of one pass: the widest tensors of a layer in 16 bits, and logits in 32 bits.
+
+    `pass_tokens`: tokens of a prompt that it computes; None: as the modelled version does.
+    """
     shape, engine = server.shape, server.engine
-    layer_bytes = engine.tokens * (4 * shape.hidden + 3 * shape.intermediate / server.gpus) * 2
+    tokens = pass_tokens or engine.tokens
+    layer_bytes = tokens * (4 * shape.hidden + 3 * shape.intermediate / server.gpus) * 2
     rows = max(engine.sequences, server.sequences)
     return layer_bytes + rows * shape.vocabulary * 4 / server.gpus
 
@@ -189,6 +203,32 @@ def sequence_bytes(server: Server, tokens: int) -> float:
     in_windows = min(tokens, window.tokens) * window.layers
     in_full_layers = tokens * (1 - window.layers)
     return token_bytes_of(server) * (in_full_layers + in_windows)
+
+
+def modelled_version(server: Server) -> str:
+    """The engine and the version whose memory is counted."""
+    return f"counted as {server.engine_name} {server.engine.version} runs"
+
+
+def version_note(server: Server, weight_bytes: float) -> str:
+    """The version that is modelled, and whether older ones refuse what this one serves.
+
+    Before chunked prefill was the default an engine tried a pass over the whole context at its
+    start, and kept what was left for the cache, which had to take one whole context as well.
+    """
+    engine = server.engine
+    if not engine.whole_context_before:
+        return modelled_version(server)
+    whole_pass = pass_bytes_of(server, max(server.context, engine.tokens))
+    room = server.place.capacity * engine.share - weight_bytes - engine.fixed_gib * GIB - whole_pass
+    older = f"{server.engine_name} before {engine.whole_context_before}"
+    if sequence_bytes(server, server.context) > room:
+        return (
+            f"{modelled_version(server)}; {older} computes a whole prompt of {server.context:,} "
+            f"tokens at its start ({whole_pass / GIB:.1f} GiB) and refuses to start: lower "
+            "`--max-model-len` there, or add `--enable-chunked-prefill`"
+        )
+    return f"{modelled_version(server)}; {older} starts too"
 
 
 def command_of(server: Server) -> str:
@@ -204,9 +244,9 @@ def command_of(server: Server) -> str:
     return command
 
 
-def serve_plan(options: Mapping[str, Any], place: Place) -> ServePlan:
+def serve_plan(options: Mapping[str, Any], place: Place, fetch: Fetch = None) -> ServePlan:
     """The answer of one server: does it fit, the longest context and the most requests that do."""
-    server = server_of(options, place)
+    server = server_of(options, place, fetch)
     check_server(server)
     engine, shape, native = server.engine, server.shape, server.shape.native_context
     weight_bytes, pass_bytes = weight_bytes_of(server), pass_bytes_of(server)
@@ -222,7 +262,11 @@ def serve_plan(options: Mapping[str, Any], place: Place) -> ServePlan:
     most_sequences = max(0, int(cache_bytes // sequence_bytes(server, server.context)))
     fits = most_sequences >= server.sequences
     is_beyond = native is not None and server.context > native
-    notes = (BEYOND.format(context=server.context, native=native),) if is_beyond else ()
+    notes = [version_note(server, weight_bytes) if fits else modelled_version(server)]
+    if is_beyond:
+        notes.append(BEYOND.format(context=server.context, native=native))
+    if place.remark:
+        notes.append(place.remark)
     return ServePlan(
         fits=fits,
         model=shape.name,
@@ -243,5 +287,5 @@ def serve_plan(options: Mapping[str, Any], place: Place) -> ServePlan:
         largest_context=longest,
         largest_sequences=most_sequences,
         command=command_of(server) if fits and not is_beyond else None,
-        notes=notes,
+        notes=tuple(notes),
     )

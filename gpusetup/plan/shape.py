@@ -58,6 +58,11 @@ class Shape(Frozen):
     """The parameters of the frozen encoders of text and the VAE of a denoiser."""
     adapted: int = 0
     """Inputs and outputs of all linear layers that LoRA is beside, if they are not the usual."""
+    latent: int = 0
+    """The width of the one tensor that latent attention caches; 0 for keys and values."""
+    roughly: bool = False
+    """Whether some layers are of a kind whose activations plan only estimates (state space,
+    linear attention, convolutions)."""
     native_context: int | None = None
 
     @property

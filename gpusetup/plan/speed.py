@@ -75,8 +75,9 @@ def one_gpu_is_enough(decision: Decision) -> bool:
     if groups > 1:
         return False
     # A batch is of all GPUs together: one GPU takes its own share, and accumulates the rest.
-    share = None if job.batch is None else max(job.batch // job.gpus, 1)
-    alone = replace(job, gpus=1, batch=share)
+    alone = replace(job, gpus=1)
+    if not job.fills_token_budget:
+        alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
     limits: Limits = replace(decision.limits, sp=None)
     on_one = decide(alone, limits)
     return on_one.fits and not on_one.shown.recipe.offload

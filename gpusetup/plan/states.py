@@ -138,7 +138,7 @@ def gradients_stay(job: Job) -> bool:
     They are kept from one micro-batch to the next (an RL trainer's budget makes several), and some
     engines have one buffer for them that is never freed: Megatron's DDP, DeepSpeed's ZeRO 3.
     """
-    has_micro_batches = job.batch is None or job.accumulate > 1
+    has_micro_batches = job.fills_token_budget or job.accumulate > 1
     has_zero3_buffer = job.strategy == "zero3" and job.deepspeed_steps
     return has_micro_batches or job.megatron_ddp or has_zero3_buffer
 
@@ -156,9 +156,32 @@ def resident_states(job: Job, recipe: Recipe) -> float:
     return size
 
 
+def states_while_generating(job: Job, recipe: Recipe) -> float:
+    """Bytes of the policy's states between two steps; none if they are on the host then."""
+    return 0.0 if job.policy_leaves else resident_states(job, recipe)
+
+
+def states_beside(job: Job, recipe: Recipe) -> float:
+    """Bytes of the models beside the policy, which the strategy divides as it divides the policy.
+
+    A critic is trained like the policy; reference and reward models are weights alone.
+    """
+    total = 0.0
+    for model in job.beside:
+        if model.on_host or recipe.offload:
+            continue
+        bytes_of_weight = weight_bytes(job) if model.trained else model.weight_bytes
+        total += per_gpu(job, model.parameters, "parameters") * bytes_of_weight
+        if model.trained:
+            total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
+            if not optimizer_on_host(job):
+                total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
+    return total
+
+
 def unsharded_extra(job: Job, recipe: Recipe) -> float:
     """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
-    is_alone = job.gpus == 1 and job.shards_parameters and job.batch is None
+    is_alone = job.gpus == 1 and job.shards_parameters and job.fills_token_budget
     if recipe.offload or not is_alone:
         return 0.0
     return job.trained_parameters * UNSHARDED_EXTRA
@@ -216,7 +239,7 @@ parameter, squares, the product of its factors, and parts of others."""
 
 def optimizer_step(job: Job, recipe: Recipe) -> float:
     """Bytes that the optimizer's step takes in addition: copies of all parameters by `foreach`."""
-    if recipe.offload or job.offload_optimizer or job.batch is None:
+    if recipe.offload or job.offload_optimizer or job.fills_token_budget:
         return 0.0
     stepped = per_gpu(job, job.trained_parameters, "optimizer")
     if job.deepspeed_steps:
@@ -242,5 +265,6 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     weights = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes
     trained = job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
+    next_to_it = sum(model.parameters * model.weight_bytes for model in job.beside)
     groups = job.data_parallel / shard_count(job, "parameters")
-    return (weights + adapters + trained) * groups
+    return (weights + adapters + trained + next_to_it) * groups

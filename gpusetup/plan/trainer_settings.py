@@ -14,7 +14,7 @@ from gpusetup.model.documents import TrainerSettings
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
 from gpusetup.plan.decide import Decision, Limits
-from gpusetup.plan.job import JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.question import job_of
 from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
@@ -43,7 +43,7 @@ class Facts(NamedTuple):
     @property
     def budget(self) -> int | None:
         """Tokens of one GPU at once; None if the batch is a number of sequences."""
-        return tokens(self.job, self.recipe) if self.job.batch is None else None
+        return tokens(self.job, self.recipe) if self.job.fills_token_budget else None
 
     @property
     def has_4_bit_base(self) -> bool:
@@ -286,7 +286,7 @@ def torchtitan(facts: Facts) -> Values:
 def megatron(facts: Facts) -> Values:
     """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
     job = facts.job
-    sequences_at_once = job.batch if job.batch is not None else job.gpus
+    sequences_at_once = job.sequences or job.gpus
     global_batch = sequences_at_once * job.accumulate
     return {
         "micro-batch-size": facts.samples,
@@ -368,7 +368,7 @@ def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
 
 NOT_COMPARED = {
     "batch", "tokens", "step", "lora", "reentrant", "accumulate", "gpus", "context", "frozen",
-    "tables",
+    "tables", *BESIDE_FIELDS,
 }  # fmt: skip
 """Fields of a job that a trainer derives by itself, that the reading back adds, or that are a
-matter of the person's own model."""
+matter of the person's own model, and of what stands beside it."""

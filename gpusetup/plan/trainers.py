@@ -74,17 +74,31 @@ def trainer_defaults(
         # PEFT's `prepare_model_for_kbit_training`
         reentrant = fields.get("reentrant", True)
         fields |= {"checkpointing": True, "reentrant": reentrant, **given}
-    widens = is_widened(row, fields, "dtype" in given)
-    if widens and "amp" not in given and given.get("lora") is None:
+    if given.get("lora") is None and keeps_32_bit_masters(row, fields, given):
         fields |= {"dtype": "fp32", "amp": fields["dtype"]}
     return fields
 
 
-def is_widened(row: Mapping[str, Any], fields: Mapping[str, Any], dtype_given: bool) -> bool:
-    """Whether a trainer steps trained 16-bit weights in 32 bits."""
+def keeps_32_bit_masters(
+    row: Mapping[str, Any], fields: Mapping[str, Any], given: Mapping[str, Any]
+) -> bool:
+    """Whether a trainer steps trained 16-bit weights in 32 bits, whatever the config's dtype is.
+
+    `fields`: of the job, trainer's defaults and `given` together; `given`: what was said.
+    """
+    weights, compute = fields.get("dtype"), fields.get("amp")
+    if weights not in ("bf16", "fp16") or compute == "fp32":
+        return False
     strategy, masters = str(fields.get("strategy")), row.get("masters")
-    steps_in_32_bits = strategy.startswith("zero") and masters != "never"
-    sharded = masters == "sharded" and strategy in ("fsdp", "fsdp1", "hsdp")
-    steps_in_32_bits |= not dtype_given and (masters == "always" or sharded)
-    is_16_bit = fields.get("dtype") in ("bf16", "fp16")
-    return steps_in_32_bits and is_16_bit and not fields.get("amp")
+    if masters == "never":
+        return False
+    # DeepSpeed's 16-bit optimizers keep a 32-bit copy of all that is trained. Its ZeRO stages do
+    # so even where the trainer itself is told to train in 16 bits alone (`pure_bf16`).
+    if strategy.startswith("zero"):
+        return True
+    if given.get("amp") == "none":
+        return False
+    # accelerate makes FSDP's trained weights 32-bit under mixed precision, and LLaMA-Factory what
+    # it trains; weights that were loaded in 16 bits on purpose stay (TRL's published 56.2 GB).
+    is_sharded = masters == "sharded" and strategy in ("fsdp", "fsdp1", "hsdp")
+    return (masters == "always" or is_sharded) and "dtype" not in given

@@ -7,13 +7,21 @@ from collections.abc import Container, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
-from gpusetup.fleet.drift import RATES
+from gpusetup.fleet.drift import KIND, LEAST_NODES, RATES, TAKEN_AT
 from gpusetup.fleet.facts import words_of
 from gpusetup.fleet.nodes import Drift, NodeFinding, slurm_list
-from gpusetup.fleet.show import COST_SPEED, Common, Exclude, FleetAnswer, NodeAnswer, Status
+from gpusetup.fleet.show import (
+    COST_SPEED,
+    Common,
+    Exclude,
+    FleetAnswer,
+    NodeAnswer,
+    Status,
+)
 from gpusetup.fleet.sweep.answer import SweepAnswer
 from gpusetup.model.finding import Severity
 from gpusetup.render.screen import (
+    COMMAND,
     DIM,
     MARKS,
     OK,
@@ -50,6 +58,7 @@ def fleet_screen(answer: FleetAnswer) -> Screen:
     for nodes in bad.values():
         lines += _node(nodes, usual)
     lines += section("On most nodes", _common(answer.common))
+    lines += section("Compared with no other node", _uncompared(answer))
     lines += section("Not asked", _left_alone(answer))
     lines += _exclude(answer.exclude)
     if answer.left_out:
@@ -62,7 +71,10 @@ def _verdict(answer: FleetAnswer) -> Row:
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
-        return marked(OK, "ok", f"{nodes}, all alike")
+        alone = sum(len(kind.nodes) for kind in answer.uncompared)
+        # "All alike" would be said of nodes that nobody has compared.
+        words = f"all sound; {alone} of them compared with no other" if alone else "all alike"
+        return marked(OK, "ok", f"{nodes}, {words}")
     parts = [f"{counts[status]} {words}" for status, words in WORDS.items() if counts[status]]
     return marked(STATUS["failed" if counts["failed"] else "differs"], nodes, ", ".join(parts))
 
@@ -80,17 +92,26 @@ def _node(nodes: Sequence[NodeAnswer], usual: Container[str]) -> Iterator[str]:
         if shown or one.severity is Severity.ERROR:
             yield _finding(one)
     yield from map(_drift, node.drift)
+    if node.next:
+        yield Row("    → ", (node.next, COMMAND), hang=6, whole=True)
 
 
 def _finding(finding: NodeFinding, more: str = "") -> Row:
-    return marked(MARKS[finding.severity], finding.id, f"{finding.title}{more}", indent=4)
+    since = f" (since {finding.since})" if finding.since else ""
+    text = f"{finding.title}{since}{more}"
+    return marked(MARKS[finding.severity], finding.id, text, indent=4)
 
 
 def _drift(drift: Drift) -> Row:
     others = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
+    words = words_of(drift.field.removeprefix(RATES))
     if drift.field.startswith(RATES):
         others = f"the median of {drift.of} devices is {drift.majority}"
-    words = words_of(drift.field.removeprefix(RATES))
+    elif drift.field == TAKEN_AT:
+        words = "old record"
+        others = f"the median of {drift.of} records is {drift.majority}; take a new one"
+    elif drift.field == KIND:
+        words = "the only node with"
     return marked(MARKS[drift.severity], words, f"{drift.value}, {others}", indent=4)
 
 
@@ -99,6 +120,17 @@ def _common(rows: Sequence[Common]) -> Iterator[Row]:
         if one.severity is not Severity.NOTE:
             said = f"{one.title} ({one.nodes} of {one.of} nodes)"
             yield marked(MARKS[one.severity], one.id, said, indent=2)
+
+
+def _uncompared(answer: FleetAnswer) -> Iterator[Row]:
+    """Nodes of too small kinds, without those whose own rows already say that they are alone."""
+    lone = {node.name for node in answer.nodes for drift in node.drift if drift.field == KIND}
+    for kind in answer.uncompared:
+        names = [name for name in kind.nodes if name not in lone]
+        if names:
+            gpus = ", ".join(kind.gpus) or "no GPU seen"
+            words = f"{gpus} (fewer than {LEAST_NODES} such nodes)"
+            yield Row(f"  {slurm_list(names)}: {words}", hang=4)
 
 
 def _left_alone(answer: FleetAnswer) -> Iterator[Row]:

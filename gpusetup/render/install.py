@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gpusetup.install.credentials import without_logins
-from gpusetup.install.wheels import DEFAULT_INDEX, TORCH_INDEX, Wheel, size_text
+from gpusetup.install.wheels import size_text
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.model.resolution import FAMILY, Choice
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
@@ -24,6 +23,8 @@ from gpusetup.render.screen import (
     table,
     verdict,
 )
+from gpusetup.uv.lock import DEFAULT_INDEX, TORCH_INDEX, Wheel
+from gpusetup.uv.logins import without_logins
 
 Words = Sequence[str]
 
@@ -78,7 +79,10 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
 def _source(wheel: Wheel) -> str:
     if wheel.source == TORCH_INDEX:
         return without_logins(wheel.url).rpartition("/")[0]
-    return "your default index" if wheel.source == DEFAULT_INDEX else wheel.source
+    if wheel.source != DEFAULT_INDEX:
+        return wheel.source
+    # The host of the file itself: an index may keep its files elsewhere.
+    return f"your index: {wheel.host or 'a folder'}"
 
 
 def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
@@ -100,14 +104,18 @@ ENDS = {
 
 
 def end_screen(
-    answer: InstallAnswer, how: str | None = None, *, notes: Words = (), undo: str | None = None
+    answer: InstallAnswer,
+    how: str | None = None,
+    *,
+    notes: Words = (),
+    undo: tuple[str, str] | None = None,
 ) -> Screen:
-    """How it ended; `undo` is the command that restores the previous packages."""
+    """How it ended; `undo` is the command that restores the previous packages, and what it does."""
     mark, said = ENDS[how or answer.state]
     proof = proven(answer) if answer.verdict or answer.state == "installed" else ()
     told = {
         "why": answer.why if answer.state == "unchanged" else None,
-        "undo": undo and f"`{undo}`",
+        "undo": undo and f"`{undo[0]}`{undo[1]}",
         "receipt": answer.receipt,
     }
     first = verdict(mark, said, f": {answer.target} has {versions(answer.after)}")

@@ -57,7 +57,7 @@ def plan_text(plan: PlanCell) -> Screen:
         *section("Set", _settings(plan) if plan.settings else ()),
         *(_trainer_settings(plan.trainer_settings) if plan.trainer_settings else ()),
         *(() if plan.ways else _helps(plan)),
-        *(_speed(plan.speed) if plan.speed else ()),
+        *(_speed(plan, plan.speed) if plan.speed else ()),
         *(_config(plan.config) if plan.config else ()),
         *notes(plan.advice),
         *(_code(plan.code) if plan.code else ()),
@@ -98,20 +98,26 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
     """What was looked for, whether the job fits and with which recipe, and how sure that is."""
     if plan.solved and not plan.code:
         yield Row((_solution(plan), HEADING))
-    recipe = f": {plan.recipe} ({_meaning(plan.recipe)})"
+    recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
     host = plan.memory_gib.host
+    with_ram = f" with {host:.0f} GiB of RAM" if host else ""
     if not plan.fits:
         yield verdict(NO, "does not fit")
+    elif plan.uncounted:
+        missing = _first_names(plan.uncounted)
+        yield verdict(BUT, f"may fit{with_ram}, not counted: {missing}", f"; recipe: {recipe}")
     elif host:
-        yield verdict(BUT, f"fits only with {host:.0f} GiB of RAM", recipe)
+        yield verdict(BUT, f"fits only{with_ram}", f": {recipe}")
     elif plan.confidence == "close":
-        yield verdict(BUT, "may fit", f"{recipe}; measure one step first")
+        yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
-        yield verdict(OK, "fits", recipe)
+        yield verdict(OK, "fits", f": {recipe}")
     near = f"{plan.near_percent} % of the limit"
     reason = f"within {near}"
     is_measured_kind = plan.near_percent <= 3
-    if plan.fits and not is_measured_kind:
+    if plan.fits and plan.uncounted:
+        reason = "something that may take memory is not counted"
+    elif plan.fits and not is_measured_kind:
         reason += " or a kind of job that plan knows little about"
     confidence = {
         "measured": "measured",
@@ -119,6 +125,20 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         "close": f"close: {reason}",
     }
     yield from facts({"confidence": confidence[plan.confidence], "from": plan.source})
+
+
+MOST_NAMES = 4
+
+
+def _first_names(names: tuple[str, ...]) -> str:
+    """The first few names of a list, and how many more there are.
+
+    >>> _first_names(("use_galore", "quant_bits")), _first_names(tuple("abcdefg"))
+    ('use_galore, quant_bits', 'a, b, c, d and 3 more')
+    """
+    shown = ", ".join(names[:MOST_NAMES])
+    more = len(names) - MOST_NAMES
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _solution(plan: PlanCell) -> str:
@@ -138,13 +158,19 @@ def _memory(plan: PlanCell) -> Iterator[str]:
     """The parts, and what the card has."""
     memory, free = plan.memory_gib, plan.margin_percent
     left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
+    if free < 0 and plan.fits:
+        # A measured job ran, although the memory model adds its parts up to more than the card has.
+        left = f"which ran; this estimate is {-free:.1f} % above the card's memory"
     lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
     lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
     if memory.reserved:
-        given_back = " (some of it is given back when memory runs short)"
-        note = given_back if memory.reserved > memory.total else ""
-        reserved = f"{memory.reserved:.2f} reserved{note}"
-        lines["torch says"] = f"{memory.allocated:8.2f}  allocated, {reserved}"
+        # Gaps that the allocator gives back before it fails are no part of the total.
+        must_reserve = memory.allocated + memory.fragmentation
+        more = f", up to {memory.reserved:.2f} while there is room"
+        with_room = more if memory.reserved > must_reserve + 0.01 else ""
+        lines["torch says"] = (
+            f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved{with_room}"
+        )
     if not memory.other_gpus:
         return section("Memory of a GPU, GiB", facts(lines))
     lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
@@ -168,7 +194,7 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
     )
 
 
-def _speed(speed: Speed) -> Iterator[str]:
+def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
     """How much faster the GPUs are than one of them, and what that is reckoned from."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
     if speed.computing_seconds is None:
@@ -182,7 +208,9 @@ def _speed(speed: Speed) -> Iterator[str]:
         f"each GPU sends {speed.exchanged_gib:.2f} GiB in a step, by {speed.link} in "
         f"{_seconds(speed.sending_seconds)}; {computing}."
     )
-    title = f"One GPU would do; {speed.gpus} are {times} times as fast"
+    # A batch that all GPUs share is several micro-batches for one of them.
+    how = ", by accumulating" if plan.batch else ""
+    title = f"One GPU would do{how}; {speed.gpus} are {times} times as fast"
     return section(title, (Row(sentence, hang=2),))
 
 
@@ -267,7 +295,8 @@ def _config(config: ConfigRead) -> Iterator[str]:
     """What was read, assumed and not understood, each key with its line."""
     whose = f"a config of {config.trainer}" if config.trainer else "a config of an unknown trainer"
     # A list is shown once, and not again for each of its items.
-    read = [_key(key) for key in config.read if "[" not in key.key]
+    names = {key.key for key in config.read}
+    read = [_key(key) for key in config.read if key.key.partition("[")[0] not in names - {key.key}]
     unknown = [_key(key) for key in config.not_understood[:MOST_UNKNOWN]]
     yield from section(f"Read from {config.file}, {whose}", _keys(read))
     assumed = (Row(f"  {line}", hang=4) for line in config.assumed)
@@ -276,7 +305,7 @@ def _config(config: ConfigRead) -> Iterator[str]:
     more = len(config.not_understood) - MOST_UNKNOWN
     if more > 0:
         lines.append(Row(f"      and {more} more"))
-    title = "Not understood (if one of them needs memory, give it as an option)"
+    title = "Not counted (plan does not know these keys; some may take memory)"
     yield from section(title, lines)
 
 

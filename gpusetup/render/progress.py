@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpusetup.install.wheels import Wheel, size_text
+from gpusetup.install.wheels import size_text
 from gpusetup.render.clock import CLOCK
+from gpusetup.uv.lock import Wheel
 
 USUAL_GROWTH = 1.7
 """How much larger wheels are unpacked: 0.9 GB of torch 2.9 for CUDA 12.8 and its libraries."""

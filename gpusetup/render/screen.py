@@ -59,19 +59,34 @@ def plain(text: str) -> str:
     )
 
 
+def one_line(text: str) -> str:
+    """Foreign text on one line, without terminal control codes.
+
+    >>> one_line("RTX 3050\n  ok: all is well")
+    'RTX 3050 ok: all is well'
+    """
+    return re.sub(r"[ \t]*\n\s*", " ", plain(text))
+
+
 class Row(str):
     """One line: its text, the roles of its parts, and how it is continued.
 
-    `hang` is the column at which its next row begins; `whole`: it is never broken.
+    `hang` is the column at which its next row begins; `whole`: it is never broken; `many`: a text
+    of several lines keeps them, as a tool's message does.
     """
 
     parts: tuple[Part, ...]
     hang: int
     whole: bool
 
-    def __new__(cls, *parts: str | Part, hang: int | None = None, whole: bool = False) -> Row:
+    def __new__(
+        cls, *parts: str | Part, hang: int | None = None, whole: bool = False, many: bool = False
+    ) -> Row:
         pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
-        line_parts = tuple((plain(text), style) for text, style in pairs)
+        # A snapshot is a stranger's: a name in it may not begin a line of its own. Only a command,
+        # which is quoted and never broken, keeps the line breaks inside of its quotes.
+        shown = plain if whole or many else one_line
+        line_parts = tuple((shown(text), style) for text, style in pairs)
         line = super().__new__(cls, "".join(text for text, _ in line_parts).rstrip(" "))
         line.parts = line_parts
         line.hang = len(line) - len(line.lstrip(" ")) if hang is None else hang
@@ -224,7 +239,7 @@ WORDS = {"error": ERROR, "warning": WARNING, "hint": HINT, "advice": HINT, "note
 
 def remark(word: str, text: str) -> Row:
     """`error: …`, `warning: …`, `hint: …`, `note: …`; a text of several lines keeps them."""
-    return Row((word, WORDS[word]), f": {text}", hang=2)
+    return Row((word, WORDS[word]), f": {text}", hang=2, many=True)
 
 
 def notes(lines: Iterable[str], word: str = "note") -> list[str]:

@@ -115,11 +115,15 @@ def gib(size: int | None) -> str:
 
 def speed(rate: float | None, spread: float | None) -> str:
     """
-    >>> speed(12.5, 3.0), speed(12.5, None)
-    ('12.5 ± 2 %', '12.5')
+    >>> speed(12.5, 3.0), speed(211_400.0, None)
+    ('12.5 ± 2 %', '211,400')
     """
-    known = "" if spread is None else f" ± {spread / 2:.0f} %"
-    return "" if rate is None else f"{rate:.4g}{known}"
+    if rate is None:
+        return ""
+    # Four digits say enough of a measured rate; a thousand and more is read as a whole number.
+    rounded = float(f"{rate:.4g}")
+    figure = f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"
+    return figure if spread is None else f"{figure} ± {spread / 2:.0f} %"
 
 
 def _best(answer: TuneAnswer) -> Row:

@@ -243,7 +243,9 @@ def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
     elif largest_clear != split.size:
         yield from _change_split(case, split, largest_clear, f"{BY_PLAN}, clear on this card")
         mark = batch_mark(case)
-        if mark is not None and largest_clear < mark.least <= split.effective:
+        # A recommender's tier is said in any case, by `_recommenders_tier`.
+        is_said_here = mark is not None and not mark.of_all_gpus
+        if mark is not None and is_said_here and largest_clear < mark.least <= split.effective:
             yield (
                 f"{_mark_text(case, mark)}. {BY_PLAN} is sure of {largest_clear} and leaves a "
                 f"fifth of the card free, so more may run. {_to_measure(case, mark)}"

@@ -242,6 +242,10 @@ WITHIN_NOISE = "within the noise"
 NOT_FASTER_AGAIN = "not clearly faster in the second run of all changes together"
 UNSTEADY = "slower than in its first run: other programs disturb the measurement"
 NO_GAIN = "Nothing made the training faster: `gpusetup monitor -- COMMAND` shows what it waits for"
+TOO_NOISY = (
+    "The runs of one setting differed by more than the gains, so the table cannot tell: close "
+    "other programs and run the same command again"
+)
 LOADER_FIRST = (
     "The training waited for its data until the workers were added, so mixed precision could not "
     "show its gain: run the same command once more with the tuned config"
@@ -292,7 +296,8 @@ def cause_of(rows: Sequence[Row]) -> str | None:
         return None
     gains = gains_by_role(rows)
     if not any(gains.values()):
-        return NO_GAIN
+        is_open = any(row.detail in (WITHIN_NOISE, UNSTEADY) for row in rows)
+        return TOO_NOISY if is_open else NO_GAIN
     if gains.get("workers") and gains.get("amp") is False:
         return LOADER_FIRST
     return None

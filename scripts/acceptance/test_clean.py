@@ -29,6 +29,25 @@ STARTING_SECONDS = 15.0
 """What one run takes before its numbers: torch, the context, the database of operators."""
 
 
+def nearest_to_their_limits(rows: list[dict[str, Any]]) -> list[tuple[str, float]]:
+    """Each check with the greatest part of its limit that a value reached, the greatest first.
+
+    A failed check may have a limit and no value, as a wrong shape has: other claims are about that.
+
+    >>> nearest_to_their_limits([
+    ...     {"name": "chance", "value": 1.0, "limit": 2.0},
+    ...     {"name": "operators", "value": None, "limit": 1.0},
+    ... ])
+    [('chance', 0.5)]
+    """
+    worst: dict[str, float] = {}
+    for row in rows:
+        if row["limit"] and row["value"] is not None:
+            name, share = row["name"], row["value"] / row["limit"]
+            worst[name] = max(share, worst.get(name, 0.0))
+    return sorted(worst.items(), key=lambda item: -item[1])
+
+
 @pytest.fixture(scope="module")
 def rows(work: Work) -> list[dict[str, Any]]:
     """What each check said with each seed, for as long as there is time for one more run.
@@ -62,11 +81,7 @@ def test_other_random_numbers_raise_no_alarm(work: Work, rows: list[dict[str, An
 
 @pytest.mark.claim("clean-distance")
 def test_each_value_stays_well_below_its_limit(work: Work, rows: list[dict[str, Any]]) -> None:
-    shares = [(row["value"] / row["limit"], row["name"]) for row in rows if row["limit"]]
-    worst: dict[str, float] = {}
-    for share, name in shares:
-        worst[name] = max(share, worst.get(name, 0.0))
-    nearest = sorted(worst.items(), key=lambda item: -item[1])
+    nearest = nearest_to_their_limits(rows)
     work.found(", ".join(f"{name} at {share:.3f}" for name, share in nearest) + " of its limit")
     for name, share in nearest:
         assert share <= MANY_QUESTIONS.get(name, KNOWN_ANSWERS), name

@@ -17,6 +17,8 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, end_children
 
 MOST_CHILDREN = 32
+"""Each is a process of srun, ssh or kubectl on this machine, often a login node."""
+MOST_NODES_IN_HINT = 50
 START_GAP_SECONDS = 0.1
 """A scheduler sees no more beginnings than one in so many seconds, and never two in step."""
 
@@ -41,30 +43,33 @@ class Engine:
 
         Raises UsageError for a named node that is not there, Blocked if none is idle.
         """
-        self.work, self.run_name = request.work, f"gpusetup-{secrets.token_hex(4)}"
+        self.work = request.work
+        self.run_name = f"gpusetup-{secrets.token_hex(4)}"
         unknown = [name for name in request.nodes if name not in states]
         if unknown:
-            known_nodes = slurm_list(sorted(states, key=natural)[:50])
+            some_nodes = sorted(states, key=natural)[:MOST_NODES_IN_HINT]
             raise UsageError(
-                f"{where} has no node {slurm_list(unknown)}", hint=f"it has {known_nodes}"
+                f"{where} has no node {slurm_list(unknown)}",
+                hint=f"it has {slurm_list(some_nodes)}",
             )
-        chosen = {n: why for n, why in states.items() if not request.nodes or n in request.nodes}
-        self.nodes = tuple(sorted((n for n, why in chosen.items() if not why), key=natural))
-        self.skipped = {name: why for name, why in chosen.items() if why}
+        chosen = set(request.nodes or states)
+        idle = [name for name in chosen if not states[name]]
+        self.nodes = tuple(sorted(idle, key=natural))
+        self.skipped = {name: why for name, why in states.items() if why and name in chosen}
         """Nodes that get no work, with the reason."""
         if not self.nodes:
-            reasons = "; ".join(f"{name}: {why}" for name, why in [*self.skipped.items()][:3])
+            examples = [f"{name}: {why}" for name, why in self.skipped.items()][:3]
+            reasons = "; ".join(examples) or f"{where} has none"
             raise Blocked(
-                f"No node is idle: {reasons or f'{where} has none'}",
+                f"No node is idle: {reasons}",
                 hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no "
                 "running job",
             )
 
     def plan(self) -> str:
         """What would be done for the first node, and on which nodes."""
-        return (
-            f"{self.plan_for(self.nodes[0])}\n# and the same on each of {slurm_list(self.nodes)}\n"
-        )
+        first_plan = self.plan_for(self.nodes[0])
+        return f"{first_plan}\n# and the same on each of {slurm_list(self.nodes)}\n"
 
     def plan_for(self, node: str) -> str:
         """What would be done for one node."""
@@ -93,8 +98,10 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
     start_lock = threading.Lock()
 
     def ask_in_turn(node: str) -> Output:
+        # The lock is kept while this waits, so that the starts are spread.
         with start_lock:
-            time.sleep(START_GAP_SECONDS * random.uniform(0.5, 1.5))
+            gap = START_GAP_SECONDS * random.uniform(0.5, 1.5)
+            time.sleep(gap)
         return engine.ask(node)
 
     try:
@@ -102,6 +109,7 @@ def ask_all(engine: Engine) -> Generator[tuple[str, Output], None, None]:
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BaseException:
+        # Ctrl-C, or a caller that reads no further: nothing that was started may stay.
         pool.shutdown(wait=False, cancel_futures=True)
         end_children()
         raise

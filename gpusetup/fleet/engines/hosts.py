@@ -30,14 +30,18 @@ class Hosts(Engine):
     def __init__(self, request: FleetRequest, file: str) -> None:
         hosts = hosts_in(read_text(file, MOST_BYTES), file)
         require_program("ssh")
-        super().__init__(request, dict.fromkeys(hosts, ""), file)
-        self.command, self.extra_seconds = ssh_command(self.work), CONNECT_SECONDS
+        # No scheduler says which hosts are busy: all count as idle.
+        states = dict.fromkeys(hosts, "")
+        super().__init__(request, states, file)
+        self.command = ssh_command(self.work)
+        self.extra_seconds = CONNECT_SECONDS
 
     def plan_for(self, node: str) -> str:
         return join((*SSH, node, self.command))
 
     def ask(self, node: str) -> Output:
-        return run((*SSH, node, self.command), timeout=self.work.limit + CONNECT_SECONDS)
+        seconds = self.work.limit + CONNECT_SECONDS
+        return run((*SSH, node, self.command), timeout=seconds)
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:
@@ -48,10 +52,17 @@ def hosts_in(text: str, what: str) -> tuple[str, ...]:
     >>> hosts_in("n[1-2] slots=8\\nlogin  # by hand\\n", "hosts")
     ('n1', 'n2', 'login')
     """
-    lines = (line.partition("#")[0].split() for line in text.splitlines())
-    found = [name for words in lines if words for name in expanded(words[0])]
-    if not found or not all(map(SAFE.fullmatch, found)):
+    hosts: list[str] = []
+    for line in text.splitlines():
+        without_comment = line.partition("#")[0]
+        words = without_comment.split()
+        if words:
+            hosts += expanded(words[0])
+    # A host's name becomes part of a command.
+    has_unsafe_name = any(not SAFE.fullmatch(host) for host in hosts)
+    if has_unsafe_name or not hosts:
         raise UsageError(
             f"{what} names no host, or has an impossible host name", hint="write one host a line"
         )
-    return tuple(dict.fromkeys(found))
+    without_duplicates = dict.fromkeys(hosts)
+    return tuple(without_duplicates)

@@ -76,21 +76,24 @@ class Kubernetes(Engine):
         )
 
     def ask(self, node: str) -> Output:
-        name, began = f"job/{job_name(self.run_name, node)}", time.monotonic()
-        job = self.plan_for(node)
-        created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=job)
+        began = time.monotonic()
+        name = f"job/{job_name(self.run_name, node)}"
+        created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=self.plan_for(node))
         if not created.ok:
             return created
         limit = self.work.limit + START_SECONDS
         wait = ("wait", "--for=condition=complete", f"--timeout={limit:.0f}s", name)
         ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
+        # Before the Job is deleted: its log and the state of its pod go with it.
         output = self._kubectl("logs", name, "--tail=-1")
         problem = None if ended.ok else self._pod_problem(node)
         self._kubectl("delete", name, "--wait=false", "--ignore-not-found")
-        return replace(output, problem=problem, seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return replace(output, problem=problem, seconds=seconds)
 
     def why_busy(self, output: Output) -> str:
-        return output.problem if output.problem and output.problem.startswith(BUSY) else ""
+        problem = output.problem or ""
+        return problem if problem.startswith(BUSY) else ""
 
     def end(self) -> None:
         label = f"--selector={RUN_LABEL}={self.run_name}"
@@ -99,9 +102,11 @@ class Kubernetes(Engine):
     def _pod_problem(self, node: str) -> str:
         """What Kubernetes says of a pod that did not come to its end."""
         label = f"--selector=job-name={job_name(self.run_name, node)}"
-        output = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}").stdout
-        room, _, reason = output.partition("|")
-        return f"{BUSY}{room}" if room else reason.strip() or "its pod did not finish in time"
+        state = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}")
+        scheduling_problem, _, container_reason = state.stdout.partition("|")
+        if scheduling_problem:
+            return f"{BUSY}{scheduling_problem}"
+        return container_reason.strip() or "its pod did not finish in time"
 
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
@@ -119,24 +124,42 @@ def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
             f"{output.problem or output.stderr.strip()}",
             hint="`kubectl get nodes` must answer here",
         )
-    used: dict[str, int] = {}
-    pods = _columns("pods", POD_COLUMNS, "--all-namespaces", f"--field-selector={LIVE_PODS}")
-    for line in pods.stdout.splitlines() if pods.ok else ():
-        node, _, limits = line.strip().partition(" ")
-        used[node] = used.get(node, 0) + sum(map(int, re.findall(r"\d+", limits)))
-    gpus, states = dict[str, int](), dict[str, str]()
+    used_gpus = _gpus_in_use()
+    gpus: dict[str, int] = {}
+    states: dict[str, str] = {}
     for line in output.stdout.splitlines():
-        found = re.fullmatch(r"(\S+) +(\d+|<none>) +(\S+) +(\S+) *", line)
-        if not found or not SAFE.fullmatch(found[1]):
+        columns = re.fullmatch(r"(\S+) +(\d+|<none>) +(\S+) +(\S+) *", line)
+        if columns is None or not SAFE.fullmatch(columns[1]):
             raise ToolFailed(
                 f"`kubectl get nodes` printed no list of nodes: {line[:80]!r}",
                 hint="perhaps `kubectl` is another program of that name: `type kubectl` shows it",
             )
-        name, ready, cordoned = found[1], found[3] == "True", found[4] == "true"
-        gpus[name] = int(found[2]) if found[2].isdigit() else 0
-        in_use = f"{used[name]} of its {gpus[name]} GPUs are in use" if used.get(name) else ""
-        states[name] = "not ready" if not ready else "cordoned" if cordoned else in_use
+        name, gpu_count, ready, cordoned = columns.groups()
+        gpus[name] = int(gpu_count) if gpu_count.isdigit() else 0
+        if ready != "True":
+            states[name] = "not ready"
+        elif cordoned == "true":
+            states[name] = "cordoned"
+        elif used_gpus.get(name):
+            states[name] = f"{used_gpus[name]} of its {gpus[name]} GPUs are in use"
+        else:
+            states[name] = ""
     return gpus, states
+
+
+def _gpus_in_use() -> dict[str, int]:
+    """Node -> the GPUs that its running pods have; empty if nobody may list the pods."""
+    live = f"--field-selector={LIVE_PODS}"
+    pods = _columns("pods", POD_COLUMNS, "--all-namespaces", live)
+    if not pods.ok:
+        return {}
+    used: dict[str, int] = {}
+    for line in pods.stdout.splitlines():
+        node, _, limits = line.strip().partition(" ")
+        # A limit for each container of the pod.
+        pod_gpus = sum(int(limit) for limit in re.findall(r"\d+", limits))
+        used[node] = used.get(node, 0) + pod_gpus
+    return used
 
 
 def _columns(kind: str, columns: str, *more: str) -> Output:
@@ -146,9 +169,10 @@ def _columns(kind: str, columns: str, *more: str) -> Output:
 
 def manifest(setting: Setting, **values: object) -> str:
     """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
-    template = Template((Path(__file__).parent / "job.yaml").read_text(encoding="utf-8"))
-    values |= {name: getattr(setting, name) for name in ("image", "runtime_class")}
-    return template.substitute({name: json.dumps(value) for name, value in values.items()})
+    text = (Path(__file__).parent / "job.yaml").read_text(encoding="utf-8")
+    values |= {"image": setting.image, "runtime_class": setting.runtime_class}
+    as_json = {name: json.dumps(value) for name, value in values.items()}
+    return Template(text).substitute(as_json)
 
 
 def job_name(run_name: str, node: str) -> str:
@@ -157,5 +181,8 @@ def job_name(run_name: str, node: str) -> str:
     >>> job_name("gpusetup-1a", "gpu-1.example.com")
     'gpusetup-1a-gpu-1-example-com-ed45a0'
     """
-    label = re.sub(r"[^a-z0-9]", "-", node.lower())[:30].strip("-")
-    return f"{run_name}-{label}-{hashlib.sha256(node.encode()).hexdigest()[:6]}"
+    # A label has 63 characters at most; two long names may begin alike, their hashes do not.
+    label = re.sub(r"[^a-z0-9]", "-", node.lower())
+    short_label = label[:30].strip("-")
+    name_hash = hashlib.sha256(node.encode()).hexdigest()
+    return f"{run_name}-{short_label}-{name_hash[:6]}"

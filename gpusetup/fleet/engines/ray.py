@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import redirect_stdout
 from typing import Any
@@ -39,16 +40,21 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
     """The nodes that are alive, as `ray.nodes()` tells them: by their own names (`ray start
     --node-name`), or their hosts'; by Ray's id if two have the same."""
     alive = [row for row in rows if row.get("Alive")]
-    names = [
-        row["NodeManagerHostname" if row["NodeName"] == row["NodeManagerAddress"] else "NodeName"]
-        for row in alive
-    ]
-    return {
-        name if SAFE.fullmatch(name) and names.count(name) == 1 else row["NodeID"][:12]: RayNode(
-            id=row["NodeID"], gpus=float(row["Resources"].get("GPU", 0.0))
-        )
-        for name, row in zip(names, alive, strict=True)
-    }
+    names = [_ray_name(row) for row in alive]
+    name_counts = Counter(names)
+    nodes: dict[str, RayNode] = {}
+    for name, row in zip(names, alive, strict=True):
+        is_usable = name_counts[name] == 1 and SAFE.fullmatch(name)
+        gpus = row["Resources"].get("GPU", 0.0)
+        key = name if is_usable else row["NodeID"][:12]
+        nodes[key] = RayNode(id=row["NodeID"], gpus=float(gpus))
+    return nodes
+
+
+def _ray_name(row: Mapping[str, Any]) -> str:
+    """A node's own name; Ray gives one without a name its address, which is less than a host's."""
+    has_own_name = row["NodeName"] != row["NodeManagerAddress"]
+    return str(row["NodeName"] if has_own_name else row["NodeManagerHostname"])
 
 
 class OnNode:
@@ -59,9 +65,12 @@ class OnNode:
 
     def run_work(self, work: NodeWork) -> tuple[int | None, str, str, str | None, float]:
         """The node's work; an `Output` as plain values, whatever version of ours the caller has."""
-        work = replace(work, python=work.python or sys.executable)
-        environment = {name: v for name, v in os.environ.items() if name not in ACTOR_VARIABLES}
-        output = run(("sh", "-c", script(work)), timeout=work.limit, environment=environment)
+        environment = dict(os.environ)
+        for variable in ACTOR_VARIABLES:
+            environment.pop(variable, None)
+        python = work.python or sys.executable
+        command = ("sh", "-c", script(replace(work, python=python)))
+        output = run(command, timeout=work.limit, environment=environment)
         return output.exit, output.stdout, output.stderr, output.problem, output.seconds
 
 
@@ -74,9 +83,13 @@ class Ray(Engine):
         # Ray prints what it hears of nodes on stdout, where the answer belongs.
         with redirect_stdout(sys.stderr):
             self.ray = _connected(address)
-        self.found = ray_nodes(self.ray.nodes())
-        idle = "" if request.nodes or not any(n.gpus for n in self.found.values()) else NO_GPU
-        states = {name: "" if node.gpus else idle for name, node in self.found.items()}
+        self.cluster_nodes = ray_nodes(self.ray.nodes())
+        # A head node without GPUs is left alone, but a cluster without any is asked on its CPUs.
+        has_gpus = any(node.gpus for node in self.cluster_nodes.values())
+        leaves_out_cpu_nodes = has_gpus and not request.nodes
+        states = {}
+        for name, node in self.cluster_nodes.items():
+            states[name] = NO_GPU if leaves_out_cpu_nodes and not node.gpus else ""
         self.running: dict[str, Any] = {}
         try:
             super().__init__(request, states, "this Ray")
@@ -88,15 +101,15 @@ class Ray(Engine):
 
     def ask(self, node: str) -> Output:
         """Whatever Ray raises of a node is said as its problem."""
-        began, output = time.monotonic(), Output(argv=("ray", node), exit=None)
+        began = time.monotonic()
+        output = Output(argv=("ray", node), exit=None)
         try:
-            actor = self.running[node] = self._actor(self.found[node])
+            actor = self.running[node] = self._actor(self.cluster_nodes[node])
             if not self.ray.wait([actor.python.remote()], timeout=self.start_seconds)[0]:
                 return replace(output, problem=BUSY)
             answer = actor.run_work.remote(self.work)
-            code, out, err, problem, seconds = self.ray.get(
-                answer, timeout=self.work.limit + BEHIND_SECONDS
-            )
+            limit = self.work.limit + BEHIND_SECONDS
+            code, out, err, problem, seconds = self.ray.get(answer, timeout=limit)
             return replace(
                 output, exit=code, stdout=out, stderr=err, problem=problem, seconds=seconds
             )
@@ -107,14 +120,17 @@ class Ray(Engine):
         finally:
             if node in self.running:
                 self.ray.kill(self.running.pop(node))
-        return replace(output, problem=problem, seconds=time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return replace(output, problem=problem, seconds=seconds)
 
     def _actor(self, node: RayNode) -> Any:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         affinity = NodeAffinitySchedulingStrategy(node_id=node.id, soft=False)
-        made = self.ray.remote(OnNode)
-        return made.options(num_gpus=node.gpus, num_cpus=0, scheduling_strategy=affinity).remote()
+        actor_class = self.ray.remote(OnNode)
+        # All GPUs, so that nobody computes on them meanwhile; a node with busy CPUs is asked too.
+        placed = actor_class.options(num_gpus=node.gpus, num_cpus=0, scheduling_strategy=affinity)
+        return placed.remote()
 
     def why_busy(self, output: Output) -> str:
         return BUSY if output.problem == BUSY else ""
@@ -148,4 +164,6 @@ def _connected(address: str) -> Any:
 def _last_line(problem: BaseException) -> str:
     """The last line that says something of a problem with the traces of other processes in it."""
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(problem).__name__)[:300]
+    if not lines:
+        return type(problem).__name__
+    return lines[-1][:300]

@@ -59,15 +59,19 @@ class Slurm(Engine):
         resources = self.resources[node]
         output = self._run_slurm(self._srun(node, resources))
         if output.exit and NO_SUCH_RESOURCES in output.stderr:
+            # Without the count of CPUs Slurm gives those that are not kept for the system.
             fewer = [word for word in resources if not word.startswith("--cpus-per-task")]
             output = self._run_slurm(self._srun(node, fewer))
         if output.exit is None:
+            # Given up here, but the job may still run.
             self._run_slurm(("scancel", f"--name={self.run_name}", f"--nodelist={node}"))
         return output
 
     def why_busy(self, output: Output) -> str:
-        busy = output.exit and not output.stdout and any(words in output.stderr for words in BUSY)
-        return "another job uses the node now" if busy else ""
+        # A job that printed something has begun.
+        has_not_begun = bool(output.exit) and not output.stdout
+        is_refused = any(words in output.stderr for words in BUSY)
+        return "another job uses the node now" if has_not_begun and is_refused else ""
 
     def end(self) -> None:
         self._run_slurm(("scancel", f"--name={self.run_name}"))
@@ -82,7 +86,9 @@ class Slurm(Engine):
         )  # fmt: skip
 
     def _run_slurm(self, words: Sequence[str]) -> Output:
-        seconds = self.work.limit + self.extra_seconds if words[0] == "srun" else SINFO_SECONDS
+        seconds = SINFO_SECONDS
+        if words[0] == "srun":
+            seconds = self.work.limit + self.extra_seconds
         return run(words, timeout=seconds, environment=self.environment)
 
 
@@ -97,32 +103,54 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
     """
     resources: dict[str, list[str]] = {}
     states: dict[str, str] = {}
-    rows = [line.strip().split("|", 5) for line in text.splitlines()]
-    rows = [row for row in rows if len(row) == 6 and SAFE.fullmatch(row[0])]
-    rows.sort(key=lambda row: not row[2].endswith("*"))  # the default partition first
+    rows = []
+    for line in text.splitlines():
+        # The reason is last, because it may have bars of its own.
+        row = line.strip().split("|", 5)
+        if len(row) == 6 and SAFE.fullmatch(row[0]):
+            rows.append(row)
+    # A node of several partitions has a row for each: that of the default one (`*`) counts.
+    rows.sort(key=_is_of_other_partition)
     for node, state, starred_name, cpus, gres, reason in rows:
         name = starred_name.rstrip("*")
-        if node in resources or partition not in (None, name):
+        is_wanted = partition is None or partition == name
+        if node in resources or not is_wanted:
             continue
-        gpus = re.findall(r"(?:^|,)(gpu(?::[\w.-]+)?:\d+)", gres)
-        resources[node] = [
-            f"--partition={name}",
-            *((f"--cpus-per-task={cpus}",) if cpus.isdigit() else ()),
-            *((f"--gres={','.join(gpus)}",) if gpus else ()),
-        ]
-        why = f" ({reason})" if reason != "none" else ""
-        states[node] = "" if state == "idle" else f"{state}{why}"
+        resources[node] = _srun_resources(name, cpus, gres)
+        if state == "idle":
+            states[node] = ""
+        else:
+            states[node] = state if reason == "none" else f"{state} ({reason})"
     if partition and not resources:
-        partitions = ", ".join(sorted({row[2].rstrip("*") for row in rows}))
-        raise UsageError(f"this Slurm has no partition {partition!r}", hint=f"it has {partitions}")
+        partitions = sorted({row[2].rstrip("*") for row in rows})
+        raise UsageError(
+            f"this Slurm has no partition {partition!r}", hint=f"it has {', '.join(partitions)}"
+        )
     return resources, states
+
+
+def _is_of_other_partition(row: Sequence[str]) -> bool:
+    return not row[2].endswith("*")
+
+
+def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:
+    """srun's words for all that a node has, from sinfo's columns."""
+    words = [f"--partition={partition}"]
+    if cpus.isdigit():
+        words.append(f"--cpus-per-task={cpus}")
+    # `gpu:a100:8(S:0-1),mps:200`: only the GPUs, without the sockets.
+    gpus = re.findall(r"(?:^|,)(gpu(?::[\w.-]+)?:\d+)", gres)
+    if gpus:
+        words.append(f"--gres={','.join(gpus)}")
+    return words
 
 
 def outside_a_job(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment without the job that this runs in: srun would start a step of it."""
-    inside = "SLURM_JOB_ID" in environment
+    if "SLURM_JOB_ID" not in environment:
+        return dict(environment)
     return {
         name: value
         for name, value in environment.items()
-        if not inside or name in CONFIG_VARIABLES or not name.startswith(JOB_VARIABLES)
+        if name in CONFIG_VARIABLES or not name.startswith(JOB_VARIABLES)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
@@ -14,6 +14,8 @@ from gpusetup.fleet.sweep.scores import Fault, NamedFault, Stage, Unit
 from gpusetup.model.frozen import Frozen
 
 GB = 1e9
+LONGEST_PROBLEM = 300
+"""Letters of what the backend said: NCCL repeats itself for each rank."""
 MOST_NAMED = 4
 """Ranks of one finding; of more, only the hosts are said."""
 OF_NODES = ("absent", "hung", "broken-link", "slow-link")
@@ -92,61 +94,89 @@ def answer(
     sweep: Sweep, absent: Mapping[int, str], hosts: Mapping[int, str], seconds: float
 ) -> SweepAnswer:
     """Judge a sweep. `absent`: ranks that did not come, and why; `hosts`: where every rank is."""
-    every = (
-        *(NamedFault(fault="absent", ranks=(rank,)) for rank in sorted(absent)),
-        *sweep.faults(),
+    absent_faults = [NamedFault(fault="absent", ranks=(rank,)) for rank in sorted(absent)]
+    faults = (*absent_faults, *sweep.faults())
+    backend_problems = [result.problem for result in sweep.results if result.problem]
+    problems = " ".join(backend_problems)[:LONGEST_PROBLEM]
+    findings = tuple(
+        _finding(group, hosts, absent, problems) for group in _groups_of_host(faults, hosts)
     )
-    groups: dict[object, list[NamedFault]] = defaultdict(list)
-    for number, one in enumerate(every):  # the same fault of several ranks of a node is said once
-        host = hosts.get(one.ranks[0]) if one.fault in OF_NODES else None
-        groups[one.fault, one.stage, host or number].append(one)
-    problems = " ".join(filter(None, (result.problem for result in sweep.results)))[:300]
-    findings = tuple(_finding(group, hosts, absent, problems) for group in groups.values())
-    bad = {node for one in findings if one.fault in OF_NODES for node in one.nodes}
-    compared = [sweep.scores(plane.stage) for plane in sweep.planes]
+    bad_nodes: set[str] = set()
+    for finding in findings:
+        if finding.fault in OF_NODES:
+            bad_nodes.update(finding.nodes)
+    is_on_cpu = all(unit.device == "cpu" for unit in sweep.units)
     return SweepAnswer(
         ok=not findings,
         findings=findings,
-        levels=tuple(
-            Level(
-                of=one.stage,
-                median=one.middle / GB,
-                sees_below=one.limit / one.middle if one.middle else 0.0,
-            )
-            for one in compared
-            if one.by_rank
-        ),
+        levels=_levels(sweep),
         ranks=tuple(sweep.units),
         nodes=len({unit.host for unit in sweep.units}),
-        backend="gloo" if all(unit.device == "cpu" for unit in sweep.units) else "nccl",
+        backend="gloo" if is_on_cpu else "nccl",
         rounds=len(sweep.results),
         seconds=seconds,
-        exclude=excluded(bad),
+        exclude=excluded(bad_nodes),
     )
+
+
+def _groups_of_host(
+    faults: Sequence[NamedFault], hosts: Mapping[int, str]
+) -> Iterable[list[NamedFault]]:
+    """The faults, with the same fault of several ranks of one host together: it is said once."""
+    groups: dict[object, list[NamedFault]] = defaultdict(list)
+    for number, fault in enumerate(faults):
+        host = None
+        if fault.fault in OF_NODES:
+            host = hosts.get(fault.ranks[0])
+        # A fault between two ranks is no host's, so its number keeps it alone.
+        group = (fault.fault, fault.stage, host or number)
+        groups[group].append(fault)
+    return groups.values()
+
+
+def _levels(sweep: Sweep) -> tuple[Level, ...]:
+    """What was compared, within the hosts and between them."""
+    levels = []
+    for plane in sweep.planes:
+        scores = sweep.scores(plane.stage)
+        if scores.by_rank:
+            sees_below = scores.limit / scores.middle if scores.middle else 0.0
+            level = Level(of=scores.stage, median=scores.middle / GB, sees_below=sees_below)
+            levels.append(level)
+    return tuple(levels)
 
 
 def _finding(
     group: Sequence[NamedFault], hosts: Mapping[int, str], absent: Mapping[int, str], problems: str
 ) -> Finding:
-    first, ranks = group[0], tuple(rank for one in group for rank in one.ranks)
-    rates = [one.rate for one in group if one.rate is not None]
-    rate, middle = (median(rates) if rates else 0.0), first.middle or 0.0
-    words, then = FACTS[first.fault]
-    values = {"who": who(hosts, ranks), "rate": f"{rate / GB:.3g} GB/s"}
-    values |= {
-        "middle": f"{middle / GB:.3g} GB/s",
-        "share": f"{rate / middle if middle else 0:.0%}",
-    }
+    """What is said of one fault, or of the same fault of several ranks of a host."""
+    fault = group[0]
+    ranks: list[int] = []
+    for member in group:
+        ranks += member.ranks
+    rates = [member.rate for member in group if member.rate is not None]
+    rate = median(rates) if rates else 0.0
+    middle = fault.middle or 0.0
+    share = rate / middle if middle else 0.0
+    title, next_step = FACTS[fault.fault]
+    # What the backend said explains a failed exchange, and not a slow one.
+    backend_problem = "" if rate else problems
+    nodes = [hosts[rank] for rank in ranks if hosts.get(rank)]
     return Finding(
-        fault=first.fault,
-        title=words.format(**values),
-        nodes=tuple(dict.fromkeys(hosts[rank] for rank in ranks if hosts.get(rank))),
-        ranks=ranks,
-        stage=first.stage,
+        fault=fault.fault,
+        title=title.format(
+            who=who(hosts, ranks),
+            rate=f"{rate / GB:.3g} GB/s",
+            middle=f"{middle / GB:.3g} GB/s",
+            share=f"{share:.0%}",
+        ),
+        nodes=tuple(dict.fromkeys(nodes)),
+        ranks=tuple(ranks),
+        stage=fault.stage,
         rate=rate / GB if rates else None,
         median=middle / GB if middle else None,
-        detail=absent.get(ranks[0], "") or ("" if rate else problems),
-        then=then,
+        detail=absent.get(ranks[0]) or backend_problem,
+        then=next_step,
     )
 
 
@@ -157,6 +187,10 @@ def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
     ('rank 3 on n1 and rank 7 on n2', 'rank 9')
     """
     if len(ranks) > MOST_NAMED:
-        return f"{len(ranks)} ranks on {slurm_list({*filter(None, map(hosts.get, ranks))})}"
-    places = (f" on {host}" if (host := hosts.get(rank)) else "" for rank in ranks)
-    return " and ".join(f"rank {rank}{place}" for rank, place in zip(ranks, places, strict=True))
+        host_names = {hosts[rank] for rank in ranks if hosts.get(rank)}
+        return f"{len(ranks)} ranks on {slurm_list(host_names)}"
+    names = []
+    for rank in ranks:
+        host = hosts.get(rank)
+        names.append(f"rank {rank} on {host}" if host else f"rank {rank}")
+    return " and ".join(names)

@@ -6,7 +6,6 @@ that the worker died, and end.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -63,11 +62,14 @@ def message_in(line: str) -> Message:
     >>> [*map(message_in, lines)]
     [{'said': 'here', 'round': 1}, {}, {}]
     """
-    with contextlib.suppress(ValueError):
-        message = json.loads(line) if line.startswith("{") else None
-        if isinstance(message, dict) and isinstance(message.get("said"), str):
-            return message
-    return {}
+    if not line.startswith("{"):
+        return {}
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return {}
+    is_message = isinstance(message, dict) and isinstance(message.get("said"), str)
+    return message if is_message else {}
 
 
 def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:

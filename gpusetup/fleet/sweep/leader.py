@@ -37,12 +37,15 @@ class Gathering(Hub):
         self.inbox = inbox
         super().__init__(rank)
 
-    def _hear(self, known: Heard, message: Message) -> None:
-        super()._hear(known, message)
-        number = next(rank for rank, each in self.heard.items() if each is known)
+    def _hear(self, rank_link: Heard, message: Message) -> None:
+        super()._hear(rank_link, message)
+        rank = next(rank for rank, link in self.heard.items() if link is rank_link)
         worker_message = message.get("told")
-        if isinstance(worker_message, dict) and isinstance(worker_message.get("said"), str):
-            self.inbox.put((number, worker_message))
+        # Another version's follower, or a stranger at the port, may send anything.
+        if not isinstance(worker_message, dict):
+            return
+        if isinstance(worker_message.get("said"), str):
+            self.inbox.put((rank, worker_message))
 
 
 class Leader:
@@ -50,10 +53,11 @@ class Leader:
 
     def __init__(self, rank: Rank, worker: Sequence[str], store: Sequence[str]) -> None:
         """`store`: the command of the store where pairs meet."""
-        self.rank, self.store = rank, StreamingChild(store)
+        self.rank = rank
+        self.store = StreamingChild(store)
         self.inbox: queue.SimpleQueue[tuple[int, Message]] = queue.SimpleQueue()
         self.others = Gathering(rank, self.inbox)
-        self.known: dict[int, Unit] = {}
+        self.ready_units: dict[int, Unit] = {}
         """Ranks whose torch computes, and that have reached the store."""
         self.absent: dict[int, str] = {}
         self.own = Follower(worker, lambda message: self.inbox.put((0, message)))
@@ -66,21 +70,28 @@ class Leader:
             if message["said"] == "ready":
                 self._send(number, {"do": "join", **self.store_address})
             elif message["said"] == "joined":
-                self.known[number] = Unit(
-                    rank=number,
-                    host=self.host(number)[:255],
-                    local=int(message.get("local", 0)),
-                    device=str(message.get("device"))[:200],
-                )
+                self.ready_units[number] = self._unit(number, message)
             else:
                 self.absent[number] = str(message.get("problem", ""))[:300]
-            pending -= {*self.known, *self.absent}
+            pending -= {*self.ready_units, *self.absent}
             if not pending:
                 break
-        gpus = [number for number, unit in self.known.items() if unit.device != "cpu"]
-        without_gpu = self.known.keys() - gpus if gpus else ()
         self.absent |= dict.fromkeys(pending, f"it was not ready within {MEET_SECONDS:g} s")
-        self.absent |= dict.fromkeys(without_gpu, "its torch sees no GPU, but other ranks see one")
+        devices = {number: unit.device for number, unit in self.ready_units.items()}
+        without_gpu = [number for number, device in devices.items() if device == "cpu"]
+        # All on the CPU is a choice; some of them is a fault.
+        if len(without_gpu) < len(devices):
+            reason = "its torch sees no GPU, but other ranks see one"
+            self.absent |= dict.fromkeys(without_gpu, reason)
+
+    def _unit(self, number: int, message: Message) -> Unit:
+        """A rank that is ready; what it says of itself may be anything, so it is cut."""
+        return Unit(
+            rank=number,
+            host=self.host(number)[:255],
+            local=int(message.get("local", 0)),
+            device=str(message.get("device"))[:200],
+        )
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
         """(Rank, message) of all that come within so many seconds."""
@@ -91,11 +102,14 @@ class Leader:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        return tuple(self.known[number] for number in sorted(self.known.keys() - self.absent))
+        present = self.ready_units.keys() - self.absent.keys()
+        return tuple(self.ready_units[number] for number in sorted(present))
 
     def host(self, number: int) -> str:
         """Where a rank is; empty if it never said so."""
-        return (self.others.heard[number].host or "") if number else self.rank.host
+        if number == 0:
+            return self.rank.host
+        return self.others.heard[number].host or ""
 
     def sweep(self, limit: float) -> Sweep:
         """Measure until nothing is left to ask. `limit`: seconds of one round."""
@@ -106,7 +120,8 @@ class Leader:
 
     def measure(self, round: Round, limit: float) -> Result:
         """Ask a round, and gather what comes within its limit."""
-        size = CPU_BYTES if all(unit.device == "cpu" for unit in self.units) else GPU_BYTES
+        is_on_cpu = all(unit.device == "cpu" for unit in self.units)
+        size = CPU_BYTES if is_on_cpu else GPU_BYTES
         for pair in round.pairs:
             question = {
                 "do": "exchange", "round": round.number, "bytes": size, "repeats": REPEATS,
@@ -114,24 +129,24 @@ class Leader:
             }  # fmt: skip
             for place, rank in enumerate(pair):
                 self._send(rank, {**question, "place": place})
-        answers, pending, problems = dict[int, Message](), {*round.asked}, list[str]()
+        answers: dict[int, Message] = {}
+        pending = {*round.asked}
+        problem = ""
         for number, message in self._heard(limit + SLACK_SECONDS):
-            problems += [str(message["problem"])[:300]] if "problem" in message else []
+            if "problem" in message and not problem:
+                problem = str(message["problem"])[:300]
+            # An answer to an earlier round may come late.
             if message.get("round") == round.number:
                 answers[number] = message
                 pending.discard(number)
             if not pending:
                 break
-        return Result(
-            round=round,
-            rates={
-                pair: bus_rate([answers[rank].get("seconds") for rank in pair], size)
-                for pair in round.pairs
-                if pending.isdisjoint(pair)
-            },
-            silent=tuple(pending),
-            problem="".join(problems[:1]),
-        )
+        rates = {}
+        for pair in round.pairs:
+            if pending.isdisjoint(pair):
+                times = [answers[rank].get("seconds") for rank in pair]
+                rates[pair] = bus_rate(times, size)
+        return Result(round=round, rates=rates, silent=tuple(pending), problem=problem)
 
     def _send(self, rank: int, question: Message) -> None:
         if rank == 0:
@@ -148,7 +163,8 @@ class Leader:
 
 def store_port(store: StreamingChild, seconds: float) -> int:
     """The port at which the store listens. Raises Blocked if it does not come up."""
-    end, problem_text = time.monotonic() + seconds, ""
+    end = time.monotonic() + seconds
+    problem_text = ""
     try:
         while True:
             line = store.next(end - time.monotonic())
@@ -172,7 +188,10 @@ def bus_rate(times: Sequence[Any], moved: int) -> float:
     >>> bus_rate([[2.0, 1.0, 1.0, 9.0], [2.0, 3.0, 1.0, 8.0]], 100)
     100.0
     """
-    if not all(isinstance(each, list) and each for each in times):
-        return 0.0
+    for rank_times in times:
+        if not isinstance(rank_times, list) or not rank_times:
+            return 0.0
+    # The rank that came last waited least, so its time is that of the exchange.
     repeats: list[float] = sorted(map(min, *times))
-    return moved / repeats[(len(repeats) - 1) // FASTER_QUARTER]
+    quarter = (len(repeats) - 1) // FASTER_QUARTER
+    return moved / repeats[quarter]

@@ -40,7 +40,8 @@ class Plane(Frozen):
 
     @property
     def turn_count(self) -> int:
-        return max(LEAST_TURNS, *(turn_count(len(group)) for group in self.members))
+        largest_group = max(len(group) for group in self.members)
+        return max(LEAST_TURNS, turn_count(largest_group))
 
 
 def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
@@ -56,20 +57,26 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
     for unit in units:
         stages["within"][unit.host].append(unit.rank)
         stages["between"][unit.local].append(unit.rank)
-    found = (
-        Plane(stage=stage, members=tuple(tuple(group) for group in groups.values() if group[1:]))
-        for stage, groups in stages.items()
-    )
-    return tuple(plane for plane in found if plane.members)
+    planes_of_stages = []
+    for stage, groups in stages.items():
+        # A rank alone has nobody to exchange with.
+        members = tuple(tuple(group) for group in groups.values() if len(group) > 1)
+        if members:
+            planes_of_stages.append(Plane(stage=stage, members=members))
+    return tuple(planes_of_stages)
 
 
 def turn_count(count: int) -> int:
-    """How many turn_count are measured among so many ranks: O(log n).
+    """How many turns are measured among so many ranks: O(log n).
 
     >>> turn_count(8), turn_count(64), turn_count(10_000)
     (7, 10, 18)
     """
-    return min(count - 1 + count % 2, (count - 1).bit_length() + MORE_TURNS)
+    # With an even count all ranks meet in each turn; with an odd one somebody rests, and all pairs
+    # take one turn more.
+    turns_for_all_pairs = count if count % 2 else count - 1
+    logarithm = (count - 1).bit_length()
+    return min(turns_for_all_pairs, logarithm + MORE_TURNS)
 
 
 def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
@@ -79,13 +86,29 @@ def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
     (((0, 3), (1, 2)), ((5, 7),))
     """
     count = turn_count(len(members))
-    places = [*members, None] if len(members) % 2 else list(members)
+    # With an odd count somebody meets None, and rests.
+    places: list[int | None] = [*members]
+    if len(members) % 2:
+        places.append(None)
+    # The last stays where it is, the others stand in a ring and turn; across the ring are pairs.
     ring = len(places) - 1
     first = turn % count * ring // count
-    ends = [(places[ring], places[first])]
+    meetings = [(places[ring], places[first])]
     for step in range(1, ring // 2 + 1):
-        ends.append((places[(first + step) % ring], places[(first - step) % ring]))
-    return tuple((min(a, b), max(a, b)) for a, b in ends if a is not None and b is not None)
+        ahead = (first + step) % ring
+        behind = (first - step) % ring
+        meetings.append((places[ahead], places[behind]))
+    pairs = []
+    for rank, partner in meetings:
+        if rank is not None and partner is not None:
+            pairs.append((min(rank, partner), max(rank, partner)))
+    return tuple(pairs)
+
+
+def _pairs_in(plane: Plane, turn: int) -> Iterator[Pair]:
+    """The pairs of one turn, of all groups of a plane."""
+    for ranks in plane.members:
+        yield from matching(ranks, turn)
 
 
 class Sweep:
@@ -100,13 +123,16 @@ class Sweep:
         """Every round, in order; the caller appends its result before it asks for the next."""
         for plane in self.planes:
             for turn in range(plane.turn_count):
-                pairs = (pair for ranks in plane.members for pair in matching(ranks, turn))
+                # A dead link costs the whole limit of each round.
                 excluded = {*self.silent, *self.scores(plane.stage).dead}
-                yield from self._round(plane.stage, filter(excluded.isdisjoint, pairs))
+                pairs = [pair for pair in _pairs_in(plane, turn) if excluded.isdisjoint(pair)]
+                yield from self._round(plane.stage, pairs)
         for plane in self.planes:
             scores = self.scores(plane.stage)
-            has_suspects = scores.slow or scores.broken or self.silent
-            for turn in range(SECOND_TURNS if has_suspects else 0):
+            has_suspects = bool(scores.slow or scores.broken or self.silent)
+            if not has_suspects:
+                continue
+            for turn in range(SECOND_TURNS):
                 meetings = self._meetings(plane, scores, turn)
                 yield from self._round(plane.stage, meetings, again=True)
 
@@ -125,28 +151,37 @@ class Sweep:
         return silent
 
     def scores(self, stage: Stage) -> Scores:
-        return scores_of(self.results, stage, {unit.rank for unit in self.units} - self.silent)
+        ranks = {unit.rank for unit in self.units}
+        return scores_of(self.results, stage, ranks - self.silent)
 
     def faults(self) -> tuple[NamedFault, ...]:
         """What is wrong, the gravest first."""
-        hung = (NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent))
-        faults = [one for plane in self.planes for one in faults_in(self.scores(plane.stage))]
-        named_ranks = {one.ranks[0] for one in faults if len(one.ranks) == 1}
-        faults = [one for one in faults if len(one.ranks) != 2 or named_ranks.isdisjoint(one.ranks)]
-        return (*hung, *faults)
+        hung = [NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent)]
+        faults: list[NamedFault] = []
+        for plane in self.planes:
+            faults += faults_in(self.scores(plane.stage))
+        bad_ranks = {fault.ranks[0] for fault in faults if len(fault.ranks) == 1}
+        # A path to a bad rank is bad for that reason.
+        independent_faults = [
+            fault for fault in faults if len(fault.ranks) != 2 or bad_ranks.isdisjoint(fault.ranks)
+        ]
+        return (*hung, *independent_faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
         """Slow ranks with others; all the rest among themselves, so that the network carries as
         much as before. In the first turn broken pairs as they are, and the silent once more."""
         silent = self.silent
-        taken = set() if turn == 0 else silent
-        for pair in scores.broken if turn == 0 else ():
-            if taken.isdisjoint(pair):
-                taken.update(pair)
-                yield pair
+        # In the first turn the silent ones are asked once more.
+        busy: set[int] = set(silent) if turn else set()
+        if turn == 0:
+            for pair in scores.broken:
+                if busy.isdisjoint(pair):
+                    busy.update(pair)
+                    yield pair
+        suspects = {*scores.slow, *silent}
         for members in plane.members:
-            rest = [rank for rank in members if rank not in taken]
-            yield from partners(rest, {*scores.slow, *silent}, turn)
+            free_ranks = [rank for rank in members if rank not in busy]
+            yield from partners(free_ranks, suspects, turn)
 
 
 def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iterator[Pair]:
@@ -158,11 +193,22 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     """
     suspected = [rank for rank in ranks if rank in suspects]
     sound = [rank for rank in ranks if rank not in suspects]
-    far = (ranks.index(suspected[0]) if suspected else 0) + len(ranks) // 2
-    shift = (far + turn * (len(suspected) + 1)) % max(1, len(sound))
-    others = suspected[1::2] if turn == 1 else [*sound[shift:], *sound[:shift]]
-    pairs = [*zip(suspected[::2] if turn == 1 else suspected, others, strict=False)]
-    unpaired = [rank for rank in ranks if not any(rank in pair for pair in pairs)]
+    if turn == 1:
+        pairs = [*zip(suspected[::2], suspected[1::2], strict=False)]
+    else:
+        first_place = ranks.index(suspected[0]) if suspected else 0
+        other_half = first_place + len(ranks) // 2
+        # Another partner in each turn.
+        start = other_half + turn * (len(suspected) + 1)
+        shift = start % len(sound) if sound else 0
+        far_first = [*sound[shift:], *sound[:shift]]
+        pairs = [*zip(suspected, far_first, strict=False)]
+    paired: set[int] = set()
+    for pair in pairs:
+        paired.update(pair)
+    # The others measure meanwhile, so that the network carries as much as before.
+    unpaired = [rank for rank in ranks if rank not in paired]
     half = len(unpaired) // 2
-    for one, other in (*pairs, *zip(unpaired[:half], unpaired[half:], strict=False)):
-        yield min(one, other), max(one, other)
+    pairs += zip(unpaired[:half], unpaired[half:], strict=False)
+    for rank, partner in pairs:
+        yield min(rank, partner), max(rank, partner)

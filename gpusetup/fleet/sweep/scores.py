@@ -85,19 +85,30 @@ class Scores(Frozen):
 
     @property
     def slow(self) -> Ranks:
-        return tuple(rank for rank, score in self.by_rank.items() if score < self.limit)
+        scores = self.by_rank.items()
+        return tuple(rank for rank, score in scores if score < self.limit)
 
     @property
     def dead(self) -> Ranks:
         """Ranks whose exchanges with several partners failed; each costs the whole limit."""
-        return tuple(r for r in self.slow if not self.by_rank[r] and len(self.partners[r]) > 1)
+        silent_ranks = [rank for rank in self.slow if self.by_rank[rank] == 0]
+        # With a single partner either end may be the broken one.
+        return tuple(rank for rank in silent_ranks if len(self.partners[rank]) > 1)
 
     @property
     def second_limit(self) -> float:
         """The limit, at the speed of the sound ranks in the second series."""
-        suspects = {*self.slow, *(rank for pair in self.broken for rank in pair)}
-        now = [max(rates) for rank, rates in self.rates_again.items() if rank not in suspects]
-        return self.limit * min(1.0, median(now) / self.middle) if now and self.limit else 0.0
+        suspects = set(self.slow)
+        for pair in self.broken:
+            suspects.update(pair)
+        sound_rates = [
+            max(rates) for rank, rates in self.rates_again.items() if rank not in suspects
+        ]
+        if not sound_rates or not self.limit:
+            return 0.0
+        # A second series that is faster does not raise the limit.
+        speed = median(sound_rates) / self.middle
+        return self.limit * min(1.0, speed)
 
 
 def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -> Scores:
@@ -111,18 +122,29 @@ def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -
     """
     first: dict[int, list[float]] = defaultdict(list)
     again: dict[int, list[float]] = defaultdict(list)
-    pairs: dict[Pair, float] = {}
+    best_rates: dict[Pair, float] = {}
     partners: dict[int, set[int]] = defaultdict(set)
     for result in results:
-        for pair, rate in result.rates.items() if result.round.stage == stage else ():
-            if not all(rank in ranks for rank in pair):
+        if result.round.stage != stage:
+            continue
+        series = again if result.round.again else first
+        for pair, rate in result.rates.items():
+            low, high = pair
+            # A rank that fell silent later is no measure of its partners.
+            if low not in ranks or high not in ranks:
                 continue
-            pairs[pair] = max(rate, pairs.get(pair, 0.0))
-            for rank in pair:
-                (again if result.round.again else first)[rank].append(rate)
-                partners[rank].update({*pair} - {rank})
+            best_rates[pair] = max(rate, best_rates.get(pair, 0.0))
+            series[low].append(rate)
+            series[high].append(rate)
+            partners[low].add(high)
+            partners[high].add(low)
     scores = {rank: median_high(rates) for rank, rates in sorted(first.items())}
     limit = _limit([*scores.values()])
+    broken = []
+    for pair, best_rate in best_rates.items():
+        are_both_sound = all(scores[rank] >= limit for rank in pair)
+        if best_rate == 0 and are_both_sound:
+            broken.append(pair)
     return Scores(
         stage=stage,
         by_rank=scores,
@@ -130,11 +152,7 @@ def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -
         limit=limit,
         rates_again=again,
         partners=partners,
-        broken=tuple(
-            pair
-            for pair, best in pairs.items()
-            if not best and all(scores[rank] >= limit for rank in pair)
-        ),
+        broken=tuple(broken),
     )
 
 
@@ -160,20 +178,26 @@ class NamedFault(Frozen):
 def faults_in(scores: Scores) -> Iterator[NamedFault]:
     """Who is named in one stage: a rank; with a single partner the pair, for neither end can be
     blamed."""
-    stage, middle = scores.stage, scores.middle
+    stage = scores.stage
+    middle = scores.middle
     if scores.by_rank and not middle:
         yield NamedFault(fault="unmeasured", ranks=tuple(scores.by_rank), stage=stage)
         return
-    level = scores.second_limit
-    found: dict[Ranks, float] = dict.fromkeys(scores.broken, 0.0)
+    limit = scores.second_limit
+    rates_of: dict[Ranks, float] = dict.fromkeys(scores.broken, 0.0)
     for rank in scores.slow:
-        rates = scores.rates_again.get(rank, ())
-        if rates and max(rates) < level:
+        rates_again = scores.rates_again.get(rank, ())
+        # Slow in the first series only: something disturbed the measurement.
+        is_confirmed = bool(rates_again) and max(rates_again) < limit
+        if is_confirmed:
             partners = scores.partners[rank]
-            ranks = (rank,) if len(partners) > 1 else tuple(sorted((rank, *partners)))
-            found[ranks] = max(scores.by_rank[rank], *rates)
-    for ranks, rate in found.items():
-        link: Fault = "slow-link" if rate else "broken-link"
-        path: Fault = "slow-path" if rate else "broken-path"
-        fault = link if len(ranks) == 1 else path
+            has_partners = len(partners) > 1
+            ranks = (rank,) if has_partners else tuple(sorted((rank, *partners)))
+            rates_of[ranks] = max(scores.by_rank[rank], *rates_again)
+    for ranks, rate in rates_of.items():
+        fault: Fault
+        if len(ranks) == 1:
+            fault = "slow-link" if rate else "broken-link"
+        else:
+            fault = "slow-path" if rate else "broken-path"
         yield NamedFault(fault=fault, ranks=ranks, stage=stage, rate=rate, middle=middle)

@@ -18,7 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gpusetup.errors import Blocked
+from gpusetup.errors import BadInput, Blocked
+from gpusetup.install.image_build import in_image_build
 from gpusetup.install.job import Job, Outcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
@@ -32,6 +33,8 @@ from gpusetup.install.switching.journal import (
     UNDO,
     Journal,
     Phase,
+    forget_making,
+    note_making,
     paths_in,
     read_journal,
     require_inside,
@@ -43,11 +46,11 @@ from gpusetup.install.switching.receipt import write_receipt
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
-from gpusetup.install.uv_errors import complaint
-from gpusetup.install.uv_settings import asking_environment, in_image_build
 from gpusetup.model.frozen import replace
+from gpusetup.model.resolution import FAMILY
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
+from gpusetup.uv.errors import complaint
 
 VENV_ENTRIES = (
     *("bin", "lib", "lib64", "include", "share", "Scripts", "Lib", "Include", "Library"),
@@ -70,7 +73,8 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
         change = begun(store, journal)
         with change.or_back(job):
             if venv:
-                made = run_step(job, plan.steps[0], asking_environment())
+                environment = job.settings.environment()
+                made = run_step(job, plan.steps[0], environment, folder=str(store))
                 if not made.ok:
                     raise complaint(f"{venv} cannot be made", made)
                 layout = replace(layout_of(target.python), prefix=venv)
@@ -98,21 +102,6 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
         )
 
 
-def undo(job: Job, layout: Layout) -> None:
-    """The packages that the last installation replaced come back: its own journal is put back. Who
-    kills this, or keeps it from a file, finds it ended by the next run."""
-    store = Path(layout.prefix, STORE)
-    with interruptible(), locked(store, job.talk):
-        known = undo_known(store, layout)
-        job.talk("Restoring the previous state ...")
-        with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
-            known.enter("moving", undoes=True, venv=False)
-            known.put_back()
-
-
-TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost until then"
-
-
 def recover(store: Path) -> Journal | None:
     """End what a killed change began, in the new state if it was about to be kept, else in the
     previous one; its journal, None if nothing was left unfinished."""
@@ -131,6 +120,8 @@ def begun(store: Path, journal: Journal) -> Change:
         (store / change.journal.former).mkdir(parents=True)
         remove(store / STAGING)
         (store / STAGING).mkdir(mode=0o700)
+        if journal.venv:
+            note_making(store, change.journal)
         change.enter(journal.phase)
         flush(store)
     return change
@@ -191,6 +182,8 @@ class Change:
         `Blocked` if a file lies outside, or if a folder is in its place.
         """
         gone, files = files_of_all({*after, *self.journal.before}, layout)
+        there = versions(distributions(layout))
+        beside = {name: there[name] for name in FAMILY if name in there and name not in after}
         away = {path for path in files | made if os.path.lexists(path) and not _is_folder(path)}
         away |= bytecode_of(away)
         for path in filter(_is_folder, made):
@@ -205,6 +198,7 @@ class Change:
             made=tuple(text_of(path, layout.prefix) for path in sorted(made - away)),
             before=versions(gone),
             after=dict(after),
+            beside=beside,
         )
 
     def put_back(self) -> None:
@@ -215,8 +209,10 @@ class Change:
         """
         for name in VENV_ENTRIES if self.journal.venv else ():
             remove(self.store.parent / name)
-        aside, made = self.aside, self.made
-        made |= bytecode_of(made | aside.keys()) - aside.keys()
+        stays = {*paths_in(self.store, self.journal.stays)}
+        aside = {path: kept for path, kept in self.aside.items() if path not in stays}
+        made = self.made - stays
+        made |= bytecode_of(made | aside.keys()) - aside.keys() - stays
         for path in made:
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(path)
@@ -230,18 +226,21 @@ class Change:
         self._forget()
 
     def keep(self) -> None:
-        """The new state stays; what was moved aside is kept for one undo, or dropped."""
+        """The new state stays; what was moved aside is kept for one undo, or dropped.
+
+        The undo belongs to torch: an installation that leaves torch alone drops no older torch.
+        """
         store, journal = self.store, self.journal
         flush(store)
         self.enter("keeping")
         fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
         if fresh.exists():
             fresh.replace(receipt)
-        if journal.keep:
-            kept = _files_in(self.former)
-            write_journal(store, replace(journal, phase="keeping", kept=kept), UNDO)
-        else:
+        if not journal.keep:
             (store / UNDO).unlink(missing_ok=True)
+        elif "torch" in journal.after or not keeps_torch(store):
+            kept = files_in(self.former)
+            write_journal(store, replace(journal, phase="keeping", kept=kept), UNDO)
         remove_empty(self.aside)
         self._forget()
 
@@ -250,6 +249,7 @@ class Change:
         flush(self.store)
         (self.store / JOURNAL).unlink(missing_ok=True)
         flush(self.store)
+        forget_making(self.journal)
         drop_leftovers(self.store)
 
     def finish(self) -> None:
@@ -304,6 +304,23 @@ def remove_empty(files: Iterable[str]) -> None:
                 folder = os.path.dirname(folder)
 
 
+def keeps_torch(store: Path) -> bool:
+    """Whether the store keeps an older torch for `--undo`."""
+    try:
+        undo = read_journal(store, UNDO)
+    except (BadInput, Blocked):
+        # What cannot be read brings nothing back, and is replaced.
+        return False
+    return undo is not None and "torch" in undo.after
+
+
+def files_in(former: Path) -> dict[str, tuple[int, int]]:
+    """Every file and link that is kept: its size, and the second of its last change."""
+    with os.scandir(former) as kept:
+        rows = {one.name: one.stat(follow_symlinks=False) for one in kept}
+    return {name: (row.st_size, int(row.st_mtime)) for name, row in rows.items()}
+
+
 def drop_leftovers(store: Path) -> None:
     """Delete what no journal names; the store itself if nothing is left in it."""
     undo = read_journal(store, UNDO)
@@ -315,40 +332,3 @@ def drop_leftovers(store: Path) -> None:
         remove(left)
     with suppress(OSError):
         store.rmdir()
-
-
-# --- undo -----------------------------------------------------------------------------------------
-
-
-def _files_in(former: Path) -> dict[str, tuple[int, int]]:
-    """Every file and link that is kept: its size, and the second of its last change."""
-    with os.scandir(former) as kept:
-        rows = {one.name: one.stat(follow_symlinks=False) for one in kept}
-    return {name: (row.st_size, int(row.st_mtime)) for name, row in rows.items()}
-
-
-def undo_known(store: Path, layout: Layout) -> Change:
-    """What an undo would bring back. `Blocked` if there is nothing, if others have changed these
-    packages since, or if what was kept has changed."""
-    undo = read_journal(store, UNDO)
-    if undo is None:
-        raise Blocked(
-            f"{layout.prefix} keeps nothing to undo",
-            hint="gpusetup can undo only the last installation, and none in an image build. conda "
-            "goes back by itself: `conda list --revisions`",
-        )
-    hint = "nothing was changed; `gpusetup install --torch VERSION` installs another"
-    installed, change = versions(distributions(layout)), Change(store, undo)
-    other = {n: installed.get(n) for n, v in undo.after.items() if installed.get(n) != v}
-    if other:
-        now = ", ".join(f"{name} is {version or 'gone'}" for name, version in other.items())
-        raise Blocked(f"{layout.prefix} was changed by another program since: {now}", hint=hint)
-    found = _files_in(change.former)
-    for name in sorted(found.keys() | undo.kept.keys()):
-        if found.get(name) != undo.kept.get(name):
-            said = "was changed" if name in found else "is gone"
-            raise Blocked(
-                f"The files kept for the undo have changed: {change.former / name} {said}",
-                hint=hint,
-            )
-    return change

@@ -20,6 +20,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +29,7 @@ from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import no_link, write_safely
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.refusals import blocked_by_files
+from gpusetup.uv.program import own_folder, own_path
 
 STORE = ".gpusetup"
 """The folder in the target's prefix."""
@@ -37,6 +39,14 @@ STATE_BYTES = 32 << 20
 """A journal of thirty thousand paths has 4 MB."""
 YOURS = "nothing was changed; see what it is, and delete it yourself if it is not needed"
 FORMER = re.compile(r"former(-[0-9a-f]{8})?")
+PYTHONS_OWN = re.compile(
+    r"pyvenv\.cfg"
+    r"|(bin|Scripts)/(python(\d+(\.\d+)?t?)?w?(_d)?(\.exe)?|(de)?activate([._]\w+)*)"
+    r"|lib(64)?/python\d+\.\d+t?/(?!(site|dist)-packages/).*"
+    r"|lib(64)?/libpython[^/]*"
+    r"|Lib/(?!site-packages/).*|DLLs/.*|python\w*\.(exe|dll)"
+)
+"""Files of the environment itself, below its prefix: no wheel brings or replaces one."""
 Phase = Literal["making", "staging", "moving", "installing", "verifying", "keeping"]
 
 
@@ -61,6 +71,10 @@ class Journal(Frozen):
     """Whether what was there is kept for `--undo`."""
     undoes: bool = False
     """Whether it is of an installation that is being undone."""
+    beside: Mapping[str, str] | None = None
+    """Members of torch's family that the installation left alone; None in an older journal."""
+    stays: tuple[str, ...] = ()
+    """Of an undo: files that belong to what was installed since, which are left as they are."""
     kept: Mapping[str, tuple[int, int]] = {}
     """Of an undo: what is kept, with the size and the time of each file."""
 
@@ -133,12 +147,54 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
     if os.path.lexists(former) and (former.is_symlink() or not former.is_dir()):
         return f"{former} is no folder"
-    if journal.venv and journal.phase != "keeping" and os.path.lexists(store / RECEIPT):
+    removes_environment = journal.venv and journal.phase != "keeping"
+    if removes_environment and os.path.lexists(store / RECEIPT):
         return "it is of an environment that is being made, but this one is done"
-    out = first_outside(store, paths_in(store, (*journal.made, *journal.moves)))
-    if out is None:
-        return None
-    return f"it names files outside the environment, or behind a link: {out[:200]!r}"
+    # Anybody can write such a journal, also into a checkout; only our own note proves it.
+    if removes_environment and not was_making(store, journal):
+        return (
+            "it is of an environment that is being made, and gpusetup has no note of that; if it "
+            "is half made, delete the whole folder"
+        )
+    paths = paths_in(store, (*journal.made, *journal.moves, *journal.stays))
+    out = first_outside(store, paths)
+    if out is not None:
+        return f"it names files outside the environment, or behind a link: {out[:200]!r}"
+    for path in paths:
+        below_prefix = os.path.relpath(path, store.parent).replace(os.sep, "/")
+        if PYTHONS_OWN.fullmatch(below_prefix):
+            return f"it names a file of the environment's own Python: {below_prefix[:200]!r}"
+    return None
+
+
+# --- a note of the environments that are being made -----------------------------------------------
+
+
+def _making_note(journal: Journal) -> Path:
+    """Our note of an environment that is being made; the name of `former` is a drawn number."""
+    return own_folder("making") / journal.former
+
+
+def note_making(store: Path, journal: Journal) -> None:
+    """Note, outside of the environment, that this one is being made here."""
+    write_safely(_making_note(journal), os.path.realpath(store.parent))
+
+
+def was_making(store: Path, journal: Journal) -> bool:
+    """Whether this gpusetup began to make this very environment."""
+    if not own_path("making").is_dir():  # a command that only reads makes no folder
+        return False
+    try:
+        note = _making_note(journal).read_text(encoding="utf-8", errors="surrogateescape")
+    except (OSError, Blocked):
+        return False
+    return note == os.path.realpath(store.parent)
+
+
+def forget_making(journal: Journal) -> None:
+    """Remove the note, once the environment is there or gone."""
+    with suppress(OSError, Blocked):
+        _making_note(journal).unlink()
 
 
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
@@ -152,6 +208,7 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
         if folder not in known:
             known[folder] = os.path.realpath(folder) == real + folder[len(prefix) :]
         plain = path.startswith(prefix + os.sep) and os.path.normpath(path) == path
+        plain = plain and "\0" not in path  # which no file has, and every call refuses
         in_store = f"{path}{os.sep}".startswith(own)
         if not plain or in_store or not known[folder]:
             return path

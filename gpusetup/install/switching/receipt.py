@@ -18,11 +18,16 @@ from gpusetup.model.documents import DoneStep
 def write_receipt(
     path: Path, plan: Plan, done: Iterable[DoneStep], verdict: Mapping[str, Any] | None
 ) -> None:
-    """Written without credentials, servers, users and home folders, so that it may be shared."""
+    """Write what was installed, without logins, users and home folders.
+
+    The host of each file stays: whoever reads the receipt wants to know where a package came from.
+    """
     from gpusetup.redaction import redact_document
 
     shown = ("name", "version", "url", "sha256")
     wheels = [{name: getattr(one, name) for name in shown} for one in plan.wheels]
+    # Redaction would hide a private index, so that these facts join the receipt after it.
+    places = [{"file": one.filename, "host": one.host or None} for one in plan.wheels]
     receipt = {
         "schema": "gpusetup.receipt/1",
         "gpusetup": __version__,
@@ -36,7 +41,10 @@ def write_receipt(
         "steps": list(map(to_plain, done)),
         "verdict": verdict and {"verdict": verdict["verdict"]},
     }
-    write_safely(path, json.dumps(redact_document(receipt), indent=2) + "\n")
+    redacted = redact_document(receipt)
+    for row, place in zip(redacted["wheels"], places, strict=True):
+        row |= place
+    write_safely(path, json.dumps(redacted, indent=2) + "\n")
 
 
 def now() -> str:

@@ -20,7 +20,6 @@ from packaging.utils import canonicalize_name
 from gpusetup.errors import Blocked, ToolFailed, Unreached
 from gpusetup.install.job import Job, run_step
 from gpusetup.install.plan import Plan
-from gpusetup.install.pylock import lock_text
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
 from gpusetup.install.target.layout import (
@@ -31,38 +30,17 @@ from gpusetup.install.target.layout import (
     files_of_all,
     record_rows,
 )
-from gpusetup.install.uv_errors import complaint
-from gpusetup.install.uv_settings import FETCHING, asking_environment, uv_program
-from gpusetup.install.wheels import Wheel
-from gpusetup.model.resolution import Step
+from gpusetup.uv.errors import complaint
+from gpusetup.uv.lock import Wheel, fetching_environment, lock_text
+from gpusetup.uv.program import forget_step, private_folder
 
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
 
 
-def switch_step(python: str, prefix: str, *, hashed: bool) -> Step:
-    """The command that fetches and unpacks the wheels: each by its address and its hash, into a
-    folder of the environment `prefix` from which they are renamed to their places once they are
-    compared. `hashed`: the index names a hash of every one."""
-    stage = os.path.join(prefix, STORE, STAGING)
-    root, lock = os.path.join(stage, "root"), os.path.join(stage, "pylock.toml")
-    options: tuple[str, ...] = ("--quiet", "--no-deps", "--no-build")
-    options += ("--preview-features", "pylock", *(("--require-hashes",) if hashed else ()))
-    where = ("--python", python, "--prefix", root, "-r", lock)
-    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), os.path.join(stage, "tmp"))
-    return Step(
-        argv=(uv_program(), "pip", "install", *options, *where),
-        title="download the wheels and unpack them next to the environment",
-        environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
-        timeout_seconds=6 * 3600.0,
-    )
-
-
-def venv_step(folder: str, base: str) -> Step:
-    """The command that makes an environment; the store with the journal is in it already."""
-    options = ("--quiet", "--no-project", "--allow-existing", "--python", base)
-    argv = (uv_program(), "venv", *options, folder)
-    return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
+def stage_of(prefix: str) -> str:
+    """The folder of an environment in which wheels are unpacked before they are moved."""
+    return os.path.join(prefix, STORE, STAGING)
 
 
 def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
@@ -71,9 +49,9 @@ def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     try:
         return _unpack(job, plan, layout)
     except Differs:
-        environment = asking_environment()
         names = tuple(wheel.name for wheel in plan.wheels)
-        run_step(job, Step(argv=(uv_program(), "cache", "clean", *names), title=""), environment)
+        with private_folder() as folder:
+            run_step(job, forget_step(names), job.settings.environment(), folder=str(folder))
         return _unpack(job, plan, layout)
 
 
@@ -83,12 +61,9 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    environment = {**asking_environment(layout.prefix), **FETCHING}
-    if plan.choice.index_url.startswith("http"):  # so that uv knows its login
-        indexes = filter(None, (plan.choice.index_url, environment.get("UV_INDEX")))
-        environment["UV_INDEX"] = " ".join(indexes)
+    environment = fetching_environment(job.settings, plan.choice.index_url)
     with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
-        output = run_step(job, plan.steps[-1], environment)
+        output = run_step(job, plan.steps[-1], environment, folder=str(folder))
     if not output.ok:
         raise complaint("cannot download and unpack the wheels", output, Unreached)
     return compared(folder / "root", plan.wheels, layout)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import random
 import time
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from ..database import entries, loading
 from ..database import optimizers as of_optimizers
@@ -22,6 +22,7 @@ from ..device.importing import first_line
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, holds, judged
 from ..values import (
+    FAILED,
     SKIPPED,
     Outcome,
     WrongQuestion,
@@ -34,8 +35,12 @@ from ..values import (
 
 ENOUGH = 12
 """So many wrong answers are told; more say nothing new."""
-ROUND = 20
-"""In so many consecutive seeds each entry comes first once, or nearly so."""
+SHARES = {0: 1, 1: 5, 2: 10, 3: 20, 4: 20}
+"""How rare an entry is -> in how many shares such entries are asked. In 20 consecutive seeds each
+entry is among the first. A CPU asks all of them. A GPU has time for about the first share of each:
+an H100 asked 900 questions in 34 s, because the first use of a kernel takes it long."""
+RARE = 3
+"""Entries that do not say how rare they are."""
 
 
 class Source(NamedTuple):
@@ -65,7 +70,7 @@ SOURCES = {
 }
 """The seconds make `standard` end after about a minute and a half. What comes before takes 20 to
 30 s on a CPU. It took 55 s on an H100 with 16 cores, 12 of them for processes that are now spared;
-so a GPU gets fewer. Each seed begins with other entries (`ROUND`)."""
+so a GPU gets fewer. Each seed begins with other entries (`SHARES`)."""
 
 
 @functools.lru_cache(maxsize=None)
@@ -84,12 +89,17 @@ def ration(name: str, device: str) -> Outcome:
         known = known_to(torch, name)
     except loading.NoDatabase as problem:
         return Outcome(SKIPPED, f"torch's own database of {name} cannot be loaded: {problem}")
-    found = Found(name, SOURCES[name].seconds[kind(device)])
+    found = Found(name, SOURCES[name].seconds[kind(device)], len(known))
     with exact_products(torch):
         for entry, turn in chosen(name, known):
             if found.is_over():
                 break
-            found.ask(torch, device, entry, turn)
+            try:
+                found.ask(torch, device, entry, turn)
+            except Exception as problem:
+                if not sticky(problem):
+                    raise
+                return found.ended(device, f"{entry.name}/{turn}", problem)
     return found.told(device)
 
 
@@ -106,23 +116,49 @@ def chosen(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
 
 
 def _turns(name: str, known: Dict[str, Any]) -> Iterator[Tuple[Any, int]]:
+    """Each entry's questions. `standard` comes to an entry that programs use often several times,
+    and first once to each."""
     source, seed = SOURCES[name], asked().seed
-    order = sorted(known)
-    random.Random(name).shuffle(order)
-    first = seed % ROUND * len(order) // ROUND
-    for each in order[first:] + order[:first]:
-        often = getattr(known[each], "often", 1)
-        count = often * source.turns
-        turns = range(seed * count, (seed + 1) * count)
-        for turn in range(often * source.census) if asked().level == "census" else turns:
-            yield known[each], turn
+    entries_in_order = [known[each] for each in in_order(name, known, seed)]
+    often = {entry.name: getattr(entry, "often", 1) for entry in entries_in_order}
+    if asked().level == "census":
+        for entry in entries_in_order:
+            for turn in range(often[entry.name] * source.census):
+                yield entry, turn
+        return
+    for visit in range(max(often.values(), default=0)):
+        for entry in entries_in_order:
+            if visit < often[entry.name]:
+                first = (seed * often[entry.name] + visit) * source.turns
+                for turn in range(first, first + source.turns):
+                    yield entry, turn
+
+
+def in_order(name: str, known: Dict[str, Any], seed: int) -> List[str]:
+    """The names of all entries: a share of each rarity after the other, common ones first."""
+    names = sorted(known)
+    random.Random(name).shuffle(names)
+    by_rarity: Dict[int, List[str]] = {rarity: [] for rarity in SHARES}
+    for each in names:
+        by_rarity[getattr(known[each], "rarity", RARE)].append(each)
+    order: List[str] = []
+    for place in range(max(SHARES.values())):
+        for rarity, count in SHARES.items():
+            if place < count:
+                share = (seed + place) % count
+                alike = by_rarity[rarity]
+                order += alike[share * len(alike) // count : (share + 1) * len(alike) // count]
+    return order
 
 
 class Found:
     """What the questions gave so far."""
 
-    def __init__(self, check: str, seconds: float) -> None:
+    def __init__(self, check: str, seconds: float, entry_count: int = 0) -> None:
         self.check, self.seconds = check, seconds
+        self.entry_count = entry_count
+        """How many entries there are."""
+        self.entries_asked: Set[str] = set()
         self.parts: List[Part] = []
         self.bad = self.tried = self.not_asked = 0
         self.began = time.monotonic(), time.thread_time()
@@ -156,6 +192,7 @@ class Found:
                 return
             parts = [holds("", False, first_line(problem))]
         self.tried += 1
+        self.entries_asked.add(entry.name)
         words = f"{name} ({question.dtype})"
         self._keep([part._replace(label=f"{words} {part.label}".strip()) for part in parts])
 
@@ -167,22 +204,42 @@ class Found:
         best = [max(right, key=lambda part: part.worst)] if right else []
         self.parts, self.bad = [*wrong, *best], len(wrong)
 
+    def ended(self, device: str, name: str, problem: Exception) -> Outcome:
+        """After an error that the process cannot go on from: which question it was, and the next
+        check gets a process of its own."""
+        detail = f"{name} ended the process on the GPU: {first_line(problem)}"
+        if self.tried:
+            detail += f" (after {self.questions()})"
+        return Outcome(FAILED, detail, hint=again(self.check, device, name), spent=True)
+
+    def questions(self) -> str:
+        """What was asked, in words."""
+        among = f"{len(self.entries_asked)} of {self.entry_count} " if self.entry_count else ""
+        said = f"{self.tried} questions to {among}{self.check} with seed {asked().seed}"
+        if self.not_asked:
+            said += f", {self.not_asked} without an answer here"
+        return said
+
     def told(self, device: str) -> Outcome:
+        """The outcome of what was asked; it is no fault that time was over before the others."""
         if not self.tried:
             return Outcome(SKIPPED, "this torch's database has nothing that can be asked here")
-        seed, hint = asked().seed, None
+        hint = None
         bad = [part for part in self.parts if not part.worst <= 1]
         if bad:
-            hint = (
-                f"again: `--level {asked().level} --device {device} --seed {seed}"
-                f" --only {self.check}/{bad[0].label.split(' ')[0]}`; if it fails again, try"
-                " another build or card"
-            )
-        said = f"{self.tried} questions to {self.check} with seed {seed}"
-        said += f", {self.not_asked} without an answer here" * bool(self.not_asked)
+            hint = again(self.check, device, bad[0].label.split(" ")[0])
+        said = self.questions()
         outcome = judged(self.parts, "", hint)
         detail = f"{outcome.detail} ({said})" if bad else f"{said}, against float64 on the CPU"
         return outcome._replace(detail=detail)
+
+
+def again(check: str, device: str, name: str) -> str:
+    """How to ask one question once more."""
+    return (
+        f"again: `--level {asked().level} --device {device} --seed {asked().seed}"
+        f" --only {check}/{name}`; if it fails again, try another build or card"
+    )
 
 
 UNKNOWN_FORM = (

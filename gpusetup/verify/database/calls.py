@@ -114,6 +114,22 @@ def replaced(torch: Any, call: Call, change: Callable[[Any], Any]) -> Call:
     )
 
 
+ALIGNED_BYTES = 16
+"""Torch's allocator places every tensor at a multiple of this, and its fused kernels load so many
+bytes at once. An H100 ended its process with "misaligned address" for attention over tensors that
+began 4 bytes later, which no program has."""
+ODD_GAP = 3
+"""Elements between two rows that no vector's width divides."""
+
+
+def gap_elements(x: Any, fewest: int) -> int:
+    """The elements of a gap: as few as asked on a CPU; on a GPU, so many that what follows is still
+    at a multiple of 16 bytes."""
+    if x.device.type == "cpu":
+        return fewest
+    return max(1, ALIGNED_BYTES // int(x.element_size()))
+
+
 def laid_out(torch: Any, x: Any, layout: str) -> Any:
     """The same numbers with other strides, by copies alone; contiguous if it has no such layout."""
     if layout in ("transposed", "front") and x.dim() >= 2:
@@ -124,13 +140,15 @@ def laid_out(torch: Any, x: Any, layout: str) -> Any:
         return x.contiguous(memory_format=kind)
     if layout in ("strided", "pitched") and x.dim():
         last = x.shape[-1]
-        wide = x.new_zeros((*x.shape[:-1], 2 * last if layout == "strided" else last + 3))
+        width = 2 * last if layout == "strided" else last + gap_elements(x, ODD_GAP)
+        wide = x.new_zeros((*x.shape[:-1], width))
         part = wide[..., ::2] if layout == "strided" else wide[..., :last]
         return part.copy_(x)
     if layout == "offset" and x.dim():
-        longer = x.new_zeros(x.numel() + 1)
-        longer[1:] = x.reshape(-1)
-        return longer[1:].view(x.shape)
+        gap = gap_elements(x, 1)
+        longer = x.new_zeros(x.numel() + gap)
+        longer[gap:] = x.reshape(-1)
+        return longer[gap:].view(x.shape)
     return x.contiguous()
 
 

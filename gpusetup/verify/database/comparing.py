@@ -15,7 +15,7 @@ from math import sqrt
 from typing import Any, Callable, Iterator, List, Optional
 
 from ..device.importing import first_line
-from ..judging.refusals import refuses
+from ..judging.refusals import is_fault, refuses
 from ..judging.tolerance import ROUNDOFF, Part, holds
 from ..values import sticky
 from .calls import (
@@ -218,7 +218,7 @@ class Question:
 
     def is_right(self, way: Way, layout: str, learns: bool) -> bool:
         """Whether torch's own float64 answers the same in this form, or, directly, once more: what
-        reads memory that nothing was written to does not."""
+        reads memory that nothing was written to does not, nor what draws random numbers."""
         torch = self.torch
         try:
             with in_float64(torch):
@@ -228,6 +228,8 @@ class Question:
             return False
         pairs = [*zip(found.outputs, self.exact.outputs)]
         pairs += zip(found.gradients, self.exact.gradients)
+        if self.draws_numbers():
+            return False
         return all(
             x is y
             or (
@@ -238,6 +240,27 @@ class Question:
             )
             for x, y in pairs
         )
+
+    def draws_numbers(self) -> bool:
+        """Whether torch marks a step of the call as drawing random numbers, as attention's dropout
+        is: the same seed gives other numbers on another kind of device."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        mark = getattr(self.torch.Tag, "nondeterministic_seeded", None)
+        drawing: List[Any] = []
+
+        class Watched(TorchDispatchMode):  # type: ignore[misc]
+            def __torch_dispatch__(
+                self, step: Any, types: Any, args: Any = (), kwargs: Any = None
+            ) -> Any:
+                if mark in step.tags:
+                    drawing.append(step)
+                return step(*args, **(kwargs or {}))
+
+        # Asked directly: such a watch is of one thread, and the call draws in every way or in none.
+        with contextlib.suppress(Exception), in_float64(self.torch), Watched():
+            self.by(directly, self.wide, "", learns=bool(self.upstream))
+        return bool(drawing)
 
     def by(self, way: Way, call: Call, layout: str, learns: bool, device: str = "cpu") -> Answer:
         """A call's answer in one of the ways, of copies of its arguments."""
@@ -299,6 +322,10 @@ def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
                 continue
             if sticky(problem) or isinstance(problem, (AttributeError, NotImplementedError)):
                 raise
+            # Samples of torch's database are made for the CPU: a GPU may not take their options.
+            is_sample = hasattr(asked.entry, "info")
+            if device != "cpu" and is_sample and not is_fault(problem):
+                continue
             parts = [holds(said, False, first_line(problem))]
         wrong = any(part.worst > 1 for part in parts)
         if not wrong or question.is_right(way, layout, learns):

@@ -133,6 +133,11 @@ class Own(NamedTuple):
         """Programs compute these most."""
         return 6
 
+    @property
+    def rarity(self) -> int:
+        """They are asked first."""
+        return 0
+
     def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         draw = Draw(torch, self.name, seed, turn)

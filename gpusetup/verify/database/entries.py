@@ -111,11 +111,83 @@ class Entry(NamedTuple):
     def often(self) -> int:
         return 3 if self.varies else 1
 
+    @property
+    def rarity(self) -> int:
+        """How late it is asked: what layers and losses are made of first, special functions last.
+
+        The first use of a kernel takes a GPU long, and that of a special function longest: torch
+        compiles it then, in up to 2 s on an H100.
+        """
+        if self.name.startswith("nn.functional.") or self.is_core:
+            return 1
+        room = self.name.partition(".")[0]
+        if room in RARE:
+            return 4
+        return 3 if room in SELDOM or self.is_internal or self.listed else 2
+
+    @property
+    def is_core(self) -> bool:
+        """Whether it is one of the operators that torch's compiler makes all others of."""
+        import torch
+
+        core = getattr(getattr(torch, "Tag", None), "core", None)
+        # `softmax` is made of `_softmax`, which alone has the tag.
+        packets = [getattr(torch.ops.aten, n, None) for n in (self.info.name, f"_{self.info.name}")]
+        tags = [
+            getattr(packet, overload).tags
+            for packet in packets
+            if packet is not None
+            for overload in packet.overloads()
+        ]
+        return any(core in each for each in tags)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is a step of a public function, as `native_batch_norm` is.
+
+        What such a step returns behind its answer is kept for the backward pass, in a form that
+        each kind of device has of its own: a GPU keeps statistics where a CPU keeps nothing.
+        """
+        name = self.info.name
+        is_private = name.startswith("_") and not name.startswith("__")
+        return not self.listed and (is_private or name.startswith(("native_", "torch.ops.")))
+
+    def is_exempt(self, torch: Any, device: str, dtype: str) -> bool:
+        """Whether torch's own tests do not compare this operator on the device with the CPU.
+
+        Its test `test_compare_cpu` says so of what draws random numbers, overflows, or returns what
+        each kind of device has of its own.
+        """
+        kind = device.partition(":")[0]
+        if kind == "cpu":
+            return False
+        for each in self.info.decorators:
+            if getattr(each, "test_name", None) != COMPARED_WITH_CPU:
+                continue
+            kinds, formats = getattr(each, "device_type", None), getattr(each, "dtypes", None)
+            is_here = kinds in (None, kind) and (not formats or getattr(torch, dtype) in formats)
+            # Other decorators give the test a tolerance.
+            steps = [type(step).__name__ for step in getattr(each, "decorators", ())]
+            if is_here and not all(step.endswith("Override") for step in steps):
+                return True
+        return False
+
+    def on(self, device: str) -> Entry:
+        """As it is compared on a device: of an internal step on a GPU, the answer alone."""
+        if device == "cpu" or not self.is_internal:
+            return self
+        return self._replace(run=functools.partial(answer_of, self.run))
+
     def formats(self, torch: Any, device: str) -> List[str]:
         """In the order in which they come round."""
         kind = device.partition(":")[0]
         has = self.info.supported_dtypes(kind)
-        return [n for n in TURNS if getattr(torch, n) in has and not reason(LEFT_OUT, self.name, n)]
+        names = [n for n in TURNS if getattr(torch, n) in has]
+        return [
+            name
+            for name in names
+            if not reason(LEFT_OUT, self.name, name) and not self.is_exempt(torch, device, name)
+        ]
 
     def learns(self, torch: Any, device: str, dtype: str) -> bool:
         kind = device.partition(":")[0]
@@ -193,7 +265,7 @@ class Entry(NamedTuple):
         if self.listed:
             times = draw.choice((1, 1, 8))
             call = many(torch, grown(draw, call, 8 * MOST // times), times)
-        return draw.question(self, dtype, call)
+        return draw.question(self.on(device), dtype, call)
 
     def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
         """The same numbers computed in the way of the question, in its layout."""
@@ -204,7 +276,7 @@ class Entry(NamedTuple):
         if learns:
             pass
         elif form.way == "out" and self.info.supports_out and "test_out" not in self.skips:
-            way = into_out if not self.listed else directly
+            way = directly if self.listed or self.is_internal else into_out
         elif form.way == "in place" and self.over_itself:
             if "test_variant_consistency_eager" not in self.skips:
                 way = in_place(self.over_itself)
@@ -224,6 +296,19 @@ TURNS = (
     *("float32", "bfloat16", "complex64", "uint8", "float32", "float16", "int64", "int8", "int16"),
 )
 """Formats as they come round, by what programs use."""
+
+
+COMPARED_WITH_CPU = "test_compare_cpu"
+"""The test of torch's own that compares an operator's answers on a device with the CPU's."""
+SELDOM = ("linalg", "fft", "masked", "sparse", "jiterator")
+RARE = ("special", "signal")
+"""First words of names that trainings use seldom, and hardly ever."""
+
+
+def answer_of(run: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """The first of what an operator returns."""
+    returned = run(*given, **options)
+    return returned[0] if isinstance(returned, (list, tuple)) and returned else returned
 
 
 KEPT = ("sorted", "stable", "train", "training", "inplace", "out_int32", "sparse", "hermitian")

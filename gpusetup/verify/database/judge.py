@@ -176,11 +176,60 @@ def judged(question: Any, target: Target) -> Part:
     return part
 
 
+def same_numbers_at(torch: Any, x: Any, places: Any, others: Any) -> bool:
+    """Whether a tensor holds the same numbers at two tensors of places, along one of its axes.
+
+    Of like numbers each device may name another place: `topk`, `median` and `mode` do.
+
+    >>> import torch
+    >>> x = torch.tensor([[3, 1, 3]])
+    >>> same_numbers_at(torch, x, torch.tensor([[2]]), torch.tensor([[0]]))
+    True
+    >>> same_numbers_at(torch, x, torch.tensor([[1]]), torch.tensor([[0]]))
+    False
+    """
+    if places.shape != others.shape or places.dtype != torch.int64 or x.dtype == torch.bool:
+        return False
+    for axis in range(x.dim()):
+        # Reductions may have dropped the axis.
+        dropped = places.dim() == x.dim() - 1
+        pair = [each.unsqueeze(axis) if dropped else each for each in (places, others)]
+        if pair[0].dim() != x.dim() or not _fits(x, pair, axis):
+            continue
+        here, there = (x.gather(axis, each) for each in pair)
+        if bool(((here == there) | ((here != here) & (there != there))).all()):
+            return True
+    return False
+
+
+def _fits(x: Any, places: List[Any], axis: int) -> bool:
+    """Whether places along an axis are places of a tensor."""
+    for each in places:
+        within = all(
+            n <= most for at, (n, most) in enumerate(zip(each.shape, x.shape)) if at != axis
+        )
+        if not within or not each.numel():
+            return False
+        if int(each.min()) < 0 or int(each.max()) >= x.shape[axis]:
+            return False
+    return True
+
+
+def names_other_places(question: Any, found: Any, right: Any) -> bool:
+    """Whether a GPU's answer names other places of the same numbers than the CPU's."""
+    if question.device == "cpu":
+        return False
+    torch = question.torch
+    given = tensors_of(torch, (question.call.given, question.call.options))
+    plain = [x.detach() for x in given if x.layout == torch.strided and x.dim()]
+    return any(same_numbers_at(torch, x, found, right) for x in plain[:1])
+
+
 def _whole(question: Any, target: Target) -> Part:
     torch = question.torch
     found, right = target.found.to(torch.int64), target.exact.to(torch.int64)
     bad = found != right
-    if not bool(bad.any()):
+    if not bool(bad.any()) or names_other_places(question, target.found, target.exact):
         return Part(target.label, 0.0, 0.0)
     if target.found.dtype != torch.bool:
         reach = torch.iinfo(target.found.dtype)

@@ -15,6 +15,26 @@ NO_FORM = ("require", "support", "not implemented", "unexpected keyword", "could
 """What torch's refusal of an optimizer's form has one of."""
 
 
+FAULTS = (
+    *("CUDA error", "HIP error", "cuDNN error", "_STATUS_", "nvrtc", "hiprtc", "Triton Error"),
+    *("INTERNAL ASSERT", "launch failure", "out of memory", "Could not load", "cannot open shared"),
+)
+"""What a message of a library, a driver or a compiler has that failed at its work on a GPU."""
+
+
+def is_fault(problem: BaseException) -> bool:
+    """Whether something failed at its work on a GPU; else torch only refused the arguments.
+
+    Torch checks arguments before it computes, and a GPU takes fewer forms than the CPU.
+
+    >>> is_fault(RuntimeError("cusolver error: CUSOLVER_STATUS_EXECUTION_FAILED"))
+    True
+    >>> is_fault(RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels)"))
+    False
+    """
+    return any(words in str(problem) for words in FAULTS)
+
+
 def refuses(problem: BaseException) -> bool:
     """Whether the library only says that it lacks this.
 

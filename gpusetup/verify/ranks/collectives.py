@@ -1,18 +1,19 @@
-"""The collectives: one loop makes each call of the table; every rank works out the numbers of all
-others, so that each judges its own answer. Barriers."""
+"""The collectives: every rank works out the numbers of all others, makes the same calls, and judges
+its own answer. Barriers."""
 
 from __future__ import annotations
 
 import random
 import time
 from functools import partial
-from typing import Any, List
+from typing import Any, List, NamedTuple, Sequence
 
 import torch
 import torch.distributed as dist
 
 from ..values import asked
-from .draws import COLLECTIVES, Draw, drawn, ring_step
+from .calls import COLLECTIVES, Message, Source, ring_step
+from .draws import Draw, drawn
 from .group import Group, Members, Part, State, check, hold
 from .numbers import ROUNDED, reduced, rows, signature, wrong
 
@@ -20,7 +21,7 @@ SECONDS = 30.0
 """How long the calls of one check may take; a quiet machine needs a tenth of it."""
 ROUNDS = {"standard": 2, "census": 6}
 LATE_SECONDS = 0.02
-UNEVEN = ("uneven", "lists")
+UNEVEN_NCCL, UNEVEN_GLOO = ("uneven", "lists"), ("uneven",)
 """Ways of all-to-all in which each part has a length of its own; gloo has no such lists."""
 JUNK = 77
 MARGIN = 19
@@ -28,108 +29,176 @@ MARGIN = 19
 
 
 class Turn:
-    """The tensors of one call on this rank, by the names that the table gives them."""
+    """One call of a collective on this rank: what it sends, what must arrive, and the answer."""
 
-    nothing = None
-
-    def __init__(self, group: Group, op: str, draw: Draw, turn: int = 0) -> None:
-        self.collective, self.draw, self.nccl = COLLECTIVES[op], draw, group.backend == "nccl"
-        whose, ways, parts, _ = self.collective
-        # NCCL's are kernels that wait for each other: in one batch.
-        self.calls = ways["together" if self.nccl and draw.way == "handles" else draw.way]
-        self.handle, ranks, self.me = self.members = State.groups[draw.group]
-        world, self.later = len(ranks), draw.mode.endswith(("async", "flight"))
-        self.root = draw.root % world
-        self.place, how = ranks[self.root], draw.kind[1].replace("fraction", "sum")
-        step = ring_step(self.root, world)
-        self.to, self.whence = (ranks[(self.me + each) % world] for each in (step, -step))
-        # Those who send upwards send first, the others receive first.
-        self.order = -1 if whose == "ring" and ranks[self.me] > self.to else 1
-        self.op = getattr(dist.ReduceOp, how.upper(), None)
-        self.chance = random.Random(f"{asked().seed} {op}/{draw.name} {turn}")
-        counts = [[draw.size] * (world if parts else 1)] * world
-        if op == "all_to_all" and draw.way in UNEVEN[: 2 if self.nccl else 1]:
-            some = self.chance.randrange
-            counts = [[some(draw.size + 1) * bool(some(5)) for _ in row] for row in counts]
-        self.sent = counts[self.me]
-        table = rows(draw.kind, world, max(map(sum, counts)), self.chance.getrandbits(60))
-        held = [row[: sum(each)].split(each) for row, each in zip(table, counts)]
-        self.before, self.limit = torch.cat(held[self.me]), None
-        if whose == "sum":
-            sums, limit = reduced(table, draw.kind[1])
-            held.append(sums.split(self.sent))
-            self.limit = limit.split(self.sent)[self.me * parts]
-        pieces = [held[a][part] for a, part in self.collective.after(self.me, self.root, world)]
-        self.exact = torch.cat(pieces) if pieces else None
-        self.received = list(map(len, pieces))
+    def __init__(self, group: Group, op: str, draw: Draw, number: int = 0) -> None:
+        self.collective, self.draw = COLLECTIVES[op], draw
+        self.members = State.groups[draw.group]
+        self.device = group.device
+        self.chance = random.Random(f"{asked().seed} {op}/{draw.name} {number}")
         self.margins: List[Any] = []
-        self.given = self.found = self._laid(sum(self.sent), group.device).copy_(self.before)
-        if parts or whose not in ("sum", "root"):
-            self.found = self._laid(sum(self.received), group.device)
-        self.parts = list(self.given.split(self.sent))
-        self.pieces = list(self.found.split(self.received)) if pieces else None
-        self.root_parts = self.parts if self.me == self.root else None
-        self.shown = self.given
-        if draw.layout == "transposed" and len(self.given) % 2 == 0 < len(self.given):
-            self.shown = self.given.view(2, -1).t()  # the same memory
+        """What lies before and behind the tensors of the call, which nothing may write to."""
+        uses_nccl = group.backend == "nccl"
+        # NCCL's sends and receives are kernels that wait for each other: in one batch.
+        in_one_batch = uses_nccl and draw.way == "handles"
+        self.call = self.collective.calls["together" if in_one_batch else draw.way]
+        uneven_ways = UNEVEN_NCCL if uses_nccl else UNEVEN_GLOO
+        is_uneven = op == "all_to_all" and draw.way in uneven_ways
+        self.numbers = numbers_of(self, part_lengths(self, is_uneven))
+        self.message = self._message()
 
-    def _laid(self, size: int, device: str) -> Any:
+    @property
+    def is_async(self) -> bool:
+        return self.draw.mode.endswith(("async", "flight"))
+
+    @property
+    def world(self) -> int:
+        """How many members the group has."""
+        return len(self.members.ranks)
+
+    @property
+    def root(self) -> int:
+        """The root's place in the group."""
+        return self.draw.root % self.world
+
+    def _message(self) -> Message:
+        """The tensors of the call, with the numbers in them, and its partners."""
+        ranks, me, numbers = self.members.ranks, self.members.me, self.numbers
+        sent = self._tensor(sum(map(len, numbers.sent))).copy_(torch.cat(numbers.sent))
+        received = sent
+        if not self.collective.writes_over_its_input:
+            received = self._tensor(sum(map(len, numbers.expected)))
+        received_parts = None
+        if numbers.expected:
+            received_parts = list(received.split(list(map(len, numbers.expected))))
+        sent_parts = list(sent.split(list(map(len, numbers.sent))))
+        step = ring_step(self.root, self.world)
+        next_rank = ranks[(me + step) % self.world]
+        reduction = self.draw.kind[1].replace("fraction", "sum").upper()
+        return Message(
+            group=self.members.handle,
+            is_async=self.is_async,
+            sent=sent,
+            received=received,
+            in_place=self._in_layout(sent),
+            sent_parts=sent_parts,
+            received_parts=received_parts,
+            root_parts=sent_parts if me == self.root else None,
+            root=ranks[self.root],
+            reduction=getattr(dist.ReduceOp, reduction, None),
+            next_rank=next_rank,
+            previous_rank=ranks[(me - step) % self.world],
+            # Those who send upwards send first, the others receive first.
+            sends_first=ranks[me] <= next_rank,
+        )
+
+    def _tensor(self, size: int) -> Any:
         """A tensor in the layout of this call, full of what is wrong in an answer."""
         first = MARGIN - self.chance.randrange(8) if self.draw.layout == "offset" else 0
-        kind = getattr(torch, self.draw.kind[0])
-        whole = torch.full((size + 2 * first,), JUNK, dtype=kind, device=device)
+        dtype = getattr(torch, self.draw.kind[0])
+        whole = torch.full((size + 2 * first,), JUNK, dtype=dtype, device=self.device)
         self.margins += [whole[:first], whole[first + size :]]
         return whole[first : first + size]
 
-    @property
-    def options(self) -> List[Any]:
-        """Both calls of a ring, for one batch."""
-        ways = ((dist.isend, self.given, self.to), (dist.irecv, self.found, self.whence))
-        return [dist.P2POp(*way, self.handle) for way in ways]
-
-    def start(self) -> List[Any]:
-        """Make the call, or both in their order; the handles to wait for."""
-        works: List[Any] = []
-        for name, *words in [call.split() for call in self.calls.split("|")][:: self.order]:
-            work = getattr(dist, name)(*(getattr(self, word) for word in words))
-            works += work if isinstance(work, list) else [work]
-        return works
+    def _in_layout(self, sent: Any) -> Any:
+        """The same memory as two columns, if the call is to be given a transposed tensor."""
+        can_be_halved = len(sent) > 0 and len(sent) % 2 == 0
+        if self.draw.layout == "transposed" and can_be_halved:
+            return sent.view(2, -1).t()
+        return sent
 
     def wrong(self) -> str:
         """What is not as it must be; empty where all is."""
-        said = "" if self.exact is None else wrong(self.found, self.exact, self.limit)
-        if not said and self.found is not self.given:
-            said = "its input changed" * bool(wrong(self.given, self.before))
-        for around in self.margins:
-            if not torch.equal(around, torch.full_like(around, JUNK)):
-                said = said or "it wrote outside its tensor"
-        return said
+        message, numbers = self.message, self.numbers
+        problem = ""
+        if numbers.expected:
+            problem = wrong(message.received, torch.cat(numbers.expected), numbers.limit)
+        if not problem and message.received is not message.sent:
+            has_changed = wrong(message.sent, torch.cat(numbers.sent))
+            problem = "its input changed" if has_changed else ""
+        for margin in self.margins:
+            if not problem and not torch.equal(margin, torch.full_like(margin, JUNK)):
+                problem = "it wrote outside its tensor"
+        return problem
+
+
+class Numbers(NamedTuple):
+    """The numbers of one call on one rank, on the CPU."""
+
+    sent: List[Any]
+    """Its own, in parts."""
+    expected: List[Any]
+    """What must arrive, piece by piece; nothing where this rank gets no answer."""
+    limit: Any
+    """How far each number of the answer may be off; None: not at all, every bit counts."""
+
+
+def part_lengths(turn: Turn, is_uneven: bool) -> List[List[int]]:
+    """For each member, how many numbers it has for each; the same on every rank."""
+    size, draw_below = turn.draw.size, turn.chance.randrange
+    parts = turn.world if turn.collective.has_parts else 1
+    if not is_uneven:
+        return [[size] * parts for _ in range(turn.world)]
+    lengths = []
+    for _ in range(turn.world):
+        row = []
+        for _ in range(parts):
+            length = draw_below(size + 1)
+            # One part of five is empty.
+            is_empty = draw_below(5) == 0
+            row.append(0 if is_empty else length)
+        lengths.append(row)
+    return lengths
+
+
+def numbers_of(turn: Turn, lengths: List[List[int]]) -> Numbers:
+    """What this rank sends and must receive, worked out from the numbers of all members."""
+    me, kind, collective = turn.members.me, turn.draw.kind, turn.collective
+    longest = max(map(sum, lengths))
+    table = rows(kind, turn.world, longest, turn.chance.getrandbits(60))
+    parts = [row[: sum(each)].split(each) for row, each in zip(table, lengths)]
+    total: Sequence[Any] = ()
+    limit = None
+    if collective.source is Source.TOTAL:
+        sums, limits = reduced(table, kind[1])
+        total = sums.split(lengths[me])
+        limit = limits.split(lengths[me])[me if collective.has_parts else 0]
+    expected = [
+        total[piece.part] if piece.owner is None else parts[piece.owner][piece.part]
+        for piece in collective.pieces_after(me, turn.root, turn.world)
+    ]
+    return Numbers(list(parts[me]), expected, limit)
 
 
 def performed(group: Group, op: str, draw: Draw) -> str:
     """Make a call in its mode; what is wrong with it."""
-    several = 3 if draw.number and draw.mode == "flight" else 1
-    turns = [Turn(group, op, draw, number) for number in range(several)]
-    first, works = turns[0], []
-    if COLLECTIVES[op].whose == "ring" and len(first.members.ranks) == 1:
-        return ""
-    if "late" in draw.mode and first.me == (draw.root + draw.number) % len(first.members.ranks):
+    # The first call of all sets up connections: it is made alone.
+    in_flight = 3 if draw.number and draw.mode == "flight" else 1
+    turns = [Turn(group, op, draw, number) for number in range(in_flight)]
+    first = turns[0]
+    if first.collective.source is Source.PREVIOUS and first.world == 1:
+        return ""  # a rank sends nothing to itself
+    late_member = (draw.root + draw.number) % first.world
+    if "late" in draw.mode and first.members.me == late_member:
         time.sleep(LATE_SECONDS)
+    handles: List[Any] = []
     for turn in turns:
-        works += turn.start()
-        while works and not first.later:
-            end(works.pop())
-    for work in works[::-1]:
-        end(work)
+        handles += turn.call(turn.message)
+        if not first.is_async:
+            wait_for(handles)
+            handles = []
+    wait_for(handles)
     if op == "all_reduce" and draw.kind[1] in ROUNDED:
-        hold(first.members, draw.name, signature(first.found))
-    return next((said for said in (turn.wrong() for turn in turns) if said), "")
+        # Each rank may round in its own order, but all must hold the same bits.
+        hold(first.members, draw.name, signature(first.message.received))
+    return next((problem for problem in (turn.wrong() for turn in turns) if problem), "")
 
 
-def end(work: Any) -> None:
-    """Wait for a handle; what answers at once gives none."""
-    if hasattr(work, "wait"):
-        work.wait()
+def wait_for(handles: Sequence[Any]) -> None:
+    """Wait for each, the last first; what is done at once gives no handle."""
+    for handle in reversed(handles):
+        if hasattr(handle, "wait"):
+            handle.wait()
 
 
 def planned(op: str, group: Group) -> List[Part]:
@@ -168,7 +237,7 @@ def _waited(group: Group, members: Members, place: str, turn: int) -> str:
     if group.rank == late:
         time.sleep(LATE_SECONDS)
         group.store.add(f"barrier/{place}/{late}", 1)
-    end(dist.barrier(group=members.handle, async_op="async" in place))
+    wait_for([dist.barrier(group=members.handle, async_op="async" in place)])
     if group.backend == "nccl":
         torch.cuda.synchronize(group.device)
     came = group.store.add(f"barrier/{place}/{late}", 0)

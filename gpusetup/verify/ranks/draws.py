@@ -1,10 +1,12 @@
-"""What is asked among ranks: one table says who holds what after a collective and how it is called;
-every format and reduction meets every class of lengths, and the rest comes round by turns."""
+"""Which calls are made among ranks: every format and reduction meets every class of lengths, and
+the rest comes round by turns."""
 
 from __future__ import annotations
 
 import random
-from typing import Dict, List, NamedTuple, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+from .calls import COLLECTIVES, Collective, Source
 
 EXACT_TO: Dict[str, int] = {
     "float32": 2**24,
@@ -52,89 +54,9 @@ MODES = (*("sync", "async", "flight") * 2, "sync", "async", "late-sync", "late-a
 """How a call is made: at once; with a handle; three in flight, waited for in reverse; while one
 rank comes late."""
 LAYOUTS = ("plain", "offset", "transposed")
+ROOTS = 64
+"""Roots are drawn among so many members, and taken modulo their number."""
 GROUPS = ("world", "again", "world", "halves", "stripes")
-SUM = -1
-"""In the place of a rank: what all members make together."""
-
-
-class Collective(NamedTuple):
-    """Who holds what afterwards, and the ways to call it."""
-
-    whose: str
-    """Numbers: of the `root`, of `each` in turn, the `sum`, of the one before in a `ring`."""
-    ways: Dict[str, str]
-    """The function of torch.distributed, and what of a turn (collectives.py) it is given."""
-    parts: bool = False
-    """Whether each member has a part for each, so that one's own part of the numbers arrives."""
-    at_root: bool = False
-    """Whether the root alone gets an answer."""
-
-    def after(self, me: int, root: int, world: int) -> List[Tuple[int, int]]:
-        """What a member holds afterwards: whose numbers, and which part of them.
-
-        >>> COLLECTIVES["all_to_all"].after(1, 0, 2), COLLECTIVES["reduce"].after(1, 0, 2)
-        ([(0, 1), (1, 1)], [])
-        """
-        before = (me - ring_step(root, world)) % world
-        found = {"sum": [SUM], "root": [root], "each": list(range(world)), "ring": [before]}
-        held = [] if self.at_root and me != root else found[self.whose]
-        return [(whose, me * self.parts) for whose in held]
-
-
-def ring_step(root: int, world: int) -> int:
-    """How far around a ring is sent."""
-    return 1 + root % max(1, world - 1)
-
-
-COLLECTIVES: Dict[str, Collective] = {
-    "all_reduce": Collective(
-        "sum",
-        {
-            "plain": "all_reduce shown op handle later",
-        },
-    ),
-    "reduce": Collective("sum", {"plain": "reduce shown place op handle later"}, at_root=True),
-    "broadcast": Collective(
-        "root",
-        {
-            "plain": "broadcast shown place handle later",
-        },
-    ),
-    "all_gather": Collective(
-        "each",
-        {
-            "plain": "all_gather pieces given handle later",
-            "tensor": "all_gather_into_tensor found given handle later",
-        },
-    ),
-    "gather": Collective("each", {"plain": "gather given pieces place handle later"}, at_root=True),
-    "scatter": Collective("root", {"plain": "scatter found root_parts place handle later"}, True),
-    "reduce_scatter": Collective(
-        "sum",
-        {
-            "plain": "reduce_scatter found parts op handle later",
-            "tensor": "reduce_scatter_tensor found given op handle later",
-        },
-        parts=True,
-    ),
-    "all_to_all": Collective(
-        "each",
-        {
-            "even": "all_to_all_single found given nothing nothing handle later",
-            "uneven": "all_to_all_single found given received sent handle later",
-            "lists": "all_to_all pieces parts handle later",
-        },
-        parts=True,
-    ),
-    "send_recv": Collective(
-        "ring",
-        {
-            "blocking": "send given to handle | recv found whence handle",
-            "handles": "isend given to handle | irecv found whence handle",
-            "together": "batch_isend_irecv options",
-        },
-    ),
-}
 
 
 class Draw(NamedTuple):
@@ -162,28 +84,43 @@ def drawn(op: str, world: int, rounds: int = 1, seed: int = 0) -> List[Draw]:
     >>> len(drawn("broadcast", 2))
     310
     """
-    chance, (whose, ways, *_) = random.Random(f"{seed} {op}"), COLLECTIVES[op]
-    formats = FORMATS if whose == "sum" else {"bits": EVERY * 4}
-    kinds = [
-        (dtype, how)
-        for how, each in formats.items()
-        for dtype in each
-        if how != "sum" or EXACT_TO[dtype] >= 3 * world  # else the sum is not exact
-    ]
+    chance, collective = random.Random(f"{seed} {op}"), COLLECTIVES[op]
+    kinds = kinds_of(collective, world)
     pairs = [(kind, sizes) for kind in kinds for sizes in SIZES] * rounds
     chance.shuffle(pairs)
-    groups = GROUPS[: 3 if world == 2 else 5]  # a half of two is one rank alone
-    axes = (tuple(ways), groups, MODES, LAYOUTS)
-    # Each value once in every round, in another order each time.
-    turns = [[each for _ in pairs for each in chance.sample(axis, len(axis))] for axis in axes]
-    found = []
-    for number, ((kind, sizes), way, group, mode, layout) in enumerate(zip(pairs, *turns)):
-        size, root = chance.choice(sizes), chance.randrange(64)
-        found.append(Draw(way, kind, size, group, root, mode, layout, number))
-    last = [each // 4 // world for each in LARGEST]
-    heavy = [
-        Draw(way, kinds[0], chance.choice(sizes), "world", chance.randrange(64), mode)
-        for way in ways
-        for sizes, mode in ((BIG, "async"), (last, "sync"))
-    ]
-    return [*found[:1], *heavy[:1], *found[1:], *heavy[1:]]
+    ways = tuple(collective.calls)
+    groups = GROUPS[:3] if world == 2 else GROUPS  # a half of two is one rank alone
+    in_turn = [shuffled_rounds(chance, axis, len(pairs)) for axis in (ways, groups, MODES, LAYOUTS)]
+    calls = []
+    for number, ((kind, sizes), way, group, mode, layout) in enumerate(zip(pairs, *in_turn)):
+        size, root = chance.choice(sizes), chance.randrange(ROOTS)
+        calls.append(Draw(way, kind, size, group, root, mode, layout, number))
+    heavy_calls = []
+    last_sizes = [bytes_of_all // 4 // world for bytes_of_all in LARGEST]
+    for way in ways:
+        for sizes, mode in ((BIG, "async"), (last_sizes, "sync")):
+            size, root = chance.choice(sizes), chance.randrange(ROOTS)
+            heavy_calls.append(Draw(way, kinds[0], size, "world", root, mode))
+    return [*calls[:1], *heavy_calls[:1], *calls[1:], *heavy_calls[1:]]
+
+
+def kinds_of(collective: Collective, world: int) -> List[Kind]:
+    """The formats and reductions of which a collective is asked; a sum must be exact."""
+    if collective.source is not Source.TOTAL:
+        # Numbers are moved as bits: four times as often as each of them is reduced.
+        return [(dtype, "bits") for dtype in EVERY * 4]
+    kinds = []
+    for reduction, formats in FORMATS.items():
+        for dtype in formats:
+            is_exact = reduction != "sum" or EXACT_TO[dtype] >= 3 * world
+            if is_exact:
+                kinds.append((dtype, reduction))
+    return kinds
+
+
+def shuffled_rounds(chance: random.Random, values: Sequence[str], count: int) -> List[str]:
+    """At least so many values: each once in every round, in another order each time."""
+    values_in_turn: List[str] = []
+    for _ in range(count):
+        values_in_turn += chance.sample(values, len(values))
+    return values_in_turn

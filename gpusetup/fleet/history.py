@@ -1,0 +1,130 @@
+"""Since when a node has each of its findings: a small file that `fleet check --history` keeps.
+
+The file lies in a folder of records, so `fleet show` reads it like any other record. It holds no
+more than each finding's id, severity, words and times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Literal
+
+from gpusetup.errors import BadInput
+from gpusetup.fleet.nodes import SAFE, NodeFinding
+from gpusetup.model.codec import from_json
+from gpusetup.model.finding import Severity
+from gpusetup.model.frozen import Frozen, replace
+
+MOST_BYTES = 1 << 20
+"""A history has a few kilobytes; a larger file was not written by gpusetup."""
+MOST_PAST_FINDINGS = 100
+"""Findings that are over and still kept: months of an unhealthy node's life."""
+
+
+class FindingHistory(Frozen):
+    """One finding of a node, from the first check that had it to the last."""
+
+    id: str
+    severity: Severity
+    title: str
+    """The words of the last check that had it."""
+    first_seen: str
+    last_seen: str
+    is_over: bool = False
+    """A later check did not have it."""
+
+
+class NodeHistory(Frozen):
+    """The findings of one node over time, those that it still has first."""
+
+    schema: Literal["gpusetup.history/1"] = "gpusetup.history/1"
+    checked_at: str | None = None
+    findings: tuple[FindingHistory, ...] = ()
+
+    def since(self) -> Mapping[str, str]:
+        """Each finding that the node still has -> when a check had it for the first time."""
+        began: dict[str, str] = {}
+        for finding in self.findings:
+            if not finding.is_over:
+                began[finding.id] = finding.first_seen
+        return began
+
+
+def file_name(node: str) -> str:
+    """What a node's history is called in its folder.
+
+    >>> file_name("gpu07"), file_name("../gpu07")
+    ('gpu07.history.json', 'node.history.json')
+    """
+    # A host can be named anything, and the name must not lead out of the folder.
+    name = node if SAFE.fullmatch(node) else "node"
+    return f"{name}.history.json"
+
+
+def read_history(text: str, what: str, now: str) -> NodeHistory:
+    """The history in a file. Raises BadInput for a file that gpusetup did not write.
+
+    Times that cannot be read, or that lie after `now`, become `now`: a node's clock may have been
+    wrong, and somebody may have edited the file.
+    """
+    history = from_json(text, NodeHistory, what=what)
+    present = moment(now)
+    if present is None:
+        raise BadInput(f"{now!r} is no time")
+    findings = []
+    for finding in history.findings:
+        first_seen = moment(finding.first_seen)
+        is_plausible = first_seen is not None and first_seen <= present
+        findings.append(finding if is_plausible else replace(finding, first_seen=now))
+    return NodeHistory(checked_at=history.checked_at, findings=tuple(findings))
+
+
+def updated(history: NodeHistory, findings: Iterable[NodeFinding], now: str) -> NodeHistory:
+    """The history after a check at `now` with these findings.
+
+    A finding that the last check did not have begins anew: `since` means without interruption.
+    Several findings of one id, such as two facts unlike the profile, are one: the first that began.
+    """
+    since = history.since()
+    current: dict[str, FindingHistory] = {}
+    for finding in findings:
+        current.setdefault(
+            finding.id,
+            FindingHistory(
+                id=finding.id,
+                severity=finding.severity,
+                title=finding.title,
+                first_seen=since.get(finding.id, now),
+                last_seen=now,
+            ),
+        )
+    past = []
+    for earlier in history.findings:
+        if earlier.is_over:
+            past.append(earlier)
+        elif earlier.id not in current:
+            past.append(replace(earlier, is_over=True))
+    # The newest end is the most useful: old ones go first.
+    past.sort(key=lambda finding: finding.last_seen, reverse=True)
+    kept = (*current.values(), *past[:MOST_PAST_FINDINGS])
+    return NodeHistory(checked_at=now, findings=kept)
+
+
+def moment(text: str | None) -> datetime | None:
+    """A record's time, in UTC; None if the text is none.
+
+    >>> str(moment("2026-11-19T03:00:00Z")), moment("yesterday"), moment(None)
+    ('2026-11-19 03:00:00+00:00', None, None)
+    """
+    if text is None:
+        return None
+    # Python 3.10 does not read the `Z` that our records end with.
+    with_offset = f"{text[:-1]}+00:00" if text.endswith("Z") else text
+    try:
+        time = datetime.fromisoformat(with_offset)
+        if time.tzinfo is None:
+            return time.replace(tzinfo=timezone.utc)
+        return time.astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None

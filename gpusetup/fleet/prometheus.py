@@ -1,0 +1,104 @@
+"""A node's check as metrics, for the textfile collector of Prometheus' node_exporter.
+
+Only numbers, ids of findings, the GPU's model and the driver's version: no names of hosts, users or
+folders, no UUIDs, and no words of a finding. node_exporter adds the node's own label.
+Source: Prometheus, "Exposition formats" (text format 0.0.4); node_exporter, "Textfile Collector".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from gpusetup.fleet.facts import GPU_COUNT
+from gpusetup.fleet.folder import on_one_line
+from gpusetup.fleet.history import moment
+from gpusetup.fleet.node_check import NodeCheckAnswer
+
+FILE_SUFFIX = ".prom"
+"""node_exporter reads only files that end so."""
+
+Labels = Mapping[str, str]
+
+
+def metrics(answer: NodeCheckAnswer, now: float) -> str:
+    """The metrics of a node. `now`: seconds since 1970, when the node was checked."""
+    counts: Counter[tuple[str, str]] = Counter()
+    since: dict[tuple[str, str], float] = {}
+    for finding in answer.findings:
+        key = (finding.id, finding.severity.value)
+        counts[key] += 1
+        began = moment(finding.since)
+        if began is not None:
+            since[key] = began.timestamp()
+    return "".join(
+        (
+            _metric(
+                "gpusetup_node_ok",
+                "Whether the node may take jobs: 1 if `gpusetup fleet check` passed, else 0.",
+                [({}, float(answer.ok))],
+            ),
+            _metric(
+                "gpusetup_node_check_timestamp_seconds",
+                "When the node was checked.",
+                [({}, now)],
+            ),
+            _machine(answer.facts),
+            _metric(
+                "gpusetup_node_finding",
+                "Findings of the check, by id and severity.",
+                [(_labels(*key), float(count)) for key, count in sorted(counts.items())],
+            ),
+            _metric(
+                "gpusetup_node_finding_since_timestamp_seconds",
+                "Since when the node has the finding without interruption.",
+                [(_labels(*key), began) for key, began in sorted(since.items())],
+            ),
+        )
+    )
+
+
+def _machine(facts: Mapping[str, str]) -> str:
+    """What the node is: its driver, its GPU's model, and how many the driver lists."""
+    info = {"driver": facts.get("driver.version", ""), "gpu": facts.get("gpus.name", "")}
+    text = _metric("gpusetup_node_info", "The node's driver and GPU.", [(info, 1.0)])
+    gpu_count = facts.get(GPU_COUNT, "")
+    if gpu_count.isdecimal():
+        samples: list[tuple[Labels, float]] = [({}, float(gpu_count))]
+        text += _metric("gpusetup_node_gpus", "GPUs that the driver lists.", samples)
+    return text
+
+
+def _labels(id: str, severity: str) -> Labels:
+    return {"id": id, "severity": severity}
+
+
+def _metric(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> str:
+    """One gauge in the text format; nothing if it has no sample."""
+    sample_lines = [_sample(name, labels, value) for labels, value in samples]
+    if not sample_lines:
+        return ""
+    lines = [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
+    lines += sample_lines
+    # The format asks for a newline after the last line too.
+    return "\n".join(lines) + "\n"
+
+
+def _sample(name: str, labels: Labels, value: float) -> str:
+    """One line of a metric.
+
+    >>> _sample("up", {"gpu": 'a "b"\\\\'}, 1.0), _sample("at", {}, 1795000000.5)
+    ('up{gpu="a \\\\"b\\\\"\\\\\\\\"} 1', 'at 1795000000.5')
+    """
+    # `:g` would round a time to six digits.
+    number = str(int(value)) if value.is_integer() else repr(value)
+    if not labels:
+        return f"{name} {number}"
+    pairs = [f'{label}="{escaped(text)}"' for label, text in labels.items()]
+    return f"{name}{{{','.join(pairs)}}} {number}"
+
+
+def escaped(text: str) -> str:
+    """A label's value: the format knows three escapes; a line must not end in it otherwise."""
+    printable = on_one_line(text)
+    return printable.replace("\\", r"\\").replace('"', r"\"")

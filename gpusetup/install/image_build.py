@@ -1,0 +1,19 @@
+"""Whether gpusetup runs inside the build of an image."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+
+def in_image_build() -> bool:
+    """Whether this is a step of an image build, as far as the builder shows itself.
+
+    BuildKit, buildah and kaniko do; the old docker builder does not.
+    """
+    return (
+        platform.node() == "buildkitsandbox"
+        or "BUILDAH_ISOLATION" in os.environ
+        or Path("/kaniko/executor").exists()
+    )

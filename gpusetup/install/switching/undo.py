@@ -1,0 +1,177 @@
+"""`--undo`: the previous torch family comes back, whatever else was installed since.
+
+What others have changed since stays as it is; so do the files that belong to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from gpusetup.errors import Blocked
+from gpusetup.install.job import Job
+from gpusetup.install.switching.change import Change, bytecode_of, files_in
+from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal, text_of
+from gpusetup.install.switching.lock import locked
+from gpusetup.install.target.layout import (
+    INFO,
+    Distribution,
+    Layout,
+    distributions,
+    files_listed,
+    files_of_all,
+    record_rows,
+    versions,
+)
+from gpusetup.model.frozen import replace
+from gpusetup.model.resolution import FAMILY
+from gpusetup.system.refusals import blocked_by_files
+from gpusetup.system.signals import interruptible, uninterrupted
+
+TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost until then"
+UNCHANGED = "nothing was changed; `gpusetup install --torch VERSION` installs another"
+
+
+def undo(job: Job, layout: Layout) -> None:
+    """Restore the packages that the last installation of torch replaced.
+
+    Its own journal is put back. If this is killed, or kept from a file, the next run ends it.
+    """
+    store = store_of(layout)
+    with interruptible(), locked(store, job.talk):
+        change = undo_known(store, layout)
+        job.talk("Restoring the previous state ...")
+        with uninterrupted(), blocked_by_files("Cannot restore the previous state", TWICE):
+            change.enter("moving", undoes=True, venv=False)
+            change.put_back()
+
+
+def store_of(layout: Layout) -> Path:
+    """Where an environment keeps what can be undone."""
+    return Path(layout.prefix, STORE)
+
+
+def undo_known(store: Path, layout: Layout) -> Change:
+    """What an undo would bring back, as a change whose journal has what stays.
+
+    `Blocked` if there is nothing, if others have changed torch since, or if what was kept has
+    changed.
+    """
+    undo = read_journal(store, UNDO)
+    if undo is None:
+        raise Blocked(
+            f"{layout.prefix} keeps nothing to undo",
+            hint="gpusetup can undo only the last installation, and none in an image build. conda "
+            "goes back by itself: `conda list --revisions`",
+        )
+    installed = versions(distributions(layout))
+    changed = {name for name, version in undo.after.items() if installed.get(name) != version}
+    # Without torch in it the undo is of exactly those packages, so that each must be as it was.
+    decisive = changed & {*FAMILY} if "torch" in undo.after else changed
+    if decisive:
+        now = ", ".join(f"{name} is {installed.get(name) or 'gone'}" for name in sorted(decisive))
+        raise Blocked(
+            f"{layout.prefix} was changed by another program since: {now}", hint=UNCHANGED
+        )
+    _require_kept_as_it_was(Change(store, undo))
+    return Change(store, _beside_what_came_since(store, undo, changed, layout))
+
+
+def _require_kept_as_it_was(change: Change) -> None:
+    """`Blocked` if a kept file is gone, was added, or has another size or time."""
+    now, then = files_in(change.former), change.journal.kept
+    for name in sorted(now.keys() | then.keys()):
+        if now.get(name) != then.get(name):
+            what = "was changed" if name in now else "is gone"
+            path = change.former / name
+            raise Blocked(
+                f"The files kept for the undo have changed: {path} {what}", hint=UNCHANGED
+            )
+
+
+# --- what stays, because it was installed since ---------------------------------------------------
+
+
+def _beside_what_came_since(
+    store: Path, undo: Journal, changed: set[str], layout: Layout
+) -> Journal:
+    """The journal of the undo, without what others have changed since.
+
+    A companion that came since for the torch that goes (`install torchvision`) goes with it.
+    """
+    installed = distributions(layout)
+    names = {package.name for package in installed}
+    updated = changed & names
+    came_since = {
+        package.name
+        for package in installed
+        if undo.beside is not None
+        and package.name in FAMILY
+        and package.name not in undo.after
+        and package.name not in undo.beside
+    }
+    if "torch" not in undo.after:
+        came_since = set()
+    kept_at = (store / UNDO).stat().st_mtime
+    staying = [
+        package
+        for package in installed
+        if package.name in updated
+        or (package.name not in undo.after.keys() | came_since and _is_newer(package, kept_at))
+    ]
+    stays = _files_of(staying, layout) | _previous_files(store, undo, updated)
+    change = Change(store, undo)
+    touched = change.made | change.aside.keys()
+    stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
+    more = files_of_all(came_since, layout)[1] - stays if came_since else set()
+    prefix = str(store.parent)
+    after = {name: version for name, version in undo.after.items() if name not in changed}
+    after |= {one.name: one.version for one in installed if one.name in came_since}
+    return replace(
+        undo,
+        made=(*undo.made, *(text_of(path, prefix) for path in sorted(more - touched))),
+        stays=tuple(text_of(path, prefix) for path in sorted(stays)),
+        before={name: version for name, version in undo.before.items() if name not in updated},
+        after={
+            **{name: version for name, version in undo.after.items() if name not in changed},
+            **{
+                package.name: package.version for package in installed if package.name in came_since
+            },
+        },
+    )
+
+
+def _is_newer(package: Distribution, moment: float) -> bool:
+    """Whether a package was installed after a moment, by the time of its list of files."""
+    try:
+        return os.stat(os.path.join(package.info, "RECORD")).st_mtime > moment
+    except OSError:
+        return False
+
+
+def _files_of(packages: Iterable[Distribution], layout: Layout) -> set[str]:
+    """The files of some packages, as far as they keep a list."""
+    files: set[str] = set()
+    for package in packages:
+        files |= files_listed(package, layout)
+    return files
+
+
+def _previous_files(store: Path, undo: Journal, updated: set[str]) -> set[str]:
+    """The files of the kept releases of packages that were updated since; they are not brought
+    back, since a part of an older release would then lie among the files of the newer one."""
+    files: set[str] = set()
+    for path, kept in Change(store, undo).aside.items():
+        info, name = os.path.split(path)
+        described = INFO.fullmatch(os.path.basename(info))
+        if described is None or canonicalize_name(described[1]) not in updated:
+            continue
+        files.add(path)
+        if name == "RECORD":
+            library = os.path.dirname(info)
+            rows = record_rows(kept)
+            files |= {os.path.normpath(os.path.join(library, row[0])) for row in rows}
+    return files

@@ -1,0 +1,128 @@
+"""The models and the engine that stand beside the policy in preference and reinforcement learning.
+
+PPO holds a policy, its reference, a reward model and a critic; GRPO and its kind need no critic;
+DPO trains on pairs against a reference. What generates the answers is an engine on the same GPUs
+(its share of the card), an engine elsewhere, or the policy itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from gpusetup.errors import GpuSetupError
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.job import BYTES, Job, ModelBeside, Recipe
+from gpusetup.plan.models import model_named
+from gpusetup.plan.shape import Shape
+
+Critic = Literal["none", "model", "head"]
+"""Who estimates the value of an answer: nobody, a model of its own, a head on the policy."""
+SAME_AS_POLICY = ""
+"""The name of a model that is as large as the policy."""
+
+
+class RlSetup(Frozen):
+    """What a run of preference or reinforcement learning holds beside its policy."""
+
+    method: str
+    """As it is called: `ppo`, `grpo`, `dpo`, `kto`, `rm`, ..."""
+    generates: bool = False
+    """Whether the policy answers prompts within the training."""
+    pairs: bool = False
+    """Whether a sample is two sequences: the chosen and the rejected answer."""
+    has_reference: bool = False
+    reference_on_host: bool = False
+    reward_models: tuple[str, ...] = ()
+    """Their names; `SAME_AS_POLICY` if the config has one without a name."""
+    critic: Critic = "none"
+    critic_name: str = SAME_AS_POLICY
+    frozen_in_16_bits: bool = True
+    """Whether frozen models are 16-bit; else they are kept as the policy is."""
+    engine_share: float | None = None
+    """The share of the card that an engine on the same GPUs reserves; None: there is none."""
+    engine_sleeps: bool = False
+    """Whether the engine frees its memory while the policy is trained (verl, sleep mode)."""
+    policy_leaves: bool = False
+    """Whether the policy's states are on the host while the engine generates (verl's offload)."""
+    generated_at_once: int = 0
+    """Sequences that the policy itself generates at once on a GPU; 0 if an engine does."""
+
+
+def shape_of_model(name: str, policy: Shape) -> Shape | None:
+    """The shape of a model beside the policy; None if its name is not known."""
+    if name == SAME_AS_POLICY:
+        return policy
+    try:
+        return model_named(name)
+    except GpuSetupError:
+        return None
+
+
+def models_beside(setup: RlSetup, policy: Shape, dtype: str) -> tuple[ModelBeside, ...]:
+    """The models beside the policy whose size is known.
+
+    `dtype`: of the policy's weights, which a frozen model may share.
+    """
+    frozen_bytes = 2 if setup.frozen_in_16_bits else BYTES[dtype]
+    models: list[ModelBeside] = []
+    if setup.has_reference:
+        models.append(
+            ModelBeside(
+                role="reference",
+                parameters=policy.parameters,
+                weight_bytes=frozen_bytes,
+                on_host=setup.reference_on_host,
+            )
+        )
+    for name in setup.reward_models:
+        reward = shape_of_model(name, policy)
+        if reward is not None:
+            models.append(
+                ModelBeside(role="reward", parameters=reward.parameters, weight_bytes=frozen_bytes)
+            )
+    if setup.critic == "model":
+        critic = shape_of_model(setup.critic_name, policy)
+        if critic is not None:
+            models.append(
+                ModelBeside(
+                    role="critic",
+                    parameters=critic.parameters,
+                    weight_bytes=BYTES[dtype],
+                    trained=True,
+                )
+            )
+    return tuple(models)
+
+
+def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
+    """The models beside the policy whose size nobody knows, as an answer names them."""
+    if setup is None:
+        return
+    for role, names in (("reward model", setup.reward_models), ("critic", (setup.critic_name,))):
+        for name in names:
+            if shape_of_model(name, policy) is None:
+                yield f"the {role} {name}"
+
+
+def beside_in_words(job: Job) -> str:
+    """What is counted beside the policy, as a sentence names it; empty if nothing is."""
+    roles = [f"the {model.role} model" for model in job.beside]
+    if job.engine_bytes:
+        roles.append("the inference engine on the same GPUs")
+    if job.generated_at_once:
+        roles.append(f"a cache for {job.generated_at_once:,} sequences that are generated at once")
+    if len(roles) < 2:
+        return "".join(roles)
+    return f"{', '.join(roles[:-1])} and {roles[-1]}"
+
+
+# --- in bytes of one GPU --------------------------------------------------------------------------
+
+
+def generation_cache(job: Job, recipe: Recipe) -> float:
+    """Bytes of keys and values while the policy itself generates, and of its last logits."""
+    shape = job.shape
+    cache_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
+    cache = job.generated_at_once * job.length * cache_per_token / job.tensor_parallel
+    return cache + job.generated_at_once * shape.vocabulary * 4

@@ -1,0 +1,32 @@
+"""Which certificates are trusted when gpusetup itself asks an index: the same that uv trusts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SYSTEM_STORES = (
+    *("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"),
+    *("/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"),
+)
+"""Where Linux distributions keep the certificates that they trust."""
+
+
+def certificates() -> str | bool:
+    """The file of certificates for requests; True stands for those that requests brings."""
+    for name in ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"):
+        path = os.environ.get(name)
+        if path and Path(path).exists():
+            return path
+    for path in SYSTEM_STORES:
+        if Path(path).exists():
+            return path
+    return True
+
+
+def has_system_store() -> bool:
+    """Whether this system has a store of certificates; Windows and macOS always have one."""
+    if os.name != "posix":
+        return True
+    # A minimal container has none; then uv's own bundle must do.
+    return any(Path(path).exists() for path in SYSTEM_STORES)

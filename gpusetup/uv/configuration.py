@@ -1,0 +1,280 @@
+"""Where uv's settings stand, read as data: variables, the user's uv.toml and the system's.
+
+Files of the working folder, of its parents and of the environment are not read, because a checkout
+or another user may have put them there. They are only named, so that nobody wonders.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from gpusetup import named_file
+from gpusetup.errors import BadInput
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
+from gpusetup.uv.pip_settings import PIP_FILE
+from gpusetup.uv.toml import parse_toml
+
+MOST_BYTES = 1 << 20
+"""Of a configuration file: uv's own are a few lines."""
+YES = ("1", "true", "t", "yes", "y", "on")
+"""What uv takes for true in a variable (clap's BoolishValueParser)."""
+
+TEXTS = {
+    "UV_DEFAULT_INDEX": "default-index",
+    "UV_INDEX_URL": "index-url",
+    "UV_INDEX_STRATEGY": "index-strategy",
+    "UV_KEYRING_PROVIDER": "keyring-provider",
+    "UV_EXCLUDE_NEWER": "exclude-newer",
+    "UV_RESOLUTION": "resolution",
+    "UV_PRERELEASE": "prerelease",
+    "UV_LINK_MODE": "link-mode",
+}
+SWITCHES = {
+    "UV_NO_INDEX": "no-index",
+    "UV_OFFLINE": "offline",
+    "UV_NATIVE_TLS": "system-certs",
+    "UV_SYSTEM_CERTS": "system-certs",
+}
+NUMBERS = {
+    "UV_CONCURRENT_DOWNLOADS": "concurrent-downloads",
+    "UV_CONCURRENT_INSTALLS": "concurrent-installs",
+}
+LISTS = {
+    "UV_INDEX": ("index", r"\s+"),
+    "UV_EXTRA_INDEX_URL": ("extra-index-url", r"\s+"),
+    "UV_FIND_LINKS": ("find-links", ","),
+    "UV_INSECURE_HOST": ("allow-insecure-host", r"\s+"),
+    "UV_CONSTRAINT": ("constraint-files", r"\s+"),
+    "UV_OVERRIDE": ("override-files", r"\s+"),
+    "UV_EXCLUDE": ("exclude-files", r"\s+"),
+}
+"""Variable -> the setting, and what separates its items
+(https://docs.astral.sh/uv/reference/environment/)."""
+
+HONOURED = frozenset(
+    (
+        *TEXTS.values(),
+        *SWITCHES.values(),
+        *NUMBERS.values(),
+        *(key for key, _ in LISTS.values()),
+        *("constraint-dependencies", "override-dependencies", "exclude-dependencies"),
+        *("exclude-newer-package", "prerelease-package", "native-tls"),
+        *("http-proxy", "https-proxy", "no-proxy"),
+    )
+)
+"""The settings that decide something here; all others are ignored, and named where they matter."""
+
+NOT_ABOUT_PACKAGES = re.compile(
+    r"UV_(UV|CACHE_DIR|NO_CACHE|PYTHON.*|(NO_)?MANAGED_PYTHON|TOOL_.*|PROJECT.*|WORKING_DIR|VENV_.*"
+    r"|INSTALL_DIR|INSTALLER_.*|UNMANAGED_INSTALL|DISABLE_UPDATE|NO_MODIFY_PATH|PUBLISH_.*|HTTP_.*"
+    r"|REQUEST_TIMEOUT|LOCK_TIMEOUT|NO_PROGRESS|PREVIEW.*|LOG_CONTEXT|STACK_SIZE|RUN_.*"
+    r"|(NO_)?ENV_FILE|NO_SYNC|FROZEN|LOCKED|ISOLATED|.*_TOKEN|COLOR|GITHUB_.*|INIT_.*|DOWNLOAD_URL"
+    r"|S3_.*|TORCH_BACKEND|CONFIG_FILE|NO_CONFIG|CREDENTIALS_DIR|CONCURRENT_BUILDS|REQUIRED_VERSION"
+    r"|INDEX_.*_(USERNAME|PASSWORD)|CHECK_URL|TRUSTED_PUBLISHING|ENVIRONMENTS|REQUIRED_ENVIRONMENTS"
+    r"|MANAGED|PACKAGE|WORKSPACE|SOURCES|DEFAULT_GROUPS|DEPENDENCY_GROUPS|DEV_DEPENDENCIES"
+    r"|BUILD_BACKEND|CONFLICTS|ADD_BOUNDS|AUDIT.*)"
+)
+"""Settings of uv's other commands, and those that cannot change which files come."""
+
+
+class Source(Frozen):
+    """One place with settings, in the words of uv.toml."""
+
+    name: str
+    """The variable, or the file."""
+    values: Mapping[str, Any]
+    folder: str
+    """Where relative paths in it begin."""
+
+
+# --- variables ------------------------------------------------------------------------------------
+
+
+def sources_of_settings() -> tuple[Source, ...]:
+    """Every place with settings that count, in uv's order: the first one wins."""
+    sources = list(_of_variables())
+    # Variables come before files, the user's file before the system's.
+    for path in _files_that_count():
+        sources.append(_of_file(path))
+    return tuple(sources)
+
+
+def _of_variables() -> Iterator[Source]:
+    """The settings of each variable of uv that is set and that counts."""
+    working_folder = os.getcwd()  # noqa: PTH109
+    for variable, values in _values_of_variables():
+        yield Source(name=variable, values=values, folder=working_folder)
+
+
+def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each variable with its setting, in the words of uv.toml."""
+    environ = os.environ
+    for variable, key in TEXTS.items():
+        text = environ.get(variable)
+        # uv takes an empty variable for one that is not set.
+        if text:
+            yield variable, {key: text}
+    for variable, key in SWITCHES.items():
+        text = environ.get(variable)
+        if text:
+            is_on = text.lower() in YES
+            yield variable, {key: is_on}
+    for variable, key in NUMBERS.items():
+        text = environ.get(variable, "")
+        if text.isdigit():
+            yield variable, {key: int(text)}
+    for variable, (key, separator) in LISTS.items():
+        items = re.split(separator, environ.get(variable, ""))
+        # A separator at the end leaves an empty item.
+        filled = [item for item in items if item]
+        if filled:
+            yield variable, {key: filled}
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _files_that_count() -> Iterator[Path]:
+    """The uv.toml that UV_CONFIG_FILE names, else the user's own and the system's.
+
+    https://docs.astral.sh/uv/concepts/configuration-files/
+    """
+    if os.environ.get("UV_NO_CONFIG", "").lower() in YES:
+        return
+    named_by_user = os.environ.get("UV_CONFIG_FILE")
+    if named_by_user:
+        yield Path(named_by_user).absolute()
+        return
+    for folder in _configuration_folders():
+        path = folder / "uv" / "uv.toml"
+        if path.is_file():
+            yield path
+
+
+def _configuration_folders() -> tuple[Path, ...]:
+    """The user's folder of configuration, then the system's."""
+    environ = os.environ
+    if os.name == "nt":
+        names = [environ.get("APPDATA", ""), environ.get("PROGRAMDATA", "")]
+        return tuple(Path(name) for name in names if name)
+    user = environ.get("XDG_CONFIG_HOME")
+    folders = [Path(user) if user else Path.home() / ".config"]
+    # https://specifications.freedesktop.org/basedir-spec/latest/
+    system = environ.get("XDG_CONFIG_DIRS") or "/etc/xdg"
+    for name in system.split(os.pathsep):
+        if name:
+            folders.append(Path(name))
+    folders.append(Path("/etc"))
+    return tuple(folders)
+
+
+def _of_file(path: Path) -> Source:
+    """The settings of a uv.toml; what `[pip]` says wins, because installing is `uv pip`.
+
+    `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
+    """
+    try:
+        values = parse_toml(named_file.read_text(path, MOST_BYTES))
+    except ValueError:
+        # The parser's own words may quote a password, so they are not shown.
+        raise BadInput(
+            f"{path} is not a configuration of uv",
+            hint=f"fix it, or name another: `{_setting('UV_CONFIG_FILE', 'FILE')}`",
+        ) from None
+    pip = values.pop("pip", None)
+    if isinstance(pip, dict):
+        values |= pip
+    return Source(name=str(path), values=values, folder=str(path.parent))
+
+
+def _setting(variable: str, value: str) -> str:
+    """The command that sets a variable in this system's shell."""
+    shell = shell_for(OWN_SYSTEM)
+    return setting(variable, value, shell)
+
+
+# --- what is not read, and what is ignored --------------------------------------------------------
+
+
+def ignored_settings(sources: tuple[Source, ...]) -> Iterator[str]:
+    """A sentence for each place with settings that bear on packages and are not used here."""
+    for source in sources:
+        unused = source.values.keys() - HONOURED
+        keys = sorted(key for key in unused if _is_about_packages(key))
+        if keys:
+            yield f"{source.name} also sets {', '.join(keys)}, which gpusetup does not use"
+    honoured = {*TEXTS, *SWITCHES, *NUMBERS, *LISTS}
+    variables: list[str] = []
+    for name in sorted(os.environ):
+        is_unused = name.startswith("UV_") and name not in honoured
+        if is_unused and not NOT_ABOUT_PACKAGES.fullmatch(name):
+            variables.append(name)
+    if variables:
+        yield f"{', '.join(variables)} is set, which gpusetup does not use"
+
+
+def _is_about_packages(key: str) -> bool:
+    """Whether a setting of a file may change which files come."""
+    # A setting and its variable have the same name: `link-mode`, `UV_LINK_MODE`.
+    variable = f"UV_{key.upper()}".replace("-", "_")
+    match = NOT_ABOUT_PACKAGES.fullmatch(variable)
+    return match is None
+
+
+def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
+    """A sentence for the uv configuration near a folder, and for an environment's own pip.conf.
+
+    bare uv and pip read them. A checkout may bring both, so that they count only if the person
+    names them.
+    """
+    near = _configuration_near(folder)
+    if near is not None:
+        path, keys = near
+        named_by_user = os.environ.get("UV_CONFIG_FILE")
+        is_named = bool(named_by_user) and Path(named_by_user or "").absolute() == path
+        way_on = "name an index with UV_DEFAULT_INDEX or UV_INDEX"
+        # Only a file in the form of uv.toml can be named.
+        if path.name == "uv.toml":
+            way_on = f"to use it: `{_setting('UV_CONFIG_FILE', str(path))}`"
+        if not is_named:
+            yield f"{path} is not read (it sets {', '.join(keys)}); {way_on}"
+    if prefix is None:
+        return
+    pip_file = Path(prefix, PIP_FILE)
+    if pip_file.is_file() and _names_an_index(pip_file):
+        command = _setting("PIP_CONFIG_FILE", str(pip_file))
+        yield f"{pip_file} is not read; to use it: `{command}`"
+
+
+def _configuration_near(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
+    """The configuration that bare uv would find from a folder on, and what it sets of packages."""
+    for parent in (folder, *folder.parents):
+        for path in (parent / "uv.toml", parent / "pyproject.toml"):
+            if not path.is_file():
+                continue
+            try:
+                values = parse_toml(named_file.read_text(path, MOST_BYTES))
+            except (BadInput, ValueError):
+                # Somebody else's file decides nothing here, not even whether we go on.
+                continue
+            if path.name == "pyproject.toml":
+                tool = values.get("tool")
+                values = tool.get("uv", {}) if isinstance(tool, dict) else {}
+            # What says nothing of packages (`cache-dir`) is of no interest here.
+            keys = sorted(values.keys() & {*HONOURED, "pip"}) if isinstance(values, dict) else []
+            if keys:
+                return path, tuple(keys)
+    return None
+
+
+def _names_an_index(path: Path) -> bool:
+    try:
+        text = named_file.read_text(path, MOST_BYTES)
+    except BadInput:
+        return False
+    return re.search(r"(?im)^\s*(extra[-_])?index[-_]url\s*[=:]", text) is not None

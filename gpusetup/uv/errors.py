@@ -1,0 +1,107 @@
+"""What uv said when it failed, as an error of ours: its own words, whole, and one hint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.system.processes import Output, how_it_ended
+from gpusetup.uv.logins import without_logins
+
+QUESTION = "what-was-asked-for"
+"""How uv calls our question in its sentences."""
+NO = 1
+"""uv's exit code where it finds no solution."""
+COULD_NOT = 2
+"""Its exit code for all that it could not do: reach an index, write a file."""
+HINTS: dict[type[GpuSetupError], str] = {
+    Unsatisfiable: "nothing was changed; name packages and versions that your index has; one "
+    "without a wheel for this Python is built by `uv pip install --no-build-isolation NAME`",
+    Unreached: "nothing was changed; uv's message says what it could not do",
+    ToolFailed: "nothing was changed",
+}
+WAYS = {
+    r"fetch|request|connect|dns|resolve host|timed? ?out|certificate|proxy|download": (
+        "nothing was changed; read its message, check the network (proxy, certificates, "
+        "~/.netrc), then run this again"
+    ),
+    r"no space|os error 28|quota|os error 122": (
+        "nothing was changed; make room on that disk (`uv cache clean` frees uv's cache), then run "
+        "this again"
+    ),
+}
+"""What uv's message speaks of, and the way on."""
+
+
+def complaint(
+    title: str,
+    output: Output,
+    no: type[GpuSetupError] = Unsatisfiable,
+    *,
+    notes: Sequence[str] = (),
+) -> GpuSetupError:
+    """The error for a uv that failed, with its own words whole.
+
+    Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
+    the person that took part, because uv's sentence does not say where its constraints come from.
+    """
+    # uv did not run to its end, so that it has no exit code of its own.
+    if output.problem:
+        return Blocked(f"{title}: {output.argv[0]}: {output.problem}", hint="nothing was changed")
+    kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
+    kind = kinds.get(output.exit, ToolFailed)
+    message = f"{title}: {said_by(output)}"
+    # A limit of the person may be why there is no solution.
+    if kind is no and notes:
+        message += "".join(f"\n  {note}" for note in notes)
+    return kind(message, hint=hint_for(kind, message))
+
+
+def hint_for(kind: type[GpuSetupError], message: str) -> str:
+    """The way on: of the network only where uv speaks of it, and likewise of a disk."""
+    # Only such an error has many causes; the others say by themselves what to change.
+    if issubclass(kind, Unreached):
+        for pattern, way in WAYS.items():
+            if re.search(pattern, message, re.IGNORECASE):
+                return way
+    return HINTS[kind]
+
+
+def said_by(output: Output) -> str:
+    """All that it said, or how it ended without a word."""
+    text = output.stderr or output.stdout
+    message = sentence(text)
+    if not message:
+        name = Path(output.argv[0]).name
+        message = f"{name} said nothing: {how_it_ended(output.exit or 0)}"
+    return without_logins(message)
+
+
+def sentence(text: str) -> str:
+    """All that a program says from its first `error:` on.
+
+    >>> sentence("Resolved 1 package\\nerror: Failed to fetch `x`\\n  cause: 503\\n")
+    'Failed to fetch `x`\\n  cause: 503'
+    """
+    # Colours of a terminal are no part of a sentence.
+    plain = re.sub(r"\x1b\[[\d;]*m", "", text).strip()
+    start = re.search(r"(?m)^error: ", plain)
+    if start is None:
+        return plain
+    return plain[start.end() :]
+
+
+def explanation(text: str) -> str:
+    """uv's reasons why nothing goes together, whole, on one line and without the frame around them.
+
+    >>> explanation("  No solution found:\\n  ╰─▶ Because a==1 depends on b==2,\\n      it fails.")
+    'Because a==1 depends on b==2, it fails.'
+    """
+    without_frame = re.sub("[\\u00d7╰─▶├│]", " ", text)
+    line = " ".join(without_frame.split())
+    # The question is a project for uv; for the person it is what they typed.
+    line = line.replace(f"{QUESTION} depends on", "you require")
+    start = line.find("Because ")
+    return line[start:] if start > 0 else line

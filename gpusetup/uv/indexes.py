@@ -1,0 +1,204 @@
+"""The indexes that a person has set, for uv or else for pip: address, login, and who says so."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.system.processes import run
+from gpusetup.uv.configuration import Source
+from gpusetup.uv.logins import split_login
+from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
+
+NAMED = re.compile(r"([\w.-]+)=(.+)")
+"""How a variable names an index: `corp=https://packages.example/simple`."""
+OPTIONS = ("authenticate", "ignore-error-codes", "cache-control", "format", "exclude-newer")
+"""What `[[index]]` may say besides, which uv is told too."""
+
+
+class Index(Frozen):
+    """One index; its address has no login in it."""
+
+    url: str
+    source: str
+    """The variable or file that names it."""
+    name: str | None = None
+    login: tuple[str, str] | None = None
+    """User and password; the password is empty where a keyring has it."""
+    is_default: bool = False
+    options: Mapping[str, Any] = {}
+
+    @property
+    def host(self) -> str:
+        """Its host with the port, or the folder of an index on a disk."""
+        parts = urlsplit(self.url)
+        if parts.netloc:
+            return parts.netloc
+        return self.url
+
+    @property
+    def shown(self) -> str:
+        """
+        >>> Index(url="https://packages.example/simple", source="UV_INDEX").shown
+        'packages.example (UV_INDEX)'
+        """
+        return f"{self.host} ({self.source})"
+
+
+def indexes_of(sources: tuple[Source, ...]) -> tuple[Index, ...]:
+    """The indexes that uv's settings name: the extra ones in their order, the default one last.
+
+    An index that counts only for packages that a project assigns to it (`explicit`) is left out:
+    the sources of a project are not read.
+    """
+    extra: list[Index] = []
+    default: Index | None = None
+    names: set[str] = set()
+    for source in sources:
+        for index in _named_in(source):
+            # uv takes the first of two indexes with one name.
+            if index.name and index.name in names:
+                continue
+            names.add(index.name or "")
+            if not index.is_default:
+                extra.append(index)
+            elif default is None:
+                default = index
+    return (*extra, *((default,) if default else ()))
+
+
+def _named_in(source: Source) -> Iterator[Index]:
+    """The indexes that one place names, in the order in which uv looks at them."""
+    for key in ("index", "extra-index-url"):
+        rows = source.values.get(key)
+        if not isinstance(rows, list):
+            continue
+        for row in rows:
+            # A variable has addresses, a file has tables. An explicit index counts only for
+            # packages that a project assigns to it.
+            table = row if isinstance(row, dict) else {"url": row}
+            is_explicit = table.get("explicit")
+            if not is_explicit:
+                yield _index(table, source, is_default=bool(table.get("default")))
+    for key in ("default-index", "index-url"):
+        address = source.values.get(key)
+        if isinstance(address, str):
+            yield _index({"url": address}, source, is_default=True)
+
+
+def _index(table: Mapping[str, Any], source: Source, *, is_default: bool) -> Index:
+    """An index as a setting describes it, with the login of its address or of its variables."""
+    address = str(table.get("url", ""))
+    name = table.get("name")
+    # `corp=https://...`; an address may have `=` too, but only after its first slash.
+    named = NAMED.fullmatch(address)
+    if named and "/" not in named[1]:
+        name = named[1]
+        address = named[2]
+    url, login = split_login(address)
+    if name and login is None:
+        login = _login_in_variables(str(name))
+    return Index(
+        url=with_whole_path(url, source.folder),
+        source=source.name,
+        name=str(name) if name else None,
+        login=login,
+        is_default=is_default,
+        options={key: table[key] for key in OPTIONS if key in table},
+    )
+
+
+def with_whole_path(url: str, folder: str) -> str:
+    """An address as it is, or the whole path of a folder that was named from another one.
+
+    >>> with_whole_path("wheels", "/home/ann")
+    '/home/ann/wheels'
+    """
+    is_address = "://" in url
+    if is_address:
+        return url
+    path = Path(folder, url)
+    return os.path.normpath(path)
+
+
+def _login_in_variables(name: str) -> tuple[str, str] | None:
+    """The login that `UV_INDEX_CORP_USERNAME` and `_PASSWORD` give for an index named `corp`."""
+    plain_name = re.sub(r"\W", "_", name).upper()
+    variable = f"UV_INDEX_{plain_name}"
+    user = os.environ.get(f"{variable}_USERNAME", "")
+    password = os.environ.get(f"{variable}_PASSWORD", "")
+    if not user and not password:
+        return None
+    return user, password
+
+
+def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
+    """The indexes that pip's settings name, for where uv's name none."""
+    indexes: list[Index] = []
+    working_folder = os.getcwd()  # noqa: PTH109
+    # The default index comes last, as everywhere. pip allows several in one setting.
+    for key in ("extra-index-url", "index-url"):
+        source = Source(name=f"pip's {key}", values={}, folder=working_folder)
+        is_default = key == "index-url"
+        addresses = pip.get(key, "").split()
+        for address in addresses:
+            # pip's files name no index, so that its login can only stand in the address.
+            index = _index({"url": address}, source, is_default=is_default)
+            indexes.append(index)
+    return tuple(indexes)
+
+
+@cache
+def usual_default() -> Index | None:
+    """The default index that uv comes with; None if uv does not say.
+
+    It is asked rather than written down here, because it is uv's to decide.
+    """
+    # Offline and without requirements uv only prints what it would ask.
+    options = ("--no-config", "--emit-index-url", "--no-header", "--quiet", "--offline")
+    python = ("--python", sys.executable)
+    argv = (uv_program(), "pip", "compile", *options, *python, "-")
+    environment = clean_environment()
+    output = run(argv, timeout=ASK_SECONDS, environment=environment, stdin="\n")
+    address = re.search(r"(?m)^--index-url (\S+)", output.stdout)
+    if address is None:
+        return None
+    return Index(url=address[1], source="uv's default", is_default=True)
+
+
+def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str, str]]:
+    """The indexes under names of ours, and the variables that give uv their logins.
+
+    A login stands in no file and no argument, which others may read.
+    """
+    renamed: list[Index] = []
+    logins: dict[str, str] = {}
+    for number, index in enumerate(indexes, start=1):
+        # A name of the person's could be that of torch's index in the question.
+        name = f"index-{number}"
+        renamed.append(replace(index, name=name))
+        if index.login:
+            variables = login_variables(f"INDEX_{number}", index.login)
+            logins.update(variables)
+    return tuple(renamed), logins
+
+
+def login_variables(name: str, login: tuple[str, str]) -> dict[str, str]:
+    """The variables from which uv takes the login of an index.
+
+    >>> login_variables("TORCH", ("ann", ""))
+    {'UV_INDEX_TORCH_USERNAME': 'ann'}
+    """
+    user, password = login
+    variables = {f"UV_INDEX_{name}_USERNAME": user}
+    # Without a password uv asks the keyring for it; an empty one would be taken as it is.
+    if password:
+        variables[f"UV_INDEX_{name}_PASSWORD"] = password
+    return variables

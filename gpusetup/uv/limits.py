@@ -1,0 +1,124 @@
+"""What a person has set about versions for every installation: constraints, overrides, exclusions.
+
+They are read as data. A line that would bring a file from an address that no index shows, or that
+would replace the torch that was chosen, does not count and is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from gpusetup import named_file
+from gpusetup.errors import BadInput
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import FAMILY
+from gpusetup.uv.configuration import Source
+from gpusetup.uv.logins import without_logins
+
+MOST_BYTES = 1 << 20
+"""Of a file of constraints."""
+GUARD = "/gpusetup-constraints.txt"
+"""How the name of a file ends that `gpusetup guard` wrote: it holds back other installers only."""
+KINDS = {"constraint": "constraints", "override": "overrides", "exclude": "exclusions"}
+"""How a setting's name begins, and what it holds."""
+
+
+class Limits(Frozen):
+    """Lines for uv, by kind, and what is to be said of them."""
+
+    constraints: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    exclusions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def limits_of(sources: tuple[Source, ...]) -> Limits:
+    """The limits of every place with settings."""
+    lines: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
+    notes: list[str] = []
+    for source in sources:
+        for prefix, kind in KINDS.items():
+            written = _lines_in(source, prefix)
+            counted, refused = _counted(written, _may_count(kind))
+            lines[kind] += counted
+            # Both are said: uv's own sentence does not name where a limit comes from.
+            if counted:
+                notes.append(f"{source.name} counts ({kind}): {', '.join(counted)}")
+            if refused:
+                notes.append(f"{source.name} does not count ({kind}): {', '.join(refused)}")
+    return Limits(
+        constraints=tuple(lines["constraints"]),
+        overrides=tuple(lines["overrides"]),
+        exclusions=tuple(lines["exclusions"]),
+        notes=tuple(notes),
+    )
+
+
+def _lines_in(source: Source, prefix: str) -> Iterator[str]:
+    """The lines that a place gives: in itself, or in the files that it names."""
+    written = source.values.get(f"{prefix}-dependencies")
+    if isinstance(written, list):
+        yield from map(str, written)
+    # Variables name files, settings have the lines themselves.
+    files = source.values.get(f"{prefix}-files")
+    if not isinstance(files, list):
+        return
+    for name in map(str, files):
+        # The guard holds other installers back, not the one that changes torch on purpose.
+        if not name.endswith(GUARD):
+            yield from _lines_of_file(name, source)
+
+
+def _lines_of_file(name: str, source: Source) -> Iterator[str]:
+    """The lines of a file without comments; `BadInput` if it cannot be read."""
+    parts = urlsplit(name)
+    if parts.scheme in ("http", "https"):
+        yield name
+        return
+    path = Path(source.folder, unquote(parts.path) if parts.scheme == "file" else name)
+    try:
+        text = named_file.read_text(path, MOST_BYTES)
+    except BadInput as problem:
+        raise BadInput(f"{source.name}: {problem.message}", hint="fix or unset it") from problem
+    for line in text.replace("\\\n", " ").splitlines():
+        plain = line.partition(" #")[0].strip()
+        if plain and not plain.startswith("#"):
+            yield plain
+
+
+def _counted(
+    lines: Iterator[str], may_count: Callable[[Requirement], bool]
+) -> tuple[list[str], list[str]]:
+    """The lines that count, and those that do not."""
+    counted: list[str] = []
+    refused: list[str] = []
+    for line in lines:
+        try:
+            requirement = Requirement(line.partition(" --hash")[0])
+        except (InvalidRequirement, RecursionError):
+            refused.append(without_logins(line[:80]))
+            continue
+        if may_count(requirement):
+            counted.append(str(requirement))
+        else:
+            refused.append(without_logins(str(requirement)))
+    return counted, refused
+
+
+def _may_count(kind: str) -> Callable[[Requirement], bool]:
+    """What a line of a kind may be."""
+
+    def may_count(requirement: Requirement) -> bool:
+        # A file by its address would come from a host that is not shown before it is fetched.
+        if requirement.url:
+            return False
+        # An override or an exclusion replaces what is asked for, also the chosen torch.
+        is_torch = canonicalize_name(requirement.name) in FAMILY
+        return kind == "constraints" or not is_torch
+
+    return may_count

@@ -1,0 +1,134 @@
+"""The files that come, from uv's lock; and the lock from which uv fetches exactly these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.resolution import Step
+from gpusetup.uv.configuration import NUMBERS
+from gpusetup.uv.indexes import handed_over, login_variables
+from gpusetup.uv.logins import split_login
+from gpusetup.uv.program import ALONE, uv_program
+from gpusetup.uv.settings import PersonSettings
+
+FETCHING = {"UV_HTTP_TIMEOUT": "30", "UV_HTTP_RETRIES": "3"}
+"""Seconds and tries while uv fetches gigabytes."""
+TORCH_INDEX = "torch index"
+DEFAULT_INDEX = "default index"
+
+
+class Wheel(Frozen):
+    """One file to fetch."""
+
+    name: str
+    """The project's name."""
+    version: str
+    filename: str
+    url: str
+    sha256: str | None = None
+    """What the index says; None where it says nothing."""
+    size_bytes: int | None = None
+    source: str = DEFAULT_INDEX
+
+    @property
+    def host(self) -> str:
+        """Where the file is fetched from, without a login; empty for a file on a disk."""
+        place = urlsplit(self.url).netloc
+        _, _, host = place.rpartition("@")
+        return host
+
+
+def wheel_of(package: Mapping[str, Any], family: Sequence[str], python_version: str) -> Wheel:
+    """The file of one package of a lock; uv names those that fit, the best first.
+
+    Unsatisfiable if it has none.
+    """
+    rows, name, version = package.get("wheels"), package["name"], package.get("version", "")
+    if not rows:
+        raise Unsatisfiable(
+            f"{name} {version} has no wheel for Python {python_version} here",
+            hint="nothing was changed; install it by itself first, then run this again",
+        )
+    row = rows[0]
+    # A wheel of a folder has a path in place of an address.
+    url = row.get("url") or Path(row["path"]).absolute().as_uri()
+    return Wheel(
+        name=name,
+        version=version,
+        filename=row.get("name") or unquote(urlsplit(url).path).rpartition("/")[2],
+        url=url,
+        sha256=row.get("hashes", {}).get("sha256"),
+        size_bytes=row.get("size"),
+        source=TORCH_INDEX if name in family else DEFAULT_INDEX,
+    )
+
+
+def lock_text(wheels: Sequence[Wheel]) -> str:
+    """The wheels as the lock that uv installs from: each by its address and its hash."""
+    rows = ['lock-version = "1.0"\ncreated-by = "gpusetup"\n']
+    for wheel in wheels:
+        # An old index names no hash; the plan says so before anything is fetched.
+        hashes = f'{{ sha256 = "{wheel.sha256}" }}' if wheel.sha256 else "{}"
+        rows.append(
+            f'[[packages]]\nname = "{wheel.name}"\nversion = "{wheel.version}"\n'
+            f"wheels = [{{ url = {json.dumps(wheel.url)}, hashes = {hashes} }}]\n"
+        )
+    return "\n".join(rows)
+
+
+def unpack_step(python: str, stage: str, *, hashed: bool, link_mode: str | None = None) -> Step:
+    """The command that fetches the wheels of a lock and unpacks them, both in the folder `stage`.
+
+    Each comes by its address and its hash. `hashed`: the index names a hash of every one. Settings
+    of the person about versions have done their part in the plan: uv accepts none beside a lock.
+    """
+    options = ["--quiet", "--no-deps", "--no-build", "--preview-features", "pylock"]
+    # uv refuses the whole lock if one file of it has none.
+    if hashed:
+        options.append("--require-hashes")
+    if link_mode:
+        options += ["--link-mode", link_mode]
+    where = ("--python", python, "--prefix", str(Path(stage, "root")))
+    lock = ("-r", str(Path(stage, "pylock.toml")))
+    temporary = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(Path(stage, "tmp")))
+    return Step(
+        argv=(uv_program(), "pip", "install", *ALONE, *options, *where, *lock),
+        title="download the wheels and unpack them next to the environment",
+        environment={"PYTHONDONTWRITEBYTECODE": "1", **temporary},
+        timeout_seconds=6 * 3600.0,
+    )
+
+
+def fetching_environment(settings: PersonSettings, torch_index: str) -> dict[str, str]:
+    """The variables under which uv fetches: every index with a login, so that uv sends it."""
+    variables = dict(FETCHING)
+    named: list[str] = []
+    # A folder of wheels is no address that uv could log in at.
+    if torch_index.startswith("http"):
+        url, login = split_login(torch_index)
+        named.append(f"torch={url}")
+        if login:
+            variables |= login_variables("TORCH", login)
+    renamed, _ = handed_over(settings.indexes)
+    for index in renamed:
+        if index.login:
+            named.append(f"{index.name}={index.url}")
+    variables["UV_INDEX"] = " ".join(named)
+    if settings.uses_keyring:
+        variables["UV_KEYRING_PROVIDER"] = "subprocess"
+    if settings.single("offline"):
+        variables["UV_OFFLINE"] = "1"
+    if settings.insecure_hosts:
+        variables["UV_INSECURE_HOST"] = " ".join(settings.insecure_hosts)
+    # How many files at once: a slow disk or a proxy may bear few.
+    for variable, key in NUMBERS.items():
+        count = settings.single(key)
+        if count:
+            variables[variable] = str(count)
+    return settings.environment(variables)

@@ -1,0 +1,31 @@
+"""uv's name of the machine that a question is about."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.model.machine import Snapshot
+
+GLIBCS = (40, 39, 38, 37, 36, 35, 34, 33, 32, 31, 28, 17)
+"""The minors of glibc that uv has a platform for."""
+USUAL_GLIBC, USUAL_MACOS, USUAL_PYTHON = "2.35", "15.0", "3.12"
+"""What is taken if the machine's is not known."""
+
+
+def platform_of(machine: Snapshot) -> tuple[str, dict[str, str]]:
+    """uv's name of a platform, `x86_64-manylinux_2_35`, and what variables say of the system."""
+    processor = machine.os.machine or "x86_64"
+    if machine.os.family == "windows":
+        return f"{processor}-pc-windows-msvc", {}
+    if machine.os.family == "macos":
+        release = re.match(r"\d+(\.\d+)?", machine.os.version or "")
+        target = release[0] if release else USUAL_MACOS
+        # uv's name of macOS has no version; compilers' variable gives it.
+        return f"{processor}-apple-darwin", {"MACOSX_DEPLOYMENT_TARGET": target}
+    library = re.fullmatch(r"glibc (\d+\.\d+)", machine.os.libc or "")
+    version = library[1] if library else USUAL_GLIBC
+    minor = int(version.partition(".")[2])
+    # The newest that uv has a name for and that this machine's library still satisfies.
+    satisfied = [known_minor for known_minor in GLIBCS if known_minor <= minor]
+    nearest = satisfied[0] if satisfied else GLIBCS[-1]
+    return f"{processor}-manylinux_2_{nearest}", {}

@@ -1,0 +1,168 @@
+"""uv itself: its program, the cache that only gpusetup uses, and the environment it is run in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gpusetup.errors import Blocked
+from gpusetup.model.resolution import Step
+from gpusetup.system.refusals import blocked_by_files
+from gpusetup.uv.certificates import has_system_store
+
+LIMITS = {"UV_HTTP_TIMEOUT": "6", "UV_HTTP_CONNECT_TIMEOUT": "5", "UV_HTTP_RETRIES": "1"}
+"""Seconds and tries while uv is asked, so that a dead host is reported within 15 s."""
+ASK_SECONDS = 30.0
+"""For a question that needs no network."""
+ALONE = ("--no-config",)
+"""Keeps uv from every configuration file, in whatever folder."""
+LEFTOVER_SECONDS = 86_400.0
+"""A question takes minutes; a folder that is a day old was left by a run that was killed."""
+
+PASSED_ON = (
+    # Where programs, certificates and the login files of the person are.
+    *("HOME", "USER", "LOGNAME", "PATH", "NETRC", "XDG_DATA_HOME", "UV_CREDENTIALS_DIR"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "SSL_CLIENT_CERT"),
+    # The way into the network.
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
+    # A Python that a cluster's module or conda provides may need these to start.
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"),
+    *("LANG", "LC_ALL", "LC_CTYPE"),
+    # Windows starts no program without these.
+    *("SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "PROGRAMDATA"),
+    *("USERPROFILE", "USERNAME", "HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA"),
+)
+"""The only variables of the person that uv sees as they are."""
+FOR_A_KEYRING = (
+    *("DBUS_", "XDG_RUNTIME_DIR", "DISPLAY", "KEYRING_", "PYTHON_KEYRING_", "AWS_"),
+    *("GOOGLE_", "CLOUDSDK_", "AZURE_", "ARTIFACTS_", "GNUPGHOME"),
+)
+"""How the variables begin that a keyring program may need, where the person uses one."""
+
+
+def uv_program() -> str:
+    """The uv that came with gpusetup."""
+    import uv
+
+    return str(uv.find_uv_bin())
+
+
+def own_cache() -> Path:
+    """The folder of uv's cache that only gpusetup uses. What lies in the person's own cache is not
+    trusted."""
+    return own_folder("uv")
+
+
+def own_folder(name: str) -> Path:
+    """A folder below gpusetup's own cache, which is made where it is missing.
+
+    The cache is `GPUSETUP_CACHE_DIR`, else the usual place of caches. `Blocked` where others could
+    put something into it.
+    """
+    path = own_path(name)
+    if os.environ.get("GPUSETUP_CACHE_DIR"):
+        _only_ours(path.parent)
+    return _only_ours(path)
+
+
+def own_path(name: str) -> Path:
+    """Where such a folder is, whether or not it was made."""
+    from platformdirs import user_cache_path
+
+    named_by_user = os.environ.get("GPUSETUP_CACHE_DIR")
+    cache = Path(named_by_user).absolute() if named_by_user else user_cache_path("gpusetup", False)
+    return cache / name
+
+
+def _only_ours(folder: Path) -> Path:
+    """The folder, once it is there and nobody else can write into it."""
+    hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
+    with blocked_by_files(f"The cache {folder} cannot be made", hint):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        status = folder.stat()
+    # Windows has no owners and modes of this kind; there the profile's own rights count.
+    if os.name == "posix":
+        is_anothers = status.st_uid != os.geteuid()
+        others_may_write = bool(stat.S_IMODE(status.st_mode) & 0o022)
+        if is_anothers or others_may_write:
+            raise Blocked(f"Others own the cache {folder}, or may write to it", hint=hint)
+    is_usable = os.access(folder, os.W_OK | os.X_OK)
+    if not is_usable:
+        raise Blocked(f"The cache {folder} cannot be written", hint=hint)
+    return folder
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A new folder in our own cache that only this user can enter, until the block ends.
+
+    It does not lie below TMPDIR: uv looks into the parents of a question, and in /tmp any user may
+    put a file that decides where packages come from. Nor can it lie in uv's cache: uv refuses that.
+    """
+    questions = own_folder("questions")
+    with blocked_by_files(f"{questions} cannot be written", "nothing was changed; make room there"):
+        _drop_leftovers(questions)
+        name = tempfile.mkdtemp(dir=questions)
+    try:
+        yield Path(name)
+    finally:
+        shutil.rmtree(name, ignore_errors=True)
+
+
+def _drop_leftovers(questions: Path) -> None:
+    """Remove the folders of runs that were killed long ago."""
+    oldest = time.time() - LEFTOVER_SECONDS
+    for folder in questions.iterdir():
+        # Another run may remove the same folder at the same time.
+        with suppress(OSError):
+            if folder.stat().st_mtime < oldest:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def clean_environment(more: Mapping[str, str] = {}, *, keyring: bool = False) -> dict[str, str]:
+    """The environment of uv: a few variables of the person, and what gpusetup sets itself.
+
+    None of uv's, pip's or Python's variables is in it. `more` has what was read as data.
+    """
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    if keyring:
+        for name, value in os.environ.items():
+            if name.startswith(FOR_A_KEYRING):
+                environment[name] = value
+    if has_system_store():
+        environment["UV_SYSTEM_CERTS"] = "1"
+    return {
+        **environment,
+        **LIMITS,
+        **more,
+        "UV_CACHE_DIR": str(own_cache()),
+        # A Python is never downloaded: the environment's own is what counts.
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+        "NO_COLOR": "1",
+    }
+
+
+# --- what uv does besides answering ---------------------------------------------------------------
+
+
+def venv_step(folder: str, base: str) -> Step:
+    """The command that makes an environment; the store with the journal is in it already."""
+    # Without `--no-project` uv reads the project of the working folder for its Python.
+    options = (*ALONE, "--no-project", "--quiet", "--allow-existing")
+    argv = (uv_program(), "venv", *options, "--python", base, folder)
+    return Step(argv=argv, title="make the environment", timeout_seconds=120.0)
+
+
+def forget_step(packages: tuple[str, ...]) -> Step:
+    """The command that removes packages from our cache, so that they are fetched again."""
+    program = uv_program()
+    argv = (program, "cache", "clean", *ALONE, *packages)
+    return Step(argv=argv, title="")

@@ -1,0 +1,300 @@
+"""Asks uv what goes together: in a private folder, with everything handed over explicitly.
+
+The question is a project of its own and the root of a workspace of its own, so that uv looks into
+no parent folder. torch and its companions come from torch's own index and from no other (an
+explicit index of uv); everything else comes from the indexes that the person's settings name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gpusetup.errors import ToolFailed, Unsatisfiable
+from gpusetup.model.frozen import Frozen
+from gpusetup.system.processes import Output, run
+from gpusetup.system.refusals import blocked_by_files
+from gpusetup.uv.errors import QUESTION, complaint
+from gpusetup.uv.indexes import login_variables
+from gpusetup.uv.logins import split_login
+from gpusetup.uv.program import ALONE, private_folder, uv_program
+from gpusetup.uv.releases import newest_release
+from gpusetup.uv.settings import PersonSettings
+from gpusetup.uv.toml import parse_toml
+
+ASK_SECONDS = 300.0
+COMPILE = ("--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
+MAKE_ROOM = "nothing was changed; make room there"
+MOST_ROUNDS = 5
+"""How often uv is asked again without the pre-releases of its answer; each round names new ones."""
+Disallowed = frozenset[str]
+"""The packages of which no pre-release may be taken."""
+Rows = dict[str, Mapping[str, Any]]
+"""Name -> what uv says of a package that comes, its `version` among it."""
+
+
+class Requirements(Frozen):
+    """What uv is asked: the family from one index, the rest from the person's own."""
+
+    family: tuple[str, ...]
+    """`torch==2.9.1+cu128`."""
+    others: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    index: str
+    """The index of the family, or of a backend in a folder of wheels."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the family's members."""
+        words = [Requirement(word) for word in self.family]
+        names = [canonicalize_name(word.name) for word in words]
+        return tuple(names)
+
+    @property
+    def text(self) -> str:
+        """The question as the project file that uv reads."""
+        rows = [
+            f'[project]\nname = "{QUESTION}"\nversion = "0"',
+            f"dependencies = {json.dumps([*self.family, *self.others])}",
+            # The root of its own workspace: without it uv looks for one in the parent folders.
+            "[tool.uv.workspace]\nmembers = []",
+            f'[[tool.uv.index]]\nname = "torch"\nurl = {json.dumps(split_login(self.index)[0])}',
+            "explicit = true\n[tool.uv.sources]",
+            *(f'{name} = {{ index = "torch" }}' for name in self.names),
+        ]
+        return "\n".join(rows) + "\n"
+
+    @property
+    def asked_prereleases(self) -> frozenset[str]:
+        """The packages of which a pre-release was asked for by its version."""
+        words = map(Requirement, self.others)
+        return frozenset(
+            canonicalize_name(word.name) for word in words if word.specifier.prereleases
+        )
+
+
+class Question(Frozen):
+    """What uv is asked, and for which Python."""
+
+    requirements: Requirements
+    python: str
+    """The interpreter."""
+    python_version: str
+    """Its version, or that of the machine that is meant."""
+    platform: str | None = None
+    """uv's name of another machine's platform; None is this one."""
+    environment: Mapping[str, str] = {}
+    wheels_folder: str | None = None
+    """The folder that holds every wheel; then no index is asked."""
+    title: str
+    """How the error begins where uv has no answer."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Nothing is built: a source distribution runs its author's code."""
+        options = ["--no-build", "--python", self.python]
+        if self.platform:
+            options += ["--python-platform", self.platform, "--python-version", self.python_version]
+        # With its own folder uv is kept from the network altogether.
+        if self.wheels_folder:
+            links = Path(self.wheels_folder).as_uri()
+            options += ["--no-sources", "--no-index", "--find-links", links, "--offline"]
+        return tuple(options)
+
+
+class Locked(Frozen):
+    """The rows of uv's lock, one for each package, and what is to be said of them."""
+
+    rows: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...] = ()
+
+
+class Changes(Frozen):
+    """Name and version of what uv would install, and what is to be said of it."""
+
+    versions: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+# --- the two questions ----------------------------------------------------------------------------
+
+
+def lock_of(
+    question: Question, settings: PersonSettings, *, with_dependencies: bool = True
+) -> Locked:
+    """The files that meet the requirements, as uv's lock names them.
+
+    Unsatisfiable if nothing does; Unreached if an index gives no answer.
+    """
+    words = ["compile", *COMPILE]
+    if not with_dependencies:
+        words.append("--no-deps")
+
+    def ask(disallowed: Disallowed) -> Rows:
+        output = _ask(question, settings, tuple(words), disallowed)
+        packages = parse_toml(output.stdout).get("packages", ())
+        return {package["name"]: package for package in packages}
+
+    rows, notes = _without_prereleases(question, settings, ask)
+    return Locked(rows=tuple(rows.values()), notes=notes)
+
+
+def changes_of(question: Question, settings: PersonSettings) -> Changes:
+    """What uv would install into the environment as it is.
+
+    The family is always looked up again: another build of the same version may be installed.
+    """
+    words = ["install", "--dry-run", "--output-format", "json"]
+    for name in question.requirements.names:
+        words.append(f"--reinstall-package={name}")
+
+    def ask(disallowed: Disallowed) -> Rows:
+        output = _ask(question, settings, tuple(words), disallowed)
+        return _planned(output)
+
+    rows, notes = _without_prereleases(question, settings, ask)
+    versions = {name: str(row["version"]) for name, row in rows.items()}
+    return Changes(versions=versions, notes=notes)
+
+
+def _planned(output: Output) -> Rows:
+    """What a dry run of uv would install, by name."""
+    try:
+        changes = json.loads(output.stdout)["changes"]
+        # What is only removed does not come; a replaced package is listed once more as installed.
+        coming = [change for change in changes if change["action"] != "uninstalled"]
+        return {change["name"]: {"version": change["version"]} for change in coming}
+    except (ValueError, KeyError, TypeError) as problem:
+        message = f"cannot read uv's plan: {problem}"
+        raise ToolFailed(message, hint="nothing was changed") from problem
+
+
+def _ask(
+    question: Question, settings: PersonSettings, words: tuple[str, ...], disallowed: Disallowed
+) -> Output:
+    """uv's answer; its error as one of ours.
+
+    Nothing of the question is in its arguments, which other users may read.
+    """
+    verb, *options = words
+    with private_folder() as folder:
+        with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
+            limits = _write_question(question, settings, folder, disallowed)
+        project = str(folder / "pyproject.toml")
+        # The two commands name a project in different ways.
+        named = f"--requirement={project}" if verb == "install" else project
+        # The one file of settings is ours; no other is looked for.
+        configuration = ("--config-file", str(folder / "uv.toml"))
+        argv = (uv_program(), "pip", verb, *ALONE, *configuration, *question.options)
+        environment = _environment(question, settings, folder)
+        output = run(
+            (*argv, *options, *limits, named),
+            timeout=ASK_SECONDS,
+            environment=environment,
+            cwd=str(folder),
+        )
+    if not output.ok:
+        raise complaint(question.title, output, notes=settings.limits.notes)
+    return output
+
+
+def _environment(question: Question, settings: PersonSettings, folder: Path) -> dict[str, str]:
+    """The variables of a question: the person's, torch's login, and a private temporary folder."""
+    variables = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    variables |= question.environment
+    _, login = split_login(question.requirements.index)
+    if login:
+        variables |= login_variables("TORCH", login)
+    return settings.environment(variables)
+
+
+def _write_question(
+    question: Question, settings: PersonSettings, folder: Path, disallowed: Disallowed
+) -> tuple[str, ...]:
+    """Write all files of a question; the options that name those of limits on versions."""
+    configuration = ""
+    # In a folder of wheels there is no index, and so nothing of the person's to hand over.
+    if not question.wheels_folder:
+        modes = dict.fromkeys(sorted(disallowed), "disallow")
+        changes = {"prerelease-package": modes} if modes else {}
+        configuration = settings.configuration(**changes)
+    (folder / "uv.toml").write_text(configuration, encoding="utf-8")
+    project = question.requirements.text
+    (folder / "pyproject.toml").write_text(project, encoding="utf-8")
+    limits = settings.limits
+    options: list[str] = []
+    for option, lines in (
+        ("--constraints", (*question.requirements.constraints, *limits.constraints)),
+        ("--overrides", limits.overrides),
+        ("--excludes", limits.exclusions),
+    ):
+        if lines:
+            path = folder / f"{option.strip('-')}.txt"
+            path.write_text("\n".join((*lines, "")), encoding="utf-8")
+            options += [option, str(path)]
+    return tuple(options)
+
+
+# --- no pre-release unasked -----------------------------------------------------------------------
+
+
+def _without_prereleases(
+    question: Question, settings: PersonSettings, ask: Callable[[Disallowed], Rows]
+) -> tuple[Rows, tuple[str, ...]]:
+    """uv's answer without pre-releases that nobody asked for, and a note about each that stays.
+
+    Nothing is built here, so that for uv a project without wheels has only its old pre-releases
+    that do have one: it would take a development version from years ago. If a project has a regular
+    release, uv is asked again without its pre-releases; without any, its pre-release is what there
+    is.
+    """
+    answer = ask(frozenset())
+    # The person filled that folder, or has said how pre-releases are to be treated.
+    if question.wheels_folder or settings.single("prerelease"):
+        return answer, ()
+    requirements = question.requirements
+    named = {canonicalize_name(Requirement(word).name) for word in requirements.others}
+    expected = requirements.asked_prereleases | {*requirements.names}
+    disallowed: Disallowed = frozenset()
+    for _ in range(MOST_ROUNDS):
+        replaceable: set[str] = set()
+        for name in _prereleases(answer, expected):
+            release = newest_release(name, settings, question.python_version)
+            if release is not None and name not in disallowed:
+                replaceable.add(name)
+        if not replaceable:
+            break
+        disallowed |= replaceable
+        try:
+            answer = ask(disallowed)
+        except Unsatisfiable:
+            # A package that was asked for by its name alone is refused. A dependency may be
+            # required as a pre-release by what depends on it; then it comes, and is named.
+            if named & replaceable:
+                raise
+            break
+    notes: list[str] = []
+    for name, version in _prereleases(answer, expected).items():
+        notes.append(f"{name} {version} is a pre-release")
+    return answer, tuple(notes)
+
+
+def _prereleases(answer: Rows, expected: frozenset[str]) -> dict[str, str]:
+    """The packages of an answer that come as a pre-release although nobody expects one."""
+    prereleases: dict[str, str] = {}
+    for name, row in answer.items():
+        version = str(row.get("version", ""))
+        try:
+            is_prerelease = Version(version).is_prerelease
+        except InvalidVersion:
+            # uv says nothing of the version of a folder or an address.
+            continue
+        if is_prerelease and canonicalize_name(name) not in expected:
+            prereleases[name] = version
+    return prereleases

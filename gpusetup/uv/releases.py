@@ -1,0 +1,197 @@
+"""Which releases an index lists of a project, those without a wheel too.
+
+uv is asked to build nothing, so that it does not see releases that exist only as source. The
+index's own page shows them (https://packaging.python.org/specifications/simple-repository-api/).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from html import unescape
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    canonicalize_name,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
+
+from gpusetup.model.frozen import Frozen
+from gpusetup.uv.certificates import certificates
+from gpusetup.uv.indexes import Index
+from gpusetup.uv.settings import PersonSettings
+
+TIMEOUTS = (5.0, 6.0)
+"""Seconds for the connection and between two parts of the page, as for uv."""
+WHOLE_SECONDS = 20.0
+"""For the whole page: one that drips is given up."""
+MOST_BYTES = 32 << 20
+"""Of a page; the largest projects have some megabytes."""
+MOST_FILES = 100_000
+PAGES = "application/vnd.pypi.simple.v1+json, text/html;q=0.1"
+LINK = re.compile(r"<a\b([^<>]{0,4000})>([^<>]{1,500})</a>", re.IGNORECASE)
+REQUIRES = re.compile(r"""data-requires-python\s*=\s*["']([^"']{0,200})["']""", re.IGNORECASE)
+
+
+class Release(Frozen):
+    """A release of a project that is no pre-release and was not withdrawn."""
+
+    version: str
+    has_wheel: bool
+    """Whether it has any wheel, for whatever machine."""
+    published: datetime | None = None
+    """When its first file came; None if the index does not say."""
+
+
+def newest_release(name: str, settings: PersonSettings, python_version: str) -> Release | None:
+    """The newest release of a project for a Python, from the first index that lists the project.
+
+    None where none does, or where none can be read here: it is a comparison, and no answer of ours
+    hangs on it alone.
+    """
+    if settings.single("offline") or settings.single("no-index"):
+        return None
+    for index in settings.indexes:
+        files = list(files_listed(name, index))
+        if files:
+            return _newest(files, python_version)
+    return None
+
+
+def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:
+    """The files of a project that an index lists, as its JSON page describes them."""
+    # A flat page lists all projects at once, and a keyring's password is known to uv alone.
+    is_flat = index.options.get("format") == "flat"
+    keyring_has_password = index.login is not None and not index.login[1]
+    if not index.url.startswith("http") or is_flat or keyring_has_password:
+        return
+    kind, text = read_page(f"{index.url.rstrip('/')}/{canonicalize_name(name)}/", index)
+    if "json" in kind:
+        yield from _files_of_json(text)
+    else:
+        yield from _files_of_html(text)
+
+
+def read_page(url: str, index: Index) -> tuple[str, str]:
+    """The media type and the text of a page; both are empty where it cannot be read in time."""
+    import requests
+    from urllib3.exceptions import HTTPError
+
+    deadline = time.monotonic() + WHOLE_SECONDS
+    try:
+        with requests.get(
+            url,
+            auth=index.login,
+            headers={"Accept": PAGES},
+            timeout=TIMEOUTS,
+            stream=True,
+            verify=certificates(),
+        ) as answer:
+            if answer.status_code != 200:
+                return "", ""
+            parts: list[bytes] = []
+            size_bytes = 0
+            for part in answer.iter_content(1 << 16):
+                parts.append(part)
+                size_bytes += len(part)
+                if size_bytes > MOST_BYTES or time.monotonic() > deadline:
+                    return "", ""
+            kind = answer.headers.get("Content-Type", "")
+            return kind.lower(), b"".join(parts).decode("utf-8", "replace")
+    except (requests.RequestException, HTTPError, OSError, ValueError):
+        # A stranger's server may answer with anything; uv itself reports what matters of it.
+        return "", ""
+
+
+def _files_of_json(text: str) -> Iterator[Mapping[str, Any]]:
+    try:
+        page = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    # Valid JSON may still be anything.
+    files = page.get("files") if isinstance(page, dict) else None
+    for file in files[:MOST_FILES] if isinstance(files, list) else ():
+        if isinstance(file, dict):
+            yield file
+
+
+def _files_of_html(text: str) -> Iterator[Mapping[str, Any]]:
+    """
+    >>> list(_files_of_html('<a href="/a-1.tar.gz" data-requires-python="&gt;=3.9">a-1.tar.gz</a>'))
+    [{'filename': 'a-1.tar.gz', 'requires-python': '>=3.9', 'yanked': False}]
+    """
+    for number, link in enumerate(LINK.finditer(text)):
+        # A page without an end must not keep us for ever.
+        if number == MOST_FILES:
+            return
+        requires = REQUIRES.search(link[1])
+        yield {
+            "filename": unquote(unescape(link[2])).strip(),
+            "requires-python": unescape(requires[1]) if requires else None,
+            "yanked": "data-yanked" in link[1].lower(),
+        }
+
+
+def _newest(files: list[Mapping[str, Any]], python_version: str) -> Release | None:
+    """The newest release among the files of a project."""
+    by_version: dict[Version, list[Mapping[str, Any]]] = {}
+    for file in files:
+        version = _version_of(file)
+        if version is None or version.is_prerelease or file.get("yanked"):
+            continue
+        if _runs_on(file.get("requires-python"), python_version):
+            by_version.setdefault(version, []).append(file)
+    if not by_version:
+        return None
+    # By version, not by date: an older branch may get a later patch.
+    version = max(by_version)
+    files = by_version[version]
+    times = [when for file in files if (when := _time_of(file)) is not None]
+    return Release(
+        version=str(version),
+        has_wheel=any(str(file.get("filename")).endswith(".whl") for file in files),
+        published=min(times, default=None),
+    )
+
+
+def _version_of(file: Mapping[str, Any]) -> Version | None:
+    """The version that a file's name states; None for a name that is none of a release."""
+    name = file.get("filename")
+    if not isinstance(name, str):
+        return None
+    try:
+        if name.endswith(".whl"):
+            return parse_wheel_filename(name)[1]
+        return parse_sdist_filename(urlsplit(name).path)[1]
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion, ValueError):
+        return None
+
+
+def _runs_on(requires_python: Any, python_version: str) -> bool:
+    """Whether a file may be installed for a Python; what cannot be read forbids nothing."""
+    if not isinstance(requires_python, str) or not requires_python:
+        return True
+    try:
+        return SpecifierSet(requires_python).contains(python_version, prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
+def _time_of(file: Mapping[str, Any]) -> datetime | None:
+    """When a file was uploaded (PEP 700)."""
+    when = file.get("upload-time")
+    if not isinstance(when, str):
+        return None
+    try:
+        return datetime.fromisoformat(when.replace("Z", "+00:00"))
+    except ValueError:
+        return None

@@ -1,0 +1,240 @@
+"""The person's settings, read once as data: what counts for gpusetup, and what is ignored.
+
+What may decide is listed (`PASSED_TO_UV`). Everything else that bears on packages is named in a
+note instead of failing an installation halfway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gpusetup.uv.configuration import (
+    Source,
+    files_not_read,
+    ignored_settings,
+    sources_of_settings,
+)
+from gpusetup.uv.indexes import (
+    Index,
+    handed_over,
+    indexes_of,
+    indexes_of_pip,
+    usual_default,
+    with_whole_path,
+)
+from gpusetup.uv.limits import Limits, limits_of
+from gpusetup.uv.pip_settings import pip_settings
+from gpusetup.uv.program import clean_environment
+from gpusetup.uv.toml import toml_text
+
+PASSED_TO_UV = (
+    *("index-strategy", "keyring-provider", "no-index", "offline", "system-certs"),
+    *("resolution", "prerelease", "exclude-newer", "concurrent-downloads", "concurrent-installs"),
+)
+"""Single settings that uv is told as they are."""
+SAFE_LINK_MODES = ("clone", "copy", "hardlink")
+"""How uv may bring files from its cache. With symbolic links the environment would stop working as
+soon as the cache is cleaned, so that `symlink` is not used."""
+PROXIES = {"http-proxy": "HTTP_PROXY", "https-proxy": "HTTPS_PROXY", "no-proxy": "NO_PROXY"}
+
+
+class PersonSettings:
+    """What a person has set for uv and pip, where it counts here."""
+
+    def __init__(
+        self, sources: tuple[Source, ...], pip: Mapping[str, str], prefix: str | None = None
+    ) -> None:
+        """`prefix`: the environment whose own pip.conf is named because it is not read."""
+        self.sources = sources
+        self.pip = pip
+        self.prefix = prefix
+
+    @cached_property
+    def indexes(self) -> tuple[Index, ...]:
+        """The extra indexes in uv's order, and the default one last; torch's own is not one."""
+        indexes = indexes_of(self.sources)
+        # uv's own settings win: pip's count only if uv has no index at all.
+        if not indexes:
+            indexes = indexes_of_pip(self.pip)
+        has_default = any(index.is_default for index in indexes)
+        # Without any index only the folders of find-links are looked at.
+        if has_default or self.single("no-index"):
+            return indexes
+        default = usual_default()
+        if default is None:
+            return indexes
+        return (*indexes, default)
+
+    @property
+    def is_pips(self) -> bool:
+        """Whether pip's settings name the indexes, because uv's name none."""
+        named_for_uv = indexes_of(self.sources)
+        named_for_pip = indexes_of_pip(self.pip)
+        return bool(named_for_pip) and not named_for_uv
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Constraints, overrides and exclusions."""
+        return limits_of(self.sources)
+
+    def single(self, key: str) -> Any:
+        """The value of a setting, from the first place that has it."""
+        for source in self.sources:
+            if key in source.values:
+                return source.values[key]
+        return None
+
+    def listed(self, key: str) -> list[str]:
+        """All values of a setting that is a list, from every place."""
+        items: list[str] = []
+        for source in self.sources:
+            values = source.values.get(key)
+            # A file may have anything where a list of texts belongs.
+            if not isinstance(values, list):
+                continue
+            for value in values:
+                if isinstance(value, str):
+                    items.append(value)
+        return items
+
+    @property
+    def uses_keyring(self) -> bool:
+        """Whether uv asks the program `keyring` for passwords."""
+        for_uv = self.single("keyring-provider")
+        # pip may also look for a keyring by itself; uv only ever starts the program.
+        for_pip = self.pip.get("keyring-provider")
+        return bool(for_uv == "subprocess" or for_pip == "subprocess")
+
+    @property
+    def link_mode(self) -> str | None:
+        """How files are brought from the cache, if the person has set a way that is safe."""
+        mode = self.single("link-mode")
+        if mode in SAFE_LINK_MODES:
+            return str(mode)
+        return None
+
+    # --- what is shown ----------------------------------------------------------------------------
+
+    @property
+    def shown_indexes(self) -> tuple[str, ...]:
+        """Each index with who names it: `packages.example (UV_INDEX)`."""
+        shown = [index.shown for index in self.indexes]
+        # Folders of wheels are asked too, so that they belong to what is shown.
+        for folder in self.wheel_folders:
+            shown.append(f"{folder} (find-links)")
+        return tuple(shown)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know: settings that count, and those that do not."""
+        return tuple(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        yield from self.limits.notes
+        mode = self.single("link-mode")
+        is_unsafe = mode is not None and mode not in SAFE_LINK_MODES
+        if is_unsafe:
+            yield f"link-mode {mode} is not used: the files are put into the environment itself"
+        yield from ignored_settings(self.sources)
+        # bare uv would read these, so that somebody may miss them.
+        working_folder = Path.cwd()
+        yield from files_not_read(working_folder, self.prefix)
+
+    # --- what uv is told --------------------------------------------------------------------------
+
+    def configuration(self, **changes: Any) -> str:
+        """The settings as the one uv.toml that uv is given, without any login."""
+        settings = {key: self.single(key) for key in PASSED_TO_UV}
+        settings |= self._from_pip()
+        # The older name of the same setting.
+        if settings["system-certs"] is None:
+            settings["system-certs"] = self.single("native-tls")
+        settings["find-links"] = self.wheel_folders
+        settings["allow-insecure-host"] = self.insecure_hosts
+        for key in ("exclude-newer-package", "prerelease-package"):
+            settings[key] = self.single(key)
+        settings |= changes
+        lines: list[str] = []
+        for key, value in settings.items():
+            # What is not set, or set to "no", is uv's own default.
+            if value:
+                lines.append(f"{key} = {toml_text(value)}")
+        renamed, _ = handed_over(self.indexes)
+        # Tables come last: in TOML every later key would belong to them.
+        for index in renamed:
+            table = {"name": index.name, "url": index.url, "default": index.is_default}
+            table |= index.options
+            lines.append("[[index]]")
+            for key, value in table.items():
+                lines.append(f"{key} = {toml_text(value)}")
+        return "\n".join((*lines, ""))
+
+    def _from_pip(self) -> dict[str, Any]:
+        """What pip's settings say where uv's say nothing."""
+        settings: dict[str, Any] = {}
+        # uv's own setting wins, also where it says `disabled`.
+        has_provider = self.single("keyring-provider") is not None
+        if self.uses_keyring and not has_provider:
+            settings["keyring-provider"] = "subprocess"
+        # pip takes the best of all its indexes, uv the first that has a name at all.
+        has_strategy = self.single("index-strategy") is not None
+        has_extra_index = "extra-index-url" in self.pip
+        if self.is_pips and has_extra_index and not has_strategy:
+            settings["index-strategy"] = "unsafe-best-match"
+        return settings
+
+    @property
+    def wheel_folders(self) -> list[str]:
+        """The folders and pages of wheels that `find-links` names."""
+        folders: list[str] = []
+        for source in self.sources:
+            links = source.values.get("find-links")
+            if not isinstance(links, list):
+                continue
+            for link in links:
+                # uv runs elsewhere, so that a relative path would lead to another folder.
+                folder = with_whole_path(str(link), source.folder)
+                folders.append(folder)
+        return folders
+
+    @property
+    def insecure_hosts(self) -> list[str]:
+        """The hosts whose certificates are not checked."""
+        hosts = self.listed("allow-insecure-host")
+        if hosts:
+            return hosts
+        # pip's trusted hosts are those of pip's indexes, and count only with them.
+        if self.is_pips:
+            return self.pip.get("trusted-host", "").split()
+        return []
+
+    def environment(self, variables: Mapping[str, str] = {}) -> dict[str, str]:
+        """The variables of uv: logins, proxies and certificates of the person, and `variables`."""
+        environment = clean_environment(keyring=self.uses_keyring)
+        # Somebody who switches the system's certificates off has a reason.
+        refuses_system_store = False in (self.single("system-certs"), self.single("native-tls"))
+        if refuses_system_store:
+            environment.pop("UV_SYSTEM_CERTS", None)
+        for key, variable in PROXIES.items():
+            proxy = self.single(key)
+            # pip has one proxy for both protocols, and none for exceptions.
+            if proxy is None and key != "no-proxy":
+                proxy = self.pip.get("proxy")
+            if isinstance(proxy, str):
+                environment.setdefault(variable, proxy)
+        bundle = os.environ.get("REQUESTS_CA_BUNDLE") or self.pip.get("cert")
+        if bundle:
+            environment.setdefault("SSL_CERT_FILE", bundle)
+        _, logins = handed_over(self.indexes)
+        return {**environment, **logins, **variables}
+
+
+def person_settings(prefix: str | None = None) -> PersonSettings:
+    """The settings of whoever runs gpusetup; `BadInput` for a file that cannot be read."""
+    for_uv = sources_of_settings()
+    for_pip = pip_settings()
+    return PersonSettings(for_uv, for_pip, prefix)

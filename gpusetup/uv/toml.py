@@ -1,0 +1,40 @@
+"""TOML in both directions: files are read as data, and uv's settings are written as one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The values of a TOML document; ValueError if it is none."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        return dict(tomllib.loads(text))
+    except RecursionError as problem:
+        # A file of nothing but brackets is no configuration either.
+        raise ValueError("nested too deeply") from problem
+
+
+def toml_text(value: Any) -> str:
+    """A value as TOML writes it inside a line.
+
+    >>> toml_text({"numpy": "disallow", "a b": [1, True]})
+    '{ "numpy" = "disallow", "a b" = [1, true] }'
+    """
+    if isinstance(value, Mapping):
+        pairs = [f"{json.dumps(name)} = {toml_text(item)}" for name, item in value.items()]
+        return "{ " + ", ".join(pairs) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(toml_text, value)) + "]"
+    if isinstance(value, (bool, int, str)):
+        # JSON and TOML write truth values, whole numbers and strings alike.
+        return json.dumps(value)
+    # Dates: TOML has a type of its own for them, and uv reads them as text too.
+    return json.dumps(str(value))

@@ -1,0 +1,484 @@
+"""What the page of a finding says, as blocks that Markdown and HTML show alike.
+
+The texts are the record's; the commands are what doctor prints on the machines of `finding_cases`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from finding_cases import Case, case_of_message, cases_of, machine_in_words, place_in_words
+from messages_searched import headings_of, home_of, messages, messages_of, shared_by
+
+from gpusetup.causes import container_engines, containers, parallel
+from gpusetup.causes.layers import STAGES, Layer
+from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.diagnosis.explanations import records
+from gpusetup.model.finding import Fix, Severity, command_lines
+from gpusetup.model.shell import Lines
+from gpusetup.render.doctor import evidence_line, looks_of, ways_beside
+from gpusetup.render.screen import MARKS, Screen, marked
+from gpusetup.report.read import read_bytes
+
+OUTPUT_COLUMNS = 88
+LONGEST_EXAMPLE = 170
+"""Longer lines of a record's examples are logs, and make no title."""
+EVIDENCE_SHOWN = 3
+PACKAGE_MANAGERS = r"\b(?:apt|dnf|yum|zypper|pacman)\b"
+"""Their package names differ between distributions."""
+
+
+class Heading(NamedTuple):
+    """A heading; `is_message` if it is what a program prints."""
+
+    level: int
+    text: str
+    is_message: bool = False
+
+
+class Text(NamedTuple):
+    """A paragraph with code between backticks; ids of findings in it become links."""
+
+    text: str
+
+
+class Bullets(NamedTuple):
+    """Paragraphs that stand side by side."""
+
+    texts: tuple[str, ...]
+
+
+class Code(NamedTuple):
+    """Commands to paste, or the output of one."""
+
+    lines: tuple[str, ...]
+    language: str
+
+
+Block = Heading | Text | Bullets | Code
+
+
+def blocks(record: Cause) -> Iterator[Block]:
+    """The whole page, from its title to the next step."""
+    cases = cases_of(record)
+    yield from _meaning(record)
+    yield from _check(record, cases)
+    yield from _fix(record, cases)
+    yield from _reason(record, cases)
+    yield from _confusions(record)
+    yield from _other_messages(record, cases)
+    yield from _short_way(record, cases)
+
+
+# --- title and meaning ----------------------------------------------------------------------------
+
+
+def title_of(record: Cause) -> Heading:
+    """The message that people search for, else one of the record's examples, else its name."""
+    searched = headings_of(record.id)
+    if searched:
+        return Heading(1, searched[0], is_message=True)
+    if example := _telling_line(record):
+        return Heading(1, example, is_message=True)
+    return Heading(1, capital(record.name))
+
+
+def _telling_line(record: Cause) -> str:
+    """The first line of the record's examples that alone shows the finding; "" if none does."""
+    searched = {message.line for message in messages()}
+    for line in (line.strip() for text in record.examples for line in text.splitlines()):
+        # Without a colon it is somebody's sentence, and not what a program prints.
+        is_a_program_message = ": " in line and len(line) <= LONGEST_EXAMPLE
+        if line in searched or not is_a_program_message:
+            continue
+        if any(event.kind in record.kinds for event in read_bytes(line.encode()).events):
+            return line
+    return ""
+
+
+LAYER_MEANS = {
+    Layer.UNFINISHED: "Until that is finished, nothing else about this environment can be judged.",
+    Layer.NO_GPU: "CUDA needs an NVIDIA GPU, so another PyTorch build for CUDA does not help.",
+    Layer.PLATFORM: "PyTorch publishes no wheel for this system, so another version of pip or "
+    "another driver does not help.",
+    Layer.PROCESS: "Your GPU and your driver may be fine, because it is a setting or a file of "
+    "this process that gets in the way.",
+    Layer.BOUNDARY: "The problem is between the host and the container, pod or WSL, so "
+    "reinstalling PyTorch does not help.",
+    Layer.HARDWARE: "The GPU or its connection to the computer fails, so reinstalling PyTorch "
+    "does not help.",
+    Layer.DRIVER: "The problem is below PyTorch, in the NVIDIA driver or its setup, so "
+    "reinstalling PyTorch does not help.",
+    Layer.READINESS: "The driver is installed, but CUDA cannot start on it, so reinstalling "
+    "PyTorch rarely helps.",
+    Layer.INSTALL: "The installation fails before the GPU matters, so you don't need another "
+    "driver.",
+    Layer.WHEEL: "The GPU itself is fine: the installed PyTorch and this machine don't fit "
+    "together.",
+    Layer.LIBRARIES: "The GPU and the driver are usually fine, because the program fails on a "
+    "library or a kernel that it loads.",
+    Layer.RUNNING: "PyTorch and the driver are usually fine, because the program fails while it "
+    "runs.",
+    Layer.LOSSES: "Your program works, but slower than it could.",
+}
+"""What a cause of each layer means for the reader: where to look, and what does not help."""
+SYMPTOM_MEANS = (
+    "The message says what failed but not why, so the section on look-alikes below lists the "
+    "usual causes."
+)
+SEVERITY_MEANS = {
+    Severity.WARNING: "This is a warning: your program runs, but not as well as it could.",
+    Severity.NOTE: "By itself this breaks nothing in your GPU setup.",
+}
+
+
+def _meaning(record: Cause) -> Iterator[Block]:
+    title = title_of(record)
+    yield title
+    name = "" if title.text == capital(record.name) else ended(capital(record.name))
+    yield Text(f"{name} {_consequence(record)}".strip())
+    if record.kind_of:
+        yield Text(f"It is a case of {record.kind_of}, which doctor names as the cause.")
+
+
+def _consequence(record: Cause) -> str:
+    """What the finding means for the reader, in a sentence."""
+    if record.symptom and record.alike:
+        return SYMPTOM_MEANS
+    if record.symptom:
+        return "The message says what failed but not why."
+    if record.place:
+        return LAYER_MEANS[record.place[0]]
+    return SEVERITY_MEANS.get(record.severity, "")
+
+
+# --- the check ------------------------------------------------------------------------------------
+
+
+def _check(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
+    """One command that shows whether the reader has this problem, and what it prints."""
+    yield Heading(2, "Check that this is your problem")
+    if record.check:
+        yield Code((record.check.command,), "sh")
+        yield Text("You have this problem if it prints something like:")
+        yield Code(tuple(record.check.prints.splitlines()), "text")
+    elif cases:
+        yield from _doctors_check(record, cases[0])
+    else:
+        yield Code(("gpusetup doctor",), "sh")
+        yield Text(f"You have this problem if the answer names `{record.id}`.")
+    if record.proven_by:
+        yield Text(f"What proves it: {ended(record.proven_by)}")
+
+
+def _doctors_check(record: Cause, case: Case) -> Iterator[Block]:
+    """What doctor prints: about the machine if facts decide, else about the reader's log."""
+    decided_by_a_log = case.is_a_text or case.machine.events
+    if decided_by_a_log:
+        yield Text("Save what your program printed as `error.txt`, and let doctor read it:")
+        yield Code(("gpusetup doctor --report error.txt",), "sh")
+    else:
+        yield Text("On the machine, in the environment of your program:")
+        yield Code(("gpusetup doctor",), "sh")
+    yield Text("You have this problem if the answer contains:")
+    finding = case.finding
+    evidence = finding.evidence[: 1 if decided_by_a_log else EVIDENCE_SHOWN]
+    # Of a log only the message counts: the other readings are those of our example machine.
+    verdict = marked(MARKS[finding.severity], record.id, finding.title)
+    screen = Screen((verdict, *map(evidence_line, evidence)))
+    shown = screen.shown(width=OUTPUT_COLUMNS, colour=False)
+    yield Code(tuple(line.rstrip() for line in shown.splitlines()), "text")
+
+
+# --- the fix --------------------------------------------------------------------------------------
+
+
+def _fix(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
+    yield Heading(2, "How to fix it")
+    shown = Shown()
+    sections = [(case, list(_solution(case, shown))) for case in cases]
+    # A system that adds neither a sentence nor a command needs no heading.
+    sections = [(case, solution) for case, solution in sections if solution]
+    for case, solution in sections:
+        if len(sections) > 1:
+            yield Heading(3, place_in_words(case))
+        yield from solution
+    if not sections and record.text:
+        yield Text(ended(record.text))
+    if has_commands(cases):
+        return
+    usual_commands = commands_of_record(record)
+    if usual_commands:
+        yield Code(usual_commands, "sh")
+    else:
+        reason = record.no_command or "what to change depends on your program."
+        yield Text(f"There is no command to paste here: {reason}")
+
+
+class Shown:
+    """The sentences and the commands that a page has already."""
+
+    def __init__(self) -> None:
+        self.sentences: set[str] = set()
+        self.commands: set[Lines] = set()
+
+
+def _solution(case: Case, shown: Shown) -> Iterator[Block]:
+    """What doctor says to do in a case, without what the page has already."""
+    new_sentences = [text for text in _sentences(case.fix) if text not in shown.sentences]
+    shown.sentences.update(new_sentences)
+    if new_sentences:
+        yield Text(" ".join(new_sentences))
+    lines = command_lines(case.fix)
+    if lines not in shown.commands:
+        shown.commands.add(lines)
+        yield from _commands(case)
+
+
+def _sentences(fix: Fix) -> Iterator[str]:
+    """What a fix says, sentence by sentence."""
+    sentence = ""
+    for part in re.split(r"(?<=[.!?)])\s+(?=[A-Z`(])", ended(fix.text)):
+        sentence = f"{sentence} {part}".strip()
+        # A remark in parentheses may have sentences of its own: it stays whole.
+        if sentence.count("(") == sentence.count(")") and sentence.endswith((".", "!", "?", ".)")):
+            yield sentence
+            sentence = ""
+    if sentence:
+        yield sentence
+    rights = "administrator rights" if fix.needs_root else ""
+    reboot = "a reboot" if fix.needs_reboot else ""
+    needed = " and ".join(need for need in (rights, reboot) if need)
+    if needed:
+        yield f"This needs {needed}."
+
+
+def commands_of_record(record: Cause) -> tuple[str, ...]:
+    """The record's own commands, if they are the same on every machine."""
+    commands = record.commands if isinstance(record.commands, tuple) else ()
+    return tuple(line for line in (*commands, *record.look) if "{" not in line)
+
+
+def has_commands(cases: tuple[Case, ...]) -> bool:
+    """Whether doctor gives the reader something to paste in any case."""
+    return any(command_lines(case.fix) for case in cases)
+
+
+def _commands(case: Case) -> Iterator[Block]:
+    """The commands of one machine, with what to change on another."""
+    fix = case.fix
+    if not command_lines(fix):
+        return
+    example = _example_in_words(case)
+    if example and fix.commands:
+        yield Text(f"For example, {example}:")
+    yield from _block(case, fix.commands)
+    for title, lines in (*ways_beside(fix), *looks_of(fix)):
+        yield Text(title if lines else ended(title))
+        yield from _block(case, lines)
+    if changes := " ".join(_changes_elsewhere(case, fix)):
+        yield Text(changes)
+
+
+def _example_in_words(case: Case) -> str:
+    """The machine for which the commands are, as far as they depend on it; "" if they do not."""
+    lines = "\n".join(command_lines(case.fix))
+    python = case.machine.python.executable
+    names_a_version = re.search(r"==\d|\+cu\d|cuda-\d|CUDA.v\d|nvidia-driver|toolkit=\d", lines)
+    if names_a_version or (python and python in lines):
+        return machine_in_words(case.machine)
+    if re.search(PACKAGE_MANAGERS, lines) and case.machine.os.name:
+        return f"on {case.machine.os.name}"
+    return ""
+
+
+def _block(case: Case, lines: Lines) -> Iterator[Block]:
+    if lines:
+        yield Code(lines, "powershell" if case.machine.os.family == "windows" else "sh")
+
+
+def _changes_elsewhere(case: Case, fix: Fix) -> Iterator[str]:
+    """What the reader replaces in the commands of an example machine."""
+    lines = "\n".join(command_lines(fix))
+    python = case.machine.python.executable
+    if python and python in lines:
+        yield f"Replace `{python}` with the Python of your environment."
+    if re.search(r"torch==|--torch\b|\+cu\d", lines):
+        yield (
+            "Another GPU, driver or Python may need another build: `gpusetup resolve` prints yours."
+        )
+    elif re.search(rf"{PACKAGE_MANAGERS}.*(?:nvidia-driver|cuda-toolkit)", lines):
+        yield (
+            "The package is called differently on another distribution or for another driver: "
+            "`gpusetup doctor` prints the name for yours."
+        )
+    if re.search(r"\b(?:IMAGE|NAME|FILE|FOLDER|PID|POD|NODE|HOST|SCRIPT|PACKAGE)\b", lines):
+        yield "Words in capitals stand for your own names."
+
+
+# --- why, and what it is not ----------------------------------------------------------------------
+
+
+def _reason(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
+    reasons = dict.fromkeys(
+        (record.means, *(case.finding.detail for case in cases if not case.machine.events))
+    )
+    texts = [text for text in reasons if text]
+    if not texts:
+        return
+    yield Heading(2, "Why it happens")
+    # The case of one system repeats most of the record's reason: the longest says all.
+    yield Text(ended(record.means or max(texts, key=len)))
+    if record.explains:
+        shown = ", ".join(record.explains[:4])
+        yield Text(f"While it lasts you may also see {shown}: fix this one first.")
+
+
+def _confusions(record: Cause) -> Iterator[Block]:
+    """Findings that look like this one, with the command that tells them apart."""
+    sentences = [ended(record.not_when)] if record.not_when else []
+    for command, ids in record.alike.items():
+        purpose = f"tell it from {alternatives(ids)}" if ids else "find the cause"
+        sentences.append(f"To {purpose}, run `{command}`.")
+    for message in shared_by(record.id):
+        other = home_of(message.line)
+        beside = " ".join(message.beside.split())
+        sentences.append(
+            f"The message `{message.line}` usually means {other}. It means {record.id} if the "
+            f"text also shows `{shortened(beside)}`."
+        )
+    for id in _sharing(record):
+        sentences.append(f"With other words around it, the same message means {id}.")
+    if sentences:
+        yield Heading(2, "Not to be confused with")
+        yield Bullets(tuple(sentences))
+
+
+def _sharing(record: Cause) -> tuple[str, ...]:
+    """Other findings that share a message of this page's headings."""
+    lines = headings_of(record.id)
+    others = (row.finding for row in messages() if row.line in lines)
+    return tuple(id for id in dict.fromkeys(others) if id != record.id)
+
+
+def _other_messages(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
+    others = headings_of(record.id)[1:]
+    if not others:
+        return
+    yield Heading(2, "Other messages of the same problem")
+    yield Text("The check and the fix are those above, unless something else is said here.")
+    shown = Shown()
+    for case in cases:
+        shown.sentences.update(_sentences(case.fix))
+        shown.commands.add(command_lines(case.fix))
+    for line in others:
+        yield Heading(3, line, is_message=True)
+        message = next(row for row in messages_of(record.id) if row.line == line)
+        if case_of_it := case_of_message(record, message):
+            yield from _solution(case_of_it, shown)
+
+
+# --- the next step --------------------------------------------------------------------------------
+
+
+def _short_way(record: Cause, cases: tuple[Case, ...]) -> Iterator[Block]:
+    yield Heading(2, "The short way")
+    yield Text(
+        "To find out whether this is your cause, and to get the commands for your own machine "
+        "instead of an example, run:"
+    )
+    yield Code(("gpusetup doctor",), "sh")
+    yield Text("If you only have a log, pass it: `gpusetup doctor --report error.txt`.")
+    has_a_fix = has_commands(cases) or commands_of_record(record)
+    if has_a_fix and not record.symptom:
+        yield Text(
+            "**Next step:** fix it as above, then run `gpusetup verify`, which tests that PyTorch "
+            "computes correctly on your GPU."
+        )
+    else:
+        yield Text("**Next step:** run `gpusetup doctor` and follow what it prints.")
+
+
+# --- groups of the index --------------------------------------------------------------------------
+
+GROUPS = (
+    "Installing",
+    "Importing",
+    "Starting on the GPU",
+    "Running",
+    "Several GPUs",
+    "Containers, Kubernetes and WSL",
+    "Driver and hardware",
+)
+"""Where a message comes from, in the order of a first evening with PyTorch."""
+GROUP_OF_STAGE = {
+    "install": "Installing",
+    "build": "Installing",
+    "import": "Importing",
+    "start": "Starting on the GPU",
+    "first-kernel": "Starting on the GPU",
+    "running": "Running",
+    "distributed": "Several GPUs",
+}
+
+
+def group_of(record: Cause) -> str:
+    """The group of the index that a finding stands in."""
+    if record in parallel.CAUSES:
+        return "Several GPUs"
+    layer = record.place[0] if record.place else None
+    if record in (*containers.CAUSES, *container_engines.CAUSES) or layer is Layer.BOUNDARY:
+        return "Containers, Kubernetes and WSL"
+    if layer in (Layer.HARDWARE, Layer.DRIVER):
+        return "Driver and hardware"
+    default_stage = STAGES.get(layer, "start") if layer else "running"
+    return GROUP_OF_STAGE[record.stage or default_stage]
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def capital(text: str) -> str:
+    """A name as the beginning of a sentence; names of programs keep their small letter.
+
+    >>> capital("the driver is old"), capital("torch is old")
+    ('The driver is old', 'torch is old')
+    """
+    return text[:1].upper() + text[1:] if re.match(r"(?:the|a|an|this|not|no) ", text) else text
+
+
+def ended(text: str) -> str:
+    """A text that ends as a sentence.
+
+    >>> ended("Replace the build: "), ended("Is it there?"), ended("")
+    ('Replace the build.', 'Is it there?', '')
+    """
+    text = text.rstrip(" :;,")
+    return text if not text or text.endswith((".", "!", "?", ".)", "?)")) else f"{text}."
+
+
+def alternatives(names: Sequence[str]) -> str:
+    """Names as a choice.
+
+    >>> alternatives(("a", "b", "c")), alternatives(("a",))
+    ('a, b or c', 'a')
+    """
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def shortened(text: str) -> str:
+    """A long quotation, cut between words.
+
+    >>> shortened("word " * 40)[-6:]
+    'word …'
+    """
+    longest = 90
+    return text if len(text) <= longest else f"{text[:longest].rsplit(' ', 1)[0]} …"
+
+
+def finding_ids() -> frozenset[str]:
+    """Every id that has a page."""
+    return frozenset(record.id for record in records()) | frozenset(RECORDS)

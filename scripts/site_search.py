@@ -1,0 +1,43 @@
+"""What the site's search reads: of a finding's page its messages, and no page for makers.
+
+A hook of mkdocs. The search matches the beginnings of words and weighs headings most, so a heading
+that 160 pages share ("Check that this is your problem") would hide the page with the message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+FOR_MAKERS = (
+    "explanation/architecture.md",
+    "explanation/decisions.md",
+    "explanation/evidence.md",
+    "explanation/memory-evidence.md",
+    "how-to/add-a-release.md",
+    "changelog.md",
+)
+"""Pages for people who change gpusetup: they quote messages and solve none."""
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """The page, with what the search leaves out marked for Material's search."""
+    source = page.file.src_uri
+    if source in FOR_MAKERS:
+        page.meta["search"] = {"exclude": True}
+    if source.startswith("findings/") and source != "findings/index.md":
+        return without_shared_headings(markdown)
+    return markdown
+
+
+def without_shared_headings(markdown: str) -> str:
+    """A finding's page whose headings, other than messages, are left out of the search.
+
+    >>> print(without_shared_headings("# Title\\n\\n## How to fix it\\n\\n### `a message`"))
+    # Title
+    <BLANKLINE>
+    ## How to fix it { data-search-exclude }
+    <BLANKLINE>
+    ### `a message`
+    """
+    return re.sub(r"(?m)^(##+ [A-Z].*)$", r"\1 { data-search-exclude }", markdown)
