@@ -297,7 +297,7 @@ def test_a_full_dev_shm_is_enlarged_and_not_opened_to_all() -> None:
 def test_a_notice_for_windows_is_not_shown_on_linux() -> None:
     text = "Torch not compiled with CUDA enabled\ntorch 2.6.0+cpu, RTX 3090, {}\n"
     assert "Windows" not in screen_of(answered(text.format("Ubuntu 24.04")))
-    assert "For Windows" in screen_of(answered(text.format("Windows 11")))
+    assert "On Windows" in screen_of(answered(text.format("Windows 11")))
 
 
 def test_flash_attentions_cheapest_way_comes_first() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gpusetup.causes import alike
+from gpusetup.causes import alike, windows
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, events, in_container, on
-from gpusetup.evidence.places import in_wsl
 from gpusetup.fixes import drivers, paste, system_packages
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -235,19 +234,7 @@ CAUSES = (
         explains=("out-of-memory",),
         by_check=True,
         commands=("ulimit -v unlimited",),
-        cases=(
-            Message(
-                where=(in_wsl,),
-                means="In WSL the driver of Windows maps the GPU's memory into a virtual machine. "
-                "An old WSL, an old driver of Windows, or a virtual machine with little memory "
-                "does not allow that.",
-                text="Update WSL and start it again (open programs in WSL end). If that does not "
-                "help, give it more memory (`memory=` under `[wsl2]` in %UserProfile%\\.wslconfig) "
-                "and update the NVIDIA driver in Windows. With several GPUs, try one "
-                "(`CUDA_VISIBLE_DEVICES=0`)",
-                commands=("wsl.exe --update", "wsl.exe --shutdown"),
-            ),
-        ),
+        cases=(windows.START_IN_WSL,),
     ),
     Cause(
         "driver-call-unsupported",

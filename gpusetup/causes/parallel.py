@@ -248,13 +248,13 @@ CAUSES = (
                 having={"rank": "", "node": ""},
                 title="Rank {rank} (GPU {gpu_index} of node {node}) is behind in a collective: the "
                 "other ranks wait for it",
-                text="Look at that rank first: its own log, where its process stands "
+                text="Look at that rank first: its own log, what its process does "
                 "(`py-spy dump --pid PID` on that node, with the process number above), and the kernel's log of its GPU",
             ),
             Message(
                 having={"rank": ""},
                 title="Rank {rank} did not join a collective: the other ranks wait for it",
-                text="Look at that rank first: its own log, where its process stands "
+                text="Look at that rank first: its own log, what its process does "
                 "(`py-spy dump --pid PID` on its node), and the kernel's log of its GPU",
             ),
         ),

@@ -7,6 +7,7 @@ from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, Check, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, is_report
+from gpusetup.evidence.places import in_wsl
 from gpusetup.fixes import paste, system_packages
 from gpusetup.fixes.drivers import DRIVER_SITE
 from gpusetup.messages.row import says
@@ -71,6 +72,19 @@ def _runtime_was_tried(context: RuleContext) -> bool:
 
 
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
+
+START_IN_WSL = Message(
+    where=(in_wsl,),
+    means="In WSL the driver of Windows maps the GPU's memory into a virtual machine. "
+    "An old WSL, an old driver of Windows, or a virtual machine with little memory "
+    "does not allow that.",
+    text="Update WSL and start it again (open programs in WSL end). If that does not "
+    "help, give it more memory (`memory=` under `[wsl2]` in %UserProfile%\\.wslconfig) "
+    "and update the NVIDIA driver in Windows. With several GPUs, try one "
+    "(`CUDA_VISIBLE_DEVICES=0`)",
+    commands=("wsl.exe --update", "wsl.exe --shutdown"),
+)
+"""CUDA's "out of memory" at its start, in WSL."""
 
 CAUSES = (
     Cause(
