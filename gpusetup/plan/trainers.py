@@ -26,7 +26,8 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
     trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
-    that they take capped scores.
+    that they take capped scores. `weights`: whether it loads them `as published`, in the format of
+    the checkpoint.
     """
     return from_json(ROWS.read_bytes(), TrainerTable, what=ROWS.name).trainers
 
@@ -41,6 +42,11 @@ def trainer_named(text: str | None) -> str | None:
     return next((name for name, row in trainers().items() if word in row.get("also", ())), text)
 
 
+PUBLISHED_IN_32_BITS = (
+    *("bart", "bert", "clip", "dinov2", "distilbert", "gpt2", "modernbert", "roberta", "t5"),
+    *("vit", "xlm-roberta"),
+)
+"""Families whose checkpoints on the hub are in 32 bits: most are older than bfloat16."""
 SOFTCAPPED = ("gemma2",)
 """Families that cap attention's scores by a tanh, for which transformers writes them to memory."""
 
@@ -65,6 +71,9 @@ def trainer_defaults(
         )
     fields = {name: value for name, value in row.items() if name in JOB_DEFAULTS}
     fields |= row.get("several", {}) if gpus > 1 else {}
+    loads_as_published = row.get("weights") == "as published"
+    if loads_as_published and kind in PUBLISHED_IN_32_BITS:
+        fields["dtype"] = "fp32"
     if kind in SOFTCAPPED and "kernels" not in row:
         fields["attention"] = "eager"
     if trainer == "diffusers" and given.get("lora") is not None:  # `weight_dtype` of its scripts
