@@ -84,7 +84,7 @@ def _works_elsewhere(context: RuleContext, root: Finding) -> bool:
 
     place = RECORDS[root.id].place
     below_torch = bool(place) and Layer.HARDWARE <= place[0] <= Layer.READINESS  # type: ignore[index]
-    return below_torch and bool(events(context, "gpu-computes", "other-program-computes"))
+    return below_torch and bool(events(context, "gpu-computes"))
 
 
 FIRMWARE = ("hardware-fault", "gpu-fault", "gsp-timeout")

@@ -155,7 +155,6 @@ NO_FAILURES = (
         "packaged-program",
         "host-of-a-lender",
     ),
-    "other-program-computes",
     "gpu-speed",
     *("works-there", "gpu-trains", "result-differs", "asks-of-compile", "names-no-failure"),
     "requirement-broken",
