@@ -141,3 +141,18 @@ def test_a_log_without_maximum_reasons_and_processes_is_not_called_good(
     summary = judged(iter((COLUMNS, *lines)))
     assert f"{summary.verdict}/{summary.cause}" == verdict
     assert ("did nothing: GPU 1" in str(summary.notes)) == (len(gpus) > 1)
+
+
+@pytest.mark.parametrize(("rows_a_time", "gpus"), [(1, 1), (2, 2)])
+def test_a_log_that_tells_no_gpus_apart_counts_the_rows_of_one_time(
+    rows_a_time: int, gpus: int
+) -> None:
+    names = headings("timestamp, utilization.gpu [%], memory.used [MiB]")
+    lines = [
+        f"2026/11/20 10:00:0{second}.000, {20 + second} %, 6144 MiB"
+        for second in range(5)
+        for _ in range(rows_a_time)
+    ]
+    moments = list(samples(names, lines, interval=1.0))
+    assert [moment.seconds for moment in moments] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert all(len(moment.gpus) == gpus for moment in moments)

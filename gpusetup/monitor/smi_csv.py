@@ -38,8 +38,10 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "uuid": ("uuid", "gpu_uuid"),
 }
 """Field -> its columns; the first that tells something counts."""
-GPU_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id", "utilization.gpu")
-"""One of these is in every heading; the first that a row has says which GPU it is about."""
+IDENTITY_COLUMNS = ("index", "uuid", "gpu_uuid", "pci.bus_id")
+"""The first of these that a row has says which GPU it is about."""
+GPU_COLUMNS = (*IDENTITY_COLUMNS, "utilization.gpu")
+"""One of these is in every heading."""
 
 
 def headings(line: str) -> list[str]:
@@ -85,7 +87,13 @@ def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
 
 
 def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
-    """The rows of each moment, by GPU: a GPU that is there already begins the next moment."""
+    """The rows of each moment, by GPU: a GPU that is there already begins the next moment.
+
+    Without a column that tells the GPUs apart, rows of one time are of several GPUs, in their order.
+    """
+    if set(names).isdisjoint(IDENTITY_COLUMNS):
+        yield from rows_by_time(names, lines)
+        return
     indices: dict[str, int] = {}
     moment: dict[int, Row] = {}
     for row in rows_of(names, lines):
@@ -95,6 +103,22 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
             yield moment
             moment = {}
         moment[index] = row
+    if moment:
+        yield moment
+
+
+def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
+    """The rows of each time. A log without times has one GPU, and each row is a moment."""
+    moment: dict[int, Row] = {}
+    time_of_moment = ""
+    for row in rows_of(names, lines):
+        time = row.get("timestamp", "")
+        is_same_time = bool(time) and time == time_of_moment
+        if moment and not is_same_time:
+            yield moment
+            moment = {}
+        time_of_moment = time
+        moment[len(moment)] = row
     if moment:
         yield moment
 
