@@ -173,7 +173,7 @@ ABSENT = "ImportError: {}: cannot open shared object file: No such file or direc
          "root@host:/# python3\nOSError: libnvToolsExt.so.1: cannot open shared object file: No such "
          "file or directory\n    import torch", "L4T tag", ""),
         # --- which driver, which library ---
-        (f"Driver Version: 575.64.03\n{REFUSED}", "driver-too-old", "580"),
+        (f"Driver Version: 575.64.03\n{REFUSED}", "driver-too-old", "580 or newer"),
         ("torch 2.9.1\nThe NVIDIA driver on your system is too old (found version 12090).",
          "\n580.65.06\n", ""),
         ("driver 535.183.01\ntorch 2.6.0+cu124\nthe driver's CUDA version is 12.2 which is older "

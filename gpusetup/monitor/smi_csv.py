@@ -89,7 +89,7 @@ def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
 def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[int, Row]]:
     """The rows of each moment, by GPU: a GPU that is there already begins the next moment.
 
-    Without a column that tells the GPUs apart, rows of one time are of several GPUs, in their order.
+    Without a column that tells the GPUs apart, rows of one time are several GPUs in their order.
     """
     if set(names).isdisjoint(IDENTITY_COLUMNS):
         yield from rows_by_time(names, lines)

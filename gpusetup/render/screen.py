@@ -62,7 +62,7 @@ def plain(text: str) -> str:
 def one_line(text: str) -> str:
     """Foreign text on one line, without terminal control codes.
 
-    >>> one_line("RTX 3050\n  ok: all is well")
+    >>> one_line("RTX 3050\\n  ok: all is well")
     'RTX 3050 ok: all is well'
     """
     return re.sub(r"[ \t]*\n\s*", " ", plain(text))
