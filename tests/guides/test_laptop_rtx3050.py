@@ -60,7 +60,7 @@ def test_without_a_name_an_active_environment_is_used(
         ("/opt/conda", {}, "torch"),
         ("/home/u/miniforge3/envs/ml", {"CONDA_DEFAULT_ENV": "ml"}, None),
         ("/home/u/miniforge3/envs/ml", {}, None),
-        ("/work/env", {"CONDA_PREFIX": "/work/env", "CONDA_DEFAULT_ENV": "/work/env"}, None),
+        ("/data/gpu", {"CONDA_PREFIX": "/data/gpu", "CONDA_DEFAULT_ENV": "/data/gpu"}, None),
     ],
 )
 def test_base_is_no_place_for_torch(
