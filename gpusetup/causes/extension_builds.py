@@ -133,6 +133,8 @@ CAUSES = (
         """,
                 "no module named",
             ),
+            # pip and uv build a checkout apart from the environment: `pip install -e .`
+            r"(?:pip3?|uv(?: pip)?|python\S* setup\.py) (?:install|develop|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])",
             r"No module named ['\"]?torch['\"]?[\s\"'`,.]{0,6}(?:error )?(?:when|while|during|on|at|upon) (?:(?:I|we|you|try(?:ing)? to|run(?:ning)?|do(?:ing)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?) ){0,3}[\"'`]{0,3}pip3? install\b",
             r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
             says(

@@ -7,6 +7,7 @@ which that fails; its sentence says what else it could be. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from gpusetup.causes import alike
@@ -118,6 +119,28 @@ def _boards_support_was_not_read(context: RuleContext, root: Finding) -> bool:
     return root.id == "amd-gpu" and context.os.family == "windows"
 
 
+MAKERS = ("amd-gpu", "intel-gpu")
+
+
+def _only_the_maker_was_read(context: RuleContext, root: Finding) -> bool:
+    """Whether a build for another maker was not read.
+
+    Who has a build of torch for this maker has another problem than the maker's name.
+    """
+    backend = context.torch.backend or ""
+    is_build_of_another_maker = backend == "cpu" or backend.startswith("cu")
+    return root.id in MAKERS and not is_build_of_another_maker
+
+
+VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
+"""How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
+
+
+def _no_virtual_gpu_was_read(context: RuleContext, root: Finding) -> bool:
+    names = [gpu.name or "" for gpu in gpus(context)]
+    return root.id == "vgpu-no-compute" and not any(map(VIRTUAL_GPU.search, names))
+
+
 def _only_a_person_says_it(_: RuleContext, root: Finding) -> bool:
     return root.id == "torch-release-regressed"
 
@@ -176,6 +199,19 @@ DOUBTS: tuple[Doubt, ...] = (
         sentence="Intel's driver, the rights on its device, or this release of torch may be at "
         "fault",
         holds=_driver_of_another_maker,
+    ),
+    Doubt(
+        reason="only-the-maker",
+        sentence="a GPU of another maker explains no failure alone: the installed build, the "
+        "maker's driver or the rights on the device may be at fault",
+        holds=_only_the_maker_was_read,
+        asks=alike.THIS_TORCH,
+    ),
+    Doubt(
+        reason="no-virtual-gpu",
+        sentence="no virtual GPU is named, and a driver that is too old answers alike",
+        holds=_no_virtual_gpu_was_read,
+        asks="nvidia-smi",
     ),
     Doubt(
         reason="support-not-read",
