@@ -133,8 +133,12 @@ CAUSES = (
         """,
                 "no module named",
             ),
-            # pip and uv build a checkout apart from the environment: `pip install -e .`
-            r"(?:pip3?|uv(?: pip)?|python\S* setup\.py) (?:install|develop|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])",
+            # pip and uv build a checkout apart from the environment. A program that runs after the
+            # installation may lack torch for another reason.
+            says(
+                r"(?:pip3?|uv(?: pip)?) (?:install|sync)(?: -{1,2}[\w-]+){0,4} (?:-e )?\.[\w/\[\]-]{0,40}\W[^\0]{0,600}?No module named ['\"]?torch['\"]?(?![\w.])",
+                unless=r"--no-build-isolation|python3? \S{1,60}\.py",
+            ),
             r"No module named ['\"]?torch['\"]?[\s\"'`,.]{0,6}(?:error )?(?:when|while|during|on|at|upon) (?:(?:I|we|you|try(?:ing)? to|run(?:ning)?|do(?:ing)?|us(?:e|ing)|execut(?:e|ing)|call(?:ing)?) ){0,3}[\"'`]{0,3}pip3? install\b",
             r"Failed to (?:download and )?build:? `(?P<package>[\w.-]{2,60})[^\0]{0,1500}?No module named ['\"]?torch['\"]?(?![\w.])",
             says(
@@ -169,6 +173,7 @@ CAUSES = (
             "a pip setup install error for flash_attn relating to a failure of that module to find torch",
         ),
         not_examples=(
+            "pip install -e .\npython train.py\nModuleNotFoundError: No module named 'torchmetrics'",
             "torch is not in the environment",
             "I could not find torch in the list",
         ),
