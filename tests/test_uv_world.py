@@ -116,6 +116,19 @@ def test_a_file_in_the_working_folder_makes_uv_write_nothing(
     assert {"torch", "filelock", "typing-extensions"} <= versions_in(venv).keys()
 
 
+def test_a_dry_run_leaves_no_lock_in_an_environment_that_has_torch(
+    world: World, install: Install
+) -> None:
+    venv = world.venv("env")
+    done = install("--python", str(venv), *WANTED)
+    assert done.exit == 0, done.err
+    lock = venv / ".lock"
+    lock.unlink(missing_ok=True)
+    dry = install("--python", str(venv), "filelock", "--dry-run")
+    assert dry.exit == 0, dry.err
+    assert not lock.exists()
+
+
 REDIRECTS = {
     "home/uv.toml": 'index-url = "{evil}"\n',
     "home/pyproject.toml": '[tool.uv]\nindex-url = "{evil}"\n',

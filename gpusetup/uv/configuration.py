@@ -104,11 +104,19 @@ def sources_of_settings() -> tuple[Source, ...]:
     return tuple(sources)
 
 
+def working_folder() -> str:
+    """The folder in which the person runs gpusetup; the root if it was deleted since."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return os.sep
+
+
 def _of_variables() -> Iterator[Source]:
     """The settings of each variable of uv that is set and that counts."""
-    working_folder = os.getcwd()  # noqa: PTH109
+    folder = working_folder()
     for variable, values in _values_of_variables():
-        yield Source(name=variable, values=values, folder=working_folder)
+        yield Source(name=variable, values=values, folder=folder)
 
 
 def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -242,7 +250,9 @@ def files_not_read(folder: Path, prefix: str | None) -> Iterator[str]:
         if path.name == "uv.toml":
             way_on = f"to use it: `{_setting('UV_CONFIG_FILE', str(path))}`"
         if not is_named:
-            yield f"{path} is not read (it sets {', '.join(keys)}); {way_on}"
+            # A folder's name may hold a line break, which would begin a line of the plan.
+            shown = " ".join(str(path).splitlines())
+            yield f"{shown} is not read (it sets {', '.join(keys)}); {way_on}"
     if prefix is None:
         return
     pip_file = Path(prefix, PIP_FILE)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.system.processes import run
-from gpusetup.uv.configuration import Source
+from gpusetup.uv.configuration import Source, working_folder
 from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
 
@@ -142,10 +142,10 @@ def _login_in_variables(name: str) -> tuple[str, str] | None:
 def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
     """The indexes that pip's settings name, for where uv's name none."""
     indexes: list[Index] = []
-    working_folder = os.getcwd()  # noqa: PTH109
+    folder = working_folder()
     # The default index comes last, as everywhere. pip allows several in one setting.
     for key in ("extra-index-url", "index-url"):
-        source = Source(name=f"pip's {key}", values={}, folder=working_folder)
+        source = Source(name=f"pip's {key}", values={}, folder=folder)
         is_default = key == "index-url"
         addresses = pip.get(key, "").split()
         for address in addresses:

@@ -8,7 +8,8 @@ explicit index of uv); everything else comes from the indexes that the person's 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -155,12 +156,29 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
         words.append(f"--reinstall-package={name}")
 
     def ask(disallowed: Disallowed) -> Rows:
-        output = _ask(question, settings, tuple(words), disallowed)
+        with lock_file_removed(question.python):
+            output = _ask(question, settings, tuple(words), disallowed)
         return _planned(output)
 
     rows, notes = _without_prereleases(question, settings, ask)
     versions = {name: str(row["version"]) for name, row in rows.items()}
     return Changes(versions=versions, notes=notes)
+
+
+@contextmanager
+def lock_file_removed(python: str) -> Iterator[None]:
+    """Without the empty file that uv leaves in an environment which it only looked at.
+
+    uv locks an environment by its file `.lock`, also for a dry run, which should leave no trace. A
+    file that was there before is another uv's.
+    """
+    lock = Path(python).parent.parent / ".lock"
+    was_there = lock.exists()
+    yield
+    if not was_there:
+        with suppress(OSError):
+            if lock.stat().st_size == 0:
+                lock.unlink()
 
 
 def _planned(output: Output) -> Rows:

@@ -17,6 +17,7 @@ from gpusetup.uv.configuration import (
     files_not_read,
     ignored_settings,
     sources_of_settings,
+    working_folder,
 )
 from gpusetup.uv.indexes import (
     Index,
@@ -141,8 +142,7 @@ class PersonSettings:
             yield f"link-mode {mode} is not used: the files are put into the environment itself"
         yield from ignored_settings(self.sources)
         # bare uv would read these, so that somebody may miss them.
-        working_folder = Path.cwd()
-        yield from files_not_read(working_folder, self.prefix)
+        yield from files_not_read(Path(working_folder()), self.prefix)
 
     # --- what uv is told --------------------------------------------------------------------------
 
