@@ -1,8 +1,8 @@
 """The parser of the command line: every command with its options, and what it says of a wrong word.
 
-Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `configure(parser)` and
-`run(options, out) -> exit code`; `ACTIONS` names the modules of a command that has several. Only
-the one asked for is imported. What a command answers stands in `documents.py`.
+Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `QUESTION`, the record of its
+options, and `run(question, out) -> Reply`; `ACTIONS` names the modules of a command that has
+several. Only the one asked for is imported. What a command answers stands in `documents.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from gpusetup import __version__
+from gpusetup.commands.question import add_options, refuse_values, takes_command
 from gpusetup.errors import UsageError
 from gpusetup.verify import streams
 
@@ -56,10 +57,8 @@ class Parser(argparse.ArgumentParser):
         if unknown and not children_of(self):  # before a value of it is taken for something else
             self.refuse(unknown)
         options, rest = super().parse_known_args(words[:place], namespace)
-        if self.takes_command:
+        if self.takes_command and words[place + 1 :]:
             options.after = words[place + 1 :]
-        if not children_of(self):
-            options.typed = words[:place]
         return options, rest
 
     def error(self, message: str) -> None:  # type: ignore[override]
@@ -168,7 +167,9 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         for action, what in actions.items():
             _add(below, f"{name} {action}", what)
         return
-    module.configure(child)
+    add_options(child, module.QUESTION)
+    child.takes_command = takes_command(module.QUESTION)
+    child.usage = getattr(module, "USAGE", None)
     if child.usage is None:
         form: Any = Help(name)._format_args
         own = (one for one in child._actions if not one.option_strings)
@@ -220,17 +221,6 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
         asked.refuse(unknown)
     vars(options).update(vars(shown))
     return parser, options
-
-
-def refuse_values(words: Sequence[str]) -> None:
-    """No word of ours has a NUL or half of a character, which no path has. An empty one is a
-    variable that the caller's script forgot to set, never the default."""
-    for before, word in zip(("", *words), words, strict=False):
-        if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
-            raise UsageError("a value contains a NUL or a lone surrogate")
-        if not word or re.fullmatch("--[a-z-]+=", word):
-            option = (word or before).rstrip("=")
-            raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
 
 
 # --- a wrong word ---------------------------------------------------------------------------------
