@@ -16,7 +16,10 @@ class Listener(Console):
 
     def __init__(self, notify: Notify) -> None:
         # Not the base's: it would change the streams of the program that calls us.
-        self.json, self.color, self.verbose, self.output = True, False, False, None
+        self.json = True
+        self.color = False
+        self.verbose = False
+        self.output = None
         self._notify = notify
 
     def tell(self, text: str) -> None:

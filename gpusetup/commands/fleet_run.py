@@ -34,12 +34,6 @@ EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
 )
-ENGINE_OPTIONS = {
-    "partition": "slurm",
-    "after": "slurm",
-    "runtime_class": "kubernetes",
-}
-"""What one engine alone takes; `after` is what follows `--`, options of srun."""
 
 
 BY_ENGINE = Group("by which engine")
@@ -121,10 +115,15 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
-    for name, owner in ENGINE_OPTIONS.items():
-        if getattr(question, name) and not getattr(question, owner):
-            flag = f"--{name.replace('_', '-')}" if name != "after" else "--"
-            raise UsageError(f"`{flag}` is for `--{owner}`", hint="name that engine, too")
+    """UsageError for an option of one engine beside another."""
+    of_one_engine = (
+        (question.partition, "--partition", question.slurm, "--slurm"),
+        (question.after, "--", question.slurm, "--slurm"),
+        (question.runtime_class, "--runtime-class", question.kubernetes, "--kubernetes"),
+    )
+    for value, flag, engine, engine_flag in of_one_engine:
+        if value and not engine:
+            raise UsageError(f"`{flag}` is for `{engine_flag}`", hint="name that engine, too")
 
 
 def _request(question: FleetRunQuestion) -> FleetRequest:
@@ -132,15 +131,24 @@ def _request(question: FleetRunQuestion) -> FleetRequest:
     from gpusetup.fleet.nodes import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
-    usual = "" if question.ray else "python" if question.kubernetes else sys.executable
     work = NodeWork(
-        python=question.node_python or usual,
+        python=question.node_python or _usual_python(question),
         target=question.python,
         level=question.level,
         device=question.device,
         limit=question.limit or LIMIT_SECONDS[question.level],
     )
     return FleetRequest(work=work, nodes=expanded(question.nodes) if question.nodes else ())
+
+
+def _usual_python(question: FleetRunQuestion) -> str:
+    """The Python on the nodes if nobody names one; empty: the engine's own."""
+    if question.ray:
+        return ""
+    if question.kubernetes:
+        # The image's first Python: our path means nothing in it.
+        return "python"
+    return sys.executable
 
 
 def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:

@@ -134,11 +134,13 @@ def run(question: MonitorQuestion, out: Console) -> Reply:
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
-    scripts = Path(__file__).resolve().parent.parent / "child_scripts"
-    hold_back = str(scripts / "hold_back.py")
-    read_nvml = str(scripts / "read_nvml.py")
-    every = (f"{interval:g}", str(count))
-    return StreamingChild((sys.executable, "-I", hold_back, read_nvml, *every))
+    package = Path(__file__).resolve().parent.parent
+    hold_back = package / "child_scripts" / "hold_back.py"
+    read_nvml = package / "child_scripts" / "read_nvml.py"
+    # `-I`: no variable and no file of the person's folder changes what the child imports.
+    python = (sys.executable, "-I")
+    command = (str(hold_back), str(read_nvml), f"{interval:g}", str(count))
+    return StreamingChild((*python, *command))
 
 
 class Watching(NamedTuple):

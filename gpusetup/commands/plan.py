@@ -214,8 +214,16 @@ class PlanQuestion(CommandQuestion):
 
     def serving(self) -> dict[str, Any]:
         """What a server is asked."""
-        names = ("serve", "model", "params", "context", "batch", "gpus", "weights", "cache")
-        return {name: getattr(self, name) for name in names}
+        return {
+            "serve": self.serve,
+            "model": self.model,
+            "params": self.params,
+            "context": self.context,
+            "batch": self.batch,
+            "gpus": self.gpus,
+            "weights": self.weights,
+            "cache": self.cache,
+        }
 
 
 QUESTION = PlanQuestion
@@ -328,8 +336,11 @@ def config_question(file: str, from_options: Question) -> config.FromConfig:
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
     """Whether `--quantize` asks for adapters, whose rank the config has though it uses none."""
-    has_rank = from_config.rank is not None and job_fields.get("lora") is None
-    return has_rank and job_fields.get("quantize") not in (None, "fp8")
+    if from_config.rank is None or job_fields.get("lora") is not None:
+        return False
+    # A model in fp8 is trained as it is; in every other format only adapters can be trained.
+    quantization = job_fields.get("quantize")
+    return quantization not in (None, "fp8")
 
 
 def place_of_options(options: PlanQuestion, out: Console) -> Place:

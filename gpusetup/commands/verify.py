@@ -46,16 +46,20 @@ def _details(flag: str) -> dict[str, Any]:
 
 
 def _value(flag: str) -> Any:
+    """An option with one value."""
     action = _OPTIONS[flag]
-    return option(action.help or "", flag, default=action.default, **_details(flag))
+    return option(str(action.help), flag, default=action.default, **_details(flag))
 
 
 def _several(flag: str) -> Any:
-    return options(_OPTIONS[flag].help or "", flag, takes_several=True, **_details(flag))
+    """An option that takes several words each time."""
+    help_text = str(_OPTIONS[flag].help)
+    return options(help_text, flag, takes_several=True, **_details(flag))
 
 
 def _switch(flag: str) -> Any:
-    return switch(_OPTIONS[flag].help or "", flag)
+    """An option without a value."""
+    return switch(str(_OPTIONS[flag].help), flag)
 
 
 class VerifyQuestion(CommandQuestion):
