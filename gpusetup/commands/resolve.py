@@ -330,7 +330,7 @@ def _together(
         joint = by_table(asked)
     else:
         settings = person_settings()
-        places = (without_logins(root), *(index.url for index in settings.indexes))
+        places = (without_logins(root), *settings.shown_indexes)
         out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
         for note in settings.notes:
             out.talk(f"note: {note}")
