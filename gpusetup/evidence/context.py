@@ -150,7 +150,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 # No order: these events are no failures, whatever layer they come from.
 NO_FAILURES = (
     "torch-only-named",
-    *("one-process-parallel", "model-size", "torch-loads-libraries"),
+    *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
     *(
         "program-found-gpu",
         "release-regressed",

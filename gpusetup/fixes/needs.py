@@ -34,7 +34,7 @@ INSTALLING = (
 )
 """Events of somebody who is about to install torch: the torch that is there does not count."""
 SHOW_WHICH_TORCH = (
-    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel"),
+    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
     *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
