@@ -28,6 +28,13 @@ BOTH_VERSIONS = (
     "print(torch.__file__, torch.__version__, version('torchvision'))\""
 )
 """torch and its torchvision, read by the Python that fails, without importing the latter."""
+WHICH_ROCM = (
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip, '
+    'torch.cuda.is_available())"'
+)
+"""`None` for hip: the torch of this Python is no ROCm build."""
+AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
+"""Every AMD GPU with its target, the processor's graphics too, and the variables that choose."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
