@@ -76,6 +76,7 @@ def _what_works(context: RuleContext, event: Event) -> str:
     says = {
         "available": f"torch sees {gpu}",
         "device": f"a program uses {gpu}",
+        "found": f"the program finds {gpu}",
         "server": f"a program runs on {gpu}",
         "training": f"a training runs on {gpu}",
     }

@@ -76,10 +76,14 @@ A_GPU = lazy(
 """A GPU on which it computes, by its name or its device."""
 DEVICE_SHOWN = lazy(
     r"(?i)\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
-    r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b|\blibrary=(?:cuda|rocm|metal|oneapi|cuda_v\d+)\b"
-    r"|\bggml_(?:cuda|hip|sycl|vulkan)_init: found [1-9]\d{0,2} |\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\b100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
+    r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b"
+    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\b100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
 )
 """A line in which a program names the device that it took."""
+FOUND_SHOWN = lazy(
+    r"(?i)\blibrary=(?:cuda|rocm|metal|oneapi|cuda_v\d+)\b|\bggml_(?:cuda|hip|sycl|vulkan|metal)_init: found [1-9]\d{0,2} "
+)
+"""A line in which a program lists a GPU that it may take."""
 AVAILABLE_SHOWN = lazy(
     r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"]{1,4}True\b"
 )

@@ -130,7 +130,7 @@ def _goes_on(lines: Sequence[str], classified: Lines, in_use: Sequence[Shown]) -
     if max(classified.errors, default=-1) > last_shown:
         return False
     # Who calls it slow may run on the CPU, unless the text shows what the GPU does.
-    at_work = any(form != "available" for form, _ in in_use)
+    at_work = any(form not in ("available", "found") for form, _ in in_use)
     return not classified.slow or at_work or _computes_on_a_gpu(flat)
 
 
@@ -149,6 +149,7 @@ def _in_use(flat: str) -> Iterator[Shown]:
     on_a_gpu = working.A_GPU.search(flat)
     forms = (
         ("device", working.DEVICE_SHOWN, True),
+        ("found", working.FOUND_SHOWN, True),
         # A server and a training run on a CPU too.
         ("training", working.TRAINING_SHOWN, on_a_gpu),
         ("server", working.SERVER_SHOWN, on_a_gpu),
@@ -182,8 +183,12 @@ def _topic_of_person(words: str) -> tuple[str, str] | None:
         line for line in SENTENCE_END.split(words) if "?" in line or working.WONDERS.search(line)
     ]
     of_a_question = _topic(" ".join(asked), tuple(working.TOPICS))
-    # Programs print their memory too, in lines that read like sentences.
-    return of_a_question or _topic(words, ("result", "compile", "loader", "warnings", "speed"))
+    # "Is that normal?" asks about what the other sentences say. Programs print their memory too, in
+    # lines that read like sentences.
+    if of_a_question and of_a_question[0] != "normal":
+        return of_a_question
+    others = ("result", "compile", "loader", "warnings", "speed", "normal")
+    return _topic(words, others) or of_a_question
 
 
 def _topic(words: str, topics: Sequence[str]) -> tuple[str, str] | None:
