@@ -22,12 +22,14 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import QUESTION, complaint
+from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.indexes import login_variables
 from gpusetup.uv.logins import split_login
-from gpusetup.uv.program import ALONE, private_folder, uv_program
+from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.releases import newest_release
 from gpusetup.uv.settings import PersonSettings
 from gpusetup.uv.toml import parse_toml
+from gpusetup.uv.world import World, private_world
 
 ASK_SECONDS = 300.0
 COMPILE = ("--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
@@ -97,6 +99,13 @@ class Question(Frozen):
     """How the error begins where uv has no answer."""
 
     @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """The index that is asked besides the person's own; None if no index is asked."""
+        if self.wheels_folder:
+            return None
+        return (split_login(self.requirements.index)[0],)
+
+    @property
     def options(self) -> tuple[str, ...]:
         """Nothing is built: a source distribution runs its author's code."""
         options = ["--no-build", "--python", self.python]
@@ -143,6 +152,7 @@ def lock_of(
         return {package["name"]: package for package in packages}
 
     rows, notes = _without_prereleases(question, settings, ask)
+    _require_shown_hosts(question, settings, rows)
     return Locked(rows=tuple(rows.values()), notes=notes)
 
 
@@ -163,6 +173,20 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
     rows, notes = _without_prereleases(question, settings, ask)
     versions = {name: str(row["version"]) for name, row in rows.items()}
     return Changes(versions=versions, notes=notes)
+
+
+def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Rows) -> None:
+    """`Unreached` if a file of an answer lies on a host that was not shown.
+
+    uv may answer from its cache, for which it connects to nobody.
+    """
+    if question.addresses is None:
+        return
+    allowed = AllowedHosts((*question.addresses, *settings.addresses))
+    for row in rows.values():
+        # The best file is the one that comes.
+        for wheel in row.get("wheels", ())[:1]:
+            allowed.require(str(wheel.get("url", "")))
 
 
 @contextmanager
@@ -201,31 +225,34 @@ def _ask(
     Nothing of the question is in its arguments, which other users may read.
     """
     verb, *options = words
-    with private_folder() as folder:
+    environment = _environment(question, settings)
+    with private_world(settings, environment, question.addresses) as world:
+        folder = world.folder
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
-            limits = _write_question(question, settings, folder, disallowed)
+            limits = _write_question(question, settings, world, disallowed)
         project = str(folder / "pyproject.toml")
         # The two commands name a project in different ways.
         named = f"--requirement={project}" if verb == "install" else project
         # The one file of settings is ours; no other is looked for.
         configuration = ("--config-file", str(folder / "uv.toml"))
         argv = (uv_program(), "pip", verb, *ALONE, *configuration, *question.options)
-        environment = _environment(question, settings, folder)
         output = run(
             (*argv, *options, *limits, named),
             timeout=ASK_SECONDS,
-            environment=environment,
+            environment=world.environment,
             cwd=str(folder),
         )
+        if not output.ok:
+            world.refuse_strange_hosts()
     if not output.ok:
-        raise complaint(question.title, output, notes=settings.limits.notes)
+        notes = settings.limits.notes
+        raise complaint(question.title, output, notes=notes, failures=world.failures)
     return output
 
 
-def _environment(question: Question, settings: PersonSettings, folder: Path) -> dict[str, str]:
-    """The variables of a question: the person's, torch's login, and a private temporary folder."""
-    variables = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    variables |= question.environment
+def _environment(question: Question, settings: PersonSettings) -> dict[str, str]:
+    """The variables of a question: the person's, and torch's login."""
+    variables = dict(question.environment)
     _, login = split_login(question.requirements.index)
     if login:
         variables |= login_variables("TORCH", login)
@@ -233,7 +260,7 @@ def _environment(question: Question, settings: PersonSettings, folder: Path) -> 
 
 
 def _write_question(
-    question: Question, settings: PersonSettings, folder: Path, disallowed: Disallowed
+    question: Question, settings: PersonSettings, world: World, disallowed: Disallowed
 ) -> tuple[str, ...]:
     """Write all files of a question; the options that name those of limits on versions."""
     configuration = ""
@@ -242,7 +269,8 @@ def _write_question(
         modes = dict.fromkeys(sorted(disallowed), "disallow")
         changes = {"prerelease-package": modes} if modes else {}
         configuration = settings.configuration(**changes)
-    (folder / "uv.toml").write_text(configuration, encoding="utf-8")
+    world.configure(configuration)
+    folder = world.folder
     project = question.requirements.text
     (folder / "pyproject.toml").write_text(project, encoding="utf-8")
     limits = settings.limits

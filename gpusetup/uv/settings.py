@@ -19,6 +19,7 @@ from gpusetup.uv.configuration import (
     sources_of_settings,
     working_folder,
 )
+from gpusetup.uv.hosts import NAMED_BY_PERSON, hosts_named_by_person
 from gpusetup.uv.indexes import (
     Index,
     handed_over,
@@ -118,6 +119,11 @@ class PersonSettings:
             return str(mode)
         return None
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every index and page of wheels that the settings name, without logins."""
+        return (*(index.url for index in self.indexes), *self.wheel_folders)
+
     # --- what is shown ----------------------------------------------------------------------------
 
     @property
@@ -127,6 +133,8 @@ class PersonSettings:
         # Folders of wheels are asked too, so that they belong to what is shown.
         for folder in self.wheel_folders:
             shown.append(f"{folder} (find-links)")
+        for host in hosts_named_by_person():
+            shown.append(f"{host} ({NAMED_BY_PERSON})")
         return tuple(shown)
 
     @property
