@@ -23,6 +23,11 @@ THIS_TORCH = (
 )
 """Run by the Python of the program that failed: it names that Python too."""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
+BOTH_VERSIONS = (
+    'python -c "import torch; from importlib.metadata import version; '
+    "print(torch.__file__, torch.__version__, version('torchvision'))\""
+)
+"""torch and its torchvision, read by the Python that fails, without importing the latter."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.doubts import Doubt, doubts
+from gpusetup.diagnosis.certainty import Doubt, doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
     likely_cause,
