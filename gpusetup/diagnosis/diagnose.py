@@ -100,7 +100,9 @@ def diagnose(
     context, answer = build_case(snapshot, catalog, request, other_host=other_host)
     collected = collect(context, rules)
     remaining = refute(context, collected)
-    fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
+    # Two findings that a fact refutes may leave the same cause behind.
+    possible = one_per_id(remaining.findings)
+    fitting = tuple(with_fitting_fix(context, finding) for finding in possible)
     explained = with_explanations(without_nvidias(context, fitting))
     main = choose_root(context, explained)
     symptom = main if main and is_unexplained_symptom(context, main) else None

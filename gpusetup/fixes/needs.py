@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report, packages
 from gpusetup.model.finding import Alternative, Fix, Need, map_blocks
 from gpusetup.model.frozen import Frozen, replace
@@ -48,6 +49,8 @@ def torch_that_is_there(context: RuleContext) -> str:
     # A machine was asked for its torch; a named host is told what would fit it.
     if not is_report(context) or context.other_host:
         return torch.version or "no torch is installed"
+    if packed := torch_inside_a_program(context):
+        return packed
     if lent := events(context, "hosted-notebook"):
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
     if torch.version or torch.backend:
@@ -127,6 +130,11 @@ def build_of_a_vendor(context: RuleContext) -> str:
     if in_container(context) and re.search(VENDORS_FOLDER, location):
         return "torch lies in the system's folder of an image, where its maker put it"
     return ""
+
+
+def python_of_another_program(context: RuleContext) -> str:
+    """A person asked another Python than the program's: an installation there changes nothing."""
+    return facts.another_python_was_asked(context)
 
 
 def reinstall_was_tried(context: RuleContext) -> str:
@@ -239,6 +247,15 @@ NEEDS: tuple[NeedRow, ...] = (
         r"|site-packages|[Uu]pdate CTranslate2",
         instead="pip does not reach them: take a newer release of the program (made for this "
         "GPU), or run the program from its source",
+    ),
+    NeedRow(
+        what="Python of the program",
+        lines=rf"{INSTALLS_TORCH}|^gpusetup install (?!.*--python)",
+        denied=python_of_another_program,
+        clauses=r"[Ii]nstall torch|compatibility table|needs NVIDIA driver|does not name the GPU",
+        instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` or "
+        "`python_embeded`), ask it for its torch by the command below, and install there: "
+        "`gpusetup install --python PATH`",
     ),
     NeedRow(
         what="remedy",
