@@ -228,8 +228,7 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     elif root is None and "" in remaining.asks:
         # Nothing took the refuted cause's place: its own question is all that is left.
         reading = remaining.asks[""]
-    unread = unread_needs(root)
-    if unread:
+    elif unread := unread_needs(root):
         # The cause stands; what would be done needs to know more.
         reading = unread[0].reading
     undecided = inferred or cause == UNKNOWN or unproven
@@ -291,7 +290,8 @@ def without_changes(finding: Finding) -> Finding:
         return None if changes else block
 
     kept = map_blocks(fix, unless_it_changes)
-    if kept == fix:
+    waits_for_a_reading = any(need.state == "unread" for need in fix.needs)
+    if kept == fix and not waits_for_a_reading:
         return finding
     return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
 

@@ -23,6 +23,10 @@ Reading = Callable[[RuleContext], str]
 """What was read, in a sentence; "" if nothing was."""
 
 TORCHS_VERSION = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
+TORCHS_KERNELS = (
+    'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
+    'torch.cuda.get_device_capability())"'
+)
 NODES_ENGINE = "kubectl get nodes -o wide  # its last column is CONTAINER-RUNTIME"
 
 # --- which torch is there -------------------------------------------------------------------------
@@ -53,7 +57,9 @@ def torch_that_is_there(context: RuleContext) -> str:
         return packed
     if lent := events(context, "hosted-notebook"):
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
-    if torch.version or torch.backend:
+    # A release that a person names is no build: which index it came from decides what changes.
+    is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
+    if torch.backend or (torch.version and is_printed):
         return f"torch {torch.version or torch.backend}"
     if torch.kernels:
         return f"torch with kernels for {' '.join(torch.kernels)}"
@@ -190,6 +196,15 @@ def marker_of_another_system(context: RuleContext) -> str:
     )
 
 
+def kernels_of_torch(context: RuleContext) -> str:
+    """Whether torch has kernels for the GPU: else a rebuilt extension changes nothing."""
+    if not events(context, "no-kernel-image"):
+        return "no kernel is missing"
+    if context.torch.kernels is not None:
+        return f"torch has kernels for {' '.join(context.torch.kernels)}"
+    return "torch computes here" if events(context, "gpu-computes") else ""
+
+
 def never(_: RuleContext) -> str:
     return ""
 
@@ -300,6 +315,12 @@ NEEDS: tuple[NeedRow, ...] = (
         clauses=r"[Ii]nstall|needs NVIDIA driver",
         instead="pip cannot change it: choose another release or override its build in the "
         "system's configuration",
+    ),
+    NeedRow(
+        what="torch's list of kernels",
+        lines=r"TORCH_CUDA_ARCH_LIST|--no-binary",
+        read=kernels_of_torch,
+        asks=TORCHS_KERNELS,
     ),
     NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
