@@ -160,7 +160,7 @@ NO_FAILURES = (
         "host-of-a-lender",
     ),
     "gpu-speed",
-    *("works-there", "gpu-trains", "result-differs", "asks-of-compile", "names-no-failure"),
+    *("works-there", "gpu-trains", "gpu-in-use", "asks-about", "names-no-failure", "names-failure"),
     "requirement-broken",
     "capability-warning",
     "gpu-computes",

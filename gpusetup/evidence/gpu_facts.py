@@ -121,8 +121,8 @@ def another_release_works(context: RuleContext) -> str:
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """A text that names no failure shows how fast the GPU computes, or that a training goes on."""
-    for event in events(context, "gpu-speed", "gpu-trains"):
+    """A text that leaves no failure open shows a device in use, a speed, or a training."""
+    for event in events(context, "gpu-in-use", "gpu-speed", "gpu-trains"):
         return f"the GPU computes ({(event.text or '')[:60].strip()})"
     return ""
 

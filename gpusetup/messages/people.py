@@ -282,21 +282,8 @@ SEVERAL: tuple[Row, ...] = (
 )
 """A run over several GPUs, and one that does not go on."""
 
-QUESTION_WORD = r"(?:must|do|should|shall|can|may|need|have|does|is|are|will|would|could)"
-QUESTIONS: tuple[Row, ...] = tuple(
-    row("question-asked", pattern, "?")
-    for pattern in (
-        rf"\b{QUESTION_WORD} (?:I|we|it|that|this|they|my|the)\b[^?\n]{{0,200}}\b(?:cuda|drivers?|fit|together|compatible|work with)\b[^?\n]{{0,120}}\?",
-        r"\b(?:which|what) (?:version of )?(?:cuda|driver|torch|pytorch)\b[^?\n]{0,80}\?",
-        r"(?:需要|必须|要不要|能不能|可以|是否|兼容)[^?\n]{0,40}(?:CUDA|cuda|驱动)[^?\n]{0,30}\?|(?:CUDA|cuda|驱动)[^?\n]{0,40}(?:需要|必须|兼容|可以|能用|吗)[^?\n]{0,20}\?",
-        r"\b(?:muss|kann|soll|darf|brauche) ich\b[^?\n]{0,80}(?:CUDA|Treiber)[^?\n]{0,60}\?|(?:нужно ли|надо ли|можно ли|обязательно ли)[^?\n]{0,80}(?:CUDA|драйвер)[^?\n]{0,60}\?",
-    )
-)
-"""A plain question about driver and CUDA."""
-
 ROWS: tuple[Row, ...] = (
     *unused_gpu.ROWS,
-    *QUESTIONS,
     *SEVERAL,
     *(
         row("remedy-tried", pattern, *TRIED_NEEDLES[what], unless=NOT_TRIED, what=what)

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import RELEASE
 from gpusetup.messages.search import Text
+from gpusetup.messages.working import PRINTED_LABELS
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, Claim
-from gpusetup.report.works import PRINTED_LABELS
 
 CHARACTERS_READ = 20_000
 VERSION = rf"(?<![\w.])(?<!Python )(?<!python )(?<!\) )(?P<version>{RELEASE}(?:\.?(?:dev|rc|a|b)\d*)?(?:\+(?:{LABEL}))?)(?![\w+]|\.\d)"
