@@ -153,7 +153,7 @@ CAUSES = (
                 where=(image_brings_the_library,),
                 title="The image brings libraries of another driver than the host's",
                 means="The container toolkit puts the host's own driver libraries into each "
-                "container. Those that an image brings stand before them and do not match.",
+                "container. Those that an image brings are loaded in their place and do not match.",
                 text="Take the driver's libraries out of the image (packages such as libnvidia-* "
                 "and nvidia-utils), or use an image without them. The host needs neither a restart "
                 "nor another driver",
