@@ -103,7 +103,9 @@ def diagnose(
     remaining = refute(context, collected)
     if plain_answer(context):
         remaining = without_makers(remaining)
-    fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
+    # Two findings that a fact refutes may leave the same cause behind.
+    possible = one_per_id(remaining.findings)
+    fitting = tuple(with_fitting_fix(context, finding) for finding in possible)
     explained = with_explanations(without_nvidias(context, fitting))
     main = choose_root(context, explained)
     symptom = main if main and is_unexplained_symptom(context, main) else None
@@ -236,8 +238,7 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     elif root is None and "" in remaining.asks:
         # Nothing took the refuted cause's place: its own question is all that is left.
         reading = remaining.asks[""]
-    unread = unread_needs(root)
-    if unread:
+    elif unread := unread_needs(root):
         # The cause stands; what would be done needs to know more.
         reading = unread[0].reading
     undecided = inferred or cause == UNKNOWN or unproven
@@ -299,7 +300,8 @@ def without_changes(finding: Finding) -> Finding:
         return None if changes else block
 
     kept = map_blocks(fix, unless_it_changes)
-    if kept == fix:
+    waits_for_a_reading = any(need.state == "unread" for need in fix.needs)
+    if kept == fix and not waits_for_a_reading:
         return finding
     return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
 
