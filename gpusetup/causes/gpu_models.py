@@ -218,6 +218,7 @@ CAUSES = (
                 facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
+            Refutation(gpu_facts.rocm_build_has_the_target, asks=alike.ROCMINFO),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
             Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),

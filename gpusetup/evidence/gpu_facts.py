@@ -5,7 +5,7 @@ Each returns what was read in a sentence, or "", like those in `evidence.facts`.
 
 from __future__ import annotations
 
-from gpusetup.accelerators.amd import gfx_of
+from gpusetup.accelerators.amd import BUILT_FOR, FIRST_ROCM, gfx_of
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -109,6 +109,20 @@ def torch_lists_the_target(context: RuleContext) -> str:
     targets = {values.get("gfx") or gfx_of(values.get("name", "")) for values in named}
     listed = sorted(target for target in targets if target in kernels)
     return f"torch has kernels for {listed[0]}" if listed else ""
+
+
+def rocm_build_has_the_target(context: RuleContext) -> str:
+    """The wheels of the installed ROCm build have kernels for the AMD GPU that a text names."""
+    rocm = (context.torch.backend or "").removeprefix("rocm")
+    if not rocm[:1].isdigit() or not events(context, "hip-kernel-missing"):
+        return ""
+    named = (event.values for event in events(context, "hip-kernel-missing", "foreign-gpu"))
+    targets = {values.get("gfx") or gfx_of(values.get("name", "")) for values in named}
+    for target in sorted(target for target in targets if target in BUILT_FOR):
+        # Targets without a first ROCm were always there.
+        if parsed(rocm) >= parsed(FIRST_ROCM.get(target, "0")):
+            return f"torch's wheels of ROCm {rocm} have kernels for {target}"
+    return ""
 
 
 def another_release_works(context: RuleContext) -> str:

@@ -23,6 +23,7 @@ NOTICES = lazy(
     r"|\berrors?: (?:0|none)\b|\b(?:is_available|cuda\.is_available)\(\)|\b(?:no|without|zero|any) (?:more )?(?:errors?|failures?|problems?|issues?|crash(?:es)?|OOM)\b|\bCould not collect\b|--kill-on-bad-exit\S*"
     # A condition, and what somebody does not use by choice.
     r"|\b(?:if|when|where) (?:the |a )?(?:cuda|gpu|xpu|mps) is (?:unavailable|not available|missing)|\b(?:WSL2?|conda|docker|swap|a container) (?:is )?not used\b"
+    r"|:\s{0,3}not (?:found|available|applicable|installed)\s*$"
     r"|\ball slots are idle\b|\bexit(?:ed)? (?:with )?code:? 0\b|\brestart\w* policy\b|\brestart: ?\S+|\b(?:warnings?|警告|경고) .{0,12}(?:ignore|忽略)|\bcan(?: be|not)? ignored?\b"
     r"|sans (?:probl[eè]me|erreur)|sin (?:problemas?|errores)|sem (?:problemas?|erros)|ohne (?:Fehler|Probleme)|без (?:ошибок|проблем)|エラー(?:は|も)?(?:なく|ありません|出ません)|問題なく|没有?(?:报错|错误|问题)|문제 ?없이|오류 ?없이"
 )
@@ -31,7 +32,7 @@ looked for."""
 NEGATED_VERB = r"(?:work|detect|find|found|recogni|support|available|see\b|start|load|us(?:e|es|ed|ing)\b|run|go(?:es)? |show|train|compile|connect|finish|get past|respond|load|fit\b|be (?:used|found|detected|loaded|seen))"
 FAILURE = lazy(
     r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
-    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
+    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
     r"|(?:does|do|did|is|are|was|were)(?: not|n't)(?: help\w*)?(?: me)? ?(?:[.,;!]|$)|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%"
     r"|\b(?:reboots?|shuts? (?:off|down|itself)|turns? (?:itself )?off|powers? (?:itself )?off|blue ?screen|BSOD|(?:PC|computer|machine|system) restarts?)\b|\b(?:screen|display|monitor|PC|computer|machine|system|it|laptop|desktop)\b (?:just |then |simply )?(?:switch\w*|turn\w*|go(?:es|ing)?|went|power\w*) (?:\w+ )?(?:off|dark|dim|blank)\b|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|device_count\(\)\W{1,12}0(?!\d)|\bmissing\b|\bbroken?\b|\bcorrupt\w*|\bNaNs?\b|\bsilent|\bbugs?\b|\bgpu crash dump|\bdevice removed\b"
     r"|\b(?:falls?|falling) back\b(?! (?:in)?to (?:the )?(?:xpu|mps|cuda|gpu|rocm)\b)|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:uses?|using|on|with) (?:the |my )?(?:cpu|igpu)\b(?: (?:only|instead)\b)?|\bonly (?:the )?cpu\b|\bworked (?:until|before|yesterday|last)\b|\bused to work\b|\bstopped working\b|\bno longer\b"

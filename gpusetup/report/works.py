@@ -34,8 +34,8 @@ class Lines(NamedTuple):
     """Lines in which a person names a failure."""
     errors: tuple[int, ...]
     """Lines in which a program does."""
-    slow: bool
-    """Whether a person calls it slow."""
+    slow: tuple[int, ...]
+    """Lines that call it slow."""
 
 
 def works(text: Text) -> Iterator[Event]:
@@ -56,8 +56,9 @@ def works(text: Text) -> Iterator[Event]:
     if mended and _is_mended(lines, classified):
         yield _event("works-there", flat, mended)
     elif not _goes_on(lines, classified, in_use):
-        if classified.complaints:
-            first = classified.complaints[0]
+        named = (*classified.complaints, *classified.slow)
+        if named:
+            first = named[0]
             source = f"report, line {first + 1}"
             yield Event(kind="names-failure", source=source, text=lines[first].strip()[:SHOWN])
         return
@@ -87,17 +88,18 @@ def _classify(lines: Sequence[str]) -> Lines:
     """Where a person and where a program names a failure, notices aside."""
     complaints: list[int] = []
     errors: list[int] = []
-    is_slow = False
+    slow: list[int] = []
     for number, line in enumerate(lines):
         if line.lstrip().startswith(TABLE_STARTS):
             continue
         label = ALIGNED_LABEL.match(line)
         line = line[label.end() :] if label else line
         without_notices = working.NOTICES.sub(" ", working.PRINTED_LABELS.sub(" ", line))
-        is_slow = is_slow or working.SLOW.search(without_notices) is not None
+        if working.SLOW.search(without_notices):
+            slow.append(number)
         if working.FAILURE.search(without_notices):
             (complaints if is_prose(line) else errors).append(number)
-    return Lines(tuple(complaints), tuple(errors), is_slow)
+    return Lines(tuple(complaints), tuple(errors), tuple(slow))
 
 
 def _is_mended(lines: Sequence[str], classified: Lines) -> bool:
