@@ -56,6 +56,13 @@ GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
 """Whether docker gives a GPU at all, whatever the program and its compose file do."""
 ROCMINFO = "rocminfo | grep -E 'Marketing Name|gfx'; env | grep -E '^(HSA|HIP|ROCR)_'"
 """The GPUs that ROCm sees, the processor's own too, and what overrides or hides them."""
+TORCHS_DEVICES = (
+    'python -c "import os, torch; '
+    "print(torch.cuda.device_count(), os.environ.get('CUDA_VISIBLE_DEVICES'))\""
+)
+"""How many GPUs the program is shown, and whether the variable hides others."""
+MONITOR = "gpusetup monitor"
+"""Whether the GPU is idle, throttled or waits for data while a slow program runs."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
 TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""

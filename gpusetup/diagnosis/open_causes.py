@@ -26,13 +26,19 @@ from gpusetup.causes.alike import (
     THIS_TORCH,
     TORCH_SEES,
     TORCHS_CUDA,
+    TORCHS_DEVICES,
     TORCHS_KERNELS,
     WHICH_LIBCUDA,
     WHILE_IT_RUNS,
 )
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.questions import HOOK_LOG, is_of_amd, reading_of_unknown
+from gpusetup.diagnosis.questions import (
+    HOOK_LOG,
+    is_of_amd,
+    names_its_device,
+    reading_of_unknown,
+)
 from gpusetup.evidence.context import (
     cuda_errors,
     events,
@@ -189,7 +195,10 @@ def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
     overridden = "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment
     if is_of_amd(context) and (is_rocm or overridden):
         return ROCMINFO
-    if context.torch.cuda_available and events(context, "gpu-unused"):
+    unused = events(context, "gpu-unused")
+    if unused and events(context, "several-gpus"):
+        return TORCHS_DEVICES
+    if unused and (context.torch.cuda_available or names_its_device(context)):
         return WHILE_IT_RUNS
     return reading
 

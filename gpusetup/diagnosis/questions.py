@@ -148,11 +148,13 @@ def _torch_answers_both(context: RuleContext) -> bool:
 
 def _torch_sees_the_gpu(context: RuleContext) -> bool:
     """Whether torch, or a program's line, shows the GPU, and something fails all the same."""
-    shown = context.torch.cuda_available or DEVICE_LINE.search(_quoted_complaint(context))
+    shown = context.torch.cuda_available or names_its_device(context)
     return bool(shown and complains(context))
 
 
-DEVICE_LINE = working.DEVICE_SHOWN
+def names_its_device(context: RuleContext) -> bool:
+    """Whether a complaint quotes the device that the program took: "Using device: cuda"."""
+    return working.DEVICE_SHOWN.search(_quoted_complaint(context)) is not None
 
 
 def _quoted_complaint(context: RuleContext) -> str:
@@ -162,6 +164,14 @@ def _quoted_complaint(context: RuleContext) -> str:
 def _what_it_does(context: RuleContext) -> str | None:
     """Whether the program is on the GPU while it runs; where a run ends, what ended it."""
     return alike.WHILE_IT_RUNS if events(context, "gpu-unused") else alike.FAULTS
+
+
+def _is_slow(context: RuleContext) -> bool:
+    """Whether slowness is all that somebody complains of, with an NVIDIA GPU."""
+    complaint = _quoted_complaint(context)
+    # Who compares with the CPU, or names an error too, complains of more than slowness.
+    of_more = "cpu" in complaint.lower() or events(context, "program-failed")
+    return bool(gpus(context) and working.SLOW.search(complaint) and not of_more)
 
 
 def _is_about_torch(context: RuleContext) -> bool:
@@ -237,6 +247,10 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(name="Intel", is_reached=_is_of_intel, reading=_asks(alike.TORCHS_XPU)),
     StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
     StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),
+    StageQuestion(
+        name="crash without a word", is_reached=_shows("silent-crash"), reading=_asks(alike.FAULTS)
+    ),
+    StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="torch", is_reached=_is_about_torch, reading=_torchs_build),
     StageQuestion(
         name="torch and driver", is_reached=_shows_torch_or_driver, reading=_all_of_torch

@@ -184,6 +184,7 @@ NO_FAILURES = (
         "machine-powers-off",
         "graphics-crash",
         "install-typed",
+        "silent-crash",
         "gpu-starved",
         "pin-pulls-torch",
         "docker-runtime",

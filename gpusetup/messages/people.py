@@ -277,12 +277,18 @@ SEVERAL: tuple[Row, ...] = (
     ),
     row(
         "machine-powers-off",
-        rf"\b{COMPUTER} (?:\w+ly |then |just |simply )?(?:shuts? (?:itself )?(?:off|down)|(?:turns|powers|switches) (?:itself )?off|reboots|restarts|crashes and reboots|goes (?:off|black))\b|\b(?:shuts|turns|powers|switches) off (?:my|the) (?:whole |entire )?{COMPUTER}\b|\b(?:instant(?:ly)?|sudden(?:ly)?|hard) (?:power[- ]?off|shut ?down|reboots?|powers off)\b"
+        rf"\b{COMPUTER} (?:\w+ly |then |just |simply )?(?:shuts? (?:itself )?(?:off|down)|(?:turns|powers|switches) (?:itself )?off|reboots|restarts|crashes and reboots|goes (?:off|black))\b|\b(?:shuts|turns|powers|switches) off (?:my|the) (?:whole |entire )?{COMPUTER}\b|\bhard reset\b|\bscreen (?:turns|goes|went) (?:black|dark|blank)\b|\b(?:instant(?:ly)?|sudden(?:ly)?|hard) (?:power[- ]?off|shut ?down|reboots?|powers off)\b"
         r"|(?:自动|突然|直接|就|会|黑屏|死机)(?:关机|重启|断电)|電源が(?:落ち|切れ)|(?:突然|勝手に)(?:シャットダウン|再起動)|(?:컴퓨터|PC|피씨)[가이는은]? ?(?:\S+ )?(?:꺼|재부팅)|(?:PC|Rechner|Computer)[^.\n]{0,24}(?:aus\b|ab\b|startet neu)|(?:PC|ordinateur)[^.\n]{0,16}(?:s'[ée]teint|red[ée]marre)|(?:PC|ordenador|computadora)[^.\n]{0,16}se (?:apaga|reinicia)|(?:PC|computador)[^.\n]{0,16}(?:desliga|reinicia)|(?:компьютер|ПК|комп)\w*[^.\n]{0,16}(?:выключ|перезагр|отключ|вырубает)",
         *("off", "down", "reboot", "restart", "black", "关机", "重启", "断电", "電源", "シャット"),
         *("再起動", "꺼", "재부팅", "rechner", "pc", "computer", "ordinateur", "ordenador"),
         *("computador", "компьютер", "пк", "комп"),
         unless=IF_ONLY.replace("|when", "").replace("|until", ""),
+    ),
+    row(
+        "silent-crash",
+        r"\b(?:crash\w*|dies|died|exits?|closes|quits|terminates|restarts)\b[^.\n]{0,60}?\b(?:without|no|nothing)\b(?: \w+){0,3}? ?(?:error|message|output|log|traceback|console)|\bcrash\w*[.,]? nothing in\b|闪退|(?:エラー(?:なし|も出ず)[^.\n]{0,12}落ち|落ち[^.\n]{0,12}エラー(?:なし|は出))|튕|st(?:ü|ue)rzt [^.\n]{0,30}ohne|se ferme [^.\n]{0,24}sans|se cierra [^.\n]{0,24}sin|fecha [^.\n]{0,24}sem|вылетает",
+        *("crash", "die", "exit", "close", "quit", "terminat", "restart", "闪退", "落ち", "튕"),
+        *("ohne", "se ferme", "se cierra", "fecha", "вылетает"),
     ),
     row(
         "install-typed",

@@ -78,7 +78,7 @@ A_GPU = lazy(
 DEVICE_SHOWN = lazy(
     r"(?i)\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
     r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b"
-    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\b100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
+    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\d ?[MG]B +100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
 )
 """A line in which a program names the device that it took."""
 FOUND_SHOWN = lazy(
@@ -105,7 +105,7 @@ SPEED = lazy(
 )
 """How fast something computes, in the units that programs and people use."""
 TRAINS_WELL = lazy(
-    r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\b(?:trains?|training|fine-?tuning|inference) (?:runs?|works?|is running|goes (?:on|fine)|fine|well|ok)\b|\bserves? (?:\w+ )?(?:fine|well)\b|\b(?:can|could) run \S+(?: \w+)? on (?:a|the|my|an)\b"
+    r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\b(?:trains?|training|fine-?tuning|inference) (?:runs?|works?|is running|goes (?:on|fine)|fine|well|ok)\b|\bserves? (?:\w+ )?(?:fine|well)\b|\b(?:can|could) run \S+(?: \w+)? on (?:a|the|my|an)\b|\bI(?: am|'m)? (?:currently |now )?(?:train|fine-?tun|run|us)\w* [^.\n]{0,40}?\bon (?:an?|my|the|one|two|[1-8]) ?x? ?\w"
     r"|\b(?:each|every|an?) (?:spike|peak) (?:\w+ ){0,3}(?:is|=) (?:a|an|one) (?:training )?(?:epoch|batch|step)\b"
     r"|(?:训练|学习|推理|微调)[^。,\n]{0,6}?(?:起来|正常|没问题|跑通|可用)|功能可用|(?:学習|推論)(?:は|も|が)?(?:問題なく|正常に|普通に)(?:動|でき|進)|(?:학습|훈련|추론)(?:은|는|이)? ?(?:정상|잘|문제 ?없이)"
     r"|обучение идёт|обучается (?:нормально|хорошо)|Training läuft|(?:l')?entra[iî]nement (?:tourne|marche|fonctionne|se passe bien)|\b(?:entrena|entrenamiento) (?:sin problemas|bien|funciona)|(?:treina|treinamento) (?:sem problemas|bem|roda|funciona)"

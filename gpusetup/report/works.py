@@ -23,6 +23,8 @@ LINES_READ, CHARACTERS_READ = 2_000, 60_000
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 SHOWN = 160
 """Characters of a quote."""
+PRINTED_FIRST = lazy(r"\s*[\d\[(]")
+"""How a line begins that a program printed, although it has the words of a sentence."""
 ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 """A tensor on the GPU, or the call that puts it there."""
 
@@ -98,7 +100,8 @@ def _classify(lines: Sequence[str]) -> Lines:
         if working.SLOW.search(without_notices):
             slow.append(number)
         if working.FAILURE.search(without_notices):
-            (complaints if is_prose(line) else errors).append(number)
+            is_of_a_person = is_prose(line) and not PRINTED_FIRST.match(line)
+            (complaints if is_of_a_person else errors).append(number)
     return Lines(tuple(complaints), tuple(errors), tuple(slow))
 
 
@@ -169,8 +172,7 @@ def _said_to_work(flat: str, topic: tuple[str, str] | None, *, is_shown: bool) -
     on_a_gpu = working.A_GPU.search(flat)
     for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
         match = form.search(flat) if on_a_gpu else None
-        # A speed alone proves no health: who is content, or asks about it, has no other complaint.
-        if match and (topic or is_shown or kind == "gpu-trains"):
+        if match:
             yield _event(kind, flat, match)
     word = working.WORKS_THERE.search(flat)
     # That one thing works introduces the one that does not; games run on any driver.
