@@ -253,16 +253,29 @@ def _of_python(context: RuleContext, question: Event) -> str:
             f"{context.catalog.milestone('usual python')}, and run `gpusetup install` there"
         )
     oldest, latest = min(releases, key=parsed), max(releases, key=parsed)
+    release = _release_named(context, question)
+    if release and not any(f"{torch}.".startswith(f"{release}.") for torch in releases):
+        return (
+            f"no, torch {release} has no wheels for Python {python}: torch {oldest} to {latest} "
+            "have. `gpusetup install` picks the one that fits the driver and the GPU"
+        )
     return (
         f"yes, torch {oldest} to {latest} have wheels for Python {python}. `gpusetup install` "
         "picks the one that fits the driver and the GPU"
     )
 
 
+def _release_named(context: RuleContext, question: Event) -> str:
+    """The release of torch that a question names; "" if it names none."""
+    in_the_text = context.snapshot.wanted.torch or context.torch.version or ""
+    named = question.values.get("torch") or in_the_text
+    release = named.removeprefix("==").partition("+")[0]
+    return release if release[:1].isdigit() else ""
+
+
 def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
     """For which CUDA a release of torch is built, or which release has a CUDA."""
-    torch = context.snapshot.wanted.torch or context.torch.version or ""
-    release = torch.removeprefix("==").partition("+")[0]
+    release = _release_named(context, question)
     cuda = question.values.get("cuda", "")
     rows = [row for row in context.catalog.builds if row.cuda and row.channel == "pytorch"]
     of_release = (
@@ -295,7 +308,32 @@ def _of_a_build(context: RuleContext, question: Event) -> str:
             "cards need cu128 or newer, GTX 10 cards and older cu126 or older. `gpusetup resolve` "
             "picks the build for your machine"
         )
-    return f"{_fits(context, build)}. You need no CUDA toolkit for that: torch brings its own CUDA"
+    of_release = _of_a_release(context, question)
+    without_toolkit = "You need no CUDA toolkit for that: torch brings its own CUDA"
+    return f"{of_release or _fits(context, build)}. {without_toolkit}"
+
+
+def _of_a_release(context: RuleContext, question: Event) -> str:
+    """The newest build of the torch that a question names with kernels for the GPU; "" if none."""
+    release, gpu = _release_named(context, question), gpus(context)[0]
+    if not release or gpu.compute_capability is None:
+        return ""
+    serving_builds = [
+        row
+        for row in context.catalog.builds
+        if f"{row.torch}.".startswith(f"{release}.")
+        and row.channel == "pytorch"
+        and served_by(row, gpu.compute_capability, None)
+    ]
+    newest = max(
+        serving_builds, key=lambda row: (parsed(row.torch), parsed(row.cuda or "0")), default=None
+    )
+    if newest is None:
+        return ""
+    return (
+        f"torch {newest.torch} from {newest.backend} has kernels for {gpu.name}: "
+        f"`gpusetup resolve --torch {newest.torch} --gpu {_argument(gpu)}`"
+    )
 
 
 def _of_a_card(context: RuleContext, question: Event) -> str:
@@ -341,6 +379,22 @@ def _of_a_maker(context: RuleContext, question: Event) -> str:
     if "intel" in words or "arc" in words:
         return f"yes, as the device xpu. {other_makers.intel(context).text}"
     return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}"
+
+
+def _of_several_cudas(context: RuleContext, question: Event) -> str:
+    return (
+        "yes, toolkits of several CUDA versions can be installed side by side, and torch uses none "
+        "of them: each environment's torch brings its own CUDA. Only the driver is there once. "
+        "`gpusetup doctor` shows which of them an environment uses"
+    )
+
+
+def _of_a_jetson(context: RuleContext, question: Event) -> str:
+    return (
+        "yes, NVIDIA publishes torch wheels for each JetPack; PyTorch's own aarch64 wheels have no "
+        "kernels for most Jetsons. On the board, `gpusetup doctor` names the wheel for its JetPack "
+        "and Python"
+    )
 
 
 def _of_wsl(context: RuleContext, question: Event) -> str:
@@ -389,6 +443,8 @@ ANSWERS: dict[str, Callable[[RuleContext, Event], str]] = {
     "wsl-driver": _of_wsl,
     "several": _of_several_gpus,
     "memory": _of_memory,
+    "several-cudas": _of_several_cudas,
+    "jetson": _of_a_jetson,
     "check": _of_a_check,
 }
 """What a question is about (`messages.questions`) -> what answers it."""

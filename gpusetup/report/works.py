@@ -23,6 +23,8 @@ LINES_READ, CHARACTERS_READ = 2_000, 60_000
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 SHOWN = 160
 """Characters of a quote."""
+PRINTED_FIRST = lazy(r"\s*[\d\[(]")
+"""How a line begins that a program printed, although it has the words of a sentence."""
 ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 """A tensor on the GPU, or the call that puts it there."""
 
@@ -34,8 +36,8 @@ class Lines(NamedTuple):
     """Lines in which a person names a failure."""
     errors: tuple[int, ...]
     """Lines in which a program does."""
-    slow: bool
-    """Whether a person calls it slow."""
+    slow: tuple[int, ...]
+    """Lines that call it slow."""
 
 
 def works(text: Text) -> Iterator[Event]:
@@ -56,8 +58,9 @@ def works(text: Text) -> Iterator[Event]:
     if mended and _is_mended(lines, classified):
         yield _event("works-there", flat, mended)
     elif not _goes_on(lines, classified, in_use):
-        if classified.complaints:
-            first = classified.complaints[0]
+        named = (*classified.complaints, *classified.slow)
+        if named:
+            first = named[0]
             source = f"report, line {first + 1}"
             yield Event(kind="names-failure", source=source, text=lines[first].strip()[:SHOWN])
         return
@@ -87,17 +90,19 @@ def _classify(lines: Sequence[str]) -> Lines:
     """Where a person and where a program names a failure, notices aside."""
     complaints: list[int] = []
     errors: list[int] = []
-    is_slow = False
+    slow: list[int] = []
     for number, line in enumerate(lines):
         if line.lstrip().startswith(TABLE_STARTS):
             continue
         label = ALIGNED_LABEL.match(line)
         line = line[label.end() :] if label else line
         without_notices = working.NOTICES.sub(" ", working.PRINTED_LABELS.sub(" ", line))
-        is_slow = is_slow or working.SLOW.search(without_notices) is not None
+        if working.SLOW.search(without_notices):
+            slow.append(number)
         if working.FAILURE.search(without_notices):
-            (complaints if is_prose(line) else errors).append(number)
-    return Lines(tuple(complaints), tuple(errors), is_slow)
+            is_of_a_person = is_prose(line) and not PRINTED_FIRST.match(line)
+            (complaints if is_of_a_person else errors).append(number)
+    return Lines(tuple(complaints), tuple(errors), tuple(slow))
 
 
 def _is_mended(lines: Sequence[str], classified: Lines) -> bool:
@@ -167,8 +172,7 @@ def _said_to_work(flat: str, topic: tuple[str, str] | None, *, is_shown: bool) -
     on_a_gpu = working.A_GPU.search(flat)
     for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
         match = form.search(flat) if on_a_gpu else None
-        # A speed alone proves no health: who is content, or asks about it, has no other complaint.
-        if match and (topic or is_shown or kind == "gpu-trains"):
+        if match:
             yield _event(kind, flat, match)
     word = working.WORKS_THERE.search(flat)
     # That one thing works introduces the one that does not; games run on any driver.
