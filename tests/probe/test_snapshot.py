@@ -22,6 +22,7 @@ from gpusetup.probe.snapshot_files import (
     dump_snapshot,
     load_snapshot,
     machine_named,
+    on_one_line,
     parse_snapshot,
 )
 
@@ -51,7 +52,8 @@ SNAPSHOTS = st.from_type(Snapshot)
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(SNAPSHOTS)
 def test_a_snapshot_survives_the_round_trip(snapshot: Snapshot) -> None:
-    as_seen = from_plain(map_texts(to_plain(snapshot), without_hidden_marks), Snapshot, what="it")
+    plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
+    as_seen = from_plain(plain, Snapshot, what="it")
     assert parse_snapshot(dump_snapshot(snapshot).encode(), "it") == as_seen
 
 

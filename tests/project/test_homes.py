@@ -26,7 +26,7 @@ HOMES: dict[str, tuple[str, ...]] = {
     "msgspec": ("model/codec.py", "model/frozen.py"),
     "typing_extensions": ("model/frozen.py", "api.py"),
     "distro": ("probe/distribution.py",),
-    "platformdirs": ("uv/program.py", "probe/", "tune/"),
+    "platformdirs": ("system/own_cache.py", "probe/", "tune/"),
     "mcp": ("assistants/server.py",),
     "anyio": ("assistants/server.py",),
     "jsonschema": ("assistants/tools.py",),
