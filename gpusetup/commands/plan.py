@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from argparse import _ArgumentGroup as ArgumentGroup
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
@@ -22,9 +22,17 @@ from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
 from gpusetup.plan.fetch_config import fetched_shape
-from gpusetup.plan.job import SHARDED
-from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, place_of
+from gpusetup.plan.job import SHARDED, Attention
+from gpusetup.plan.place import (
+    Place,
+    count_in_name,
+    machine_place,
+    memory_size,
+    named_gpu,
+    place_of,
+)
 from gpusetup.plan.question import Question, job_of, shape_of_question
+from gpusetup.plan.rl_methods import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import table_named
@@ -44,14 +52,18 @@ EXAMPLES = (
 )
 JOB_OPTIONS = (
     "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
-    "tensor_parallel", "pipeline_parallel", "context_parallel",
+    "tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "attention",
+    "loss",
 )  # fmt: skip
 """Options that are fields of a job."""
 QUESTION_OPTIONS = (
-    "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve",
+    "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
 )  # fmt: skip
 """Options that are fields of a question."""
-FIELDS = {"--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel"}
+FIELDS = {
+    "--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel",
+    "--ep": "expert_parallel",
+}  # fmt: skip
 """Option -> its field, if that has another name."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
@@ -80,9 +92,14 @@ JOB_FLAGS = (
     Flag("--accumulate", "N", "micro-batches per optimizer step", int),
     Flag("--trainer", "NAME", "use its defaults, and print its own keys or flags: trinity, trl, "
          "hf, axolotl, verl, ..."),
+    Flag("--method", "NAME", "sft (default), or what trains on preferences and rewards: dpo, kto, "
+         "grpo, ppo, ...", method_named),
     Flag("--optimizer", "NAME", "adamw8bit, adafactor, ...", optimizer_named),
     Flag("--dtype", "TYPE", "type of the weights: fp32, bf16, fp16", str, ("fp32", "bf16", "fp16")),
     Flag("--amp", "TYPE", "mixed precision: bf16, fp16, none", str, ("bf16", "fp16", "none")),
+    Flag("--attention", "TYPE", "flash, sdpa, or eager, which stores all scores", str,
+         get_args(Attention)),
+    Flag("--loss", "NAME", "how logits are held: fused (Liger, Unsloth), chunked, hf, eager, ..."),
     Flag("--lora", "RANK", "train only LoRA adapters of this rank", int),
     Flag("--quantize", "TYPE", "quantize the frozen model: nf4, int8, ...", str, QUANTIZATIONS),
 )  # fmt: skip
@@ -93,10 +110,17 @@ GPU_FLAGS = (
     Flag("--tp", "N", "tensor parallelism", int),
     Flag("--pp", "N", "pipeline parallelism", int),
     Flag("--cp", "N", "context parallelism", int),
+    Flag("--ep", "N", "expert parallelism", int),
 )
 SERVING_FLAGS = (
     Flag("--weights", "TYPE", "type of the weights: bf16, fp8, int4, q4_k_m"),
     Flag("--cache", "TYPE", "type of the cache: bf16, fp8, q8_0"),
+    Flag(
+        "--gpu-memory-utilization",
+        "SHARE",
+        "the share of the GPU that the server may use: 0.95 (vLLM), --mem-fraction-static (SGLang)",
+        float,
+    ),
 )
 
 
@@ -202,13 +226,14 @@ def add_serving(group: ArgumentGroup) -> None:
         nargs="?",
         const="vllm",
         metavar="ENGINE",
-        help="vllm (default), sglang, llama.cpp",
+        help="vllm (default), sglang, llama.cpp; an older one: vllm==0.6.3",
     )
     add_flags(group, SERVING_FLAGS)
 
 
 def run(options: Namespace, out: Console) -> int:
     check_modes(options)
+    take_count_from_gpu(options)
     if options.cells:
         return run_cells(options, out)
     if options.serve:
@@ -219,6 +244,18 @@ def run(options: Namespace, out: Console) -> int:
         return run_code(options, out, place_of_options(options, out))
     plan = answer(request_of(options, out))
     return out.answer(plan, plan_text, yes=plan.fits)
+
+
+def take_count_from_gpu(options: Namespace) -> None:
+    """Read `--gpu "8x H100"` as eight of them; UsageError if `--gpus` says another number."""
+    if not options.gpu:
+        return
+    count, options.gpu = count_in_name(options.gpu)
+    if count is None:
+        return
+    if options.gpus not in (None, count):
+        raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
+    options.gpus = count
 
 
 def run_cells(options: Namespace, out: Console) -> int:
@@ -339,7 +376,7 @@ def place_of_options(options: Namespace, out: Console) -> Place:
 WHERE = ("--gpu", "--gpu-mem", "--from")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus",
-                "--weights", "--cache", *WHERE),
+                "--weights", "--cache", "--gpu-memory-utilization", *WHERE),
     "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
     "--cells": ("--predict",),
@@ -350,8 +387,9 @@ TAKES = {
 def check_modes(options: Namespace) -> None:
     """UsageError if two options ask for different things."""
     typed = {word.partition("=")[0] for word in options.typed if word.startswith("--")}
-    if not options.serve and {"--weights", "--cache"} & typed:
-        raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
+    only_for_servers = {flag.name for flag in SERVING_FLAGS} & typed
+    if not options.serve and only_for_servers:
+        raise UsageError(f"`{min(only_for_servers)}` needs a server: add `--serve`")
     for mode, options_of_mode in TAKES.items():
         others = typed - {mode, *options_of_mode, "--json", "--output"}
         if mode in typed and others:

@@ -9,7 +9,7 @@ from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import CLEAR_UNMEASURED, decide, doubt
+from gpusetup.plan.decide import decide, doubt, near_limit
 from gpusetup.plan.job import Job, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
@@ -47,10 +47,11 @@ def batch_verdict(
     verdict: Literal["clear", "close", "too much"] = "close"
     # A key that nothing has read may take memory, so no batch is sure beside it.
     is_uncounted = bool(question_of(config).read.not_understood)
-    leaves_a_fifth = needed <= capacity * (1 - CLEAR_UNMEASURED)
-    if leaves_a_fifth and not is_uncounted and not doubt(job, recipe):
+    near = near_limit(job)
+    leaves_enough = needed <= capacity * (1 - near)
+    if leaves_enough and not is_uncounted and not doubt(job, recipe):
         verdict = "clear"
-    elif needed > capacity * (1 + CLEAR_UNMEASURED):
+    elif needed > capacity * (1 + near):
         verdict = "too much"
     return BatchVerdict(
         verdict=verdict,

@@ -28,7 +28,7 @@ from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "accumulation": "accumulate",
+    "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key -> the field of a job or question that it says."""
@@ -304,10 +304,6 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
     if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
         fields["notes"].append(
             "replicas of shards are not counted: plan assumes one shard over all GPUs"
-        )
-    if (reader.number("ep", LARGEST["gpus"]) or 1) > 1:
-        fields["notes"].append(
-            "expert parallelism is not counted: plan assumes that each GPU has all experts"
         )
     if gpus is None:
         return {"devices": None}
