@@ -13,6 +13,7 @@ from gpusetup.model.documents import (
     Help,
     PlanCell,
     ServePlan,
+    SmallestGpu,
     Speed,
     TrainerSettings,
     Way,
@@ -124,7 +125,21 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         "clear": f"clear: nothing is within {near}",
         "close": f"close: {reason}",
     }
-    yield from facts({"confidence": confidence[plan.confidence], "from": plan.source})
+    lines = {"confidence": confidence[plan.confidence], "from": plan.source}
+    if plan.smallest_gpu is not None:
+        lines["smallest"] = _smallest_gpu(plan, plan.smallest_gpu)
+    yield from facts(lines)
+
+
+def _smallest_gpu(plan: PlanCell, smallest: SmallestGpu) -> str:
+    """The smallest card that is enough, with the margin for the estimate's error."""
+    size = f"{smallest.memory_gb:g} GB"
+    cards = f"a card of {size}" if plan.gpus == 1 else f"{plan.gpus} cards of {size}"
+    recipe = "" if smallest.recipe == "vanilla" else f", with {smallest.recipe}"
+    return (
+        f"{cards}, such as {smallest.names[0]}{recipe} (even if the run needs "
+        f"{smallest.margin_percent} % more than estimated)"
+    )
 
 
 MOST_NAMES = 4
@@ -341,6 +356,8 @@ def serve_text(plan: ServePlan) -> Screen:
     requests, most = plural(plan.sequences, "request"), plural(plan.largest_sequences, "request")
     size, engine = f"{plan.parameters / 1e9:.3g}B parameters", f"{plan.weights}, {plan.engine}"
     mark, said = (OK, "fits") if plan.command else (BUT, "the memory is enough")
+    if plan.uncounted:
+        mark, said = BUT, f"may fit, but {'; '.join(plan.uncounted)}"
     if not plan.fits:
         mark, said = NO, "does not fit"
     told = {

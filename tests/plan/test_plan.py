@@ -158,7 +158,7 @@ MODEL = ("--model", "qwen3-8b", "--context", "4096")
         (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` says nothing to `--cells`"),
         (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),
         ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),
-        ((*MODEL, *H20, "--weights", "fp8"), "need a server"),
+        ((*MODEL, *H20, "--weights", "fp8"), "needs a server"),
         ((*MODEL, *H20, "--serve", "--lora", "8"), "`--lora` says nothing to `--serve`"),
     ],
 )
@@ -233,7 +233,11 @@ def test_the_help_is_in_groups_with_an_example_each(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("text", "words", "said"),
     [
-        ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "not counted: the shape of model-0.5b"),
+        (
+            "model: nobody/model-0.5b\nbatch_size: 4\n",
+            (),
+            "the shape of model-0.5b is not known: like",
+        ),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
