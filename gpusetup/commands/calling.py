@@ -16,7 +16,7 @@ from typing import Any
 from gpusetup.commands.parser import command, parser_of, refuse_values
 from gpusetup.errors import GpuSetupError, own_fault
 from gpusetup.model.machine import Snapshot
-from gpusetup.render.console import Console, told
+from gpusetup.render.console import Console, shareable
 
 Notify = Callable[[str], object]
 OPTIONS = {"machine": "--from", "architecture": "--machine", "with_packages": "--with"}
@@ -60,7 +60,7 @@ def answered(name: str, values: Mapping[str, object], notify: Notify | None = No
                 raise
             raise own_fault(problem, "please report it with the traceback") from problem
     except GpuSetupError as problem:
-        problem.message, problem.hint = told(problem)
+        problem.message, problem.hint = shareable(problem)
         problem.args = (problem.message,)
         raise
     return catcher.document
