@@ -150,7 +150,10 @@ def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
     """The errors and warnings that most nodes have."""
     for common in rows:
         if common.severity is not Severity.NOTE:
-            text = f"{common.title} ({common.nodes} of {common.of} nodes)"
+            nodes = f"{common.nodes} of {common.of} nodes"
+            if common.gpus:
+                nodes += f" with {', '.join(common.gpus)}"
+            text = f"{common.title} ({nodes})"
             yield marked(MARKS[common.severity], common.id, text, indent=2)
 
 
