@@ -27,9 +27,10 @@ class Tty(io.StringIO):
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Tty:
     """A terminal on stderr, for which nothing is too short to be spoken of."""
-    for module in (clock, screen):
-        monkeypatch.setattr(module, "FIRST_SECONDS", 0.001)
-        monkeypatch.setattr(module, "EACH_SECONDS", 0.001)
+    for name in ("FIRST_SECONDS", "REDRAW_SECONDS"):
+        monkeypatch.setattr(clock, name, 0.001)
+    for name in ("FIRST_SECONDS", "EACH_SECONDS"):
+        monkeypatch.setattr(screen, name, 0.001)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -68,7 +69,7 @@ import sys
 from gpusetup.render import clock
 from gpusetup.system.processes import StreamingChild, foreground, run
 
-clock.FIRST_SECONDS = clock.EACH_SECONDS = 0.01
+clock.FIRST_SECONDS = clock.REDRAW_SECONDS = 0.01
 asks = ("sh", "-c", sys.argv[1])
 with clock.CLOCK.during("gpusetup install"):
     alone, told = run(asks, timeout=5), StreamingChild(asks)
@@ -82,7 +83,7 @@ from gpusetup import cli
 from gpusetup.commands import report
 from gpusetup.render import clock
 
-clock.FIRST_SECONDS = clock.EACH_SECONDS = 0.01
+clock.FIRST_SECONDS = clock.REDRAW_SECONDS = 0.01
 read = report.sifted
 report.sifted = lambda stream: print("paste", flush=True) or read(stream)
 sys.exit(cli.main(["doctor", "--report", "-"]))

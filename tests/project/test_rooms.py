@@ -69,7 +69,7 @@ PURE = (
 """What decides, and asks nobody: neither this machine, nor a network, nor a disk."""
 ASKS = ("system", "probe", "uv", "install")
 
-MOST_LINES = 400
+MOST_LINES = 500
 MOST_LINES_OF_A_MEDIAN_FUNCTION = 10
 
 
