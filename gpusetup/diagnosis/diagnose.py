@@ -32,6 +32,7 @@ from gpusetup.model.finding import (
     Need,
     RuledOut,
     Severity,
+    command_lines,
     map_blocks,
     unique_evidence,
 )
@@ -119,6 +120,7 @@ def diagnose(
     if cause == UNKNOWN and is_report(context):
         findings = tuple(map(without_changes, findings))
         root, symptom = (same_finding(finding, findings) for finding in (root, symptom))
+    findings = one_installation(findings, root)
     marked = (
         with_reading_first(context, replace(finding, root=finding is root), question.reading)
         if finding in (root, symptom)
@@ -304,6 +306,28 @@ def without_changes(finding: Finding) -> Finding:
     if kept == fix and not waits_for_a_reading:
         return finding
     return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
+
+
+INSTALLATION = re.compile(r"^!?gpusetup install\b")
+
+
+def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
+    """The findings with one installation of torch on the screen: the root's, if it has one.
+
+    Two commands that differ leave a person to choose, and two that are alike install twice.
+    """
+    if root is None or not any(map(INSTALLATION.match, command_lines(root.fix))):
+        return findings
+
+    def unless_it_installs(block: Alternative) -> Alternative | None:
+        return None if any(map(INSTALLATION.match, block.commands)) else block
+
+    return tuple(
+        finding
+        if finding is root or finding.fix is None
+        else replace(finding, fix=map_blocks(finding.fix, unless_it_installs))
+        for finding in findings
+    )
 
 
 def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:

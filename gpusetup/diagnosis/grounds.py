@@ -139,7 +139,7 @@ SEVERAL_REASONS = (
     *("cuda-init-out-of-memory", "cuda-unknown-error", "cuda-init-failed", "gpu-gives-no-memory"),
     *("k8s-gpu-not-allocatable", "nvml-init-failed", "driver-does-not-answer", "gpu-init-failed"),
     *("cuda-sees-no-device", "cuda-misses-gpu", "gpu-does-not-answer", "driver-call-unsupported"),
-    *("container-hook-failed", "gpu-hang", "nccl-p2p-failure", "nccl-shm-error", "nccl-timeout"),
+    *("container-hook-failed", "gpu-hang", "nccl-p2p-failure", "nccl-timeout"),
 )
 """Causes that say where it stopped; what stopped it can be several things."""
 FIRMWARE = ("hardware-fault", "gpu-fault", "gsp-timeout")
