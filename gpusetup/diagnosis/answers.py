@@ -21,6 +21,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.facts import driver_serves, wanted_cuda
 from gpusetup.fixes import other_makers
+from gpusetup.messages.working import NOT_SEEN
 from gpusetup.model.patterns import lazy
 from gpusetup.model.shell import own_word
 from gpusetup.model.versions import parsed
@@ -53,8 +54,10 @@ OF_OTHER_MAKERS = {
 def shows_a_working_gpu(context: RuleContext) -> bool:
     """Whether a GPU computes in a text that leaves no failure open."""
     shown = events(context, *WORKS)
-    unused = events(context, "gpu-unused", "run-hangs")
-    return bool(shown and not unused and says_nothing_else(context, "foreign-gpu"))
+    # Who only does not see the GPU is denied by the program that names it (`report.works`).
+    unused = [e for e in events(context, "gpu-unused") if not NOT_SEEN.search(e.text or "")]
+    stands_still = unused or events(context, "run-hangs")
+    return bool(shown and not stands_still and says_nothing_else(context, "foreign-gpu"))
 
 
 def answer_to_a_working_stack(context: RuleContext) -> str:
@@ -174,7 +177,8 @@ def _of_the_driver(context: RuleContext, question: Event) -> str:
         floor = context.catalog.driver_floor(wanted, driver_family(context.snapshot))
         return (
             f"yes, driver {version} runs builds for CUDA {wanted} (they need {floor} or newer): "
-            f"keep the driver, and remove nothing. {NEWEST_CUDA}"
+            f"keep the driver, and remove nothing. {NEWEST_CUDA}. `gpusetup resolve --driver "
+            f"{version}` picks the build"
         )
     if version:
         return (
@@ -309,8 +313,10 @@ def _of_a_build(context: RuleContext, question: Event) -> str:
             "picks the build for your machine"
         )
     of_release = _of_a_release(context, question)
-    without_toolkit = "You need no CUDA toolkit for that: torch brings its own CUDA"
-    return f"{of_release or _fits(context, build)}. {without_toolkit}"
+    return of_release or f"for {named[0].name}, {_fits(context, build)}"
+
+
+NO_TOOLKIT = "You need no CUDA toolkit for that, because torch brings its own CUDA"
 
 
 def _of_a_release(context: RuleContext, question: Event) -> str:
@@ -331,8 +337,8 @@ def _of_a_release(context: RuleContext, question: Event) -> str:
     if newest is None:
         return ""
     return (
-        f"torch {newest.torch} from {newest.backend} has kernels for {gpu.name}: "
-        f"`gpusetup resolve --torch {newest.torch} --gpu {_argument(gpu)}`"
+        f"torch {newest.torch} from {newest.backend} has kernels for {gpu.name}. {NO_TOOLKIT}. To "
+        f"see the commands, run `gpusetup resolve --torch {newest.torch} --gpu {_argument(gpu)}`"
     )
 
 
@@ -344,7 +350,7 @@ def _of_a_card(context: RuleContext, question: Event) -> str:
         return ""
     if build is None or served_by(build, capability, None) is None:
         return f"no, none of torch's builds has kernels for {named[0].name}. Its CPU build works"
-    return f"yes: {_fits(context, build)}"
+    return f"yes, for {named[0].name} {_fits(context, build)}"
 
 
 def _fits(context: RuleContext, build: TorchBuild) -> str:
@@ -356,8 +362,8 @@ def _fits(context: RuleContext, build: TorchBuild) -> str:
     )
     floor = max((floor for floor in floors if floor), key=parsed)
     return (
-        f"for {gpu.name}, torch {build.torch} from {build.backend} fits (driver {floor} or newer): "
-        f"`gpusetup resolve --gpu {_argument(gpu)}`"
+        f"torch {build.torch} from {build.backend} fits (driver {floor} or newer). {NO_TOOLKIT}. "
+        f"To see the commands, run `gpusetup resolve --gpu {_argument(gpu)}`"
     )
 
 
@@ -375,10 +381,13 @@ def _of_a_maker(context: RuleContext, question: Event) -> str:
     """Whether torch uses the GPU of another maker, and how."""
     words = (question.text or "").lower()
     if any(word in words for word in ("mac", "apple", "mps")) or _maker(context) == "apple":
-        return f"yes, as the device mps. {other_makers.apple(context).text}"
+        return f"yes, as the device mps. {other_makers.apple(context).text}. {TRY_IT}"
     if "intel" in words or "arc" in words:
-        return f"yes, as the device xpu. {other_makers.intel(context).text}"
-    return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}"
+        return f"yes, as the device xpu. {other_makers.intel(context).text}. {TRY_IT}"
+    return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}. {TRY_IT}"
+
+
+TRY_IT = "On that machine, `gpusetup doctor` says what fits"
 
 
 def _of_several_cudas(context: RuleContext, question: Event) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.answers import plain_answer
+from gpusetup.diagnosis.answers import plain_answer, shows_a_working_gpu
 from gpusetup.diagnosis.certainty import Doubt, doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
@@ -181,7 +181,13 @@ def without_makers(remaining: Remaining) -> Remaining:
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
     """The root, or in a text what the program failed at."""
-    return root_of(findings) or failure_without_cause(context, findings)
+    root = root_of(findings) or failure_without_cause(context, findings)
+    # A log's line of error before the program went on stopped nothing, and who does not
+    # see a GPU is denied by the program that names it.
+    goes_on = is_report(context) and shows_a_working_gpu(context)
+    if root and root.id in ("program-failed", "gpu-unused") and goes_on:
+        return None
+    return root
 
 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:

@@ -45,7 +45,27 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
     full = in_full(root, answer.snapshot) if root else ()
     also = section("Also found", (line for finding in others for line in in_short(finding)))
     machine = section("This machine", facts(machine_facts(answer)))
-    return Screen((*verdict(answer, root), *full, *also, *machine, *by_hand(answer, root)))
+    last = (*by_hand(answer, root), *next_step(answer, root))
+    return Screen((*verdict(answer, root), *full, *also, *machine, *last))
+
+
+OUTSIDE_A_QUOTE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
+"""Where a sentence ends, not within quoted words."""
+
+
+def said_of_a_text(answer: DoctorAnswer, root: Finding | None) -> list[str]:
+    """The sentences of `ok` about a text: what it shows or what the answer is, then what to do."""
+    if answer.cause != "ok" or answer.snapshot.origin != "report" or root is not None:
+        return []
+    return OUTSIDE_A_QUOTE.split(answer.proof or "")
+
+
+def next_step(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+    """The last line of an `ok` about a text: its last sentence, if it has more than one."""
+    sentences = said_of_a_text(answer, root)
+    if len(sentences) > 1:
+        yield Row("")
+        yield Row(sentences[-1].rstrip(".") + ".")
 
 
 NOT_BY_INSTALL = (
@@ -91,13 +111,22 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
         yield marked(mark, answer.cause, f"{root.title} ({root.id})" if is_a_case else root.title)
     else:
         mark = OK if answer.cause == "ok" else BUT
-        yield marked(mark, answer.cause, answer.proof or "nothing to fix")
+        sentences = said_of_a_text(answer, root) or [answer.proof or "nothing to fix"]
+        word = "answer" if asks_plainly(answer) else answer.cause
+        yield marked(mark, word, sentences[0])
+        yield from (Row(f"  {sentence}", hang=2) for sentence in sentences[1:-1])
     yield from left_open(answer, root)
+
+
+def asks_plainly(answer: DoctorAnswer) -> bool:
+    """Whether a text asks a plain question, and nothing in it failed: `ok` is then an answer."""
+    kinds = {event.kind for event in answer.snapshot.events}
+    return answer.cause == "ok" and {"question-asked", "names-no-failure"} <= kinds
 
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
     """What else it could be, what is ruled out, and the one output that decides."""
-    for cause in answer.ruled_out:
+    for cause in answer.ruled_out if answer.cause != "ok" else ():
         yield Row(f"  Not {cause.id}: {cause.because}.", hang=2)
     if answer.doubts:
         yield Row(f"  Likely, not certain: {'; '.join(answer.doubts[:DOUBTS_SHOWN])}.", hang=2)
@@ -243,6 +272,7 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "system": joined(os.name or os.family, os.machine, os.libc),
         "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
         "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
+        or other_makers_gpus(machine)
         or ("unknown" if machine.gpus is None else "none of NVIDIA"),
         "links": links_line(machine),
         "torch": torch_line(machine),
@@ -250,10 +280,21 @@ def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
         "environment": f"{python.executable or 'unknown'}{chosen}",
         "container": None if kind == "none" else kind,
     }
-    if machine.origin != "report" or machine.gpus or driver.version:
+    # The answer to a question names the build itself; what would be installed here is another one.
+    is_judged = machine.origin != "report" or machine.gpus or driver.version
+    if is_judged and not asks_plainly(answer):
         told["recommended"] = recommended_line(answer.resolution)
         told["newest"] = newest_line(answer.newest, answer.resolution)
     return {**told, "catalog": answer.catalog_as_of}
+
+
+def other_makers_gpus(machine: Snapshot) -> str:
+    """The GPUs of other makers that a text names; "" if it names none."""
+    named = (event for event in machine.events if event.kind == "foreign-gpu")
+    names = [event.values.get("name", "") for event in named]
+    # A text calls one card "RX 7900" and "AMD Radeon RX 7900 XTX": the fuller name counts.
+    fullest = [name for name in names if sum(name in other for other in {*names}) == 1]
+    return "; ".join(dict.fromkeys(name for name in fullest if name))
 
 
 def joined(*parts: str | None) -> str:
