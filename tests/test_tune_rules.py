@@ -271,7 +271,7 @@ FULL_8B = HF.format(size=1, steps=1).replace("Qwen3-0.6B", "Qwen3-8B")
 
 
 def test_a_run_is_not_called_impossible_beside_a_way_to_train_that_plan_does_not_know() -> None:
-    """BAdam trains 8 billion parameters on 24 GB; a card smaller than the weights never holds it."""
+    """BAdam trains 8 billion parameters on 24 GB; a card below its weights never does."""
     text = FULL_8B + "use_badam: true\nbadam_mode: layer\n"
     _, proposal = tuned(text.replace("num_workers: 8", "num_workers: 0"), CARDS[24])
     assert proposal.cannot_fit is None

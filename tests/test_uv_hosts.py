@@ -174,7 +174,7 @@ class Proxy(socketserver.StreamRequestHandler):
             head.append(line)
         Proxy.asked.append("\n".join(head))
         address = urlsplit(head[0].split()[1])
-        with socket.create_connection((address.hostname, address.port)) as server:
+        with socket.create_connection((address.hostname, address.port or 80)) as server:
             server.sendall("\r\n".join((*head, "", "")).encode())
             while part := server.recv(1 << 16):
                 self.wfile.write(part)

@@ -16,7 +16,12 @@ from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
-from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
+from gpusetup.install.download import (
+    fetch_into_folder,
+    folder_of_settings,
+    plan_download,
+    use_wheelhouse,
+)
 from gpusetup.install.job import Job, Outcome
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
@@ -122,6 +127,9 @@ def install(session: Session) -> Reply:
     target, machine = _read(session)
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
+    folder = folder_of_settings(job)
+    if folder and not (request.wheelhouse or request.download):
+        request = replace(request, wheelhouse=folder)
     question = question_of(request, machine, target.installed, by_conda=False)
     if request.wheelhouse:
         wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)

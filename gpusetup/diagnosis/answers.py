@@ -1,4 +1,4 @@
-"""What is said to a plain question, and to somebody whose GPU works: a fact, then the next step.
+"""What is said to a plain question about torch, CUDA, drivers and GPUs: a fact, then the next step.
 
 Each answer is made of the catalog's facts and one rule of the field. A question that the text's own
 values decide (a driver too old for the CUDA that is asked about) is a finding, and no answer.
@@ -9,23 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.kernels import served_by
+from gpusetup.diagnosis.working_stack import maker_in_a_text
 from gpusetup.evidence.context import (
     cuda_needed,
     events,
     gpus,
     is_report,
-    on,
     says_nothing_else,
 )
 from gpusetup.evidence.facts import driver_serves, wanted_cuda
 from gpusetup.fixes import other_makers
-from gpusetup.messages.working import NOT_SEEN
 from gpusetup.model.patterns import lazy
 from gpusetup.model.shell import own_word
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.held import vendors_of
 from gpusetup.resolver.situation import driver_family
 
 if TYPE_CHECKING:
@@ -37,113 +34,6 @@ NEWEST_CUDA = (
     "The CUDA that nvidia-smi shows is the newest that the driver supports; builds for older ones "
     "run too"
 )
-
-
-# --- a GPU that works -----------------------------------------------------------------------------
-
-WORKS = ("gpu-in-use", "gpu-speed", "gpu-trains", "works-there")
-"""Events of a GPU that computes; `report.works` gives them only where no failure is open."""
-OF_OTHER_MAKERS = {
-    "amd": "`amd-smi monitor`",
-    "intel": "`xpu-smi dump`",
-    "apple": "the Activity Monitor's GPU history",
-}
-"""Whose GPU `gpusetup monitor` does not read -> what shows its load."""
-
-
-def shows_a_working_gpu(context: RuleContext) -> bool:
-    """Whether a GPU computes in a text that leaves no failure open."""
-    shown = events(context, *WORKS)
-    # Who only does not see the GPU is denied by the program that names it (`report.works`).
-    unused = [e for e in events(context, "gpu-unused") if not NOT_SEEN.search(e.text or "")]
-    stands_still = unused or events(context, "run-hangs")
-    return bool(shown and not stands_still and says_nothing_else(context, "foreign-gpu"))
-
-
-def answer_to_a_working_stack(context: RuleContext) -> str:
-    """What shows that the GPU computes, and what helps with what is asked about it."""
-    shown = events(context, *WORKS)
-    topic = next((event.values["topic"] for event in events(context, "asks-about")), "")
-    if events(context, "gpu-starved"):
-        topic = "loader"
-    elif topic == "normal" and events(context, "gpu-speed"):
-        topic = "speed"
-    works = _what_works(context, shown[0]) if shown else f"{_gpu_in_words(context)} computes"
-    return f"{works}, and the text shows no failure. {_next_step(context, topic)}"
-
-
-def _what_works(context: RuleContext, event: Event) -> str:
-    """What an event shows of a GPU, with the words that show it."""
-    gpu = _gpu_in_words(context)
-    quote = (event.text or "").strip(" .:")
-    says = {
-        "available": f"torch sees {gpu}",
-        "device": f"a program uses {gpu}",
-        "found": f"the program finds {gpu}",
-        "server": f"a program runs on {gpu}",
-        "training": f"a training runs on {gpu}",
-    }
-    if event.kind == "works-there":
-        return f"the text says that it works (“{quote}”)"
-    return f"{says.get(event.values.get('form', ''), f'{gpu} computes')} (“{quote}”)"
-
-
-NAMES_SHOWN = 2
-"""GPUs that a sentence names; of more it says how many there are."""
-
-
-def _gpu_in_words(context: RuleContext) -> str:
-    """The GPUs by name, else by their maker."""
-    names = list(dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ()))
-    if 0 < len(names) <= NAMES_SHOWN and "unknown" not in names:
-        return f"the {' and '.join(names)}"
-    makers = {"amd": "the AMD GPU", "intel": "the Intel GPU", "apple": "the Mac's GPU"}
-    return makers.get(_maker(context), "the GPU")
-
-
-def _next_step(context: RuleContext, topic: str) -> str:
-    """What helps with what somebody asks about a GPU that works."""
-    monitor = OF_OTHER_MAKERS.get(_maker(context), "`gpusetup monitor`")
-    steps = {
-        "result": (
-            "Convolutions use TF32 on GPUs from compute capability 8.0 on, and sums run in "
-            "another order than on the CPU, so the last digits differ. To compare again, set "
-            "`torch.backends.cudnn.allow_tf32 = False` (for matrix products: "
-            '`torch.set_float32_matmul_precision("highest")`)'
-        ),
-        "compile": (
-            "torch.compile needs its first runs to compile: do not count them (warm-up), and "
-            "compile a function without Python loops over batches"
-        ),
-        "memory": (
-            "To see what needs the memory (weights, gradients, optimizer, activations, cache), "
-            "run `gpusetup plan` with your model and settings"
-        ),
-        "loader": (
-            f"To see what it waits for, run {monitor} next to the program; if it waits for data, "
-            "more loader workers with persistent_workers=True help"
-        ),
-        "warnings": (
-            "Warnings of a program that goes on are notices: you can ignore them. To test the "
-            "GPU itself, run `gpusetup verify`"
-        ),
-        "speed": (
-            f"To see what limits the speed, run {monitor} next to the program; for a training "
-            "config, `gpusetup tune` proposes faster settings"
-        ),
-    }
-    return steps.get(topic, "Nothing needs a change. To test this machine, run `gpusetup verify`")
-
-
-def _maker(context: RuleContext) -> str:
-    """Whose GPU it is; "" if the text does not say."""
-    of_the_build = maker_of(context.torch.backend)
-    if of_the_build:
-        return of_the_build
-    if on(context, "macos"):
-        return "apple"
-    vendors = vendors_of(context.snapshot)
-    return next(iter(vendors)) if len(vendors) == 1 else ""
 
 
 # --- a plain question -----------------------------------------------------------------------------
@@ -380,7 +270,10 @@ PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
 def _of_a_maker(context: RuleContext, question: Event) -> str:
     """Whether torch uses the GPU of another maker, and how."""
     words = (question.text or "").lower()
-    if any(word in words for word in ("mac", "apple", "mps")) or _maker(context) == "apple":
+    if (
+        any(word in words for word in ("mac", "apple", "mps"))
+        or maker_in_a_text(context) == "apple"
+    ):
         return f"yes, as the device mps. {other_makers.apple(context).text}. {TRY_IT}"
     if "intel" in words or "arc" in words:
         return f"yes, as the device xpu. {other_makers.intel(context).text}. {TRY_IT}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.answers import plain_answer, shows_a_working_gpu
+from gpusetup.diagnosis.answers import plain_answer
 from gpusetup.diagnosis.certainty import Doubt, doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
@@ -24,6 +24,7 @@ from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, st
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
+from gpusetup.diagnosis.working_stack import shows_a_working_gpu
 from gpusetup.evidence.context import Rule, RuleContext, events, is_report
 from gpusetup.fixes import needs
 from gpusetup.model.finding import (

@@ -15,6 +15,8 @@ from gpusetup.evidence.context import (
     RuleContext,
     events,
     gpus,
+    line_of,
+    lines_of_a_person,
     package,
     packages,
     readings,
@@ -61,29 +63,13 @@ def only_a_person_says_it(grounds: Grounds) -> bool:
 
     "It falls off the bus" is what somebody concluded; the kernel's line is what happened.
     """
-    quotes = [quote for quote in grounds.root.evidence if LINE.search(quote.source)]
+    quotes = [quote for quote in grounds.root.evidence if line_of(quote.source)]
     own_lines = lines_of_a_person(grounds.context)
     for quote in quotes:
         is_own_line = line_of(quote.source) in own_lines
         if not is_own_line or is_program_output(quote.text):
             return False
     return bool(quotes)
-
-
-def lines_of_a_person(context: RuleContext) -> set[int]:
-    """The lines of a text in which a person speaks and quotes no program."""
-    listed = readings(context, "report.sentences")
-    return {int(number) for reading in listed for number in (reading.value or "").split()}
-
-
-LINE = re.compile(r"line (\d+)$")
-"""How a source names a place in a text."""
-
-
-def line_of(source: str | None) -> int:
-    """The line of a text that a source names; 0 if it names none."""
-    named = LINE.search(source or "")
-    return int(named[1]) if named else 0
 
 
 def two_runs_are_compared_in_words(grounds: Grounds) -> bool:

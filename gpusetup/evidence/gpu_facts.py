@@ -5,6 +5,8 @@ Each returns what was read in a sentence, or "", like those in `evidence.facts`.
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.amd import BUILT_FOR, FIRST_ROCM, gfx_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -111,20 +113,6 @@ def torch_lists_the_target(context: RuleContext) -> str:
     return f"torch has kernels for {listed[0]}" if listed else ""
 
 
-def rocm_build_has_the_target(context: RuleContext) -> str:
-    """The wheels of the installed ROCm build have kernels for the AMD GPU that a text names."""
-    rocm = (context.torch.backend or "").removeprefix("rocm")
-    if not rocm[:1].isdigit() or not events(context, "hip-kernel-missing"):
-        return ""
-    named = (event.values for event in events(context, "hip-kernel-missing", "foreign-gpu"))
-    targets = {values.get("gfx") or gfx_of(values.get("name", "")) for values in named}
-    for target in sorted(target for target in targets if target in BUILT_FOR):
-        # Targets without a first ROCm were always there.
-        if parsed(rocm) >= parsed(FIRST_ROCM.get(target, "0")):
-            return f"torch's wheels of ROCm {rocm} have kernels for {target}"
-    return ""
-
-
 def another_release_works(context: RuleContext) -> str:
     """Another release of torch works on the same machine."""
     for event in events(context, "release-regressed"):
@@ -144,6 +132,45 @@ def a_program_found_the_gpu(context: RuleContext) -> str:
     for event in events(context, "program-found-gpu"):
         return f"the program found the GPU itself ({(event.text or '')[:60].strip()})"
     return ""
+
+
+def rocm_build_has_the_target(context: RuleContext) -> str:
+    """A program printed a ROCm build, and builds of that ROCm have kernels for the named board.
+
+    A kernel that is missing all the same is one for another GPU: the processor's own graphics, or
+    the target that a variable names.
+    """
+    rocm = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    if rocm is None or context.torch.kernels is not None:
+        return ""
+    for event in events(context, "foreign-gpu"):
+        target = gfx_of(event.values.get("name", ""))
+        first = FIRST_ROCM.get(target or "", "0")
+        if target in BUILT_FOR and parsed(rocm[1]) >= parsed(first):
+            return f"torch's builds for ROCm {rocm[1]} have kernels for {target}"
+    return ""
+
+
+LOOK_FOR_CUDA = (
+    *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable", "cuda-error"),
+    *("hip-kernel-missing", "no-xpu", "torch-missing", "question-asked", "cuda-toolkit-missing"),
+    *("no-matching-distribution", "wrong-index", "python-no-wheel", "extension-abi-mismatch"),
+)
+"""Messages that show more of torch than the maker of the GPU does."""
+
+
+def only_the_maker_is_named(context: RuleContext) -> str:
+    """A text names a GPU of another maker and shows neither a build of torch nor its words.
+
+    Whether the build, the driver or the program is at fault, the maker's name does not tell.
+    """
+    named = [e.values.get("name") or e.text or "" for e in events(context, "foreign-gpu")]
+    torch = context.torch
+    complains = events(context, "gpu-unused", "no-hip-gpus")
+    is_read = torch.backend or torch.version or events(context, *LOOK_FOR_CUDA)
+    if not is_report(context) or is_read or not (named and complains):
+        return ""
+    return f"the text names the GPU ({named[0][:40].strip()}) and does not show which torch runs"
 
 
 def target_is_overridden(context: RuleContext) -> str:

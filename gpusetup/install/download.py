@@ -36,6 +36,21 @@ def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Re
     return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
 
 
+def folder_of_settings(job: Job) -> str | None:
+    """The folder of wheels that the person's settings name in place of every index.
+
+    That is what `no-index` with `find-links` means for uv and pip; it is `--offline DIR` here.
+    """
+    settings = job.settings
+    folders = [folder for folder in settings.wheel_folders if Path(folder).is_dir()]
+    # Of several folders none is chosen; uv is then not asked either, and the error says why.
+    if not settings.single("no-index") or len(folders) != 1:
+        return None
+    source = settings.source_of("no-index")
+    job.talk(f"note: {source} sets no-index: everything comes from {folders[0]} (find-links)")
+    return folders[0]
+
+
 def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
     """The plan of fetching all that a new environment needs into a folder."""
     folder = os.path.realpath(task.question.request.download or "")

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gpusetup.errors import ToolFailed, Unsatisfiable
+from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
@@ -29,10 +29,11 @@ from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.releases import newest_release
 from gpusetup.uv.settings import PersonSettings
 from gpusetup.uv.toml import parse_toml
-from gpusetup.uv.world import World, private_world
+from gpusetup.uv.world import CONFIGURATION, World, private_world
 
 ASK_SECONDS = 300.0
 COMPILE = ("--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
+PROJECT = "pyproject.toml"
 MAKE_ROOM = "nothing was changed; make room there"
 MOST_ROUNDS = 5
 """How often uv is asked again without the pre-releases of its answer; each round names new ones."""
@@ -224,17 +225,19 @@ def _ask(
 
     Nothing of the question is in its arguments, which other users may read.
     """
+    if settings.single("no-index") and not question.wheels_folder:
+        raise _no_index(settings)
     verb, *options = words
     environment = _environment(question, settings)
     with private_world(settings, environment, question.addresses) as world:
         folder = world.folder
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
             limits = _write_question(question, settings, world, disallowed)
-        project = str(folder / "pyproject.toml")
-        # The two commands name a project in different ways.
-        named = f"--requirement={project}" if verb == "install" else project
+        # The two commands name a project in different ways. uv runs in its folder: of the whole
+        # path it would take no byte that is not UTF-8.
+        named = f"--requirement={PROJECT}" if verb == "install" else PROJECT
         # The one file of settings is ours; no other is looked for.
-        configuration = ("--config-file", str(folder / "uv.toml"))
+        configuration = ("--config-file", CONFIGURATION)
         argv = (uv_program(), "pip", verb, *ALONE, *configuration, *question.options)
         output = run(
             (*argv, *options, *limits, named),
@@ -245,9 +248,19 @@ def _ask(
         if not output.ok:
             world.refuse_strange_hosts()
     if not output.ok:
-        notes = settings.limits.notes
+        notes = settings.notes_of_limits
         raise complaint(question.title, output, notes=notes, failures=world.failures)
     return output
+
+
+def _no_index(settings: PersonSettings) -> Blocked:
+    """The error where the person's settings forbid to ask any index."""
+    source = settings.source_of("no-index")
+    return Blocked(
+        f"No index may be asked, because {source} sets no-index",
+        hint="nothing was changed; unset it, or install from a folder of wheels: "
+        "`gpusetup install --offline DIR`",
+    )
 
 
 def _environment(question: Question, settings: PersonSettings) -> dict[str, str]:
@@ -266,13 +279,20 @@ def _write_question(
     configuration = ""
     # In a folder of wheels there is no index, and so nothing of the person's to hand over.
     if not question.wheels_folder:
-        modes = dict.fromkeys(sorted(disallowed), "disallow")
-        changes = {"prerelease-package": modes} if modes else {}
+        changes: dict[str, Mapping[str, Any]] = {}
+        if disallowed:
+            changes["prerelease-package"] = dict.fromkeys(sorted(disallowed), "disallow")
+        if settings.single("exclude-newer"):
+            # torch's index states no dates: with a limit by date it would have nothing at all.
+            by_package = settings.single("exclude-newer-package")
+            limits_by_date = by_package if isinstance(by_package, dict) else {}
+            without_limit = dict.fromkeys(question.requirements.names, False)
+            changes["exclude-newer-package"] = {**limits_by_date, **without_limit}
         configuration = settings.configuration(**changes)
     world.configure(configuration)
     folder = world.folder
     project = question.requirements.text
-    (folder / "pyproject.toml").write_text(project, encoding="utf-8")
+    (folder / PROJECT).write_text(project, encoding="utf-8")
     limits = settings.limits
     options: list[str] = []
     for option, lines in (
@@ -283,7 +303,7 @@ def _write_question(
         if lines:
             path = folder / f"{option.strip('-')}.txt"
             path.write_text("\n".join((*lines, "")), encoding="utf-8")
-            options += [option, str(path)]
+            options += [option, path.name]
     return tuple(options)
 
 

@@ -90,6 +90,13 @@ class PersonSettings:
                 return source.values[key]
         return None
 
+    def source_of(self, key: str) -> str:
+        """The first place that has a setting; empty if none has."""
+        for source in self.sources:
+            if key in source.values:
+                return source.name
+        return ""
+
     def listed(self, key: str) -> list[str]:
         """All values of a setting that is a list, from every place."""
         items: list[str] = []
@@ -142,8 +149,21 @@ class PersonSettings:
         """What a person should know: settings that count, and those that do not."""
         return tuple(self._notes())
 
+    @property
+    def notes_of_limits(self) -> tuple[str, ...]:
+        """The settings that limit which versions come."""
+        notes = list(self.limits.notes)
+        newest_day = self.single("exclude-newer")
+        if newest_day is not None:
+            notes.append(
+                f"{self.source_of('exclude-newer')} counts (exclude-newer): {newest_day}; not for "
+                "torch's own index, which states no dates. Another index without them has nothing "
+                "then"
+            )
+        return tuple(notes)
+
     def _notes(self) -> Iterator[str]:
-        yield from self.limits.notes
+        yield from self.notes_of_limits
         mode = self.single("link-mode")
         is_unsafe = mode is not None and mode not in SAFE_LINK_MODES
         if is_unsafe:
