@@ -33,6 +33,8 @@ WHICH_ROCM = (
     'torch.cuda.is_available())"'
 )
 """`None` for hip: the torch of this Python is no ROCm build."""
+AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
+"""Every AMD GPU with its target, the processor's graphics too, and the variables that choose."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"
@@ -59,8 +61,6 @@ LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
 """The kernel's last words before a machine went off: an Xid, a machine check, or nothing (power)."""
 GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
 """Whether docker gives a GPU at all, whatever the program and its compose file do."""
-ROCMINFO = "rocminfo | grep -E 'Marketing Name|gfx'; env | grep -E '^(HSA|HIP|ROCR)_'"
-"""The GPUs that ROCm sees, the processor's own too, and what overrides or hides them."""
 TORCHS_DEVICES = (
     'python -c "import os, torch; '
     "print(torch.cuda.device_count(), os.environ.get('CUDA_VISIBLE_DEVICES'))\""

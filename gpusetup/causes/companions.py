@@ -22,13 +22,6 @@ def _triton_windows(context: RuleContext) -> Lines:
     return tuple(paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
 
 
-def _triton_of_this_torch(context: RuleContext) -> Lines:
-    """The release that belongs to the torch that was read; none if it is not known."""
-    if ON_WINDOWS(context):
-        return _triton_windows(context)
-    return ()
-
-
 def conda_install(context: RuleContext, *words: str) -> Line:
     """Into the target, where its folder is known."""
     prefix = context.snapshot.conda.prefix or ""
@@ -84,13 +77,13 @@ CAUSES = (
                 text="Keep torch, and install the release of triton-windows that belongs to it. "
                 "For a torch older than 2.4 there is none: use a newer torch, or do without "
                 "torch.compile",
+                commands=_triton_windows,
             ),
         ),
         proven_by="torch asks triton for a name that the installed release does not have",
         not_when="If no triton is installed, the cause is triton-missing or triton-missing-windows",
         # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
         stage="first-kernel",
-        commands=_triton_of_this_torch,
         look=("pip check",),
         says=(
             says(

@@ -234,7 +234,7 @@ CAUSES = (
             Refutation(
                 facts.all_of(hip_kernel_is_missing, gpu_facts.rocm_build_has_the_target),
                 "",
-                alike.ROCMINFO,
+                alike.AMD_TARGETS,
             ),
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
             Refutation(gpu_facts.the_gpu_computes),

@@ -231,7 +231,7 @@ CAUSES = (
             r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
             r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
             says(
-                r"\bno kernel image\b(?! is available)",
+                r"\bno kernel image\b(?! (?:is|was|will|can|has)\b)",
                 "no kernel image",
                 unless=rf"{IF_ONLY}|\bthere is no kernel image\b",
                 said="in words",
@@ -279,6 +279,7 @@ CAUSES = (
             says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv"),
         ),
         examples=(
+            "New card, and since then the start ends with CUDA no kernel image",
             "FATAL: this function is for sm80, but was built for sm750",
             "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
             "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",

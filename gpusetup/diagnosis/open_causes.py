@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.alike import (
+    AMD_TARGETS,
     ASK_TORCH,
     BESIDE_TORCH,
     COLLECT_ENV,
@@ -21,7 +22,6 @@ from gpusetup.causes.alike import (
     NODES,
     ON_THE_BUS,
     ON_THE_HOST,
-    ROCMINFO,
     SETTLES,
     THIS_TORCH,
     TORCH_SEES,
@@ -194,7 +194,7 @@ def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
     is_rocm = events(context, "no-hip-gpus")
     overridden = "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment
     if is_of_amd(context) and (is_rocm or overridden):
-        return ROCMINFO
+        return AMD_TARGETS
     unused = events(context, "gpu-unused")
     if unused and events(context, "several-gpus"):
         return TORCHS_DEVICES

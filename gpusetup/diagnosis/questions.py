@@ -243,7 +243,7 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(
         name="two environments", is_reached=_torch_answers_both, reading=_asks(alike.THIS_TORCH)
     ),
-    StageQuestion(name="AMD", is_reached=is_of_amd, reading=_asks(alike.ROCMINFO)),
+    StageQuestion(name="AMD", is_reached=is_of_amd, reading=_asks(alike.AMD_TARGETS)),
     StageQuestion(name="Intel", is_reached=_is_of_intel, reading=_asks(alike.TORCHS_XPU)),
     StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
     StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),

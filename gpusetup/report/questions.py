@@ -48,7 +48,8 @@ def questions(text: Text) -> Facts:
         topic = topic_of(sentence, words_before)
         if topic:
             source = f"report, line {prose.line_at(start)}"
-            values = {"topic": topic, **_versions(sentence)}
+            named = _versions(sentence) or _versions(words_before)
+            values = {"topic": topic, **named}
             yield Event(
                 kind="question-asked", values=values, source=source, text=sentence.strip()[:SHOWN]
             )

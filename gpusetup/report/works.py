@@ -23,8 +23,12 @@ LINES_READ, CHARACTERS_READ = 2_000, 60_000
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 SHOWN = 160
 """Characters of a quote."""
-PRINTED_FIRST = lazy(r"\s*[\d\[(]")
+PRINTED_FIRST = lazy(
+    r"\s*(?:[\d\[(]|(?:ERROR|Error|FATAL|CRITICAL|WARN(?:ING)?|INFO|DEBUG)\b[\]:])"
+)
 """How a line begins that a program printed, although it has the words of a sentence."""
+EXCEPTION = lazy(r"(?m)^\s*Traceback \(most recent|^\s*[\w.]{0,60}(?:Error|Exception): ")
+"""The head of a traceback, or its last line."""
 ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 """A tensor on the GPU, or the call that puts it there."""
 
@@ -132,7 +136,9 @@ def _goes_on(lines: Sequence[str], classified: Lines, in_use: Sequence[Shown]) -
         denied = last_shown >= 0 and working.NOT_SEEN.search(lines[number])
         if not denied or working.FAILURE.search(working.NOT_SEEN.sub(" ", lines[number])):
             return False
-    if max(classified.errors, default=-1) > last_shown:
+    # A log's line of error is outranked by what follows it; an exception never is: people put the
+    # traceback before the head of the log as often as behind it.
+    if max(classified.errors, default=-1) > last_shown or EXCEPTION.search(flat):
         return False
     # Who calls it slow may run on the CPU, unless the text shows what the GPU does.
     at_work = any(form not in ("available", "found") for form, _ in in_use)

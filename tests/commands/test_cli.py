@@ -131,7 +131,7 @@ def test_a_sigterm_ends_the_children_too(tmp_path: Path) -> None:
         (["resolve", "--index", "https://m.example/whl/cu124"], "--backend cu124`"),
         (["doctor", "healthy"], "did you mean `--from` or"),
         (["resolve", "rtx4090"], 'did you mean `--gpu "rtx4090"`?'),
-        (["plan", "--model", "somebody/Theirs", "--gpu", "H200"], "`--params 8B`"),
+        (["plan", "--model", "somebody/Theirs", "--gpu", "H200"], "`--params 7B`"),
         (["monitor", "--interval", "soon"], "from 0.02 to 86400 seconds"),
     ],
 )

@@ -426,7 +426,7 @@ def test_a_pipe_into_which_nobody_writes_ends_the_command(
     monkeypatch.setenv("UV_CONSTRAINT", str(world.folder / "pipe"))
     said = install("--venv", "env", *WANTED)
     assert said.exit == 2
-    assert "is a pipe that nobody filled and ended within 0.3 s" in " ".join(said.err.split())
+    assert "is a pipe that was not filled and closed within 0.3 s" in " ".join(said.err.split())
 
 
 def test_requirements_come_from_standard_input(world: World) -> None:
