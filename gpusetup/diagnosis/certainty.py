@@ -77,12 +77,6 @@ NOT_READ = (
         holds=ask.boards_support_was_not_read,
     ),
     Doubt(
-        reason="no-virtual-gpu",
-        sentence="no virtual GPU is named, and a driver that is too old answers alike",
-        holds=ask.no_virtual_gpu_was_read,
-        asks="nvidia-smi",
-    ),
-    Doubt(
         reason="time-not-read",
         sentence="the text does not show that the GPU was there before; a container that was never "
         "given it says the same",

@@ -244,7 +244,7 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     inferred = symptom is not None and cause != UNKNOWN
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]
-    elif root is None and "" in remaining.asks:
+    elif cause == UNKNOWN and "" in remaining.asks:
         # Nothing took the refuted cause's place: its own question is all that is left.
         reading = remaining.asks[""]
     elif unread := unread_needs(root):

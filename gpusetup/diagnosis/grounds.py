@@ -115,15 +115,6 @@ def boards_support_was_not_read(grounds: Grounds) -> bool:
     return grounds.root.id == "amd-gpu" and grounds.context.os.family == "windows"
 
 
-VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
-"""How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
-
-
-def no_virtual_gpu_was_read(grounds: Grounds) -> bool:
-    names = [gpu.name or "" for gpu in gpus(grounds.context)]
-    return grounds.root.id == "vgpu-no-compute" and not any(map(VIRTUAL_GPU.search, names))
-
-
 def it_may_never_have_worked(grounds: Grounds) -> bool:
     """Whether a loss is claimed of which no text shows the time before."""
     is_new = not any(event.values.get("said") for event in events(grounds.context, NVML_LOST))

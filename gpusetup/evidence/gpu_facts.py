@@ -185,6 +185,19 @@ def target_is_overridden(context: RuleContext) -> str:
     return f"HSA_OVERRIDE_GFX_VERSION={value} is set" if value else ""
 
 
+VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
+"""How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
+
+
+def no_virtual_gpu_is_named(context: RuleContext) -> str:
+    """CUDA refuses a text's program, and the text names no virtual GPU: an old driver does too."""
+    names = [gpu.name for gpu in context.snapshot.gpus or ()]
+    words = [event.text or "" for event in events(context, "vgpu-no-compute", "vgpu-unlicensed")]
+    if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *words))):
+        return ""
+    return "the text names no virtual GPU, and an old driver refuses alike"
+
+
 # --- wheels ---------------------------------------------------------------------------------------
 
 
