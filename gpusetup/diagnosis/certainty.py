@@ -139,10 +139,9 @@ AGAINST = (
     ),
     Doubt(
         reason="another-environment",
-        sentence="the program names another torch than the list of packages, so that list is of "
-        "another Python",
-        holds=ask.another_environment_is_listed,
-        asks=alike.WHICH_TORCH,
+        sentence="what was read of torch is of another Python than the one that fails",
+        holds=ask.another_python_was_asked,
+        asks=alike.THIS_TORCH,
     ),
     Doubt(
         reason="no-nvidia-gpu-said",

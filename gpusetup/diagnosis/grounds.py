@@ -10,6 +10,7 @@ import re
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import (
     NO_FAILURES,
     RuleContext,
@@ -18,10 +19,8 @@ from gpusetup.evidence.context import (
     line_of,
     lines_of_a_person,
     package,
-    packages,
     readings,
 )
-from gpusetup.evidence.facts import failing_package
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.model.finding import Finding
@@ -140,7 +139,7 @@ SEVERAL_REASONS = (
     *("cuda-init-out-of-memory", "cuda-unknown-error", "cuda-init-failed", "gpu-gives-no-memory"),
     *("k8s-gpu-not-allocatable", "nvml-init-failed", "driver-does-not-answer", "gpu-init-failed"),
     *("cuda-sees-no-device", "cuda-misses-gpu", "gpu-does-not-answer", "driver-call-unsupported"),
-    *("container-hook-failed", "gpu-hang", "nccl-p2p-failure", "nccl-shm-error", "nccl-timeout"),
+    *("container-hook-failed", "gpu-hang", "nccl-p2p-failure", "nccl-timeout"),
 )
 """Causes that say where it stopped; what stopped it can be several things."""
 FIRMWARE = ("hardware-fault", "gpu-fault", "gsp-timeout")
@@ -182,7 +181,7 @@ def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
     if not grounds.is_one_of(MISSING_LIBRARY):
         return False
     named = [e.values.get("module", "") for e in events(grounds.context, *grounds.cause.kinds)]
-    owner = failing_package(grounds.context) or next(filter(None, named), "")
+    owner = facts.failing_package(grounds.context) or next(filter(None, named), "")
     return owner in ("", "torch", "nvidia")
 
 
@@ -199,22 +198,8 @@ def several_torches(grounds: Grounds) -> bool:
     return grounds.is_one_of(OF_TORCHS_BUILD) and len(releases - {""}) > 1 and not said_by_torch
 
 
-def lists_another_torch(context: RuleContext) -> bool:
-    """Whether the program's own message names another torch than the list of packages.
-
-    Then pip, or whoever printed the list, runs in another environment than the program.
-    """
-    listed = {one.version.partition("+")[0] for one in packages(context, "torch")}
-    named = {
-        event.values["torch"].partition("+")[0]
-        for event in events(context, "extension-abi-mismatch", "torchvision-mismatch")
-        if "torch" in event.values
-    }
-    return bool(listed and named) and not listed & named
-
-
-def another_environment_is_listed(grounds: Grounds) -> bool:
-    return grounds.layer is Layer.LIBRARIES and lists_another_torch(grounds.context)
+def another_python_was_asked(grounds: Grounds) -> bool:
+    return bool(facts.another_python_was_asked(grounds.context))
 
 
 def person_has_no_nvidia_gpu(grounds: Grounds) -> bool:

@@ -151,6 +151,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 NO_FAILURES = (
     "torch-only-named",
     *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
+    *("arch-list-named", "image-named"),
     *(
         "program-found-gpu",
         "release-regressed",

@@ -129,6 +129,8 @@ class Job(Frozen):
     """Whether tensor parallelism also divides what is between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
+    expert_parallel: int = 1
+    """Among how many GPUs the experts of a layer are divided."""
 
     @property
     def fills_token_budget(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.job import BYTES, QUANTIZED, SHARDED, Job, Recipe, Shardable
+from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA, GATHERED_UNIT, OFFLOADED_UNIT, FROZEN_UNIT = 1.065, 11.565, 7.998, 4.0
 """Bytes a parameter, fitted to the measured cells: of all parameters if a sharded strategy has only
@@ -71,7 +72,31 @@ def per_gpu(job: Job, parameters: float, state: Shardable | None = None) -> floa
         layers_of_stage = (shape.parameters - shape.outside) / job.pipeline_parallel
         share_of_stage = (layers_of_stage + at_one_end) / shape.parameters
     shards = shard_count(job, state) if state else 1
+    if shards == 1:  # what is sharded is divided among all GPUs already
+        share_of_stage *= share_with_experts(job)
     return parameters * share_of_stage / job.tensor_parallel / shards
+
+
+def share_with_experts(job: Job) -> float:
+    """The share of the parameters that a GPU holds if experts are divided among several."""
+    if job.expert_parallel == 1:
+        return 1.0
+    experts = expert_share(job.shape)
+    return 1 - experts + experts / job.expert_parallel
+
+
+def expert_share(shape: Shape) -> float:
+    """The share of a model's parameters that are in its experts.
+
+    A token leaves the others out (`parameters` less `active`) and passes its own, which are as wide
+    as `intermediate`.
+    """
+    if not shape.experts:
+        return 0.0
+    matrices = 3 if shape.gated else 2
+    passed = shape.layers * matrices * shape.hidden * shape.intermediate
+    left_out = shape.parameters - shape.active
+    return min((left_out + passed) / shape.parameters, 1.0)
 
 
 def keeps_cast_weights(job: Job) -> bool:
