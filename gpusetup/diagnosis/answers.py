@@ -105,10 +105,11 @@ def _of_a_downgrade(context: RuleContext, question: Event) -> str:
     wanted = wanted_cuda(context)
     if wanted and driver_serves(context, wanted) is False:
         return ""
-    shown = context.driver.cuda
+    shown, version = context.driver.cuda, context.driver.version
     kept = f" (here {shown})" if shown else ""
+    runs = f" (driver {version} runs builds for CUDA {wanted})" if version and wanted else ""
     return (
-        f"no, keep the driver and remove nothing. The CUDA that nvidia-smi shows{kept} is the "
+        f"no, keep the driver and remove nothing{runs}. The CUDA that nvidia-smi shows{kept} is the "
         "newest that the driver supports; builds for older ones run too, and torch brings its own "
         "CUDA libraries. `gpusetup install` picks the build that fits"
     )
