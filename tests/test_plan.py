@@ -233,7 +233,11 @@ def test_the_help_is_in_groups_with_an_example_each(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("text", "words", "said"),
     [
-        ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "the shape of model-0.5b is not known: like"),
+        (
+            "model: nobody/model-0.5b\nbatch_size: 4\n",
+            (),
+            "the shape of model-0.5b is not known: like",
+        ),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),

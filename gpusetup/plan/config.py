@@ -20,9 +20,10 @@ from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_model import adapters, frozen, model, quantised, tables
 from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
-from gpusetup.plan.config_rl import GENERATING, method_of, reinforcement
+from gpusetup.plan.config_rl import method_of, reinforcement
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.question import LARGEST, Question
+from gpusetup.plan.rl_methods import GENERATING
 from gpusetup.plan.rope import RopeScaling
 from gpusetup.plan.trainers import usual_batch
 

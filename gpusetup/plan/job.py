@@ -36,7 +36,9 @@ QUANTIZED: dict[str, float] = {
 NF4: half a byte and a 32-bit scale for 64 of them, which double quantisation makes a byte with a
 32-bit scale for 256 (Dettmers et al., arXiv 2305.14314). LLM.int8: a byte (arXiv 2208.07339). GPTQ
 and AWQ (`int4`): a 16-bit scale and half a byte of a zero point for 128; MXFP4: a byte for 32
-(OCP). `fp8` is no storage: torchao's float8 training keeps weights as they are."""
+(OCP). `fp8` stores a frozen base in a byte (kohya's `--fp8_base`, FP8 checkpoints); of weights that
+are trained it is no storage: torchao's float8 training keeps them as they are."""
+FROZEN_FP8 = 1.0
 
 
 class ModelBeside(Frozen):
@@ -174,7 +176,15 @@ class Job(Frozen):
 
     @property
     def is_quantized(self) -> bool:
-        return self.quantize in QUANTIZED
+        """Whether the weights are stored in fewer than 16 bits."""
+        return self.stored_bytes is not None
+
+    @property
+    def stored_bytes(self) -> float | None:
+        """Bytes of a quantised weight; None if the weights are not stored quantised."""
+        if self.quantize == "fp8" and self.lora is not None:
+            return FROZEN_FP8
+        return QUANTIZED.get(self.quantize or "")
 
     @property
     def compute_bytes(self) -> int:

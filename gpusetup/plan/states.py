@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import BYTES, QUANTIZED, SHARDED, Job, Recipe, Shardable
+from gpusetup.plan.job import BYTES, SHARDED, Job, Recipe, Shardable
 from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA, GATHERED_UNIT, OFFLOADED_UNIT, FROZEN_UNIT = 1.065, 11.565, 7.998, 4.0
@@ -149,11 +149,12 @@ def model_weights(job: Job) -> float:
     """
     model_parameters = per_gpu(job, job.shape.parameters, "parameters")
     table_bytes = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
-    if not job.is_quantized:
+    stored_bytes = job.stored_bytes
+    if stored_bytes is None:
         return model_parameters * weight_bytes(job) + table_bytes
     outside = per_gpu(job, job.shape.outside, "parameters")
     outside_bytes = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
-    quantised_bytes = (model_parameters - outside) * QUANTIZED[job.quantize or ""]
+    quantised_bytes = (model_parameters - outside) * stored_bytes
     return quantised_bytes + outside_bytes + table_bytes
 
 
