@@ -158,7 +158,7 @@ def encoders_on_gpu(shape: Shape, trainer: str) -> int:
     always encodes it before.
     """
     encodes_before = trainer == "finetrainers" or shape.kind not in DENOISERS
-    return 0 if encodes_before else shape.beside
+    return 0 if encodes_before else shape.encoder_parameters
 
 
 def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
@@ -166,7 +166,7 @@ def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
     engine_bytes = (setup.engine_share or 0.0) * limits.capacity
     return replace(
         job,
-        beside=models_beside(setup, job.shape, job.dtype),
+        models_beside=models_beside(setup, job.shape, job.dtype),
         sequences_of_sample=2 if setup.pairs else 1,
         engine_bytes=engine_bytes,
         engine_sleeps=setup.engine_sleeps,

@@ -193,7 +193,7 @@ def states_beside(job: Job, recipe: Recipe) -> float:
     A critic is trained like the policy; reference and reward models are weights alone.
     """
     total = 0.0
-    for model in job.beside:
+    for model in job.models_beside:
         if model.on_host or recipe.offload:
             continue
         bytes_of_weight = weight_bytes(job) if model.trained else model.weight_bytes
@@ -300,6 +300,6 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     weights = (job.shape.parameters + job.tables) * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes
     trained = job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
-    next_to_it = sum(model.parameters * model.weight_bytes for model in job.beside)
+    next_to_it = sum(model.parameters * model.weight_bytes for model in job.models_beside)
     groups = job.data_parallel / shard_count(job, "parameters")
     return (weights + adapters + trained + next_to_it) * groups
