@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.plan.forward_memory import activations, layer_backward
 from gpusetup.plan.job import Job, Recipe, samples, tokens
-from gpusetup.plan.memory import activations, layer_backward, memory, runtime
+from gpusetup.plan.memory import memory, runtime
 from gpusetup.plan.states import gradient_bytes, model_weights
 
 
