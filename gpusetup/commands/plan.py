@@ -111,7 +111,7 @@ class PlanQuestion(CommandQuestion):
         group=JOB,
     )
     method: str | None = option(
-        "sft (default), or what trains on preferences and rewards: dpo, kto, grpo, ppo, ...",
+        "sft (default), or how preferences and rewards are learned: dpo, kto, grpo, ppo, ...",
         metavar="NAME",
         parse=method_named,
         group=JOB,
@@ -211,7 +211,8 @@ class PlanQuestion(CommandQuestion):
     )
     cache: str | None = option("type of the cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING)
     gpu_memory_utilization: float | None = option(
-        "the share of the GPU that the server may use: 0.95 (vLLM), --mem-fraction-static (SGLang)",
+        "the share of the GPU that the server may use: 0.95 (vLLM's option; SGLang's is "
+        "--mem-fraction-static)",
         metavar="SHARE",
         parse=float,
         group=SERVING,
@@ -271,7 +272,7 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [o
 
 def run(options: PlanQuestion, out: Console) -> Reply:
     check_modes(options)
-    options = with_count_of_gpu(options)
+    options = with_number_of_gpus(options)
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
     if options.serve:
@@ -284,17 +285,15 @@ def run(options: PlanQuestion, out: Console) -> Reply:
     return reply(plan, plan_text, yes=plan.fits)
 
 
-def with_count_of_gpu(options: PlanQuestion) -> PlanQuestion:
-    """`--gpu "8x H100"` read as eight of them; UsageError if `--gpus` says another number."""
-    if not options.gpu:
-        return options
-    count, name = count_in_name(options.gpu)
+def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
+    """Read `--gpu "8x H100"` as eight of them; UsageError if `--gpus` says another number."""
+    count, name = count_in_name(options.gpu or "")
     if count is None:
         return options
     if options.gpus not in (None, count):
         raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
-    counted: PlanQuestion = options.replaced(gpu=name, gpus=count)
-    return counted
+    with_number: PlanQuestion = options.replaced(gpu=name, gpus=count)
+    return with_number
 
 
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
@@ -410,9 +409,10 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
 # --- what goes together ---------------------------------------------------------------------------
 
 WHERE = ("--gpu", "--gpu-mem", "--from")
+ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus",
-                "--weights", "--cache", "--gpu-memory-utilization", *WHERE),
+                *ONLY_FOR_SERVERS, *WHERE),
     "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
     "--cells": ("--predict",),
@@ -423,11 +423,7 @@ TAKES = {
 def check_modes(options: PlanQuestion) -> None:
     """UsageError if two options ask for different things."""
     typed = options.given_flags()
-    only_for_servers = {
-        spec.flags[-1]
-        for name, spec in PlanQuestion.OPTIONS.items()
-        if spec.group == SERVING and name in options.given
-    }
+    only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
     if not options.serve and only_for_servers:
         raise UsageError(f"`{min(only_for_servers)}` needs a server: add `--serve`")
     for mode, options_of_mode in TAKES.items():

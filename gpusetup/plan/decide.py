@@ -123,7 +123,7 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
         (on_host and not is_standard(job), f"runs with parts on the host {often}"),
         (job.strategy == "dp" and job.gpus > 1,
          "plan never compared DataParallel with a measurement"),
-        (job.generates or bool(job.beside),
+        (job.generates or bool(job.models_beside),
          f"plan also counts {beside_in_words(job)}, and never compared such a run with a "
          "measurement"),
         (job.sequences_of_sample > 1,

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.frozen_parts import frozen_share
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, TOKEN_BUDGET, Job, least_tokens
+from gpusetup.plan.job import (
+    BYTES,
+    JOB_DEFAULTS,
+    TOKEN_BUDGET,
+    Job,
+    Quantization,
+    least_tokens,
+)
 from gpusetup.plan.losses import LOSSES, SAME_LOSS
+from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.models import (
     is_at_hand,
     model_of_size,
@@ -86,6 +94,9 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     people do, in bf16.
     """
     given, gpus = dict(question.job_fields), question.gpus or 1
+    stored = format_in_name(question.model or "")
+    if stored in get_args(Quantization) and given.get("lora") is not None:
+        given.setdefault("quantize", stored)  # adapters on weights that are quantised already
     by_batch = counts_samples(question, shape)
     samples = gpus if question.trainer or not shape.writes_text else 1
     frozen_in_bits = given.get("quantize") not in (None, "fp8")
@@ -99,7 +110,8 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         fields["dtype"] = given.get("dtype", "bf16")
         # Who trains adapters is short of memory: PEFT's `prepare_model_for_kbit_training`, TRL,
         # axolotl, LLaMA-Factory, ms-swift and Unsloth all switch checkpointing on.
-        fields["checkpointing"] = given.get("checkpointing", True)
+        # Scripts for U-Nets (kohya, diffusers) do not.
+        fields["checkpointing"] = given.get("checkpointing", shape.kind != "unet")
     if not (by_batch or limits.linux) and "strategy" not in given:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
     if given.get("selective"):
@@ -123,7 +135,8 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     setup = rl_setup_of(question, job)
     if setup is not None:
         job = with_models_beside(job, setup, limits)
-        if question.rl is None and "loss" not in given:
+        # Unsloth's own kernels hold no logits for log-probabilities either.
+        if question.rl is None and "loss" not in given and trainer != "unsloth":
             job = replace(job, loss=usual_loss(setup.method))
     check(job, question)
     return job
@@ -145,7 +158,7 @@ def encoders_on_gpu(shape: Shape, trainer: str) -> int:
     always encodes it before.
     """
     encodes_before = trainer == "finetrainers" or shape.kind not in DENOISERS
-    return 0 if encodes_before else shape.beside
+    return 0 if encodes_before else shape.encoder_parameters
 
 
 def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
@@ -153,7 +166,7 @@ def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
     engine_bytes = (setup.engine_share or 0.0) * limits.capacity
     return replace(
         job,
-        beside=models_beside(setup, job.shape, job.dtype),
+        models_beside=models_beside(setup, job.shape, job.dtype),
         sequences_of_sample=2 if setup.pairs else 1,
         engine_bytes=engine_bytes,
         engine_sleeps=setup.engine_sleeps,

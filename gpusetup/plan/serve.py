@@ -33,6 +33,19 @@ Fetch = Callable[[str], Shape] | None
 """How the shape of an unknown model is fetched; None: nothing may be fetched."""
 
 
+LARGE_GPU = 70 * GIB
+"""Bytes from which on vLLM and SGLang compute more tokens at once."""
+
+
+class LargeGpu(Frozen):
+    """What an engine does otherwise on a GPU of at least `LARGE_GPU`."""
+
+    capability: Capability
+    """The oldest GPUs on which it does so."""
+    tokens: int
+    sequences: int
+
+
 class Engine(Frozen):
     """The memory that an engine uses beside its cache, and how it is started."""
 
@@ -46,6 +59,7 @@ class Engine(Frozen):
     """Rows of logits at once, in 32 bits."""
     fixed_gib: float
     """CUDA's context, graphs and workspaces."""
+    large: LargeGpu | None = None
     outside: bool = False
     """Whether the share is of weights and cache alone, and passes take of the rest."""
     version: str
@@ -118,6 +132,27 @@ class Server(Frozen):
     sequences: int
     gpus: int
     place: Place
+
+    @property
+    def tokens_at_once(self) -> int:
+        """Tokens of a prompt that one pass computes on this GPU."""
+        return self.engine.tokens if self.large_gpu is None else self.large_gpu.tokens
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of logits that one pass computes on this GPU."""
+        rows = self.engine.sequences if self.large_gpu is None else self.large_gpu.sequences
+        return max(rows, self.sequences)
+
+    @property
+    def large_gpu(self) -> LargeGpu | None:
+        """What the engine does otherwise because the GPU is large; None if it is not."""
+        large, place = self.engine.large, self.place
+        if large is None or place.capacity < LARGE_GPU:
+            return None
+        # A GPU that was named by its memory alone may be of any age.
+        is_new_enough = place.capability is None or place.capability >= large.capability
+        return large if is_new_enough else None
 
     @property
     def reads_gguf(self) -> bool:
@@ -256,14 +291,13 @@ def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
 
     `pass_tokens`: tokens of a prompt that it computes; None: as the modelled version does.
     """
-    shape, engine = server.shape, server.engine
-    tokens = pass_tokens or engine.tokens
+    shape = server.shape
+    tokens = pass_tokens or server.tokens_at_once
     elements_per_token = 4 * shape.hidden + 3 * shape.intermediate / server.gpus
     # Each expert of a token gives an output of its own, before they are summed.
     elements_per_token += shape.experts * shape.hidden
-    logit_rows = max(engine.sequences, server.sequences)
     # The sampler gathers the logits of the whole vocabulary on each GPU.
-    logit_bytes = logit_rows * shape.vocabulary * 4
+    logit_bytes = server.rows_at_once * shape.vocabulary * 4
     return tokens * elements_per_token * 2 + logit_bytes
 
 
@@ -293,7 +327,7 @@ def whole_context_fits(server: Server) -> bool:
     It tried a pass over the whole context, and kept what was left for the cache, which had to take
     one whole context as well.
     """
-    room = cache_room(server, max(server.context, server.engine.tokens))
+    room = cache_room(server, max(server.context, server.tokens_at_once))
     return sequence_bytes(server, server.context) <= room
 
 
@@ -314,7 +348,7 @@ def version_note(server: Server) -> str:
     older = f"{server.engine_name} before {engine.whole_context_before}"
     if whole_context_fits(server):
         return f"{modelled_version(server)}; {older} starts too"
-    whole_pass = pass_bytes_of(server, max(server.context, engine.tokens)) / GIB
+    whole_pass = pass_bytes_of(server, max(server.context, server.tokens_at_once)) / GIB
     return (
         f"{modelled_version(server)}; {older} computes a whole prompt of {server.context:,} "
         f"tokens at its start ({whole_pass:.1f} GiB) and refuses to start: lower "
@@ -358,8 +392,9 @@ def serve_plan(options: Mapping[str, Any], place: Place, fetch: Fetch = None) ->
 
     def room_for(tokens: int) -> float:
         """Bytes for the cache of a server whose context is so long."""
-        pass_tokens = max(tokens, server.engine.tokens) if server.computes_whole_prompts else None
-        return cache_room(server, pass_tokens)
+        if server.computes_whole_prompts:
+            return cache_room(server, max(tokens, server.tokens_at_once))
+        return cache_room(server)
 
     def fits_with(tokens: int) -> bool:
         return server.sequences * sequence_bytes(server, tokens) <= room_for(tokens)
