@@ -91,7 +91,7 @@ LINES = (
 driver: the live log, which holds those of all programs, is not asked for them."""
 
 
-ABOUT_A_TEXT = ("names-failure", "names-no-failure")
+ABOUT_A_TEXT = ("names-failure", "names-no-failure", "asks-about")
 """Whether a text complains at all: a log that was read on this machine is no such text."""
 
 
