@@ -32,6 +32,11 @@ def _fails_by_a_dll(context: RuleContext) -> bool:
 
 
 def _recover(context: RuleContext) -> Lines:
+    """The command that ends what was interrupted, in the target or in one that is half made."""
+    for event in events(context, "install-unfinished"):
+        if "half_made" in event.values:
+            prefix = event.values["prefix"]
+            return (paste.command(context, "gpusetup", "install", "--venv", prefix),)
     return (paste.command(context, "gpusetup", "install", "--python", paste.python(context)),)
 
 

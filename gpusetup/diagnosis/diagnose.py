@@ -24,6 +24,7 @@ from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, st
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
+from gpusetup.diagnosis.working_stack import shows_a_working_gpu
 from gpusetup.evidence.context import Rule, RuleContext, events, is_report
 from gpusetup.fixes import needs
 from gpusetup.model.finding import (
@@ -185,7 +186,13 @@ def without_makers(remaining: Remaining) -> Remaining:
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
     """The root, or in a text what the program failed at."""
-    return root_of(findings) or failure_without_cause(context, findings)
+    root = root_of(findings) or failure_without_cause(context, findings)
+    # A log's line of error before the program went on stopped nothing, and who does not
+    # see a GPU is denied by the program that names it.
+    goes_on = is_report(context) and shows_a_working_gpu(context)
+    if root and root.id in ("program-failed", "gpu-unused") and goes_on:
+        return None
+    return root
 
 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:

@@ -95,14 +95,17 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
 def wanted_cuda(context: RuleContext) -> str | None:
     """The CUDA of the torch that a plain question is about."""
     wanted = context.snapshot.wanted
-    topics = {event.values.get("topic") for event in events(context, "question-asked")}
-    if not topics & OF_DRIVER_AND_CUDA or not says_nothing_else(context):
+    asked = {e.values.get("topic", ""): e for e in events(context, "question-asked")}
+    if not asked.keys() & OF_DRIVER_AND_CUDA or not says_nothing_else(context):
         return None
-    return wanted.cuda or cuda_of(wanted.backend or "")
+    in_the_question = [e.values.get("cuda") for topic, e in asked.items() if topic in OF_A_BUILD]
+    return wanted.cuda or cuda_of(wanted.backend or "") or next(iter(in_the_question), None)
 
 
 OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers", "card"}
 """Topics of questions that a driver's version may answer with no (`messages.questions`)."""
+OF_A_BUILD = {"driver", "torch-cuda"}
+"""Those in which the CUDA that is named is a build's; elsewhere it may be the driver's."""
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
