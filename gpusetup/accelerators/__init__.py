@@ -1,6 +1,6 @@
 """Makers of GPUs: their names, the labels of torch's builds for them, and their targets.
 
-Three sources tell who made a GPU, or for whose GPUs a build of torch is (`makers.py`). The first one
+Three sources tell who made a GPU, or for whose GPUs a build of torch is (`makers.py`). The first
 that says something counts:
 
 1. a device on the PCI bus: the vendor's id (`10de`), or its name in a listing;
