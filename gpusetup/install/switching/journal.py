@@ -211,6 +211,7 @@ def forget_making(journal: Journal) -> None:
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
     """The first of some paths that is not below the prefix, written plainly and with no symbolic
     link on the way, or that is in the store."""
+    real_prefix = os.path.realpath(store.parent)
     is_inside: dict[str, bool] = {}
     for path in paths:
         # A file name with NUL exists nowhere, and every call refuses it.
@@ -218,14 +219,14 @@ def first_outside(store: Path, paths: Iterable[str]) -> str | None:
             return path
         folder, name = os.path.split(path)
         if folder not in is_inside:
-            is_inside[folder] = _is_inside(folder, store)
+            is_inside[folder] = _is_inside(folder, store, real_prefix)
         is_plain = path == f"{folder}{os.sep}{name}" and name not in ("", os.curdir, os.pardir)
         if not is_plain or not is_inside[folder] or path == str(store):
             return path
     return None
 
 
-def _is_inside(folder: str, store: Path) -> bool:
+def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
     """Whether a folder is the prefix or below it, plainly written and not reached by a link, and
     is not the store."""
     prefix = str(store.parent)
@@ -233,7 +234,7 @@ def _is_inside(folder: str, store: Path) -> bool:
         return False
     if f"{folder}{os.sep}".startswith(f"{store}{os.sep}") or os.path.normpath(folder) != folder:
         return False
-    return os.path.realpath(folder) == os.path.realpath(prefix) + folder[len(prefix) :]
+    return os.path.realpath(folder) == real_prefix + folder[len(prefix) :]
 
 
 # --- files of a store -----------------------------------------------------------------------------
