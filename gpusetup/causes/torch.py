@@ -62,7 +62,9 @@ def _anew(context: RuleContext, _: str) -> Fix:
     by_conda = paste.command(context, "conda", "remove", "--yes", *where, "--force", *named)
     both = conda or events(context, "mixed-conda-pip")
     by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
-    times = max(1, len({p.version for p in packages(context, "torch")}))
+    # pip takes one copy away at a time; conda's copy is conda's to take.
+    by_others = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
+    times = max(1, len(by_others))
     remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
     install = paste.install_commands(context, torch_removed=True) if build else way.commands
     return replace(

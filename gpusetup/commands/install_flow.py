@@ -59,7 +59,7 @@ from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
-from gpusetup.render.screen import Row, Screen, section
+from gpusetup.render.screen import Screen, ScreenLine, section
 from gpusetup.system.system import System
 from gpusetup.uv.lock import DEFAULT_INDEX
 from gpusetup.uv.logins import without_logins
@@ -249,12 +249,8 @@ def _plan_screen(
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(
-        answer,
-        told,
-        screens.downloads(plan.wheels),
-        notes=(*plan.notes, *notes),
-    )
+    screen = screens.plan_screen(answer, told, screens.downloads(plan.wheels))
+    return screens.with_notes(screen, (*plan.notes, *notes))
 
 
 # --- by conda, where torch is conda's ------------------------------------------------------------
@@ -276,7 +272,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
         problem = f"{prefix} cannot be written by this user"
     if not (problem or request.yes or request.dry_run):
         job.talk("Asking conda what it would change ...")
-        says = tuple(Row(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
+        says = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
     screen = _described_screen(machine, answer, task, section("conda says", says))
     if problem and not request.dry_run:
         session.out.talk(screen)
@@ -389,4 +385,5 @@ def _described_screen(
         "fallback": screens.fallback(task.choices[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
-    return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)
+    screen = screens.plan_screen(answer, told, rows, system=system)
+    return screens.with_notes(screen, task.all_notes)

@@ -20,14 +20,16 @@ from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_model import adapters, frozen, model, quantised, tables
 from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
-from gpusetup.plan.config_rl import GENERATING, method_of, reinforcement
+from gpusetup.plan.config_rl import method_of, reinforcement
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.question import LARGEST, Question
+from gpusetup.plan.rl_methods import GENERATING
 from gpusetup.plan.rope import RopeScaling
+from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "accumulation": "accumulate",
+    "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key -> the field of a job or question that it says."""
@@ -190,7 +192,7 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     if factor is None:
         return None
     return RopeScaling(
-        place=reader.place("rope-factor"),
+        key=reader.place("rope-factor"),
         factor=factor,
         original=original,
         kind=(kind or "yarn").lower(),
@@ -218,8 +220,9 @@ def batch(reader: Reader, fields: Fields) -> Fields:
     each = reader.number("batch", LARGEST["batch"])
     total = None if trinity and each else reader.number("total", LARGEST["batch"])
     if each is None and total is None and not trinity:
-        reader.assumed.append("the config names no batch: plan assumes 1 on each GPU")
-        each = 1
+        each = usual_batch(fields["trainer"])
+        whose = f"{fields['trainer']}'s own {each}" if each > 1 else "plan assumes 1"
+        reader.assumed.append(f"the config names no batch: {whose} on each GPU")
     return {"per_gpu": each, "total": total}
 
 
@@ -303,10 +306,6 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
         fields["notes"].append(
             "replicas of shards are not counted: plan assumes one shard over all GPUs"
         )
-    if (reader.number("ep", LARGEST["gpus"]) or 1) > 1:
-        fields["notes"].append(
-            "expert parallelism is not counted: plan assumes that each GPU has all experts"
-        )
     if gpus is None:
         return {"devices": None}
     return {"devices": gpus if nodes is None else gpus * nodes}
@@ -321,8 +320,8 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
         return {"strategy": f"zero{stage}" if stage else "ddp"}
     words = list[str]()
     for role in ("fsdp", "strategy"):
-        reader.word(role)
-        for _, text in reader.all(role):
+        for setting, text in reader.all(role):
+            reader.note(setting, f"{role}: {text}")
             words += text.lower().replace(",", " ").split()
     strategies = [meaning("strategy", word) for word in words]
     known_strategies = [name for name in strategies if name]
