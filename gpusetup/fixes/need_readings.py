@@ -44,6 +44,8 @@ SHOW_WHICH_TORCH = (
     *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
+TELL_RELEASES_APART = ("release-regressed", "pin-pulls-torch")
+"""Events that name two releases, and say which of them works or stays."""
 
 
 def torch_that_is_there(context: RuleContext) -> str:
@@ -59,7 +61,8 @@ def torch_that_is_there(context: RuleContext) -> str:
     if lent := events(context, "hosted-notebook"):
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
     # Two releases: one of them is of another environment, or only wished for.
-    if len(releases_of_torch(context)) > 1 and not events(context, *INSTALLING, *SHOW_WHICH_TORCH):
+    tells_which = events(context, *INSTALLING, *SHOW_WHICH_TORCH, *TELL_RELEASES_APART)
+    if len(releases_of_torch(context)) > 1 and not tells_which:
         return ""
     # A release that a person names is no build: which index it came from decides what changes.
     is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")

@@ -108,7 +108,10 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("hybrid-gpu-off", text(event("driver-not-loaded"), event("hybrid-gpu-off", tool="asusctl")),
      text(event("driver-not-loaded"))),
     # --- CUDA starts, or does not ---
-    ("vgpu-no-compute", text(event("compute-mode-exclusive"), event("cuda-error", code="801")),
+    # 801 is of a virtual GPU where one is named; an old driver answers alike.
+    ("vgpu-no-compute",
+     text(event("compute-mode-exclusive"), event("cuda-error", code="801"),
+          gpus=(replace(RTX_3090, name="GRID T4-8Q"),)),
      text(event("compute-mode-exclusive"))),
     # --- the hardware ---
     ("pcie-degraded", text(event("pcie-errors", severity="Corrected")),
