@@ -243,6 +243,8 @@ CAUSES = (
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
             Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
+            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell")),
+            Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(
@@ -294,6 +296,8 @@ CAUSES = (
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_CUDA),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell", "small")),
+            Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(

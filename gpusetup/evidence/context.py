@@ -177,7 +177,7 @@ NO_FAILURES = (
     "old-launch",
     "bare-yes",
     "launcher-deprecated",
-    *("gpu-unused", "remedy-tried", "ran-alone"),
+    *("gpu-unused", "remedy-tried", "ran-alone", "works-otherwise"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),
     *(

@@ -324,6 +324,30 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
     return ""
 
 
+def works_otherwise(*ways: str) -> Fact:
+    """A run that differs in one of these things works: the fault lies in what differs."""
+
+    def fact(context: RuleContext) -> str:
+        for event in events(context, "works-otherwise"):
+            if event.values.get("what") in ways:
+                return f"another run works ({(event.text or '')[:60].strip()})"
+        return ""
+
+    return fact
+
+
+def display_driver_was_reset(context: RuleContext) -> str:
+    """The driver of the display was reset, or the screen or the machine went off, as it failed."""
+    for event in events(context, "graphics-crash", "machine-powers-off"):
+        return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
+    return ""
+
+
+def several_gpus_are_used(context: RuleContext) -> str:
+    """The run that fails uses several GPUs."""
+    return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
+
+
 def imports_alone(context: RuleContext) -> str:
     """The same import works if nothing else was loaded before."""
     return "the same import works on its own" if events(context, "ran-alone") else ""

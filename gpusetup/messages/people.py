@@ -6,7 +6,7 @@ fact about the person's situation; it never names a cause by itself.
 
 from __future__ import annotations
 
-from gpusetup.messages import unused_gpu
+from gpusetup.messages import contrasts, unused_gpu
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import Row, row
 
@@ -53,6 +53,7 @@ TRIED: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,40}?\b(?:is |are |was |already )?(?:installed|newest|latest|up to date|current|the latest)",
             r"\b(?:installed|have|updated)(?: the)? (?:newest |latest |current )?(?:VC(?:\+\+|_)? ?(?:Redist\w*|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)",
             r"(?:已(?:经)?安装|装了|安装了|安装过)[^。\n]{0,8}(?:VC|vc|Visual C\+\+)",
+            r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,16}?\b(?:is|are) (?:already )?(?:there|present|in place|ok|fine)\b",
             r"(?:VC(?:\+\+)?|vc_?redist) ?(?:运行库|运行时|runtime)?[^,.;\n]{0,8}(?:是最新|最新的|装了|已装|装过|已经装|重装)",
         ),
     ),
@@ -328,5 +329,6 @@ ROWS: tuple[Row, ...] = (
     *SITUATION,
     *ENGINE,
     *OTHER_MAKERS,
+    *contrasts.ROWS,
 )
 """All sentences, as rows of the table of messages."""
