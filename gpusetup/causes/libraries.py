@@ -111,8 +111,30 @@ CAUSES = (
                 "another NCCL on one of them",
             ),
             Message(
+                having={"wheel": "", "required": ""},
+                title="torch requires {wheel} {required}, and {present} is installed",
+                means="Another package replaced a library that torch's wheel was built with.",
+                text="Install the version that torch requires again. What needs the other one "
+                "belongs into an environment of its own, or it replaces this one again (`pip "
+                "check` names it)",
+                commands=("pip install {wheel}=={required}",),
+            ),
+            Message(
+                having={"loaded": "", "compiled": ""},
+                title="Version {loaded} is loaded of a library that the program needs in version "
+                "{compiled} or newer",
+                plain="The loaded CUDA library is older than the one the program was compiled with",
+                means="A program needs the version that it was compiled with, or a newer minor of "
+                "the same major.",
+                text="Upgrade the library in this environment to that version or newer (pip: `pip "
+                "install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If torch in "
+                "the same environment requires its own version, use a separate environment for "
+                "each. Only if LD_LIBRARY_PATH has a folder of another CUDA, remove that",
+            ),
+            Message(
                 having={"by_program": ""},
                 title="The first {library} on the path is too old for JAX or TensorFlow",
+                plain="A CUDA library is too old for JAX or TensorFlow",
                 text="Upgrade the library (`pip install --upgrade 'jax[cuda12]'`), and remove "
                 "other folders from LD_LIBRARY_PATH. If torch in the same environment requires "
                 "its own version, use a separate environment for each",
@@ -165,6 +187,7 @@ CAUSES = (
                 r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
                 library="libstdc++.so.6",
             ),
+            r"\btorch \d[\w.+]* requires (?P<wheel>nvidia-[a-z-]{3,24}(?:-cu\d\d)?)==(?P<required>\d[\d.]*\d)[^,\n]{0,60}, but you have (?:nvidia-[a-z-]{3,24}(?:-cu\d\d)?) (?P<present>\d[\d.]*\d)",
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
             says(
                 r"Cannot load symbol (?P<symbol>cudnn\w+)",

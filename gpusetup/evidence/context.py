@@ -177,7 +177,8 @@ NO_FAILURES = (
     "old-launch",
     "bare-yes",
     "launcher-deprecated",
-    *("gpu-unused", "remedy-tried", "ran-alone", "works-otherwise"),
+    *("gpu-unused", "remedy-tried", "ran-alone", "works-otherwise", "copied-runtime"),
+    *("nccl-on-a-bridge", "output-shown"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),
     *(

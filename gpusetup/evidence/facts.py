@@ -348,6 +348,13 @@ def several_gpus_are_used(context: RuleContext) -> str:
     return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
 
 
+def a_copied_runtime_is_loaded(context: RuleContext) -> str:
+    """A trace shows Windows' C++ runtime loaded from another folder than Windows' own."""
+    for event in events(context, "copied-runtime"):
+        return f"{event.values['dll']} comes from {event.values['folder']}"
+    return ""
+
+
 def imports_alone(context: RuleContext) -> str:
     """The same import works if nothing else was loaded before."""
     return "the same import works on its own" if events(context, "ran-alone") else ""

@@ -202,6 +202,12 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("library-imported", r"\bfrom (?P<library>diffusers|transformers|accelerate|kornia|timm)(?:\.\w+)* import\b", "diffusers", "transformers", "accelerate", "kornia", "timm"),
     row("arch-list-named", r"get_arch_list[^\n]{0,60}?(?<!no )(?<!not )(?<!without )(?<!没有)(?<![A-Za-z])(?P<target>sm_?\d{1,2}\.\d|sm_?\d{2,3})(?!\d)", "get_arch_list"),
     row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile"),
+    row("copied-runtime", r"(?P<folder>[A-Za-z]:\\(?!Windows\\)(?:[\w .()~-]{1,60}\\){0,10}[\w .()~-]{1,60})\\(?P<dll>(?:msvcp|vcruntime)140(?:_\d)?\.dll)\b", "msvcp140", "vcruntime140", unless=r"[\\/]torch[\\/]lib[\\/]"),
+    row("nccl-on-a-bridge", r"NCCL INFO (?:Bootstrap : Using|NET/Socket : Using \[0\]) ?(?P<interface>docker\d|br-\w{4,16}|virbr\d|veth\w{2,12}):", "nccl info"),
+    row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl"),
+    row("output-shown", r"\] (?:amdgpu|xe|i915|nvidia) (?:0000:)?[0-9a-f]{2,4}:|\bNVRM: |kernel: (?:amdgpu|\[drm)", "] amdgpu", "] xe ", "] i915", "] nvidia", "nvrm: ", "kernel: ", what="kernel"),
+    row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
+    row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
