@@ -205,9 +205,12 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("copied-runtime", r"(?P<folder>[A-Za-z]:\\(?!Windows\\)(?:[\w .()~-]{1,60}\\){0,10}[\w .()~-]{1,60})\\(?P<dll>(?:msvcp|vcruntime)140(?:_\d)?\.dll)\b", "msvcp140", "vcruntime140", unless=r"[\\/]torch[\\/]lib[\\/]"),
     row("nccl-on-a-bridge", r"NCCL INFO (?:Bootstrap : Using|NET/Socket : Using \[0\]) ?(?P<interface>docker\d|br-\w{4,16}|virbr\d|veth\w{2,12}):", "nccl info"),
     row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl"),
-    row("output-shown", r"\] (?:amdgpu|xe|i915|nvidia) (?:0000:)?[0-9a-f]{2,4}:|\bNVRM: |kernel: (?:amdgpu|\[drm)", "] amdgpu", "] xe ", "] i915", "] nvidia", "nvrm: ", "kernel: ", what="kernel"),
+    row("output-shown", r"\b(?:amdgpu|xe|i915|nvidia) 0000:[0-9a-f]{2}:|\bNVRM: |\bkernel: \[drm", "0000:", "nvrm: ", "kernel: ", what="kernel"),
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
+    row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction"),
+    row("program-crashed", r"\bSegmentation fault\b|\bSIGSEGV\b|\bsegfaults?\b|\baccess violation\b|\bMemory access fault\b|\b0xC0000005\b", "segmentation", "sigsegv", "segfault", "access", "0xc0000005", what="memory"),
+    row("wrong-numbers", r"\b(?:loss|outputs?|results?|images?|gradients?|weights?)\b[^.\n]{0,40}\bnan\b|\bbecomes? nan\b|\ball nans?\b", "nan"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
