@@ -44,6 +44,8 @@ SHOW_WHICH_TORCH = (
     *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
+TELL_RELEASES_APART = ("release-regressed", "pin-pulls-torch")
+"""Events that name two releases, and say which of them works or stays."""
 
 
 def torch_that_is_there(context: RuleContext) -> str:
@@ -78,7 +80,7 @@ def torch_that_is_there(context: RuleContext) -> str:
     return said[0].text or said[0].kind if said else ""
 
 
-TELL_THEM_APART = ("release-regressed", *INSTALLING, *SHOW_WHICH_TORCH)
+TELL_THEM_APART = (*TELL_RELEASES_APART, *INSTALLING, *SHOW_WHICH_TORCH)
 
 
 def two_releases_are_open(context: RuleContext) -> bool:
