@@ -11,8 +11,8 @@ from gpusetup.model.documents import ConfigKey
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import CLEAR_UNMEASURED, decide, doubt
-from gpusetup.plan.job import BYTES, QUANTIZED, Job, Recipe
+from gpusetup.plan.decide import decide, doubt, near_limit
+from gpusetup.plan.job import BYTES, Job, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
@@ -34,7 +34,7 @@ class BatchVerdict(Frozen):
 def batch_verdict(
     config: Config,
     per_gpu: int,
-    place: Place,
+    hardware: Place,
     *,
     any_length: bool = False,
     accumulate: int | None = None,
@@ -46,16 +46,17 @@ def batch_verdict(
     config has. UsageError if the config does not say enough for a plan, or fills a budget of
     tokens.
     """
-    job, recipe = _run(config, per_gpu, place, any_length=any_length, accumulate=accumulate)
-    needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
+    job, recipe = _run(config, per_gpu, hardware, any_length=any_length, accumulate=accumulate)
+    needed, capacity = memory(job, recipe).total / GIB, hardware.capacity / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
     # A key that nothing has read may take memory, so no batch is sure beside it.
     is_uncounted = bool(question_of(config).read.not_understood)
-    leaves_a_fifth = needed <= capacity * (1 - CLEAR_UNMEASURED)
+    near = near_limit(job)
+    leaves_enough = needed <= capacity * (1 - near)
     may_fit_because = ""
-    if leaves_a_fifth and not is_uncounted and not doubt(job, recipe):
+    if leaves_enough and not is_uncounted and not doubt(job, recipe):
         verdict = "clear"
-    elif needed > capacity * (1 + CLEAR_UNMEASURED):
+    elif needed > capacity * (1 + near):
         verdict = "too much"
         may_fit_because = _why_it_may_fit(question_of(config), job, recipe, capacity)
     return BatchVerdict(
@@ -88,7 +89,7 @@ def _why_it_may_fit(from_config: FromConfig, job: Job, recipe: Recipe, capacity_
             )
     # Whatever saves memory, the GPUs hold the weights: in 16 bits, or as they are quantised.
     sharing_gpus = job.gpus if may_be_sharded or job.shards_parameters or from_config.notes else 1
-    bytes_per_weight = QUANTIZED.get(job.quantize or "", BYTES["bf16"])
+    bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights_gib = job.shape.parameters * bytes_per_weight / sharing_gpus / GIB
     if weights_gib > capacity_gib:
         return ""
@@ -115,13 +116,13 @@ def _may_save_memory(key: ConfigKey) -> bool:
 
 
 def _run(
-    config: Config, per_gpu: int, place: Place, *, any_length: bool, accumulate: int | None
+    config: Config, per_gpu: int, hardware: Place, *, any_length: bool, accumulate: int | None
 ) -> tuple[Job, Recipe]:
     """The run as the config has it."""
     from_config = question_of(config)
     if from_config.per_gpu is None and from_config.total is None:
         raise UsageError("The config sets a budget of tokens and no batch")
-    gpus = from_config.gpus or place.count or 1
+    gpus = from_config.gpus or hardware.count or 1
     question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)
     shape = shape_of_question(question)
@@ -129,13 +130,13 @@ def _run(
         if not any_length:
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
-    return job_of(question, shape, place.limits()), Recipe(sp=question.sp or 1)
+    return job_of(question, shape, hardware.limits()), Recipe(sp=question.sp or 1)
 
 
-def ways_to_fit(config: Config, place: Place, accumulate: int | None = None) -> tuple[str, ...]:
+def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
-    job, _ = _run(config, 1, place, any_length=True, accumulate=accumulate)
-    decision = decide(job, place.limits(predict=True))
+    job, _ = _run(config, 1, hardware, any_length=True, accumulate=accumulate)
+    decision = decide(job, hardware.limits(predict=True))
     steps = (one.step for one in helps(decision) if one.recipe)
     return (
         (f"the recipe {decision.recipe} of `gpusetup plan`",) if decision.recipe else tuple(steps)
