@@ -7,12 +7,13 @@ from typing import Callable, Dict, Iterator, Tuple
 
 from ..companions import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
+from .known.rows import KNOWN
 from .rows import DISTRIBUTED, PROGRAMS, QUICK, RANKS, RATION, STANDARD, STRESS
 
 LEVELS: Dict[str, Tuple[Check, ...]] = {
     "quick": QUICK,
-    "standard": QUICK + STANDARD + PROGRAMS + RATION + DISTRIBUTED,
-    "census": QUICK + STANDARD + PROGRAMS + RATION + DISTRIBUTED,
+    "standard": QUICK + STANDARD + KNOWN + PROGRAMS + RATION + DISTRIBUTED,
+    "census": QUICK + STANDARD + KNOWN + PROGRAMS + RATION + DISTRIBUTED,
     "stress": QUICK + STRESS,
 }
 
