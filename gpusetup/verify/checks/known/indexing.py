@@ -51,6 +51,7 @@ def indexing(device: str) -> Outcome:
         gradients_of_a_table,
         joined_and_cut_tensors,
         mirrored_and_rolled,
+        triangles,
     )
     return ask_all(device, questions, "the lists that Python makes of them")
 
@@ -179,6 +180,8 @@ def numbers_added_at_places(device: str) -> Iterator[Part]:
             yield exactly(f"index_put of sums {label}", found, exact)
             found = given.rows.index_add(0, given.places, given.added)
             yield exactly(f"index_add {label}", found, exact)
+            found = given.rows.index_add(0, given.places, -given.added, alpha=-1)
+            yield exactly(f"index_add with a factor {label}", found, exact)
             wide = given.places[:, None].expand(-1, table.width)
             found = given.rows.scatter_add(0, wide, given.added)
             yield exactly(f"scatter_add {label}", found, exact)
@@ -264,6 +267,17 @@ def mirrored_and_rolled(device: str) -> Iterator[Part]:
             yield exactly(f"repeat_interleave {label}", given.repeat_interleave(2), twice)
             padded = torch.nn.functional.pad(given, (2, 1), value=9)
             yield exactly(f"pad {label}", padded, [9.0, 9.0, *values, 9.0])
-            lower = given[:65].expand(3, -1).tril()
-            kept = [[v if k <= n else 0.0 for k, v in enumerate(values[:65])] for n in range(3)]
-            yield exactly(f"tril {label}", lower, flat(kept))
+
+
+def triangles(device: str) -> Iterator[Part]:
+    """Catches a triangle that is cut at another diagonal, or left whole in a part of a batch."""
+    for name in ("float32", "bool", "int64"):
+        for height, width in ((5, 9), (65, 33)):
+            every = [(row, column) for row in range(height) for column in range(width)]
+            given = torch.ones(3, height, width, device=device).to(getattr(torch, name))
+            for diagonal in (-2, 0, 1):
+                lower = [int(column - row <= diagonal) for row, column in every]
+                upper = [int(column - row >= diagonal) for row, column in every]
+                label = f"of 3 x {height} x {width} {name}, diagonal {diagonal}"
+                yield exactly(f"tril {label}", given.tril(diagonal), lower * 3)
+                yield exactly(f"triu {label}", given.triu(diagonal), upper * 3)

@@ -65,6 +65,18 @@ KNOWN: Tuple[Check, ...] = (
         "data would change wherever a program transposes, slices or converts a tensor",
     ),
     of(
+        "pointwise",
+        "known.pointwise:pointwise",
+        "functions, quotients and comparisons of single numbers are right, near zero and at NaN",
+        NUMBERS,
+    ),
+    of(
+        "images",
+        "known.images:images",
+        "convolutions and their gradients, pools, pads and enlarged images are right at each pixel",
+        "models of images would compute wrong numbers",
+    ),
+    of(
         "large-tensor",
         "known.large:large",
         "tensors of more than 2**31 elements are read, written and copied to their end",
