@@ -12,19 +12,24 @@ from typing import Any
 import pytest
 
 from acceptance.conftest import Work
+from gpusetup.verify.checks.known.rows import KNOWN
 
+WORKED_OUT_ALONE = tuple(check.name for check in KNOWN)
+"""The checks whose answers come from Python: each asks hundreds of questions."""
 NUMERIC = (
     *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
+    *WORKED_OUT_ALONE,
     *("language-model", "operators", "optimizers"),
 )
 LEAST = 2
 """Fewer runs say nothing of other seeds."""
 KNOWN_ANSWERS = 0.5
 """How much of its limit a check with one known answer may use on a sound device."""
-MANY_QUESTIONS = {"operators": 1.0, "chance": 1.0}
-"""Two checks report the worst of many figures, so half of their limit would be the wrong claim. Of
+MANY_QUESTIONS = dict.fromkeys(("operators", "chance", *WORKED_OUT_ALONE), 1.0)
+"""These report the worst of many figures, so half of their limit would be the wrong claim. Of
 ten thousand questions `operators` asks, the worst of five seeds on a sound CPU reached 0.94;
-`chance` has 200 figures that vary by chance, and its limit is 6.5 standard deviations."""
+`chance` has 200 figures that vary by chance, and its limit is 6.5 standard deviations; `softmax`
+reaches 0.50 of a limit that is as wide as a sum of a row may be off."""
 STARTING_SECONDS = 15.0
 """What one run takes before its numbers: torch, the context, the database of operators."""
 

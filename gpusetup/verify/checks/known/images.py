@@ -273,6 +273,9 @@ def padded_and_enlarged(device: str) -> Iterator[Part]:
             label = f"of {shape} {name}"
             found = functional.pad(given, (2, 2, 2, 2), mode="reflect")
             yield exactly(f"reflect {label}", found, picked(numbers, shape, *mirrored))
+            found = functional.pad(given.flatten(0, 1), (2, 2), mode="reflect")
+            exact = picked(numbers, shape, range(shape[2]), mirrored[1])
+            yield exactly(f"reflect of rows {label}", found, exact)
             found = functional.pad(given, (2, 2, 2, 2), mode="replicate")
             yield exactly(f"replicate {label}", found, picked(numbers, shape, *edges))
             found = functional.interpolate(given, scale_factor=2)
