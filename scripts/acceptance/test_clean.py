@@ -16,7 +16,7 @@ from gpusetup.verify.checks.known.rows import KNOWN
 
 WORKED_OUT_ALONE = tuple(check.name for check in KNOWN)
 """The checks whose answers come from Python: each asks hundreds of questions."""
-NUMERIC = (
+NUMERIC: tuple[str, ...] = (
     *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
     *WORKED_OUT_ALONE,
     *("language-model", "operators", "optimizers"),
@@ -60,7 +60,8 @@ def rows(work: Work) -> list[dict[str, Any]]:
     The first runs share the time, so that there are LEAST of them. `operators` and `optimizers`,
     which come last, ask until their time is over, and answer for what they asked.
     """
-    names, found = NUMERIC[:4] if work.short else NUMERIC, []
+    names: tuple[str, ...] = NUMERIC[:4] if work.short else NUMERIC
+    found: list[dict[str, Any]] = []
     for count in range(LEAST if work.short else 1000):
         began, seed = time.monotonic(), random.randrange(1 << 31)
         share = max(STARTING_SECONDS, (work.left() - STARTING_SECONDS) / max(1, LEAST - count))

@@ -13,7 +13,7 @@ import torch
 
 from ...judging.tolerance import Part, holds
 from ...values import Outcome, asked
-from .answers import ask_all, exactly, flat_list, formats_on
+from .answers import Limit, ask_all, exactly, flat_list, formats_on, near, roundoff
 
 COUNT = 2**17
 LANES = (3, 8, 32, 100, 256, 1000)
@@ -22,7 +22,8 @@ DRAWS, POSITIONS = 256, 1027
 """How often the same positions are drawn."""
 SIGMAS = 6.5
 """A sound generator is farther off once in ten thousand million counts."""
-DROPPED = 0.25
+DROPPED = 0.3
+"""No multiple of a small power of two: a share that is rounded to one is another one."""
 SMALL_SIZES = (1, 2, 7, 15, 16, 17, 33, 1025)
 """Kernels draw fewer than 16 numbers one at a time, and more in vectors."""
 SEED_LIMIT = 2**63
@@ -63,10 +64,11 @@ def lanes(device: str) -> Iterator[Part]:
     """Catches a lane of a vector or block that is always kept, or always dropped."""
     for name in formats_on(device):
         found = torch.nn.functional.dropout(ones(device, name, COUNT), DROPPED)
-        values = set(flat_list(found))
-        scaled = float(torch.tensor(1 / (1 - DROPPED), dtype=getattr(torch, name)))
-        told = f"{sorted(values)[:4]}, not 0 and {scaled:.6g}"
-        yield holds(f"dropout of {name}, scale", values == {0.0, scaled}, told)
+        kept = [value for value in flat_list(found) if value]
+        exact = [1 / (1 - DROPPED)] * len(kept)
+        limit = Limit(relative=4 * roundoff(name))
+        yield near(f"dropout of {name}, what is kept", found[found != 0], exact, limit)
+        yield within_chance(f"dropout of {name}", len(kept), COUNT)
         flags = kept_flags(found)
         for width in LANES:
             for lane in range(width):

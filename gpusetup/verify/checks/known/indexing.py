@@ -243,6 +243,13 @@ def joined_and_cut_tensors(device: str) -> Iterator[Part]:
             for number in (0, count // 2, count - 1):
                 yield exactly(f"part {number} {label}", cut[number], rows[number])
             equal = [tensor_of([n % 100, (n + 1) % 100], name, device) for n in range(count)]
+            rows_of_two = torch.stack(equal)
+            # Views with gaps, side by side: every second row, then the others.
+            even, odd = rows_of_two[: count // 2 * 2 : 2], rows_of_two[1::2]
+            beside = torch.cat([even, odd], 1)
+            pairs = range(0, count // 2 * 2, 2)
+            exact = flat([[n % 100, (n + 1) % 100, (n + 1) % 100, (n + 2) % 100] for n in pairs])
+            yield exactly(f"cat of rows with gaps {label}", beside, exact)
             stacked = torch.stack(equal, 1)
             exact = [float((n + row) % 100) for row in (0, 1) for n in range(count)]
             yield exactly(f"stack along the last axis {label}", stacked, exact)

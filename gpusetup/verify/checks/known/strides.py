@@ -117,6 +117,9 @@ def casts_that_round(device: str) -> Iterator[Part]:
         for source in ("float64", "float32", "int64"):
             found = tensor_of(numbers, source, device).to(getattr(torch, name))
             expected = [held(value, name) for value in exact]
+            given = tensor_of(numbers, source, device)
+            copied = torch.zeros(len(numbers), dtype=getattr(torch, name), device=device)
+            yield exactly(f"{source} copied into {name}", copied.copy_(given), expected)
             yield exactly(f"{source} rounded to {name}", found, expected)
     large = [2**24 + 1, 2**24 + 3, 2**31 - 1, -(2**24) - 1]
     found = tensor_of(large, "int64", device).to(torch.float32)
