@@ -192,7 +192,7 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     if factor is None:
         return None
     return RopeScaling(
-        key=reader.place("rope-factor"),
+        key=reader.key_and_line("rope-factor"),
         factor=factor,
         original=original,
         kind=(kind or "yarn").lower(),
