@@ -27,11 +27,12 @@ from gpusetup.plan.decide import (
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
 from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import Question, job_of, rl_setup_of
+from gpusetup.plan.question import Question
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
 from gpusetup.plan.smallest_gpu import smallest_gpu

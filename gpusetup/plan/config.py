@@ -8,8 +8,8 @@ trainer's key says.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import get_type_hints
+from collections.abc import Callable, KeysView, Mapping
+from typing import NamedTuple, get_type_hints
 
 from gpusetup.configs.config import Config
 from gpusetup.configs.keys import meaning
@@ -68,33 +68,51 @@ def question_of(
     for part in PARTS:
         fields |= part(reader, fields)
     if trainer is None:
-        usual = "a plain loop in 32 bits"
-        if fields.get("lora") is not None:
-            usual = "transformers' Trainer with PEFT"
-        reader.assumed.append(
-            f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
-        )
-    question_fields = {name: fields[name] for name in dict(defaults(Question)) if name in fields}
-    job_fields = {
-        name: fields[name]
-        for name in JOB_DEFAULTS.keys() - question_fields
-        if fields.get(name) is not None
-    }
+        reader.assumed.append(assumed_trainer(fields))
     return FromConfig(
-        question=Question(**question_fields, job_fields=job_fields),
+        question=question_of_fields(fields),
         per_gpu=fields["per_gpu"],
         total=fields["total"],
         gpus=fields["devices"],
         notes=tuple(fields["notes"]),
         rope=rope_scaling(reader),
         rank=reader.number("rank", LARGEST["lora"]),
-        read=ConfigRead(
-            file=config.name,
-            trainer=trainer,
-            read=tuple(sorted(reader.used.values(), key=lambda one: one.line)),
-            assumed=tuple(dict.fromkeys(reader.assumed)),
-            not_understood=tuple(reader.not_understood(counted_maps(fields))),
-        ),
+        # Last, after everything was read.
+        read=read_of(reader, fields),
+    )
+
+
+def assumed_trainer(fields: Fields) -> str:
+    """What plan assumes of a config that shows no trainer."""
+    usual = "a plain loop in 32 bits"
+    if fields.get("lora") is not None:
+        usual = "transformers' Trainer with PEFT"
+    return f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
+
+
+def question_of_fields(fields: Fields) -> Question:
+    """The question with its own fields, and those of the job that the config says."""
+    question_fields: Fields = {}
+    job_fields: Fields = {}
+    for name in dict(defaults(Question)):
+        if name in fields:
+            question_fields[name] = fields[name]
+    for name in JOB_DEFAULTS.keys() - question_fields:
+        if fields.get(name) is not None:
+            job_fields[name] = fields[name]
+    return Question(**question_fields, job_fields=job_fields)
+
+
+def read_of(reader: Reader, fields: Fields) -> ConfigRead:
+    """What was read of the config, what was assumed, and what may take memory and was not read."""
+    keys_by_line = sorted(reader.used.values(), key=lambda key: key.line)
+    not_understood = reader.not_understood(counted_maps(fields))
+    return ConfigRead(
+        file=reader.config.name,
+        trainer=fields["trainer"],
+        read=tuple(keys_by_line),
+        assumed=tuple(dict.fromkeys(reader.assumed)),
+        not_understood=tuple(not_understood),
     )
 
 
@@ -111,18 +129,18 @@ def counted_maps(fields: Fields) -> frozenset[str]:
 def for_gpus(from_config: FromConfig, gpus: int) -> Question:
     """The question with its batch, which is of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
+    if from_config.per_gpu is None and from_config.total is None:
+        return question
     gpu_groups = max(gpus // question.group_size, 1)
-    if from_config.per_gpu is not None:
-        batch = from_config.per_gpu * gpu_groups
-        steps = question.accumulate
-        if steps is None and from_config.total:
-            steps = max(from_config.total // batch, 1)
-        return replace(question, batch=batch, accumulate=steps)
-    if from_config.total is not None:
-        return replace(
-            question, batch=max(from_config.total // (question.accumulate or 1), gpu_groups)
-        )
-    return question
+    if from_config.per_gpu is None:
+        # The batch of a step, in as many parts as are accumulated.
+        batch = (from_config.total or 0) // (question.accumulate or 1)
+        return replace(question, batch=max(batch, gpu_groups))
+    batch = from_config.per_gpu * gpu_groups
+    accumulate = question.accumulate
+    if accumulate is None and from_config.total:
+        accumulate = max(from_config.total // batch, 1)
+    return replace(question, batch=batch, accumulate=accumulate)
 
 
 def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
@@ -148,40 +166,67 @@ LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
 
 def length(reader: Reader, fields: Fields) -> Fields:
     """Tokens of a sequence, which an RL trainer may have in two parts."""
-    trainer, roles = fields["trainer"], ("length", "total-length", "prompt", "response")
-    sequence, total, prompt, response = (reader.number(role, LARGEST["context"]) for role in roles)
-    tokens = total if trainer == "trinity" else sequence or total
-    is_verl = reader.has_map("actor_rollout_ref")
-    if tokens is None and trainer == "trinity" and prompt and response and not is_verl:
-        tokens = prompt + response
-        reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
-    if trainer != "trinity" or (is_verl and tokens is None):
-        answers = prompt_and_answer(reader, sequence or prompt, response)
-        if answers is not None:
-            return {"context": answers}
+    trainer = fields["trainer"]
+    parts = read_lengths(reader)
+    if trainer != "trinity":
+        tokens = prompt_and_answer(reader, parts) or parts.sequence or parts.total
+    elif reader.has_map("actor_rollout_ref"):
+        tokens = parts.total or prompt_and_answer(reader, parts)
+    else:
+        tokens = parts.total or trinity_length(reader, parts)
     default = LENGTHS.get(trainer or "")
     if tokens is None and default:
         reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
     return {"context": tokens or default}
 
 
+class Lengths(NamedTuple):
+    """Tokens as a config has them; None if it does not say."""
+
+    sequence: int | None
+    total: int | None
+    """Prompt and response together."""
+    prompt: int | None
+    response: int | None
+
+
+def read_lengths(reader: Reader) -> Lengths:
+    most = LARGEST["context"]
+    return Lengths(
+        sequence=reader.number("length", most),
+        total=reader.number("total-length", most),
+        prompt=reader.number("prompt", most),
+        response=reader.number("response", most),
+    )
+
+
+def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
+    """Trinity-RFT's longest sequence, if its config says the two parts alone."""
+    if not lengths.prompt or not lengths.response:
+        return None
+    tokens = lengths.prompt + lengths.response
+    reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
+    return tokens
+
+
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
 """Tokens of a prompt and of its answer where nothing is said (TRL, GRPOConfig)."""
 
 
-def prompt_and_answer(reader: Reader, prompt: int | None, response: int | None) -> int | None:
+def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
     """Tokens of a prompt with the answer that is generated; None if nothing is generated."""
     if method_of(reader) not in GENERATING:
         return None
+    response = lengths.response
     if response is None:
         new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
-        response = int(new_tokens) if re.fullmatch(r"[1-9]\d{0,6}", new_tokens) else None
-    prompt_tokens, answer_tokens = prompt or PROMPT_TOKENS, response or ANSWER_TOKENS
+        is_number = re.fullmatch(r"[1-9]\d{0,6}", new_tokens)
+        response = int(new_tokens) if is_number else ANSWER_TOKENS
+    prompt = lengths.sequence or lengths.prompt or PROMPT_TOKENS
     reader.assumed.append(
-        f"the longest sequence is a prompt of {prompt_tokens:,} tokens and an answer of "
-        f"{answer_tokens:,}"
+        f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
     )
-    return prompt_tokens + answer_tokens
+    return prompt + response
 
 
 def rope_scaling(reader: Reader) -> RopeScaling | None:
@@ -204,47 +249,63 @@ def batch(reader: Reader, fields: Fields) -> Fields:
 
     Trinity-RFT fills a budget unless it is told not to, verl only if it is told to.
     """
-    trinity = fields["trainer"] == "trinity"
+    if fields["trainer"] == "trinity":
+        return trinity_batch(reader)
+    per_gpu = reader.number("batch", LARGEST["batch"])
+    total = reader.number("total", LARGEST["batch"])
+    if per_gpu is None and total is None:
+        per_gpu = usual_batch(fields["trainer"])
+        default = f"{fields['trainer']}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
+        reader.assumed.append(f"the config names no batch: {default} on each GPU")
+    return {"per_gpu": per_gpu, "total": total}
+
+
+def trinity_batch(reader: Reader) -> Fields:
+    """The budget or the batch of Trinity-RFT, and of verl, by which it trains."""
     is_dynamic = reader.switch("dynamic")
     if is_dynamic is None:
         is_dynamic = not reader.has_map("actor_rollout_ref")
-    if trinity and is_dynamic:
-        return {
-            "tokens": reader.number("tokens", LARGEST["tokens"]),
-            "log_prob_tokens": reader.number_anywhere(
-                "log_prob_max_token_len_per_gpu", "tokens", LARGEST["tokens"]
-            ),
-        }
-    if trinity:
-        reader.number("tokens", LARGEST["tokens"])  # of no effect beside a number of sequences
-    each = reader.number("batch", LARGEST["batch"])
-    total = None if trinity and each else reader.number("total", LARGEST["batch"])
-    if each is None and total is None and not trinity:
-        each = usual_batch(fields["trainer"])
-        whose = f"{fields['trainer']}'s own {each}" if each > 1 else "plan assumes 1"
-        reader.assumed.append(f"the config names no batch: {whose} on each GPU")
-    return {"per_gpu": each, "total": total}
+    tokens = reader.number("tokens", LARGEST["tokens"])
+    if is_dynamic:
+        log_prob_tokens = reader.number_anywhere(
+            "log_prob_max_token_len_per_gpu", "tokens", LARGEST["tokens"]
+        )
+        return {"tokens": tokens, "log_prob_tokens": log_prob_tokens}
+    # A budget has no effect beside a number of sequences.
+    per_gpu = reader.number("batch", LARGEST["batch"])
+    if per_gpu is not None:
+        return {"per_gpu": per_gpu}
+    return {"total": reader.number("total", LARGEST["batch"])}
 
 
 # --- how ------------------------------------------------------------------------------------------
 
 
 def checkpointing(reader: Reader, fields: Fields) -> Fields:
-    is_off, text = reader.switch("no-checkpoints"), (reader.word("checkpoints") or "").lower()
-    offloads = bool(reader.switch("checkpoint-offload")) or text == "unsloth"
-    checkpoints: Fields = {"offload_checkpoints": offloads or None}
+    """Whether activations are recomputed, which of them, and whether they go to the host."""
+    text = (reader.word("checkpoints") or "").lower()
+    is_off = reader.switch("no-checkpoints")
+    offloads = reader.switch("checkpoint-offload") or text == "unsloth"
+    checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
     if is_off is not None:
-        return checkpoints | {"checkpointing": not is_off}
-    if text == "selective" and fields["trainer"] != "megatron":
-        return checkpoints | {"selective": True}
-    # Megatron-LM's selective recomputing is of what attention without a flash kernel holds.
-    is_on = text not in ("selective", "none", "no", "false", "off", "n")
-    return checkpoints | ({"checkpointing": is_on} if text else {})
+        checkpoints["checkpointing"] = not is_off
+    elif text == "selective" and fields["trainer"] != "megatron":
+        checkpoints["selective"] = True
+    elif text:
+        # Megatron-LM's selective recomputing is of what attention without a flash kernel holds.
+        words_for_none = ("selective", "none", "no", "false", "off", "n")
+        checkpoints["checkpointing"] = text not in words_for_none
+    return checkpoints
 
 
 def optimizer(reader: Reader, fields: Fields) -> Fields:
-    name, step = (reader.word("optimizer", by_words(kind)) for kind in ("optimizer", "step"))
-    return {"optimizer": name, "step": "backward" if reader.switch("step-in-backward") else step}
+    """The optimizer, and when it steps."""
+    # The name comes first: what a setting was first read as is what the answer shows.
+    name = reader.word("optimizer", by_words("optimizer"))
+    step = reader.word("optimizer", by_words("step"))
+    if reader.switch("step-in-backward"):
+        step = "backward"
+    return {"optimizer": name, "step": step}
 
 
 IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
@@ -257,26 +318,21 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
     """
     weights = meaning("dtype", reader.word("dtype") or "")
-    pair = meaning("precision", reader.word("precision") or "")
-    pure, mixed = reader.switch("pure-16-bit"), reader.switch("amp")
-    bf16, fp16 = reader.switch("bf16"), reader.switch("fp16")
-    amp = None
-    if bf16 or (mixed and not weights):
-        amp = "bf16"
-    elif fp16:
-        amp = "fp16"
+    weights_and_amp = meaning("precision", reader.word("precision") or "")
+    is_pure = reader.switch("pure-16-bit")
+    amp = autocast_of(reader, has_dtype=bool(weights))
     if weights:
         # `bf16: true` beside 16-bit weights: whether a 32-bit copy is stepped is the trainer's own
         # choice (`trainer_defaults`), so what is computed in is kept as it was said.
         return {"dtype": weights, "amp": amp}
-    if pair:
-        return {"dtype": pair[0], "amp": pair[1]}
-    if pure:
+    if weights_and_amp:
+        return {"dtype": weights_and_amp[0], "amp": weights_and_amp[1]}
+    if is_pure:
         return {"dtype": "bf16", "amp": "none"}
     if fields["trainer"] in IN_16_BITS:
         return {}
     if amp is None:
-        says_32_bits = bf16 is False and fields["trainer"]
+        says_32_bits = reader.switch("bf16") is False and fields["trainer"]
         return {"dtype": "fp32", "amp": "none"} if says_32_bits else {}
     if fields.get("lora") is not None:
         return {"dtype": amp}
@@ -284,15 +340,30 @@ def precision(reader: Reader, fields: Fields) -> Fields:
     return {"dtype": "fp32", "amp": amp}
 
 
+def autocast_of(reader: Reader, *, has_dtype: bool) -> str | None:
+    """The type that switches say is computed in; `has_dtype`: whether the weights' type is said."""
+    is_mixed = reader.switch("amp")
+    bf16 = reader.switch("bf16")
+    fp16 = reader.switch("fp16")
+    if bf16 or (is_mixed and not has_dtype):
+        return "bf16"
+    return "fp16" if fp16 else None
+
+
 def kernels(reader: Reader, fields: Fields) -> Fields:
+    """The kernels of attention, of the loss and of the layers."""
     plugins = " ".join(reader.texts_named("plugins", "a plugin"))
-    has_kernels = bool(reader.switch("kernels"))
-    default_loss = "fused" if has_kernels or "cut_cross_entropy" in plugins else None
+    has_liger = bool(reader.switch("kernels"))
+    loss = reader.word("loss-kernel", by_words("loss", "fused"))
+    if loss is None:
+        # Liger's kernels have its fused loss among them; axolotl's plugin does not switch it on.
+        has_fused_loss = has_liger or "cut_cross_entropy" in plugins
+        default = "eager" if fields["trainer"] == "axolotl" else None
+        loss = "fused" if has_fused_loss else default
+    has_kernels = has_liger or "liger" in plugins.lower()
     return {
-        "fused_kernels": has_kernels or "liger" in plugins.lower() or None,
-        "loss": reader.word("loss-kernel", by_words("loss", "fused"))
-        or default_loss
-        or ("eager" if fields["trainer"] == "axolotl" else None),
+        "fused_kernels": True if has_kernels else None,
+        "loss": loss,
         "attention": reader.word("attention", by_words("attention")),
     }
 
@@ -301,60 +372,79 @@ def kernels(reader: Reader, fields: Fields) -> Fields:
 
 
 def parallel(reader: Reader, fields: Fields) -> Fields:
-    gpus, nodes = reader.number("gpus", LARGEST["gpus"]), reader.number("nodes", 10**4)
-    if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
+    """How many GPUs the training is on."""
+    gpus = reader.number("gpus", LARGEST["gpus"])
+    nodes = reader.number("nodes", 10**4)
+    replicas = reader.number("replicas", LARGEST["gpus"])
+    if replicas is not None and replicas > 1:
         fields["notes"].append(
             "replicas of shards are not counted: plan assumes one shard over all GPUs"
         )
     if gpus is None:
         return {"devices": None}
-    return {"devices": gpus if nodes is None else gpus * nodes}
+    return {"devices": gpus * (nodes or 1)}
 
 
 def strategy(reader: Reader, fields: Fields) -> Fields:
     """DeepSpeed's stage, a number or in the name of a file; else FSDP's words."""
     stage = reader.word("zero", stage_of)
     if stage is not None:
-        if not any(text.isdigit() for _, text in reader.all("zero")):
+        texts = [text for _, text in reader.all("zero")]
+        if not any(map(str.isdigit, texts)):
             reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
         return {"strategy": f"zero{stage}" if stage else "ddp"}
-    words = list[str]()
-    for role in ("fsdp", "strategy"):
-        for setting, text in reader.all(role):
-            reader.note(setting, f"{role}: {text}")
-            words += text.lower().replace(",", " ").split()
-    strategies = [meaning("strategy", word) for word in words]
-    known_strategies = [name for name in strategies if name]
-    if known_strategies:
-        names_fsdp2 = bool({"2", "fsdp2"} & set(words))
-        return {"strategy": "fsdp" if names_fsdp2 else known_strategies[0]}
-    shards_optimizer = reader.switch("distributed-optimizer")  # Megatron-LM's
+    words = strategy_words(reader)
+    strategies = [name for word in words if (name := meaning("strategy", word))]
+    if strategies:
+        names_fsdp2 = not words.isdisjoint(("2", "fsdp2"))
+        return {"strategy": "fsdp" if names_fsdp2 else strategies[0]}
+    # Megatron-LM shards the states alone.
+    shards_optimizer = reader.switch("distributed-optimizer")
     if shards_optimizer is None:
         return {"strategy": None}
     return {"strategy": "zero1" if shards_optimizer else "ddp"}
 
 
-def stage_of(setting: Setting, text: str) -> int | None:
-    hit = re.fullmatch(r"[0-3]", text) or re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
-    return int(hit[0][-1]) if hit else None
+def strategy_words(reader: Reader) -> KeysView[str]:
+    """The words of FSDP's settings and of a strategy, in their order."""
+    words: dict[str, None] = {}
+    for role in ("fsdp", "strategy"):
+        for setting, text in reader.all(role):
+            reader.note(setting, f"{role}: {text}")
+            separate = text.lower().replace(",", " ").split()
+            words |= dict.fromkeys(separate)
+    return words.keys()
+
+
+def stage_of(_: Setting, text: str) -> int | None:
+    """DeepSpeed's stage by a number or a file's name (`ds_z3_config.json`, `zero2.json`)."""
+    if re.fullmatch(r"[0-3]", text):
+        return int(text)
+    in_name = re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
+    return int(in_name[1]) if in_name else None
 
 
 def offload(reader: Reader, fields: Fields) -> Fields:
-    reader.word("offload")  # the plan says whether that is needed
-    place = (reader.word("optimizer-offload") or "").lower()
-    return {"offload_optimizer": place in ("cpu", "nvme", "true", "yes", "on") or None}
+    """Whether the optimizer is on the host; whether the rest must be, the plan says itself."""
+    reader.word("offload")
+    target = (reader.word("optimizer-offload") or "").lower()
+    is_on_host = target in ("cpu", "nvme", "true", "yes", "on")
+    return {"offload_optimizer": True if is_on_host else None}
 
 
 def plan_map(reader: Reader, fields: Fields) -> Fields:
     """The map `plan:`, settings of a job by their own names."""
-    found: Fields = {}
-    for path, one in reader.by_path.items():
-        name = str(path[-1]) if path[:-1] == ("plan",) else ""
+    job_fields: Fields = {}
+    types = get_type_hints(Job)
+    for path, setting in reader.by_path.items():
+        if path[:-1] != ("plan",):
+            continue
+        name = str(path[-1])
         if name in JOB_DEFAULTS and name != "shape":
-            kind = get_type_hints(Job)[name]
-            found[name] = from_plain(value_of(one), kind, what=f"plan.{name}")
-            reader.note(one, f"{name} of the job")
-    return found
+            value = value_of(setting)
+            job_fields[name] = from_plain(value, types[name], what=f"plan.{name}")
+            reader.note(setting, f"{name} of the job")
+    return job_fields
 
 
 PARTS: tuple[Callable[[Reader, Fields], Fields], ...] = (

@@ -15,8 +15,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
 from gpusetup.plan.decide import Decision, Limits
 from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.models import hub_id
-from gpusetup.plan.question import job_of
 from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
 
 
