@@ -42,7 +42,8 @@ def short_name(text: str) -> str:
     >>> short_name("Qwen1.5-7B-Chat-GPTQ-Int4") == short_name("Qwen/Qwen1.5-7B")
     True
     """
-    return re.sub(r"[- ]", "", plain_name(text))
+    name = plain_name(text)
+    return re.sub(r"[- ]", "", name)
 
 
 def plain_name(text: str) -> str:
@@ -55,7 +56,8 @@ def plain_name(text: str) -> str:
 
 def name_with_dashes(text: str) -> str:
     """A name in small letters without its owner; an underline counts as a dash."""
-    name = text.strip().lower().rpartition("/")[2]
+    whole_name = text.strip().lower()
+    name = whole_name.rpartition("/")[2]
     return name.replace("_", "-")
 
 
@@ -92,7 +94,8 @@ def words_of_name(text: str) -> list[str]:
     >>> words_of_name("NousResearch/Hermes-3-Llama-3.1-8B")
     ['hermes', '3', 'llama', '3.1', '8b']
     """
-    return WORD.findall(plain_name(text))
+    name = plain_name(text)
+    return WORD.findall(name)
 
 
 def base_in_name(text: str, names: Iterable[str]) -> str | None:
@@ -118,7 +121,8 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
 
 def says_size(words: list[str]) -> bool:
     """Whether one of a name's words is a number of parameters."""
-    return any(SIZE_WORD.fullmatch(word) for word in words)
+    sizes = list(filter(SIZE_WORD.fullmatch, words))
+    return bool(sizes)
 
 
 def is_in_order(part: list[str], whole: list[str]) -> bool:
@@ -138,8 +142,11 @@ def parts_beyond(text: str, base: str) -> list[str]:
     ['audio']
     """
     base_words = words_of_name(base)
-    more_words = [word for word in words_of_name(text) if word not in base_words]
-    return [word for word in more_words if word in PARTS_OF_OTHER_KINDS]
+    parts = []
+    for word in words_of_name(text):
+        if word in PARTS_OF_OTHER_KINDS and word not in base_words:
+            parts.append(word)
+    return parts
 
 
 # --- the size in a name ---------------------------------------------------------------------------

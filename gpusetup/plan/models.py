@@ -93,7 +93,9 @@ def hub_id(text: str) -> str:
 
 
 def is_known(text: str) -> bool:
-    return hub_id(text) in model_table().models
+    """Whether a model is known by its name."""
+    models = model_table().models
+    return hub_id(text) in models
 
 
 def is_at_hand(text: str) -> bool:
@@ -186,9 +188,11 @@ def nearest_relative(text: str, size: SizeInName) -> str:
     is_mixture = size.active < size.parameters
     distances: dict[str, float] = {}
     for name, row in model_table().models.items():
-        if not is_plain_decoder(row) or ("experts" in row) != is_mixture:
+        has_experts = "experts" in row
+        if has_experts != is_mixture or not is_plain_decoder(row):
             continue
-        distance = abs(math.log(row["parameters"] / size.parameters))
+        ratio = row["parameters"] / size.parameters
+        distance = abs(math.log(ratio))
         # A relative by name is nearer than a stranger that is up to 2.7 times as large.
         if family is None or not short_name(name).startswith(family[0]):
             distance += 1
@@ -200,7 +204,9 @@ def nearest_relative(text: str, size: SizeInName) -> str:
 
 def is_plain_decoder(row: Mapping[str, Any]) -> bool:
     """Whether a known model writes text and has no tower of images or sound."""
-    return "vocabulary" in row and row.keys().isdisjoint(("tokens", "tower"))
+    if "vocabulary" not in row:
+        return False
+    return row.keys().isdisjoint(("tokens", "tower"))
 
 
 RECENT_VOCABULARY = 100_000
@@ -278,9 +284,15 @@ def parameter_count(text: str) -> int:
     # A separator stands before three digits; another comma is a decimal point.
     without_separators = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
     hit = PARAMETER_COUNT.fullmatch(without_separators.replace(",", "."))
-    count = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
+    count = 0
+    if hit:
+        number, unit = hit.groups()
+        count = round(float(number) * UNITS[unit])
     if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
-        raise UsageError(f"{text!r} is no number of parameters", hint="write it as 124M or 7B")
+        raise UsageError(
+            f"{text!r} is no number of parameters",
+            hint="write it as 124M or 7B",
+        )
     return count
 
 
