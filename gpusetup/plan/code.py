@@ -15,6 +15,8 @@ from gpusetup.plan.measured import NONE
 from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
 from gpusetup.plan.place import Place
 
+Sizes = dict[str, int]
+"""Phase -> bytes."""
 UNLIMITED_BATCH = 1 << 40
 """A batch that nobody trains: where memory does not grow with the batch."""
 
@@ -53,20 +55,23 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
     batch."""
     single, double = trace.traces[:2]
 
-    def line(size: int, size_of_double: int) -> int:
-        # Fixed buffers can make the larger batch look cheaper; memory never falls with the batch.
-        growth = max(0, size_of_double - size)
-        return max(0, size + growth * (batch - single.batch) // single.batch)
+    def sizes_at_batch(of_single: Mapping[str, int], of_double: Mapping[str, int]) -> Sizes:
+        sizes = {}
+        for phase, size in of_single.items():
+            # Fixed buffers can make the larger batch look cheaper; memory never falls with the
+            # batch.
+            growth = max(0, of_double[phase] - size)
+            difference = growth * (batch - single.batch) // single.batch
+            sizes[phase] = max(0, size + difference)
+        return sizes
 
-    def lines(sizes: Mapping[str, int], sizes_of_double: Mapping[str, int]) -> dict[str, int]:
-        return {phase: line(size, sizes_of_double[phase]) for phase, size in sizes.items()}
-
+    activations = sizes_at_batch({"forward": single.activations}, {"forward": double.activations})
     return replace(
         single,
         batch=batch,
-        activations=line(single.activations, double.activations),
-        phases=lines(single.phases, double.phases),
-        transient=lines(single.transient, double.transient),
+        activations=activations["forward"],
+        phases=sizes_at_batch(single.phases, double.phases),
+        transient=sizes_at_batch(single.transient, double.transient),
     )
 
 
@@ -75,8 +80,10 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 
 def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
     """What the reader should know about the trace, and what would help if it does not fit."""
-    remarks = tuple(trace_remarks(trace, largest))
-    return remarks if fits else (*remarks, *remedies(request, largest))
+    remarks = list(trace_remarks(trace, largest))
+    if not fits:
+        remarks += remedies(request, largest)
+    return tuple(remarks)
 
 
 def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
@@ -124,18 +131,23 @@ class CodeQuestion(Frozen):
     @property
     def runtime(self) -> float:
         """Bytes of CUDA's context and, among several GPUs, of NCCL's buffers."""
-        return CUDA_CONTEXT + NCCL if self.request.gpus > 1 else CUDA_CONTEXT
+        if self.request.gpus == 1:
+            return CUDA_CONTEXT
+        return CUDA_CONTEXT + NCCL
 
     @property
     def free(self) -> float:
         """Bytes that the runtime leaves to the training."""
-        return self.hardware.capacity - self.runtime
+        capacity = self.hardware.capacity
+        return capacity - self.runtime
 
     @property
     def near(self) -> float:
         """How near to the GPU's memory an answer is not clear, as a share of that memory."""
-        sharded = self.request.gpus > 1 and self.request.strategy in ("fsdp", "zero3")
-        return CLEAR_UNMEASURED if sharded else CLEAR
+        if self.request.gpus == 1:
+            return CLEAR
+        is_sharded = self.request.strategy in ("fsdp", "zero3")
+        return CLEAR_UNMEASURED if is_sharded else CLEAR
 
 
 def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
@@ -148,7 +160,8 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
 
     def fits(batch: int) -> bool:
         step = step_at_batch(trace, batch)
-        return max(phase_bytes(step, question.request).values()) <= free
+        phases = phase_bytes(step, question.request)
+        return max(phases.values()) <= free
 
     batch = largest(fits, UNLIMITED_BATCH)
     return None if batch >= UNLIMITED_BATCH - 1 else batch
@@ -169,7 +182,8 @@ class CodeMemory(Frozen):
 
     @property
     def total(self) -> float:
-        return self.allocated + self.fragmentation + self.runtime
+        reserved = self.allocated + self.fragmentation
+        return reserved + self.runtime
 
 
 def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
@@ -210,9 +224,7 @@ def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
 def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
     """The answer; `largest`: the largest batch that fits on one GPU, if one was found."""
     request, capacity = question.request, question.hardware.capacity
-    step = trace.asked
-    if question.finds_batch and largest:
-        step = step_at_batch(trace, largest)
+    step = planned_step(trace, question, largest)
     memory = memory_of(step, question)
     filled = memory.total / capacity
     fits = memory.total <= capacity
@@ -242,12 +254,17 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
 
 def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
     """What only an answer about code says: the phases of the step that it is for."""
-    request, step = question.request, trace.asked
-    if question.finds_batch and largest:
-        step = step_at_batch(trace, largest)
-    phases = phase_bytes(step, request)
+    phases = phase_bytes(planned_step(trace, question, largest), question.request)
+    largest_of_all = None if largest is None else largest * question.request.gpus
     return CodePlan(
         torch=trace.torch,
         phases_gib={phase: round(size / GIB, 3) for phase, size in phases.items()},
-        largest_batch=None if largest is None else largest * request.gpus,
+        largest_batch=largest_of_all,
     )
+
+
+def planned_step(trace: Trace, question: CodeQuestion, largest: int | None) -> TracedStep:
+    """The step that the answer is for: the largest that fits if it was asked for."""
+    if question.finds_batch and largest:
+        return step_at_batch(trace, largest)
+    return trace.asked

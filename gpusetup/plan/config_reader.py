@@ -67,9 +67,12 @@ class Reader:
     def _sort_by_role(self, setting: Setting) -> None:
         """Put a setting to the others of its role, unless it is about another model."""
         key = key_of(setting.path)
+        if key is None:
+            return
         is_of_other_model = not OTHER_MODELS.isdisjoint(setting.path[:-1])
-        if key is not None and not is_of_other_model:
-            self.by_role.setdefault(key.role, []).append(setting)
+        if not is_of_other_model:
+            settings = self.by_role.setdefault(key.role, [])
+            settings.append(setting)
 
     def all(self, role: str) -> Iterator[tuple[Setting, str]]:
         """Each setting of a role that says something, with its text."""
@@ -158,15 +161,16 @@ class Reader:
 
     def texts_named(self, name: str, meaning: str) -> tuple[str, ...]:
         """The texts of a setting that is a list, or its one text; they count as read then."""
-        texts = list(self.settings_named(name))
-        for setting, text in texts:
+        texts: list[str] = []
+        for setting, text in self.settings_named(name):
             self.note(setting, f"{meaning}: {text}")
-        return tuple(text for _, text in texts)
+            texts.append(text)
+        return tuple(texts)
 
     def has_map(self, name: str) -> bool:
         """Whether a map of this name stands at the top of the config."""
-        top_keys = {setting.path[0] for setting in self.config.settings if setting.path}
-        return name in top_keys
+        top_keys = [path[:1] for path in self.by_path]
+        return (name,) in top_keys
 
     def key_and_line(self, role: str) -> str:
         """The key and the line of a role's first setting, as an answer names them."""
@@ -189,10 +193,11 @@ class Reader:
         for setting in self.by_role.get(role, ()):
             items = self._items_of(setting) if setting.kind == "list" else [setting]
             for item in items:
-                words = (self.text(item) or "").split(",")
-                names.update(word.strip() for word in words)
+                text = self.text(item) or ""
+                names.update(map(str.strip, text.split(",")))
                 self.note(item, role)
-        return frozenset(names - {""})
+        names.discard("")
+        return frozenset(names)
 
     def _items_of(self, setting: Setting) -> list[Setting]:
         """The settings that stand directly in a list."""
@@ -230,14 +235,18 @@ class Reader:
     def note(self, setting: Setting, meaning: str) -> None:
         """Write down that a setting was read, and as what."""
         # The first reading stays: later ones are of the same value for another purpose.
-        if setting.path not in self.used:
-            self.used[setting.path] = key_read(setting, meaning)
+        if setting.path in self.used:
+            return
+        self.used[setting.path] = key_read(setting, meaning)
 
     def refused(self, setting: Setting, problem: str, hint: str) -> BadInput:
         """The error for a setting that cannot be."""
         line = f"{self.config.name}, line {setting.line}"
-        key = f"`{dotted(setting.path)}`"
-        return BadInput(f"{line}: {key} is {problem}", hint=hint)
+        key = dotted(setting.path)
+        return BadInput(
+            f"{line}: `{key}` is {problem}",
+            hint=hint,
+        )
 
     def not_understood(self, counted_maps: frozenset[str] = frozenset()) -> Iterator[ConfigKey]:
         """The settings that were not read and may take memory for all that is known.
@@ -246,17 +255,20 @@ class Reader:
         """
         for setting in self.config.settings:
             text = self.text(setting)
-            if not text or setting.path in self.used or is_switched_off(text):
+            if not text or setting.path in self.used:
+                continue
+            if is_switched_off(text) or takes_no_memory(setting.path):
                 continue
             is_counted = not counted_maps.isdisjoint(setting.path[:-1])
-            if not (is_counted or takes_no_memory(setting.path)):
+            if not is_counted:
                 yield key_read(setting, "")
 
 
 def bare_text(setting: Setting) -> str:
     """A scalar without an anchor before it and quotes around it."""
     without_anchor = ANCHOR.sub("", setting.text, count=1)
-    return without_anchor.strip().strip("'\"")
+    bare = without_anchor.strip()
+    return bare.strip("'\"")
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
