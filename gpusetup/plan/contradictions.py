@@ -53,11 +53,13 @@ def what_divides(job: Job) -> str:
 
 def possible_degrees(job: Job, degrees: Sequence[int]) -> str:
     """The hint with the degrees that a job can have."""
-    needs_sharding = job.copies_model and len(degrees) > 1
-    with_strategy = " with `--strategy fsdp`" if needs_sharding else ""
     numbers = " or ".join(map(str, degrees))
     options = ", ".join(f"`--sp {degree}`" for degree in degrees)
-    return f"possible here{with_strategy}: {numbers} ({options})"
+    possible = f"{numbers} ({options})"
+    needs_sharding = job.copies_model and len(degrees) > 1
+    if needs_sharding:
+        return f"possible here with `--strategy fsdp`: {possible}"
+    return f"possible here: {possible}"
 
 
 def check_budgets(job: Job, question: Question) -> None:

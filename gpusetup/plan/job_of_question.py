@@ -80,8 +80,10 @@ def named_fields(question: Question) -> dict[str, Any]:
 
 def has_adapters(named: Mapping[str, Any]) -> bool:
     """Whether the named fields are of adapters; a base in FP8 may be trained itself."""
-    has_quantised_base = named.get("quantize") not in (None, "fp8")
-    return bool(named.get("lora")) or has_quantised_base
+    if named.get("lora"):
+        return True
+    storage = named.get("quantize")
+    return storage not in (None, "fp8")
 
 
 def usual_trainer(question: Question, shape: Shape, named: Mapping[str, Any]) -> str:
@@ -121,9 +123,11 @@ def batch_of(question: Question, shape: Shape) -> int | TokenBudget:
     """Samples of all GPUs together, or the mark of a budget of tokens."""
     if not counts_samples(question, shape):
         return TOKEN_BUDGET
+    if question.batch is not None:
+        return question.batch
     # A trainer takes one sample a GPU at least, and so do images.
     is_per_gpu = question.trainer is not None or not shape.writes_text
-    return question.batch or (gpus_of(question) if is_per_gpu else 1)
+    return gpus_of(question) if is_per_gpu else 1
 
 
 def rl_setup_of(question: Question, job: Job) -> RlSetup | None:
@@ -147,7 +151,9 @@ def encoders_on_gpu(shape: Shape, trainer: str) -> int:
     diffusers' and kohya's scripts hold them there unless you encode the data before; finetrainers
     always encodes it before.
     """
-    encodes_before = trainer == "finetrainers" or shape.kind not in DENOISERS
+    if shape.kind not in DENOISERS:
+        return 0
+    encodes_before = trainer == "finetrainers"
     return 0 if encodes_before else shape.encoder_parameters
 
 

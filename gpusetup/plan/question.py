@@ -66,10 +66,17 @@ class Question(Frozen):
     @property
     def describes_training(self) -> bool:
         """Whether it names anything that decides how is trained."""
-        says_how = self.trainer or self.method or self.job_fields
-        trains_parts = self.freeze or self.tables
-        says_how_much = self.batch or self.tokens or self.solve
-        return bool(says_how or trains_parts or says_how_much)
+        words = (
+            self.trainer,
+            self.method,
+            self.job_fields,
+            self.freeze,
+            self.tables,
+            self.batch,
+            self.tokens,
+            self.solve,
+        )
+        return any(words)
 
 
 def counts_samples(question: Question, shape: Shape) -> bool:
@@ -82,9 +89,11 @@ def counts_samples(question: Question, shape: Shape) -> bool:
         return True
     if question.tokens is not None or question.trainer == "trinity":
         return False
+    if question.trainer is not None or question.method is not None:
+        return True
     trains_whole = question.job_fields.keys().isdisjoint(("lora", "quantize"))
-    names_how = question.trainer is not None or question.method is not None
-    return names_how or not (shape.writes_text and trains_whole)
+    is_usual = shape.writes_text and trains_whole
+    return not is_usual
 
 
 def context_of(question: Question, shape: Shape) -> int:
