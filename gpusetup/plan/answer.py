@@ -296,13 +296,17 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     context the longest of one sequence. Nothing is offloaded.
     """
     question, shape = request.question, request.job.shape
-    if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
+    if request.job.gpus > 1 or question.describes_training:
+        return
+    if not shape.writes_text:
         return
     limits = replace(request.limits, offload=False, measured_gpu=None)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
-        fields_of_way = {**changes, "checkpointing": True}
-        job = job_of(replace(usual, job_fields=fields_of_way), shape, limits)
+        # Who is short of memory has checkpointing on.
+        job_fields = {**changes, "checkpointing": True}
+        question_of_way = replace(usual, job_fields=job_fields)
+        job = job_of(question_of_way, shape, limits)
         yield way_of(name, job, limits)
 
 

@@ -125,8 +125,10 @@ def _why_it_may_fit(from_config: FromConfig, job: Job, recipe: Recipe, capacity_
 def _least_weights_gib(job: Job, *, divided: bool) -> float:
     """What a GPU holds whatever saves memory: weights in 16 bits, or as they are quantised."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
-    weights = job.shape.parameters * bytes_per_weight / GIB
-    return weights / job.gpus if divided else weights
+    weights = job.shape.parameters * bytes_per_weight
+    if divided:
+        weights /= job.gpus
+    return weights / GIB
 
 
 def _may_save_memory(key: ConfigKey) -> bool:
@@ -136,7 +138,8 @@ def _may_save_memory(key: ConfigKey) -> bool:
     """
     if key.key.endswith("]"):
         return False
-    is_off = key.value.lower() in ("false", "no", "off", "0", "none", "null", "")
+    value = key.value.lower()
+    is_off = value in ("false", "no", "off", "0", "none", "null", "")
     is_plain = re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value)
     return bool(is_plain) and not is_off
 
@@ -163,8 +166,12 @@ def _job_of_run(from_config: FromConfig, run: Run, hardware: Place) -> tuple[Job
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
     run = Run(per_gpu=1, any_length=True, accumulate=accumulate)
-    job, _ = _job_of_run(question_of(config), run, hardware)
-    decision = decide(job, hardware.limits(predict=True))
+    from_config = question_of(config)
+    job, _ = _job_of_run(from_config, run, hardware)
+    limits = hardware.limits(predict=True)
+    decision = decide(job, limits)
     if decision.recipe:
         return (f"the recipe {decision.recipe} of `gpusetup plan`",)
-    return tuple(help.step for help in helps(decision) if help.recipe)
+    # Without a recipe only what is enough alone makes it fit.
+    enough = [help.step for help in helps(decision) if help.recipe]
+    return tuple(enough)

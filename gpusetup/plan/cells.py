@@ -76,8 +76,12 @@ def job_of_row(row: Mapping[str, str | None]) -> Job:
     """The job of a row, as Trinity-RFT trains it."""
     gpus = number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)
     context = number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)
-    model = (row.get("model") or "").strip()
-    return Job(shape=_model(model), gpus=int(gpus), context=int(context))
+    model = row.get("model") or ""
+    return Job(
+        shape=_model(model.strip()),
+        gpus=int(gpus),
+        context=int(context),
+    )
 
 
 def unanswered(error: str, model: str, gpu: str) -> PlanCell:

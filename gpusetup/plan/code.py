@@ -139,6 +139,7 @@ class CodeQuestion(Frozen):
     def free(self) -> float:
         """Bytes that the runtime leaves to the training."""
         capacity = self.hardware.capacity
+        # torch's allocator has no say over the runtime.
         return capacity - self.runtime
 
     @property
@@ -146,6 +147,7 @@ class CodeQuestion(Frozen):
         """How near to the GPU's memory an answer is not clear, as a share of that memory."""
         if self.request.gpus == 1:
             return CLEAR
+        # What a sharded step gathers was never compared with a GPU.
         is_sharded = self.request.strategy in ("fsdp", "zero3")
         return CLEAR_UNMEASURED if is_sharded else CLEAR
 
@@ -182,6 +184,7 @@ class CodeMemory(Frozen):
 
     @property
     def total(self) -> float:
+        # What torch's allocator reserves is not all that the GPU must have.
         reserved = self.allocated + self.fragmentation
         return reserved + self.runtime
 
@@ -255,10 +258,12 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
 def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
     """What only an answer about code says: the phases of the step that it is for."""
     phases = phase_bytes(planned_step(trace, question, largest), question.request)
+    phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
+    # The question is of all GPUs together, the trace of one.
     largest_of_all = None if largest is None else largest * question.request.gpus
     return CodePlan(
         torch=trace.torch,
-        phases_gib={phase: round(size / GIB, 3) for phase, size in phases.items()},
+        phases_gib=phases_gib,
         largest_batch=largest_of_all,
     )
 

@@ -101,6 +101,7 @@ def question_of_fields(fields: Fields) -> Question:
     for name in dict(defaults(Question)):
         if name in fields:
             question_fields[name] = fields[name]
+    # What is not said stays out: the trainer's default counts for it.
     for name in JOB_DEFAULTS.keys() - question_fields:
         if fields.get(name) is not None:
             job_fields[name] = fields[name]
@@ -125,8 +126,10 @@ def counted_maps(fields: Fields) -> frozenset[str]:
 
     Trinity-RFT's are on other GPUs, or within what was measured; of a teacher nothing is counted.
     """
-    if fields["trainer"] == "trinity" or fields.get("rl"):
+    counts_models = fields["trainer"] == "trinity" or fields.get("rl")
+    if counts_models:
         return OTHER_MODELS - {"teacher"}
+    # What samples or serves beside a supervised training is another program.
     return frozenset(("rollout", "explorer", "inference"))
 
 
@@ -153,6 +156,7 @@ def read_for_gpus(from_config: FromConfig, gpus: int) -> ConfigRead:
     A plain loop under DDP gives each GPU its `batch_size`; under DataParallel it is divided.
     """
     read = from_config.read
+    # A trainer that is known says itself what its batch counts.
     if gpus == 1 or from_config.per_gpu is None or read.trainer is not None:
         return read
     assumption = (

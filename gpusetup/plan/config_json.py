@@ -59,6 +59,7 @@ def has_layers(config: ModelConfig) -> bool:
     if config.has("rwkv") or config.has("num_mem_blocks"):
         return False
     has_heads = bool(config.values.get("num_attention_heads"))
+    # A model of state space alone has no heads of attention.
     return has_heads or config.has("state_size")
 
 
@@ -154,6 +155,7 @@ def tables_of(config: ModelConfig, layers: int) -> int:
 
 def is_tied(config: ModelConfig) -> bool:
     """Whether the head is the embedding's table; transformers' default differs by family."""
+    # Configs leave the key out where it has the family's default.
     is_usual = "a tied head" in config.family
     says_tied = config.values.get("tie_word_embeddings", is_usual)
     return bool(says_tied)
@@ -174,10 +176,12 @@ def has_gate(config: ModelConfig) -> bool:
         return True
     if "no gate" in config.family:
         return False
-    activation = str(config.values.get("hidden_act") or "")
+    activation = str(config.values.get("hidden_act") or "gelu")
+    if activation == "relu":
+        return False
     # Layer norms with GELU are the layers of GPT-2's time.
-    as_gpt2 = has_layer_norms(config) and (not activation or "gelu" in activation)
-    return activation != "relu" and not as_gpt2
+    is_as_gpt2 = has_layer_norms(config) and "gelu" in activation
+    return not is_as_gpt2
 
 
 def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
@@ -213,11 +217,16 @@ def attention_widths(config: ModelConfig) -> AttentionWidths:
 
 def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
     """The same of DeepSeek's latent attention, whose heads have keys and values of their own."""
-    key = config.get("qk_nope_head_dim", 128) + config.get("qk_rope_head_dim", 64)
+    rotated = config.get("qk_rope_head_dim", 64)
+    key = config.get("qk_nope_head_dim", 128) + rotated
     value = config.get("v_head_dim", 128)
     # Keys are wider than values; the mean of both stands for either.
     keys_and_values = heads * (key + value)
-    return AttentionWidths(heads, query=heads * key, key_value=keys_and_values // 2)
+    return AttentionWidths(
+        heads=heads,
+        query=heads * key,
+        key_value=keys_and_values // 2,
+    )
 
 
 def key_value_heads_of(config: ModelConfig, heads: int) -> int:

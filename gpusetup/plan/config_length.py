@@ -56,6 +56,7 @@ def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
     """Trinity-RFT's longest sequence, if its config says the two parts alone."""
     if not lengths.prompt or not lengths.response:
         return None
+    # The two are limited apart, so that a sequence may be as long as both.
     tokens = lengths.prompt + lengths.response
     reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
     return tokens
@@ -91,10 +92,14 @@ def batch(reader: Reader, fields: Fields) -> Fields:
     per_gpu = reader.number("batch", LARGEST["batch"])
     total = reader.number("total", LARGEST["batch"])
     if per_gpu is None and total is None:
-        per_gpu = usual_batch(fields["trainer"])
-        default = f"{fields['trainer']}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
+        trainer = fields["trainer"]
+        per_gpu = usual_batch(trainer)
+        default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
         reader.assumed.append(f"the config names no batch: {default} on each GPU")
-    return {"per_gpu": per_gpu, "total": total}
+    return {
+        "per_gpu": per_gpu,
+        "total": total,
+    }
 
 
 def trinity_batch(reader: Reader) -> Fields:

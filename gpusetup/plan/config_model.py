@@ -46,7 +46,9 @@ def names_model(setting: Setting, text: str) -> bool:
     if setting.path[-1] != "model":
         return True
     is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
-    return bool(is_hub_id) or is_known(known_name(text))
+    if is_hub_id:
+        return True
+    return is_known(known_name(text))
 
 
 def known_name(text: str) -> str:
@@ -56,9 +58,13 @@ def known_name(text: str) -> str:
     name = text
     if "torchtune." in text:
         name = _name_of_component(text.rpartition(".")[2])
+    # torchtitan's Llama 3 is Llama 3.1.
     name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
+    if is_known(name):
+        return name
+    # A path on the person's disk often ends in the model's name.
     last_part = name.rstrip("/").rpartition("/")[2]
-    return last_part if is_known(last_part) and not is_known(name) else name
+    return last_part if is_known(last_part) else name
 
 
 def _name_of_component(component: str) -> str:
@@ -72,7 +78,10 @@ def _name_of_component(component: str) -> str:
     with_version = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
     with_size = re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name)
     with_both = re.sub(r"(\d)_(\d)", r"\1.\2", name)
-    return next(filter(is_known, (with_version, with_size, with_both)), name)
+    for spelling in (with_version, with_size, with_both):
+        if is_known(spelling):
+            return spelling
+    return name
 
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
@@ -140,7 +149,8 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
 def frozen(reader: Reader, fields: Fields) -> Fields:
     """The part of the model that is not trained; beside adapters that is all of it anyway."""
     part = frozen_in(reader, fields.get("model"))
-    if part is None or fields.get("lora") is not None:
+    has_adapters = fields.get("lora") is not None
+    if part is None or has_adapters:
         return {}
     return {"freeze": part}
 

@@ -42,9 +42,11 @@ def by_words(kind: str, if_on: str | None = None) -> Meaning:
     """
 
     def meaning_of(setting: Setting, text: str) -> Any:
-        if text in TRUE:
-            return meaning(kind, name_of(setting.path)) or if_on
-        return meaning(kind, text)
+        if text not in TRUE:
+            return meaning(kind, text)
+        # `flash_attention: true` says by its name what is on.
+        name = name_of(setting.path)
+        return meaning(kind, name) or if_on
 
     return meaning_of
 
@@ -93,8 +95,10 @@ class Reader:
     def _note_repetitions(self, role: str, text: str, value: Any) -> None:
         """Write down all settings of a role with the text that was read."""
         for setting, repeated_text in self.all(role):
-            if repeated_text == text:
-                self.note(setting, f"{role}: {value}")
+            # Another value of the same role stays open: it was not what counted.
+            if repeated_text != text:
+                continue
+            self.note(setting, f"{role}: {value}")
 
     def number(self, role: str, most: int = 10**6) -> Any:
         """The first whole number of a role; `BadInput` with its line if it is out of range."""
@@ -105,6 +109,7 @@ class Reader:
             # 0 and -1 say "no limit" in many trainers.
             if not is_number or digits in ("0", "-1"):
                 return None
+            # Python refuses to read a number of thousands of digits.
             value = int(digits) if len(digits) < MOST_DIGITS else most + 1
             if not 1 <= value <= most:
                 raise self.refused(setting, f"{digits[:20]}: out of range", f"1 to {most:,}")
@@ -147,8 +152,10 @@ class Reader:
             keys = [part for part in setting.path if isinstance(part, str)]
             if not keys or keys[-1] != name:
                 continue
-            is_elsewhere = inside is not None and inside not in keys[:-1]
-            text = None if is_elsewhere else self.text(setting)
+            maps = keys[:-1]
+            if inside is not None and inside not in maps:
+                continue
+            text = self.text(setting)
             if text is not None:
                 yield setting, text
 
@@ -169,14 +176,17 @@ class Reader:
 
     def has_map(self, name: str) -> bool:
         """Whether a map of this name stands at the top of the config."""
-        top_keys = [path[:1] for path in self.by_path]
-        return (name,) in top_keys
+        # Paths have numbers for items of lists: a map's name is a word.
+        top_keys = [path[0] for path in self.by_path if path]
+        return name in top_keys
 
     def key_and_line(self, role: str) -> str:
         """The key and the line of a role's first setting, as an answer names them."""
         for setting in self.by_role.get(role, ()):
-            if self.text(setting):
-                return f"`{dotted(setting.path)}` (line {setting.line})"
+            if not self.text(setting):
+                continue
+            key = dotted(setting.path)
+            return f"`{key}` (line {setting.line})"
         return role
 
     def switch(self, role: str) -> Any:
@@ -191,7 +201,9 @@ class Reader:
         """The words of a list, or of a text with commas."""
         names: set[str] = set()
         for setting in self.by_role.get(role, ()):
-            items = self._items_of(setting) if setting.kind == "list" else [setting]
+            items = [setting]
+            if setting.kind == "list":
+                items = self._items_of(setting)
             for item in items:
                 text = self.text(item) or ""
                 names.update(map(str.strip, text.split(",")))
@@ -259,8 +271,8 @@ class Reader:
                 continue
             if is_switched_off(text) or takes_no_memory(setting.path):
                 continue
-            is_counted = not counted_maps.isdisjoint(setting.path[:-1])
-            if not is_counted:
+            maps = setting.path[:-1]
+            if counted_maps.isdisjoint(maps):
                 yield key_read(setting, "")
 
 

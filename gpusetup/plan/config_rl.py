@@ -110,7 +110,8 @@ def frozen_in_16_bits(fields: Fields) -> bool:
     """Whether frozen models are 16-bit: TRL loads all in 32 bits unless `dtype` or FSDP says so."""
     if fields["trainer"] != "trl" or fields.get("strategy"):
         return True
-    return fields.get("dtype") not in (None, "fp32")
+    dtype = fields.get("dtype")
+    return dtype not in (None, "fp32")
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
@@ -217,6 +218,7 @@ def is_on(reader: Reader, name: str) -> bool:
     """Whether a setting is there and is not switched off."""
     words = name.replace("_", " ")
     text = reader.text_named(name, words)
+    # Any other word, as an address, says that it is used.
     return text is not None and text not in FALSE
 
 
@@ -229,11 +231,13 @@ def share_of(text: str | None, default: float) -> float:
 
 def generated_sequences(reader: Reader, fields: Fields) -> int:
     """The sequences that a GPU generates at once: those of all micro-batches of a step."""
+    # TRL generates once for all micro-batches of an optimizer step, unless it is told otherwise.
+    micro_batches = int(fields.get("accumulate") or 1)
+    text = reader.text_named("steps_per_generation", "micro-batches of one generation")
+    if text and re.fullmatch(r"\d{1,5}", text):
+        micro_batches = int(text)
     batch = int(fields.get("per_gpu") or 1)
-    micro_batches = reader.text_named("steps_per_generation", "micro-batches of one generation")
-    if micro_batches and re.fullmatch(r"\d{1,5}", micro_batches):
-        return batch * int(micro_batches)
-    return batch * int(fields.get("accumulate") or 1)
+    return batch * micro_batches
 
 
 def verl_setup(reader: Reader, method: str) -> RlSetup:

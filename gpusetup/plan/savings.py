@@ -187,6 +187,7 @@ def help_of(
 
 def order_of_help(help: Help) -> tuple[bool, float]:
     """What is enough comes first, then what saves most."""
+    # False sorts before True.
     is_not_enough = help.recipe is None
     return (is_not_enough, -help.saves_gib)
 

@@ -27,8 +27,11 @@ BEYOND = (
 
 def modelled_version(server: Server) -> str:
     """The engine and the version whose memory is counted."""
-    version = server.engine_version or server.engine.version
-    return f"counted as {server.engine_name} {version} runs"
+    version = server.engine_version
+    if not version:
+        version = server.engine.version
+    name = server.engine_name
+    return f"counted as {name} {version} runs"
 
 
 def version_note(server: Server) -> str:
@@ -50,9 +53,11 @@ def version_note(server: Server) -> str:
 def uncounted_by_serving(server: Server) -> tuple[str, ...]:
     """Why a server that fits may not start all the same, as its first line says it."""
     reasons: list[str] = []
-    if server.shape.assumed:
-        reasons.append(f"the shape of {server.shape.name} ({server.shape.assumed})")
+    shape = server.shape
+    if shape.assumed:
+        reasons.append(f"the shape of {shape.name} ({shape.assumed})")
     before = server.engine.whole_context_before
+    # Who names a version is answered for that version.
     may_be_older = before and not server.engine_version
     if may_be_older and not whole_context_fits(server):
         reasons.append(f"{server.engine_name} before {before} refuses this context")
@@ -121,9 +126,11 @@ def largest_context(server: Server) -> int:
     """The longest context that all requests can have, within what the model knows."""
 
     def fits(tokens: int) -> bool:
-        cache_bytes = server.sequences * sequence_bytes(server, tokens)
-        return cache_bytes <= free_with_context(server, tokens)
+        one_sequence = sequence_bytes(server, tokens)
+        free = free_with_context(server, tokens)
+        return server.sequences * one_sequence <= free
 
+    # A model's positions end the context, however much memory there is.
     native = server.shape.native_context or LARGEST_SOLUTION
     return min(largest(fits), native)
 
@@ -131,7 +138,9 @@ def largest_context(server: Server) -> int:
 def is_beyond(server: Server) -> bool:
     """Whether the context is longer than the model's positions."""
     native = server.shape.native_context
-    return native is not None and server.context > native
+    if native is None:
+        return False
+    return server.context > native
 
 
 def serve_notes(server: Server, fits: bool) -> Iterator[str]:

@@ -52,6 +52,7 @@ class Server(Frozen):
     def rows_at_once(self) -> int:
         """Rows of logits that one pass computes on this GPU."""
         profile = self.large_gpu or self.engine
+        # As many requests as are asked for may end a token in one pass.
         return max(profile.sequences, self.sequences)
 
     @property
@@ -145,8 +146,13 @@ def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
     name = model or ""
     if engine_name == LLAMA_CPP:
         in_name = GGUF_FORMAT.search(name)
+        # llama.cpp's own tools default to it, and so do most files on the hub.
         return in_name[1].lower() if in_name else "q4_k_m"
-    return format_in_name(name) or serve_table().published.get(shape.kind, "bf16")
+    storage = format_in_name(name)
+    if storage is not None:
+        return storage
+    published = serve_table().published
+    return published.get(shape.kind, "bf16")
 
 
 def share_of_memory(share: float | None, engine: Engine) -> float:
@@ -167,7 +173,8 @@ def is_older(version: str, than: str) -> bool:
     >>> is_older("0.6.3", "0.8"), is_older("0.10", "0.8")
     (True, False)
     """
-    return version_numbers(version) < version_numbers(than)
+    numbers = version_numbers(version)
+    return numbers < version_numbers(than)
 
 
 def version_numbers(version: str) -> list[int]:

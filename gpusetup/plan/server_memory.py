@@ -19,16 +19,23 @@ LATENT = {"deepseek_v2": 576, "deepseek_v3": 576}
 def weight_bytes_of(server: Server) -> float:
     """Bytes of the weights on one GPU; embedding and head stay in 16 bits, but in a GGUF file."""
     bits = server.weight_bits
-    unquantised = 0 if server.reads_gguf else server.shape.outside
+    unquantised = server.shape.outside
+    if server.reads_gguf:
+        unquantised = 0
     quantised = server.shape.parameters - unquantised
-    all_bits = quantised * bits + unquantised * max(bits, 16)
+    all_bits = quantised * bits
+    # A model in 32 bits has its embedding in 32 bits, too.
+    all_bits += unquantised * max(bits, 16)
     return all_bits / 8 / server.gpus
 
 
 def token_bytes_of(server: Server) -> float:
     """Bytes of the cache for one token in all layers."""
     shape = server.shape
-    layers = shape.layers if shape.cached_layers is None else shape.cached_layers
+    layers = shape.layers
+    # A hybrid's other layers keep a state that does not grow with the context.
+    if shape.cached_layers is not None:
+        layers = shape.cached_layers
     width: float = shape.latent or LATENT.get(shape.kind, 0)
     if not width:
         # A head of keys and values is never cut: more GPUs than heads hold copies.
@@ -44,12 +51,15 @@ def pass_bytes_of(server: Server, pass_tokens: int | None = None) -> float:
     """
     shape = server.shape
     tokens = pass_tokens or server.tokens_at_once
-    elements_per_token = 4 * shape.hidden + 3 * shape.intermediate / server.gpus
+    elements_per_token: float = 4 * shape.hidden
+    # The MLP is divided among the GPUs; gate, up and their product are there at once.
+    elements_per_token += 3 * shape.intermediate / server.gpus
     # Each expert of a token gives an output of its own, before they are summed.
     elements_per_token += shape.experts * shape.hidden
-    # The sampler gathers the logits of the whole vocabulary on each GPU.
+    layer_bytes = tokens * elements_per_token * 2
+    # The sampler gathers the logits of the whole vocabulary on each GPU, in 32 bits.
     logit_bytes = server.rows_at_once * shape.vocabulary * 4
-    return tokens * elements_per_token * 2 + logit_bytes
+    return layer_bytes + logit_bytes
 
 
 def sequence_bytes(server: Server, tokens: int) -> float:
@@ -59,7 +69,8 @@ def sequence_bytes(server: Server, tokens: int) -> float:
     if window is None:
         return token_bytes * tokens
     in_windows = min(tokens, window.tokens) * window.layers
-    in_full_layers = tokens * (1 - window.layers)
+    full_layers = 1 - window.layers
+    in_full_layers = tokens * full_layers
     return token_bytes * (in_full_layers + in_windows)
 
 
@@ -84,4 +95,5 @@ def whole_context_fits(server: Server) -> bool:
     """
     pass_tokens = max(server.context, server.tokens_at_once)
     free = free_for_cache(server, pass_tokens)
-    return sequence_bytes(server, server.context) <= free
+    needed = sequence_bytes(server, server.context)
+    return needed <= free

@@ -43,8 +43,9 @@ def written(values: Values, form: Format) -> str:
 
 def override(name: str, value: Any) -> str:
     """One override of a command line."""
-    text = shlex.quote(spelled(value))
-    return f"{name}={text}"
+    text = spelled(value)
+    quoted = shlex.quote(text)
+    return f"{name}={quoted}"
 
 
 def flag(name: str, value: Any) -> str:
@@ -62,7 +63,10 @@ def flag(name: str, value: Any) -> str:
 def spelled(value: Any) -> str:
     """A value as YAML and most command lines spell it."""
     text = str(value)
-    return text.lower() if isinstance(value, bool) else text
+    # Python spells switches with a capital.
+    if isinstance(value, bool):
+        return text.lower()
+    return text
 
 
 def dotted_names(values: Values, before: str = "") -> Iterator[tuple[str, Any]]:

@@ -56,14 +56,20 @@ def is_for_training(row: GpuRow) -> bool:
     # A GPU that is only on one platform comes with its machine (GB200).
     if row.on is not None or row.capability < OLDEST_CAPABILITY:
         return False
-    return NOT_FOR_TRAINING.isdisjoint(tokens(row.name))
+    words = tokens(row.name)
+    return NOT_FOR_TRAINING.isdisjoint(words)
 
 
 def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
     """The names of the fastest cards, the fastest first."""
-    by_speed = sorted(cards, key=lambda row: -row.peak_tflops.get("bf16", 0))
-    fastest = by_speed[:MOST_NAMES]
-    return tuple(row.name for row in fastest)
+
+    def speed(row: GpuRow) -> float:
+        # Cards before Ampere have no peak in bf16, and come last.
+        return row.peak_tflops.get("bf16", 0)
+
+    by_speed = sorted(cards, key=speed, reverse=True)
+    names = [row.name for row in by_speed]
+    return tuple(names[:MOST_NAMES])
 
 
 def smallest_gpu(decision: Decision, rows: Sequence[GpuRow]) -> SmallestGpu | None:

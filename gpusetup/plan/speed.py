@@ -132,7 +132,8 @@ def step_flop(job: Job, recipe: Recipe) -> float:
         passes += 2
         attention_passes += 1
     attention = 2 * job.length * shape.query * shape.layers * attention_passes
-    return (passes * shape.active + attention) * tokens_of_gpu(job, recipe)
+    flop_per_token = passes * shape.active + attention
+    return flop_per_token * tokens_of_gpu(job, recipe)
 
 
 def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
@@ -151,6 +152,7 @@ def flops_of(gpu: str, rows: Sequence[GpuRow]) -> float | None:
     """The dense 16-bit operations a second of a card's slowest variant; None if none is known."""
     peaks = []
     for row in rows_or_none(gpu, rows):
+        # Cards before Ampere compute in fp16 alone.
         peak = row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16")
         if peak:
             peaks.append(peak * 1e12)

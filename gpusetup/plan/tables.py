@@ -197,8 +197,9 @@ def widths_in(reader: Reader) -> Iterator[Setting]:
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
     """A whole number from 1 to `most`; None for anything else."""
-    text = (reader.text(setting) or "").replace("_", "")
-    if not re.fullmatch(r"\d{1,13}", text):
+    text = reader.text(setting) or ""
+    digits = text.replace("_", "")
+    if not re.fullmatch(r"\d{1,13}", digits):
         return None
-    value = int(text)
+    value = int(digits)
     return value if 1 <= value <= most else None

@@ -135,9 +135,11 @@ TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 def hf_optimizer(job: Job) -> str | None:
     """The value of `optim`; None if transformers has no such optimizer."""
-    if job.optimizer in ("adam", "adamw"):
-        return "adamw_torch_fused" if job.step == "fused" else "adamw_torch"
-    return HF_OPTIMIZERS.get(job.optimizer)
+    if job.optimizer not in ("adam", "adamw"):
+        return HF_OPTIMIZERS.get(job.optimizer)
+    if job.step == "fused":
+        return "adamw_torch_fused"
+    return "adamw_torch"
 
 
 def deepspeed_file(job: Job) -> str | None:
@@ -375,13 +377,16 @@ FSDP = ("fsdp", "fsdp1")
 def job_read_back(trainer: str, job: Job, text: str) -> Job:
     """The job that a text of settings says by itself."""
     config = read_config(text.encode(), "train.yaml")
-    question = for_gpus(question_of(config, trainer), job.gpus)
+    from_config = question_of(config, trainer)
+    question = for_gpus(from_config, job.gpus)
     # A data set's length and the model are no matter of memory settings: they are the plan's.
     question = replace(question, context=job.context, tokens=job.tokens)
-    if job.lora is not None and question.job_fields.get("quantize") is None:
+    is_quantised = question.job_fields.get("quantize") is not None
+    if job.lora is not None and not is_quantised:
         job_fields = {**question.job_fields, "lora": job.lora}
         question = replace(question, job_fields=job_fields)
-    return job_of(question, job.shape, Limits(capacity=0))
+    no_limits = Limits(capacity=0)
+    return job_of(question, job.shape, no_limits)
 
 
 NOT_COMPARED = {

@@ -53,8 +53,11 @@ def usual_batch(trainer: str | None) -> int:
     >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
     (8, 1, 1)
     """
-    row = trainers().get(trainer or "", {})
-    return int(row.get("usual_batch", 1))
+    row = trainers().get(trainer or "")
+    if row is None:
+        return 1
+    batch = row.get("usual_batch", 1)
+    return int(batch)
 
 
 PUBLISHED_IN_32_BITS = (
