@@ -17,8 +17,9 @@ from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.packages import normalised
-from gpusetup.readings.paths import join
-from gpusetup.system.system import System, exists, read_or_none
+from gpusetup.readings.paths import join, parent
+from gpusetup.system.own_cache import MAKING, own_path
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of what it is doing, in the target's prefix."""
@@ -29,9 +30,13 @@ def interruption(prefix: str) -> str:
     return f"An installation into {prefix} was interrupted"
 
 
-def how_to_end(prefix: str, family: str | None) -> str:
-    """The command that ends an interrupted installation, in a sentence."""
-    line = shell_line(("gpusetup", "install", "--python", prefix), family)
+def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> str:
+    """The command that ends an interrupted installation, in a sentence.
+
+    `half_made`: the environment itself was not finished, so that no interpreter is in it yet.
+    """
+    option = "--venv" if half_made else "--python"
+    line = shell_line(("gpusetup", "install", option, prefix), family)
     return f"`{line}` ends it first"
 
 
@@ -41,23 +46,48 @@ def interruptions(machine: Snapshot) -> tuple[str, ...]:
     for event in machine.events:
         if event.kind != "install-unfinished":
             continue
-        prefix = event.values.get("prefix", "the environment")
-        if prefix:
-            command = how_to_end(prefix, machine.os.family)
-            sentences.append(f"{interruption(prefix)}; {command}.")
+        prefix = event.values.get("prefix") or "the environment"
+        half_made = "half_made" in event.values
+        command = how_to_end(prefix, machine.os.family, half_made=half_made)
+        sentences.append(f"{interruption(prefix)}; {command}.")
     return tuple(sentences)
 
 
-def unfinished_events(system: System, target: TargetPython | None) -> tuple[Event, ...]:
-    """An event if an interrupted installation left its journal in the target."""
-    if target is None:
-        return ()
-    path = join(target.prefix, *JOURNAL)
-    if not exists(system, path):
-        return ()
-    values = {"path": path, "prefix": target.prefix}
-    event = Event(kind="install-unfinished", values=values, source="journal", text=path)
-    return (event,)
+def unfinished_events(system: System, target: TargetPython | None) -> Iterator[Event]:
+    """An event for each interrupted installation.
+
+    Its journal is in the target, or in an environment of the working folder that is half made.
+    """
+    if target is not None and exists(system, join(target.prefix, *JOURNAL)):
+        yield _unfinished(target.prefix)
+        return
+    # Somebody who names or activates an environment does not mean one that was never finished.
+    if target is not None and target.chosen_by in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
+        return
+    for prefix in half_made_environments(system):
+        if exists(system, join(prefix, *JOURNAL)):
+            yield _unfinished(prefix, half_made="yes")
+
+
+def _unfinished(prefix: str, **more_values: str) -> Event:
+    """The event of a journal in an environment."""
+    path = join(prefix, *JOURNAL)
+    values = {"path": path, "prefix": prefix, **more_values}
+    return Event(kind="install-unfinished", values=values, source="journal", text=path)
+
+
+def half_made_environments(system: System) -> Iterator[str]:
+    """The environments of the working folder that `install --venv` began to make.
+
+    Such a folder is no environment yet, so no search for an interpreter finds it. Our note of it,
+    in our own cache, names it.
+    """
+    notes = str(own_path(MAKING))
+    working_folder = system.facts().get("cwd") or ""
+    for name in list_or_empty(system, notes):
+        prefix = (read_or_none(system, join(notes, name)) or "").strip()
+        if working_folder and parent(prefix) == working_folder:
+            yield prefix
 
 
 CONSTRAINTS = "gpusetup-constraints.txt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
@@ -61,12 +62,29 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
                 f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
             ) from problem
         raise
-    # Most files are ASCII without escapes, and hold no hidden mark.
-    may_hold_marks = not text.isascii() or "\\u" in text
-    if not may_hold_marks:
+    # Only an escape or another script can hide marks or breaks; most snapshots have none.
+    may_hide_something = not text.isascii() or re.search(r"\\[unrf]", text)
+    if not may_hide_something:
         return snapshot
-    plain = map_texts(to_plain(snapshot), without_hidden_marks)
+    plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
     return from_plain(plain, Snapshot, what="the snapshot")
+
+
+def on_one_line(value: Any, key: str = "") -> Any:
+    """A document whose values have no line breaks: one would begin a line of our own answer.
+
+    What a program said (`text` of an event) may have several lines.
+
+    >>> on_one_line({"name": "a\\nb", "text": "a\\nb"})
+    {'name': 'a b', 'text': 'a\\nb'}
+    """
+    if isinstance(value, dict):
+        return {name: on_one_line(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [on_one_line(item, key) for item in value]
+    if isinstance(value, str) and key != "text":
+        return " ".join(value.splitlines())
+    return value
 
 
 def _snapshot_in(text: str, what: str) -> Snapshot:

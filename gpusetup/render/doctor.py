@@ -7,14 +7,13 @@ screen inside one block of code, in which nothing acts as Markdown.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, command_lines
-from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.model.units import GIB
+from gpusetup.model.machine import Snapshot
+from gpusetup.render.machine import machine_facts
 from gpusetup.render.screen import (
     BUT,
     DIM,
@@ -30,11 +29,9 @@ from gpusetup.render.screen import (
     plain,
     section,
 )
-from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:
-    from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
-    from gpusetup.model.resolution import Offer
+    from gpusetup.model.documents import DoctorAnswer, KnownFinding
     from gpusetup.model.shell import Line
 
 EVIDENCE_SHOWN = 6
@@ -55,9 +52,32 @@ def doctor_screen(answer: DoctorAnswer) -> Screen:
             other_findings += in_short(finding)
     lines += section("Also found", other_findings)
 
-    lines += section("This machine", facts(machine_facts(answer)))
+    # The answer to a question names the build itself; what fits this machine may be another one.
+    machine = machine_facts(answer, recommends=not asks_plainly(answer))
+    lines += section("This machine", facts(machine))
     lines += by_hand(answer, root)
+    lines += next_step(answer, root)
     return Screen(lines)
+
+
+END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
+"""Where a sentence ends, not within quoted words."""
+
+
+def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str]:
+    """The sentences of `ok` about a text: what it shows or what the answer is, then what to do."""
+    is_ok = answer.cause == "ok" and root is None
+    if not is_ok or answer.snapshot.origin != "report":
+        return []
+    return END_OF_SENTENCE.split(answer.proof or "")
+
+
+def next_step(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
+    """The last line of an `ok` about a text: its last sentence, if it has more than one."""
+    sentences = sentences_about_text(answer, root)
+    if len(sentences) > 1:
+        yield ScreenLine("")
+        yield ScreenLine(sentences[-1].rstrip(".") + ".")
 
 
 NOT_BY_INSTALL = (
@@ -117,14 +137,25 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
         yield marked(MARKS[severity], answer.cause, title)
     else:
         mark = OK if answer.cause == "ok" else BUT
-        yield marked(mark, answer.cause, answer.proof or "nothing to fix")
+        sentences = sentences_about_text(answer, root) or [answer.proof or "nothing to fix"]
+        word = "answer" if asks_plainly(answer) else answer.cause
+        yield marked(mark, word, sentences[0])
+        for sentence in sentences[1:-1]:
+            yield ScreenLine(f"  {sentence}", hang=2)
     yield from left_open(answer, root)
+
+
+def asks_plainly(answer: DoctorAnswer) -> bool:
+    """Whether a text asks a plain question, and nothing in it failed: `ok` is then an answer."""
+    kinds = {event.kind for event in answer.snapshot.events}
+    return answer.cause == "ok" and {"question-asked", "names-no-failure"} <= kinds
 
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """What else it could be, what is ruled out, and the one output that decides."""
-    for cause in answer.ruled_out:
-        yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
+    if answer.cause != "ok":
+        for cause in answer.ruled_out:
+            yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
     if answer.doubts:
         doubts = "; ".join(answer.doubts[:DOUBTS_SHOWN])
         yield ScreenLine(f"  Likely, not certain: {doubts}.", hang=2)
@@ -306,115 +337,6 @@ def in_short(finding: Finding) -> Iterator[ScreenLine]:
         yield ScreenLine("    ", (fix.text + needs(fix), DIM), hang=4)
         for line in fix.commands:
             yield command(line, 6)
-
-
-# --- the machine ---------------------------------------------------------------------------------
-
-
-def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
-    """The facts that were read, by label; a value that was not read is "unknown" or left out."""
-    machine = answer.snapshot
-    system, driver, python = machine.os, machine.driver, machine.python
-    driver_cuda = f"CUDA {driver.cuda}" if driver.cuda else None
-    environment = python.executable or "unknown"
-    if python.chosen_by:
-        environment += f" (from {python.chosen_by})"
-    container = machine.container.kind
-
-    values: dict[str, str | None] = {
-        "system": joined(system.name or system.family, system.machine, system.libc),
-        "driver": joined(driver.version, driver_cuda),
-        "GPU": _gpus_text(machine),
-        "links": links_line(machine),
-        "torch": torch_line(machine),
-        "Python": joined(python.version, python.manager),
-        "environment": environment,
-        "container": None if container == "none" else container,
-    }
-    # Of a text that shows neither GPU nor driver no build can be recommended.
-    shows_hardware = machine.gpus or driver.version
-    if machine.origin != "report" or shows_hardware:
-        values["recommended"] = recommended_line(answer.resolution)
-        values["newest"] = newest_line(answer.newest, answer.resolution)
-    values["catalog"] = answer.catalog_as_of
-    return values
-
-
-def _gpus_text(machine: Snapshot) -> str:
-    """The GPUs of a machine, those that are alike with their count."""
-    if machine.gpus is None:
-        return "unknown"
-    texts = []
-    for gpu, count in Counter(map(gpu_line, machine.gpus)).items():
-        texts.append(f"{count} x {gpu}" if count > 1 else gpu)
-    return "; ".join(texts) or "none of NVIDIA"
-
-
-def joined(*parts: str | None) -> str:
-    """The parts that are known, with commas between them, or "unknown"."""
-    return ", ".join(part for part in parts if part) or "unknown"
-
-
-def gpu_line(gpu: Gpu) -> str:
-    """A GPU with its memory, its architecture, and why programs cannot use it.
-
-    >>> gpu_line(Gpu(name="NVIDIA L4", memory_total_bytes=24 << 30, visible=False))
-    'NVIDIA L4, 24.0 GiB, hidden'
-    """
-    memory = f"{gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else None
-    architecture = gpu.compute_capability.sm if gpu.compute_capability else None
-    state = None
-    if gpu.lost:
-        state = "lost"
-    elif gpu.visible is False:
-        state = "hidden"
-    return joined(gpu.name, memory, architecture, state)
-
-
-def torch_line(machine: Snapshot) -> str:
-    """The installed torch, its backend, and which program installed it."""
-    torch = machine.torch
-    if torch.installed is False:
-        return "not installed"
-    # A version such as 2.9.1+cu128 names the backend itself.
-    names_backend = "+" in (torch.version or "")
-    backend = None if names_backend else torch.backend
-    installer = f"installed by {torch.installer}" if torch.installer else None
-    return joined(torch.version, backend, installer)
-
-
-def recommended_line(resolution: ResolveAnswer | None) -> str:
-    """The build that the resolver chose, or what would make one possible."""
-    if resolution is None:
-        return "no build"
-    if resolution.torch:
-        vision, audio = resolution.torchvision, resolution.torchaudio
-        return joined(
-            built(resolution),
-            f"torchvision {vision}" if vision else None,
-            f"torchaudio {audio}" if audio else None,
-        )
-    advice = resolution.advice
-    if advice is None:
-        return "no build"
-    return f"no build; {advice.change} {advice.to} gives {advice.gives}"
-
-
-def built(build: ResolveAnswer | Offer) -> str:
-    """A build in words, with the oldest driver that runs it."""
-    text = f"torch {build.torch} from {build.backend}"
-    if build.driver_floor:
-        text += f" (driver {build.driver_floor} or newer)"
-    return text
-
-
-def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str | None:
-    """The newest build that fits, in one line; None if it is the recommended one."""
-    if newest is None or resolution is None:
-        return None
-    if resolution.torch is None or resolution.torch == newest.torch:
-        return None
-    return f"{built(newest)}: `gpusetup install --upgrade`"
 
 
 # --- what is known of a finding -------------------------------------------------------------------

@@ -13,6 +13,7 @@ from gpusetup.model.documents import (
     Help,
     PlanCell,
     ServePlan,
+    SmallestGpu,
     Speed,
     TrainerSettings,
     Way,
@@ -133,7 +134,10 @@ def _verdict(plan: PlanCell) -> Iterator[str]:
         yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
         yield verdict(OK, "fits", f": {recipe}")
-    yield from facts({"confidence": _confidence(plan), "from": plan.source})
+    lines = {"confidence": _confidence(plan), "from": plan.source}
+    if plan.smallest_gpu is not None:
+        lines["smallest"] = _smallest_gpu(plan, plan.smallest_gpu)
+    yield from facts(lines)
 
 
 USUAL_MARGIN_PERCENT = 3
@@ -153,6 +157,17 @@ def _confidence(plan: PlanCell) -> str:
     if plan.fits and plan.near_percent > USUAL_MARGIN_PERCENT:
         reason += " or a kind of job that plan knows little about"
     return reason
+
+
+def _smallest_gpu(plan: PlanCell, smallest: SmallestGpu) -> str:
+    """The smallest card that is enough, with the margin for the estimate's error."""
+    size = f"{smallest.memory_gb:g} GB"
+    cards = f"a card of {size}" if plan.gpus == 1 else f"{plan.gpus} cards of {size}"
+    recipe = "" if smallest.recipe == "vanilla" else f", with {smallest.recipe}"
+    return (
+        f"{cards}, such as {smallest.names[0]}{recipe} (even if the run needs "
+        f"{smallest.margin_percent} % more than estimated)"
+    )
 
 
 MOST_NAMES = 4
@@ -453,6 +468,8 @@ def _serve_verdict(plan: ServePlan, job: str) -> ScreenLine:
     """Whether the model and its cache fit."""
     if not plan.fits:
         return verdict(NO, "does not fit", job)
+    if plan.uncounted:
+        return verdict(BUT, f"may fit, but {'; '.join(plan.uncounted)}", job)
     # There is no command for a context that is longer than the model's own.
     if not plan.command:
         return verdict(BUT, "the memory is enough", job)

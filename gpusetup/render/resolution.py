@@ -9,7 +9,7 @@ from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.resolution import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.render.doctor import joined, newest_line
+from gpusetup.render.machine import joined, newest_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
