@@ -62,12 +62,21 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
                 f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
             ) from problem
         raise
-    # Only an escape or another script can hide marks or breaks; most snapshots have none.
+    # Only an escape or another script can hide marks or line breaks; most files have neither.
     may_hide_something = not text.isascii() or re.search(r"\\[unrf]", text)
     if not may_hide_something:
         return snapshot
     plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
     return from_plain(plain, Snapshot, what="the snapshot")
+
+
+def _snapshot_in(text: str, what: str) -> Snapshot:
+    """The snapshot in a JSON text: of a snapshot file, or of doctor's answer."""
+    schema = from_json(text, _Head, what=what).schema or ""
+    if schema.startswith("gpusetup.doctor/"):
+        return from_json(text, _Doctor, what=what).snapshot
+    _check_schema(schema, what)
+    return from_json(text, Snapshot, what=what)
 
 
 def on_one_line(value: Any, key: str = "") -> Any:
@@ -85,15 +94,6 @@ def on_one_line(value: Any, key: str = "") -> Any:
     if isinstance(value, str) and key != "text":
         return " ".join(value.splitlines())
     return value
-
-
-def _snapshot_in(text: str, what: str) -> Snapshot:
-    """The snapshot in a JSON text: of a snapshot file, or of doctor's answer."""
-    schema = from_json(text, _Head, what=what).schema or ""
-    if schema.startswith("gpusetup.doctor/"):
-        return from_json(text, _Doctor, what=what).snapshot
-    _check_schema(schema, what)
-    return from_json(text, Snapshot, what=what)
 
 
 _SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
