@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
+from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import CUDA_LIBRARY, FFMPEG, TORCH_LIBRARY
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
@@ -22,6 +23,14 @@ def _without_others(context: RuleContext) -> Lines:
     said = events(context, "foreign-library", "ld-library-path-conflict")
     named = dict.fromkeys(e.values["folder"] for e in said if e.values.get("folder"))
     return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
+
+
+def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
+    """The wheels that `pip check` names, in the versions that torch requires."""
+    replaced = [event.values for event in events(context, "wheel-replaced")]
+    pairs = exactly((values.get("wheel"), values.get("required")) for values in replaced)
+    commands = (paste.pip(context, "install", *pairs),) if pairs else ()
+    return Fix(text=text, commands=commands)
 
 
 def _does_no_harm(context: RuleContext) -> bool:
@@ -111,13 +120,13 @@ CAUSES = (
                 "another NCCL on one of them",
             ),
             Message(
-                having={"wheel": "", "required": ""},
-                title="torch requires {wheel} {required}, and {present} is installed",
+                where=(lambda context: bool(events(context, "wheel-replaced")),),
+                title="A CUDA wheel has another version than torch requires",
                 means="Another package replaced a library that torch's wheel was built with.",
                 text="Install the version that torch requires again. What needs the other one "
                 "belongs into an environment of its own, or it replaces this one again (`pip "
                 "check` names it)",
-                commands=("pip install {wheel}=={required}",),
+                way=_wheel_that_torch_requires,
             ),
             Message(
                 having={"loaded": "", "compiled": ""},
@@ -187,7 +196,6 @@ CAUSES = (
                 r"version [`'\"]?(?P<symbol>CXXABI_[\w.]+)\W{0,2} not found",
                 library="libstdc++.so.6",
             ),
-            r"\btorch \d[\w.+]* requires (?P<wheel>nvidia-[a-z-]{3,24}(?:-cu\d\d)?)==(?P<required>\d[\d.]*\d)[^,\n]{0,60}, but you have (?:nvidia-[a-z-]{3,24}(?:-cu\d\d)?) (?P<present>\d[\d.]*\d)",
             says("cudnn_status_sublibrary", library="libcudnn", symbol="CUDNN_STATUS_SUBLIBRARY"),
             says(
                 r"Cannot load symbol (?P<symbol>cudnn\w+)",

@@ -96,9 +96,11 @@ CAUSES = (
                 title="A copy of Windows' C++ runtime is loaded in the place of its own: {fact}",
                 means="Programs take DLLs from the folder of python.exe before those of Windows. A "
                 "copy stays as old as it was, and DLLs built with a newer compiler do not start.",
-                text="Keep torch and CUDA. Delete the copied files (msvcp140*.dll, "
-                "vcruntime140*.dll) from the folder named above, and install the current Visual "
-                "C++ runtime (x64) from Microsoft",
+                # Python's own installer puts vcruntime140.dll there, and no msvcp140.dll.
+                text="Keep torch, CUDA and Python's own vcruntime140.dll. Rename the msvcp140*.dll "
+                "that were copied into the folder named above, so that Windows' own are loaded, "
+                "and install the current Visual C++ runtime (x64) from Microsoft. In a conda "
+                "environment run `conda update vc14_runtime` instead",
             ),
         ),
     ),

@@ -172,7 +172,9 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     in_vain = torch.cuda_available is False and backend != "xpu"
     said = (e for e in events(context, *LOOK_FOR_CUDA, "no-hip-gpus") if e.kind not in NO_SEARCH)
     unused = events(context, "gpu-unused")
-    if not is_report(context) or not own_build or in_vain or unused or any(said):
+    # A variable that names another target makes ROCm itself fail.
+    overridden = target_is_overridden(context) and events(context, "program-failed")
+    if not is_report(context) or not own_build or in_vain or unused or overridden or any(said):
         return ""
     return "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
 
