@@ -88,6 +88,12 @@ KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # a
 RIGHTS = "id; ls -l /dev/kfd /dev/dri"
 TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
 """How the GPUs are connected, and between which of them peer access is."""
+WHAT_LOADS = (
+    'python -c "import os, torch; print(torch.__file__, torch.version.cuda, '
+    "{k: v for k, v in os.environ.items() if 'CUDA' in k or 'PYTHON' in k}, "
+    "torch.zeros(1, device='cuda'))\""
+)
+"""From where torch is loaded, and the variables that change what it runs."""
 INTERFACES = "ip -brief addr"
 ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
 """Whether it fails on the card too, or only on the processor's own graphics."""

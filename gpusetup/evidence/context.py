@@ -198,7 +198,8 @@ NO_FAILURES = (
     "bare-yes",
     "launcher-deprecated",
     *("gpu-unused", "remedy-tried", "ran-alone", "works-otherwise", "copied-runtime"),
-    *("nccl-on-a-bridge", "wheel-replaced", "output-shown", "program-crashed", "wrong-numbers"),
+    *("nccl-on-a-bridge", "wheel-replaced", "output-shown", "program-crashed"),
+    *("wrong-numbers", "torch-call-fails"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),
     *(

@@ -348,6 +348,13 @@ def several_gpus_are_used(context: RuleContext) -> str:
     return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
 
 
+def torchs_own_call_fails(context: RuleContext) -> str:
+    """A call of torch alone fails too, so that no extension is at fault."""
+    for event in events(context, "torch-call-fails"):
+        return f"torch's own call fails ({(event.text or '')[:60].strip()})"
+    return ""
+
+
 def a_copied_runtime_is_loaded(context: RuleContext) -> str:
     """A trace shows Windows' C++ runtime loaded from another folder than Windows' own."""
     for event in events(context, "copied-runtime"):

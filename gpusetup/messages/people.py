@@ -211,6 +211,7 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
     row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction"),
     row("program-crashed", r"\bSegmentation fault\b|\bSIGSEGV\b|\bsegfaults?\b|\baccess violation\b|\bMemory access fault\b|\b0xC0000005\b", "segmentation", "sigsegv", "segfault", "access", "0xc0000005", what="memory"),
+    row("torch-call-fails", r"torch\.(?:zeros|ones|randn?|full|arange|tensor)\([^()\n]{0,60}\bcuda\b[^()\n]{0,20}\)(?:\.\w+\([^()\n]{0,20}\))?\W{1,16}(?:fail(?:s|ed)?|error|RuntimeError|crashes)\b", "torch.zeros(", "torch.ones(", "torch.rand", "torch.full(", "torch.arange(", "torch.tensor("),
     row("wrong-numbers", r"\b(?:loss|outputs?|results?|images?|gradients?|weights?)\b[^.\n]{0,24}?\b(?:becomes?|turns?(?: in)?(?: to)?|goes(?: to)?|went(?: to)?|is|are|gets?) (?:all |only |suddenly )?nans?\b|\bbecomes? nan\b", "nan"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
