@@ -94,6 +94,11 @@ WHAT_LOADS = (
     "torch.zeros(1, device='cuda'))\""
 )
 """From where torch is loaded, and the variables that change what it runs."""
+INTEL_RUNTIME = (
+    "python -m pip list | grep -iE 'torch|intel|dpcpp|sycl|oneapi'; "
+    "env | grep -iE 'oneapi|sycl|LD_LIBRARY_PATH'"
+)
+"""Which oneAPI runtime torch's build brings, and which one the shell puts in front of it."""
 INTERFACES = "ip -brief addr"
 ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
 """Whether it fails on the card too, or only on the processor's own graphics."""

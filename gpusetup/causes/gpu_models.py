@@ -296,6 +296,7 @@ CAUSES = (
         refuted_by=(
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_CUDA),
             Refutation(gpu_facts.the_gpu_computes),
+            Refutation(gpu_facts.intels_driver_answers, "", alike.INTEL_RUNTIME),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
             Refutation(facts.works_otherwise("kernel", "older-release", "another-shell", "small")),
             Refutation(gpu_facts.nothing_asked_for_cuda),

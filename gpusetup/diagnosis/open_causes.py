@@ -17,6 +17,7 @@ from gpusetup.causes.alike import (
     COLLECT_ENV,
     HOST_MEMORY,
     IN_THE_JOB,
+    INTEL_RUNTIME,
     KERNEL_LOG,
     KERNEL_OF_MAKER,
     LAST_BOOT,
@@ -147,6 +148,7 @@ ON_WINDOWS = {
     AMD_TARGETS: ROCM_STARTS,
     KERNEL_OF_MAKER: "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30",
     WHICH_STACK: ON_A_PC,
+    INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
 }
 """What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
 ON_MACS: dict[str, str] = {

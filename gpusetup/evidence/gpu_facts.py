@@ -159,6 +159,21 @@ LOOK_FOR_CUDA = (
 """Messages that show more of torch than the maker of the GPU does."""
 
 
+def intels_driver_answers(context: RuleContext) -> str:
+    """SYCL lists the Intel GPU, or torch itself says that `xpu` is available: driver and rights are
+    well."""
+    for event in events(context, "output-shown"):
+        if event.values.get("what") == "sycl":
+            return "sycl-ls lists the GPU"
+    for event in events(context, "backend-runs"):
+        if XPU_IS_THERE.search(event.text or ""):
+            return "torch.xpu.is_available() is True"
+    return ""
+
+
+XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
+
+
 def nothing_asked_for_cuda(context: RuleContext) -> str:
     """A text names a GPU of another maker, and what fails in it is not the search for a GPU.
 

@@ -450,3 +450,51 @@ def test_a_wheel_that_torch_requires_otherwise_is_named() -> None:
         "nvidia-nccl-cu12 2.21.5.\n"
     )
     assert "nvidia-nccl-cu12==2.27.5" in commands_of(answer)
+
+
+def test_a_call_of_torch_that_fails_alone_clears_the_extensions() -> None:
+    answer = read_report(
+        "RTX 5060\ntorch.cuda.get_arch_list() ['sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_120']\n"
+        "torch.zeros(1, device='cuda') FAIL\n"
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    )
+    assert answer.cause == "unknown"
+    assert "torch.__file__" in (answer.next_reading or "")
+
+
+def test_a_gpu_that_sycl_lists_needs_no_driver() -> None:
+    answer = read_report(
+        "sycl-ls shows my A770 under level_zero, but ipex says XPU device count is zero! "
+        "torch 2.3.1 with ipex 2.3.110+xpu, I source oneapi setvars 2025.0."
+    )
+    assert answer.cause != "intel-gpu"
+    assert "oneapi" in (answer.next_reading or "")
+
+
+# --- facts in prose -------------------------------------------------------------------------------
+
+IN_PROSE = [
+    # a sentence, the system, the card, torch's version
+    ("윈도우11 에서 RTX 5060 Ti 학습이 안 됩니다", "windows", "RTX 5060 Ti", None),
+    ("Почему не видит видеокарту? 3060, драйвер 560.94, виндовс 11", "windows", "RTX 3060", None),
+    ("Win 11, uv run gives me CPU torch on my 5080", "windows", "RTX 5080", None),
+    ("pip install torch をすると 2.11.0+cpu になり GPU が使えません", None, None, "2.11.0+cpu"),
+    (
+        'python3 -c "import torch; print(torch.__version__, torch.version.cuda)"\n2.3.0 None',
+        None,
+        None,
+        "2.3.0",
+    ),
+    ("on a colab T4 it was fine an hour ago, now it fails", None, "T4", None),
+]
+
+
+@each("words, system, gpu, torch", IN_PROSE)
+def test_what_people_write_of_their_machine_is_read(
+    words: str, system: str | None, gpu: str | None, torch: str | None
+) -> None:
+    machine = read_report(words).snapshot
+    names = [one.name for one in machine.gpus or ()]
+    assert machine.os.family == system or system is None
+    assert gpu is None or names == [gpu]
+    assert torch is None or (machine.torch.version, machine.torch.backend) == (torch, "cpu")
