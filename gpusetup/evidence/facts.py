@@ -281,6 +281,9 @@ def another_python_was_asked(context: RuleContext) -> str:
         target = re.sub(r"\D", "", event.values.get("target", ""))
         if target in lacking:
             return f"the torch that was asked lists {event.values['target']}, and another one runs"
+    # Where the program's own Python is named, the commands are written for it.
+    if events(context, "installed-elsewhere") and not context.snapshot.python.executable:
+        return "an installation succeeded and the program shows the old version"
     if lists_another_torch(context):
         return "the program's own message names another torch than the list of packages"
     return ""

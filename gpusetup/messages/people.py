@@ -152,6 +152,13 @@ SITUATION: tuple[Row, ...] = (
         unless=IF_ONLY,
     ),
     *_situation(
+        "installed-elsewhere",
+        ("still ", "仍", "还是", "nach wie vor", "всё ещё"),
+        r"\b(?:success\w*|(?:re)?installed|downgraded|upgraded|updated)\b[^\n]{0,60}?\b(?:yet|but|and|however)\b[^.\n]{0,40}?\bstill (?:prints?|shows?|says?|reports?|sees?|has|uses|loads|starts with)\b[^\n]{0,24}?\d\.\d",
+        r"(?:装了|安装了|装好|安装成功)[^。\n]{0,30}(?:仍|还是)[^。\n]{0,12}\d\.\d",
+        unless=IF_ONLY,
+    ),
+    *_situation(
         "ran-alone",
         (
             "alone",

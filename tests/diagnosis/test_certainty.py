@@ -498,3 +498,13 @@ def test_what_people_write_of_their_machine_is_read(
     assert machine.os.family == system or system is None
     assert gpu is None or names == [gpu]
     assert torch is None or (machine.torch.version, machine.torch.backend) == (torch, "cpu")
+
+
+def test_an_installation_that_the_program_does_not_see_was_in_another_python() -> None:
+    answer = read_report(
+        "GTX 1070. CUDA error: no kernel image is available for execution on the device.\n"
+        "pip install torch==2.7.1 says successfully installed and yet the program still prints "
+        "2.8.0+cu129.\n"
+    )
+    assert "the program's own Python" in way_of(answer)
+    assert "pip install" not in commands_of(answer)
