@@ -268,6 +268,7 @@ def padded_and_enlarged(device: str) -> Iterator[Part]:
         mirrored = [mirror(row, shape[2]) for row in rows], [mirror(x, shape[3]) for x in columns]
         edges = [cut(row, shape[2]) for row in rows], [cut(x, shape[3]) for x in columns]
         doubled = [row // 2 for row in range(2 * shape[2])], [x // 2 for x in range(2 * shape[3])]
+        tripled = [row // 3 for row in range(3 * shape[2])], [x // 3 for x in range(3 * shape[3])]
         for name in formats_on(device):
             given = tensor_of(numbers, name, device, *shape)
             label = f"of {shape} {name}"
@@ -280,6 +281,8 @@ def padded_and_enlarged(device: str) -> Iterator[Part]:
             yield exactly(f"replicate {label}", found, picked(numbers, shape, *edges))
             found = functional.interpolate(given, scale_factor=2)
             yield exactly(f"enlarged {label}", found, picked(numbers, shape, *doubled))
+            found = functional.interpolate(given, scale_factor=3)
+            yield exactly(f"enlarged three times {label}", found, picked(numbers, shape, *tripled))
 
 
 def mirror(place: int, length: int) -> int:
