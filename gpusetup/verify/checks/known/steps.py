@@ -25,14 +25,14 @@ Step = Callable[[float, float, State, int], float]
 """(parameter, gradient, state, number of the step from 1 on) -> the parameter after the step."""
 
 
-def start_of(place: int) -> float:
+def start_of(position: int) -> float:
     """Where a parameter starts: from -0.3 to 0.3, exact in float32."""
-    return (place % PERIOD - 30) / 128
+    return (position % PERIOD - 30) / 128
 
 
-def gradient_of(place: int, step: int) -> float:
+def gradient_of(position: int, step: int) -> float:
     """Gradients of either sign; none is zero."""
-    size = (17 * (place % PERIOD) + 29 * step) % 41 - 20
+    size = (17 * (position % PERIOD) + 29 * step) % 41 - 20
     return (size + 0.5) / 16
 
 
@@ -208,11 +208,11 @@ def has_no_option(problem: Exception) -> bool:
 def trained_in_python(step: Step) -> List[float]:
     """The parameters of one period after all steps."""
     parameters: List[float] = []
-    for place in range(PERIOD):
-        parameter = start_of(place)
+    for position in range(PERIOD):
+        parameter = start_of(position)
         state: State = {}
         for number in range(1, STEPS + 1):
-            parameter = step(parameter, gradient_of(place, number), state, number)
+            parameter = step(parameter, gradient_of(position, number), state, number)
         parameters.append(parameter)
     return parameters
 
@@ -221,11 +221,11 @@ def trained(optimizer: Optimizer, form: Dict[str, bool], name: str, device: str)
     """The parameters that torch's optimizer leaves."""
     parameters = []
     for size in SIZES[name]:
-        start = one_period([start_of(place) for place in range(PERIOD)], size)
+        start = one_period([start_of(position) for position in range(PERIOD)], size)
         parameters.append(tensor_of(start, name, device).requires_grad_())
     made = getattr(torch.optim, optimizer.name)(parameters, **optimizer.options, **form)
     for number in range(1, STEPS + 1):
-        gradient = [gradient_of(place, number) for place in range(PERIOD)]
+        gradient = [gradient_of(position, number) for position in range(PERIOD)]
         for parameter, size in zip(parameters, SIZES[name]):
             parameter.grad = tensor_of(one_period(gradient, size), name, device)
         made.step()
