@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from gpusetup.commands.common import add_shared
+from gpusetup.commands.common import PYTHON, shared
+from gpusetup.commands.question import CommandQuestion, switch
+from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
@@ -22,29 +23,34 @@ EXAMPLES = (
 )
 TEXT = Path(__file__).resolve().parent.parent / "data" / "agents.md"
 NEEDS = "mcp>=2.3"
+"""The requirement of the extra `mcp` (pyproject.toml)."""
 
 
-def configure(parser: ArgumentParser) -> None:
-    add_shared(parser, "--python")
-    parser.add_argument(
-        "--agents",
-        action="store_true",
-        help="print instructions for coding agents without MCP, for AGENTS.md",
-    )
+class McpQuestion(CommandQuestion):
+    """Which environment an assistant asks about, or the text that stands for the server."""
+
+    python: str | None = shared(PYTHON)
+    agents: bool = switch("print instructions for coding agents without MCP, for AGENTS.md")
 
 
-def run(options: Namespace, out: Console) -> int:
-    if options.agents:
+QUESTION = McpQuestion
+
+
+def run(question: McpQuestion, out: Console) -> Reply:
+    """Serve an assistant until it closes stdin, or print the instructions."""
+    if question.agents:
         out.script(TEXT.read_text(encoding="utf-8"))
-        return 0
+        return Reply()
     try:
+        # Imported late: `mcp` is an extra that most people do not install.
         from gpusetup.assistants.server import serve
     except ModuleNotFoundError as problem:
+        install_mcp = own_line("uv", "pip", "install", "--python", sys.executable, NEEDS)
         raise Blocked(
             "`gpusetup mcp` needs the package mcp, which is not installed here",
-            hint=f"`{own_line('uv', 'pip', 'install', '--python', sys.executable, NEEDS)}`",
+            hint=f"`{install_mcp}`",
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
-    serve(options.python)
-    return 0
+    serve(question.python)
+    return Reply()

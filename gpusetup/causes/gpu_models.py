@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts
+from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
@@ -29,6 +29,11 @@ def _rocm_works(context: RuleContext) -> bool:
     return bool(rocm and context.torch.cuda_available and not lacks)
 
 
+def hip_kernel_is_missing(context: RuleContext) -> str:
+    """HIP found no kernel for the GPU."""
+    return "HIP finds no kernel" if events(context, "hip-kernel-missing") else ""
+
+
 def _xpu_works(context: RuleContext) -> bool:
     """Whether torch's XPU build is there, so that a program that wants CUDA is at fault."""
     shown = events(context, "backend-runs", "vendor-image")
@@ -47,6 +52,7 @@ MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server
 CAUSES = (
     Cause(
         "bf16-unsupported",
+        certain_if=proofs.capability_is_read,
         check=Check(
             command="nvidia-smi --query-gpu=name,compute_cap --format=csv",
             prints="name, compute_cap\nTesla T4, 7.5",
@@ -93,6 +99,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-too-old-for-triton",
+        certain_if=proofs.message_states_it,
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
@@ -142,6 +149,14 @@ CAUSES = (
         text="Use device mps or cpu: torch's ordinary wheel has both",
         proven_by="The system is macOS on arm64",
         # Source: torch documentation, MPS backend.
+        cases=(
+            Message(
+                where=(lambda context: bool(events(context, "mps-lacks")),),
+                title='The Mac\'s device "mps" lacks what the program asks for',
+                means="The program runs on Apple's GPU already; Metal does not have every type and "
+                "operation.",
+            ),
+        ),
     ),
     Cause(
         "no-nvidia-gpu",
@@ -208,6 +223,7 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="The GPU is from AMD: torch's ROCm builds use it, its CUDA builds do not",
         means="torch has ROCm builds for Linux; AMD publishes more, for Windows too.",
         text="If ROCm supports the GPU, install torch's ROCm build",
@@ -218,6 +234,12 @@ CAUSES = (
                 facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
+            Refutation(
+                facts.all_of(hip_kernel_is_missing, gpu_facts.rocm_build_has_the_target),
+                "",
+                alike.AMD_TARGETS,
+            ),
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
             Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
@@ -262,12 +284,14 @@ CAUSES = (
     ),
     Cause(
         "intel-gpu",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="The GPU is from Intel: torch's XPU build uses it, its CUDA builds do not",
         means="torch calls an Intel GPU `xpu`; a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build and use its device xpu",
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         refuted_by=(
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_CUDA),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
         ),

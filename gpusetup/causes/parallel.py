@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, says_nothing_else
 from gpusetup.fixes.launching import by_torchrun
 from gpusetup.messages.row import says
@@ -29,6 +30,7 @@ def _something_else_failed(context: RuleContext) -> bool:
 CAUSES = (
     Cause(
         "local-rank-argument",
+        certain_if=proofs.message_states_it,
         title="The script does not know --local-rank, which the old launcher passes to it",
         means="torch.distributed.launch is deprecated. It passes the rank as an argument (since "
         "torch 2.0 with a hyphen); torchrun sets it as the variable LOCAL_RANK instead.",
@@ -164,7 +166,24 @@ CAUSES = (
         examples=("ProcessGroupNCCL: NCCL backend is not available",),
     ),
     Cause(
+        "libuv-missing",
+        certain_if=proofs.message_states_it,
+        title="This build of torch has no libuv, which its TCP store asks for",
+        means="From torch 2.4 on the TCP store that connects the processes uses libuv, and torch's "
+        "wheels for Windows are built without it.",
+        text="Tell the store to do without libuv, and start the program again from the same shell. "
+        "In your own code, add `?use_libuv=0` to the address of `init_process_group`",
+        # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
+        stage="distributed",
+        commands=("export USE_LIBUV=0",),
+        says=(r"use_libuv was requested but PyTorch was buil[dt] without libuv",),
+        examples=(
+            "RuntimeError: use_libuv was requested but PyTorch was build without libuv support",
+        ),
+    ),
+    Cause(
         "nccl-duplicate-gpu",
+        certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",
         means="There are more processes than GPUs, or the program does not choose a GPU for each "
@@ -180,6 +199,7 @@ CAUSES = (
     ),
     Cause(
         "nccl-shm-error",
+        certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
         title="NCCL cannot create its segment of shared memory ({path})",
         plain="NCCL cannot create or attach its segment of shared memory",
         means="/dev/shm is full, small or not writable.",

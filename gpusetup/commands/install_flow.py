@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gpusetup.commands.common import gather
-from gpusetup.errors import Blocked, GpuSetupError
+from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
+from gpusetup.errors import Blocked
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
-from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
+from gpusetup.install.download import (
+    fetch_into_folder,
+    folder_of_settings,
+    plan_download,
+    use_wheelhouse,
+)
 from gpusetup.install.job import Job, Outcome
 from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
@@ -33,11 +39,13 @@ from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 from gpusetup.install.target.find import (
     Target,
     check_target,
+    family_in,
+    family_of,
     layout_of,
     read_target,
     venv_to_make,
 )
-from gpusetup.install.target.layout import distributions, versions
+from gpusetup.install.target.notes import notes_of_target
 from gpusetup.install.together import with_set
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
@@ -51,10 +59,13 @@ from gpusetup.render import install as screens
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
 from gpusetup.render.progress import fetching
-from gpusetup.render.screen import Row, Screen, section
+from gpusetup.render.screen import Screen, ScreenLine, section
 from gpusetup.system.system import System
 from gpusetup.uv.lock import DEFAULT_INDEX
 from gpusetup.uv.logins import without_logins
+
+if TYPE_CHECKING:
+    from gpusetup.commands.install import InstallQuestion
 
 Done = tuple[InstallAnswer, str, bool]
 """What was done, as a document and as text, and whether it is what was asked for."""
@@ -63,21 +74,21 @@ Done = tuple[InstallAnswer, str, bool]
 class Session:
     """One run of `install`: what was asked, and where it is shown."""
 
-    def __init__(self, options: Namespace, out: Console) -> None:
-        self.options, self.out = options, out
-        self.request = request_of(options)
+    def __init__(self, question: InstallQuestion, out: Console) -> None:
+        self.out = out
+        self.request = request_of(question)
         self.job = Job(show_progress=partial(fetching, out.talk), talk=out.talk)
 
-    def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
-        """Show what will be done, ask, do it; the exit code."""
+    def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
+        """Show what will be done, ask, and do it."""
         if self.request.dry_run:
-            return self.out.answer(planned, screen)
+            return reply(planned, screen)
         self.out.talk(screen)
         if not self.request.yes and not agreed():
             self.out.talk("Nothing was changed.")
-            return 1
-        answer, text, ok = do()
-        return self.out.answer(answer, text, yes=ok)
+            return Reply(exit_code=1)
+        answer, text, is_as_asked = do()
+        return reply(answer, text, yes=is_as_asked)
 
 
 def agreed() -> bool:
@@ -87,26 +98,40 @@ def agreed() -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def request_of(options: Namespace) -> InstallRequest:
-    """The options that the phases of an installation read."""
-
-    def frozen(value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    given = vars(options)
-    return InstallRequest(**{name: frozen(given[name]) for name in InstallRequest.__annotations__})
+def request_of(question: InstallQuestion) -> InstallRequest:
+    """What the phases of an installation read of the question."""
+    return InstallRequest(
+        packages=question.packages,
+        torch=question.torch,
+        backend=question.backend,
+        python=question.python,
+        venv=question.venv,
+        index_root=question.index,
+        download=question.download,
+        wheelhouse=question.offline,
+        machine_from=str(question.machine) if question.machine else None,
+        for_gpu=question.gpu,
+        for_driver=question.driver,
+        upgrade=question.upgrade,
+        dry_run=question.dry_run,
+        yes=question.yes,
+        no_verify=question.no_verify,
+    )
 
 
 # --- into an environment, by uv -----------------------------------------------------------------
 
 
-def install(session: Session) -> int:
+def install(session: Session) -> Reply:
     """Decide, plan, show, ask; then `execute` locks, fetches, replaces, proves, and keeps the new
     packages or puts the previous ones back."""
     request, job = session.request, session.job
     target, machine = _read(session)
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
+    folder = folder_of_settings(job)
+    if folder and not (request.wheelhouse or request.download):
+        request = replace(request, wheelhouse=folder)
     question = question_of(request, machine, target.installed, by_conda=False)
     if request.wheelhouse:
         wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
@@ -134,19 +159,22 @@ def install(session: Session) -> int:
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = plan_answer(job, plan, task)
-    return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
+    notes = notes_of_target(target, plan.before)
+    return session.carry_out(planned, _plan_screen(job, plan, task, planned, notes), done)
 
 
 def _read(session: Session) -> tuple[Target, Snapshot]:
     """The target and the machine around it, both read after an interrupted installation was ended:
     what it leaves is not what there is."""
-    request, options = session.request, session.options
+    request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
-    venv = request.venv
-    if venv is not None:
-        is_new = venv_to_make(venv)
-        options.python, venv = (sys.executable, venv) if is_new else (venv, None)
-    machine = gather(options, session.out, need_target=True)
+    venv, python = request.venv, request.python
+    if venv is not None and venv_to_make(venv):
+        # There is nothing to read yet; the new environment gets the Python that runs us.
+        python = sys.executable
+    elif venv is not None:
+        python, venv = venv, None
+    machine = gather(MachineToRead(python=python, need_target=True), session.out)
     target = read_target(machine.python.executable, venv)
     session.job.prefix = target.venv or target.layout.prefix
     return target, machine
@@ -155,8 +183,10 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
     """None if it has to be installed again; else what verify said, empty if it was not asked. What
     a dry run found interrupted is never right: that is ended first."""
-    if any(event.kind == "install-unfinished" for event in task.machine.events):
-        return None
+    for event in task.machine.events:
+        # One that was only half made is another environment than this target.
+        if event.kind == "install-unfinished" and "half_made" not in event.values:
+            return None
     if session.request.no_verify or session.request.dry_run:
         return {}
     device = device_to_prove(task.build.backend, task.gpus_here)
@@ -169,7 +199,7 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
 
 def _unchanged(
     session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
-) -> int:
+) -> Reply:
     installed = target.installed
     family = {name: installed[name] for name in FAMILY if name in installed}
     answer = InstallAnswer(
@@ -182,7 +212,7 @@ def _unchanged(
         why=task.why,
         newest=task.newest,
     )
-    return session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
+    return reply(answer, screens.end_screen(answer, notes=task.notes))
 
 
 def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
@@ -206,7 +236,10 @@ def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None
     return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(job: Job, plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
+def _plan_screen(
+    job: Job, plan: Plan, task: Task, answer: InstallAnswer, notes: Iterable[str] = ()
+) -> Screen:
+    """The plan as it is shown; `notes`: what to know of the environment."""
     others = any(wheel.source == DEFAULT_INDEX for wheel in plan.wheels)
     told = {
         "indexes": ", ".join(job.settings.shown_indexes) if others else None,
@@ -216,24 +249,20 @@ def _plan_screen(job: Job, plan: Plan, task: Task, answer: InstallAnswer) -> Scr
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(
-        answer,
-        told,
-        screens.downloads(plan.wheels),
-        notes=plan.notes,
-    )
+    screen = screens.plan_screen(answer, told, screens.downloads(plan.wheels))
+    return screens.with_notes(screen, (*plan.notes, *notes))
 
 
 # --- by conda, where torch is conda's ------------------------------------------------------------
 
 
-def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
+def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
     """Another installer would leave two torches in one place. Where conda cannot be run, its
     command is shown."""
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
-        return session.out.answer(answer, _described_screen(machine, answer, task))
+        return reply(answer, _described_screen(machine, answer, task))
     program = conda_program()
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
@@ -243,7 +272,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
         problem = f"{prefix} cannot be written by this user"
     if not (problem or request.yes or request.dry_run):
         job.talk("Asking conda what it would change ...")
-        says = tuple(Row(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
+        says = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
     screen = _described_screen(machine, answer, task, section("conda says", says))
     if problem and not request.dry_run:
         session.out.talk(screen)
@@ -272,7 +301,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
 # --- `--undo` -----------------------------------------------------------------------------------
 
 
-def undo(session: Session) -> int:
+def undo(session: Session) -> Reply:
     """The packages that the last installation replaced come back."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
@@ -284,7 +313,7 @@ def undo(session: Session) -> int:
             after={**family_in(folder), **ended.before},
             steps=(),
         )
-        return session.out.answer(answer, screens.end_screen(answer, "undone"))
+        return reply(answer, screens.end_screen(answer, "undone"))
     store = folder / STORE
     layout = layout_of(choose_target(System(), str(folder)).python)
     check_target(layout)
@@ -319,24 +348,10 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
     return command, f" (restores {screens.versions(family_of(kept.before))})"
 
 
-def family_of(installed: Mapping[str, str]) -> dict[str, str]:
-    """torch and its companions among some packages."""
-    return {name: installed[name] for name in FAMILY if name in installed}
-
-
-def family_in(folder: Path) -> dict[str, str]:
-    """torch and its companions as they are in an environment; empty where none is any more."""
-    try:
-        layout = layout_of(choose_target(System(), str(folder)).python)
-    except GpuSetupError:
-        return {}
-    return family_of(versions(distributions(layout)))
-
-
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
-def _download(session: Session, target: Target, task: Task) -> int:
+def _download(session: Session, target: Target, task: Task) -> Reply:
     """Fetch all that a new environment needs into a folder; change nothing."""
     job = session.job
     task, plan = plan_download(job, target, task)
@@ -349,11 +364,11 @@ def _download(session: Session, target: Target, task: Task) -> int:
     return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
 
 
-def show_described(options: Namespace, out: Console) -> int:
+def show_described(question: InstallQuestion, out: Console) -> Reply:
     """The commands as one would type them on the machine that is described; nothing is asked."""
-    machine = gather(options, out)
-    answer, task = describe(request_of(options), out.talk, machine)
-    return out.answer(answer, _described_screen(machine, answer, task))
+    machine = gather(MachineToRead(question.machine), out)
+    answer, task = describe(request_of(question), out.talk, machine)
+    return reply(answer, _described_screen(machine, answer, task))
 
 
 def _described_screen(
@@ -370,4 +385,5 @@ def _described_screen(
         "fallback": screens.fallback(task.choices[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
-    return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)
+    screen = screens.plan_screen(answer, told, rows, system=system)
+    return screens.with_notes(screen, task.all_notes)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import gather
+from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import UsageError
 from gpusetup.install.packages import RequestedPackages
 from gpusetup.install.project import (
@@ -33,6 +35,9 @@ from gpusetup.resolver.described import for_host
 from gpusetup.resolver.situation import python_tag
 from gpusetup.uv.logins import without_logins
 
+if TYPE_CHECKING:
+    from gpusetup.commands.install import InstallQuestion
+
 
 class ExtrasQuestion(Frozen):
     """What is asked of a project with extras."""
@@ -44,7 +49,7 @@ class ExtrasQuestion(Frozen):
     """The extra whose build fits this machine, else the last."""
 
 
-def show_project(options: Namespace, request: InstallRequest, out: Console) -> int:
+def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
     """The lines for a uv project, which others may use on other machines, or for a script."""
     scripts = [word for word in request.packages if is_script(word)]
     packages = tuple(word for word in request.packages if word not in scripts)
@@ -53,36 +58,34 @@ def show_project(options: Namespace, request: InstallRequest, out: Console) -> i
             f"`--project` takes one script at a time: {', '.join(scripts)}",
             hint="run it once for each of them",
         )
-    if scripts and options.extra:
+    if scripts and question.extra:
         raise UsageError("a script has no extras", hint="leave out `--extra`")
     request = replace(request, packages=packages)
     catalog = load_catalog()
-    machine = gather(options, out)
+    machine = gather(MachineToRead(question.machine, question.python), out)
     if request.for_other_host:
         machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
-    question = question_of(request, machine, {}, by_conda=False)
-    check_request(question.wanted, catalog)
+    asked = question_of(request, machine, {}, by_conda=False)
+    check_request(asked.wanted, catalog)
     project = ProjectFile() if scripts else read_project(Path(PROJECT_FILE), out.talk)
-    resolution = resolve(machine, question.wanted, catalog)
+    resolution = resolve(machine, asked.wanted, catalog)
     root = without_logins(request.root)
-    variants = variants_wanted(options.extra, project, resolution.build, catalog)
+    variants = variants_wanted(question.extra, project, resolution.build, catalog)
     if variants:
         own = [
             one for one in variants if resolution.build and one.backend == resolution.build.backend
         ]
         chosen = next(iter(own), variants[-1])
-        shown = ExtrasQuestion(
-            asked=question.asked, wanted=question.wanted, root=root, chosen=chosen
-        )
-        return _show_extras(out, variants, project, shown)
+        shown = ExtrasQuestion(asked=asked.asked, wanted=asked.wanted, root=root, chosen=chosen)
+        return _show_extras(variants, project, shown)
     if resolution.build is None:
         raise nothing_fits(resolution)
     if scripts:
-        return _show_script(out, scripts[0], machine, (question.asked, resolution.build, root))
-    return _show_pins(out, question.asked, resolution.build, root)
+        return _show_script(scripts[0], machine, (asked.asked, resolution.build, root))
+    return _show_pins(asked.asked, resolution.build, root)
 
 
-def _show_pins(out: Console, asked: RequestedPackages, build: TorchBuild, root: str) -> int:
+def _show_pins(asked: RequestedPackages, build: TorchBuild, root: str) -> Reply:
     """One build for the whole project."""
     pins = build.family(asked.family)
     url = index_url(build.backend, root)
@@ -95,15 +98,14 @@ def _show_pins(out: Console, asked: RequestedPackages, build: TorchBuild, root: 
         steps=(DoneStep(argv=(*add, *asked.packages)),),
         lines=tuple(project_lines(pins, url, build, load_catalog())),
     )
-    return out.answer(answer, screens.project_screen)
+    return reply(answer, screens.project_screen)
 
 
 def _show_extras(
-    out: Console,
     variants: tuple[Variant, ...],
     project: ProjectFile,
     question: ExtrasQuestion,
-) -> int:
+) -> Reply:
     """Each extra gets its source, and two of them exclude each other."""
     asked, wanted = question.asked, question.wanted
     catalog = load_catalog()
@@ -129,7 +131,7 @@ def _show_extras(
     ]
     if common is None:
         notes.append("no torch has builds for all of these backends: each extra has its newest")
-    return out.answer(answer, partial(screens.project_screen, notes=notes))
+    return reply(answer, partial(screens.project_screen, notes=notes))
 
 
 def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
@@ -162,11 +164,10 @@ SOURCES = "[tool.uv.sources]"
 
 
 def _show_script(
-    out: Console,
     path: str,
     machine: Snapshot,
     question: tuple[RequestedPackages, TorchBuild, str],
-) -> int:
+) -> Reply:
     """The lines for a script's metadata block (PEP 723), and uv's command for it."""
     asked, build, root = question
     script = read_script(path)
@@ -190,7 +191,7 @@ def _show_script(
     if not script.has_block:
         where = f"the top of {path}, below a line that begins with `#!`"
     screen = partial(screens.project_screen, where=where, notes=_notes_on_script(script.tables))
-    return out.answer(answer, screen)
+    return reply(answer, screen)
 
 
 def _notes_on_script(tables: tuple[str, ...]) -> list[str]:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
-from gpusetup.plan import code
-from gpusetup.plan.code import CodeQuestion, TraceRequest
+from gpusetup.plan import code, code_trace
+from gpusetup.plan.code import CodeQuestion
+from gpusetup.plan.code_trace import TraceRequest
 from gpusetup.plan.place import Place
 from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
 from gpusetup.system.processes import run
 from gpusetup.system.system import System
+
+if TYPE_CHECKING:
+    from gpusetup.commands.plan import PlanQuestion
 
 FIRST_BATCH = 8
 """The batch of a GPU that is traced first if `--max-batch` leaves it open."""
@@ -25,34 +32,36 @@ SECONDS = 120.0
 """How long a trace may take before the child is ended."""
 
 
-def run_code(options: Namespace, out: Console, place: Place) -> int:
-    """Trace, decide, show. What the code raised is shown in full under `-v`."""
-    question = question_of(options, place)
+def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
+    """Trace and decide. What the code raised is shown in full under `-v`."""
+    question = question_of(options, hardware)
     out.talk(f"tracing one step of {options.code}...")
     try:
         traced = trace(question.request, python=target())
-    except code.CodeFailed as problem:
+    except code_trace.CodeFailed as problem:
         out.debug(problem.trace)
         raise
     answer = code.code_plan(traced, question, code.largest_batch(traced, question))
-    return out.answer(answer, plan_text, yes=answer.fits)
+    return reply(answer, plan_text, yes=answer.fits)
 
 
-def question_of(options: Namespace, place: Place) -> CodeQuestion:
+def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
     """The words of the command line, checked."""
-    finds_batch = options.solve == "batch"
-    if (options.batch is None) != finds_batch:
+    finds_batch = options.max_batch
+    batch = options.batch
+    if (batch is None) != finds_batch:
         raise UsageError(
             "`--code` takes one of `--batch` and `--max-batch`",
             hint="`--batch 32`; `--max-batch` finds the largest that fits",
         )
     alone = options.strategy in (None, "single")
-    gpus = options.gpus or (1 if alone else place.count or 1)
+    gpus = options.gpus or (1 if alone else hardware.count or 1)
     if options.strategy == "single" and gpus > 1:
         raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
+    batch_per_gpu = FIRST_BATCH if batch is None else math.ceil(batch / max(gpus, 1))
     request = TraceRequest(
-        code=options.code,
-        batch=FIRST_BATCH if finds_batch else -(-options.batch // max(gpus, 1)),
+        code=options.code or "",
+        batch=batch_per_gpu,
         amp=None if options.amp == "none" else options.amp,
         checkpointing=options.checkpointing not in (None, "none"),
         strategy=options.strategy or ("ddp" if gpus > 1 else "single"),
@@ -60,7 +69,7 @@ def question_of(options: Namespace, place: Place) -> CodeQuestion:
         optimizer=options.optimizer or "adamw",
         accumulate=1 if options.accumulate is None else options.accumulate,
     )
-    return CodeQuestion(request=request, place=place, finds_batch=finds_batch)
+    return CodeQuestion(request=request, hardware=hardware, finds_batch=finds_batch)
 
 
 def target() -> str:
@@ -70,18 +79,18 @@ def target() -> str:
 
 def trace(
     request: TraceRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
-) -> code.Trace:
+) -> code_trace.Trace:
     """Trace the step in a child of `python` (None: our own interpreter), started in `folder`.
 
     Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
     """
-    code.check_request(request)
+    code_trace.check_request(request)
     question = to_plain(request) | {"folder": str(Path(folder).resolve())}
     output = run(
         (python or sys.executable, str(SCRIPT)),
         timeout=seconds,
-        environment={**os.environ, **code.OVERRIDES},
+        environment={**os.environ, **code_trace.OVERRIDES},
         cwd=folder,
         stdin=to_json(question),
     )
@@ -90,4 +99,4 @@ def trace(
             f"`{request.code}` was ended: {output.problem}",
             hint="tracing takes seconds: look for a loop, a wait or a prompt in your code",
         )
-    return code.read_trace(request, output.stdout, output.stderr, output.exit)
+    return code_trace.read_trace(request, output.stdout, output.stderr, output.exit)

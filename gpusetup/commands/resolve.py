@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
 
 from gpusetup.accelerators.makers import APPLE, LABEL
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import add_shared, gather, read_listed
+from gpusetup.commands.common import MachineToRead, gather, words_with_files
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
+from gpusetup.commands.resolve_question import ResolveQuestion
 from gpusetup.diagnosis.request import choose_request, decision_for
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.install.live_index import LiveIndex, ask_index
@@ -23,7 +25,6 @@ from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot, Torch
 from gpusetup.model.resolution import FAMILY, Offer, Request, Resolution
-from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, requirement, resolution_text
@@ -57,67 +58,38 @@ EXAMPLES = (
 )
 
 
-def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "packages",
-        nargs="*",
-        metavar="PACKAGE",
-        help="packages that use torch: `vllm`, 'jax[cuda13]'; torch is chosen to fit, and your "
-        "package index is asked",
-    )
-    group = parser.add_argument_group("another machine")
-    add = group.add_argument
-    add_shared(group, "--from", "--driver", "--gpu")
-    add("--os", choices=("linux", "windows", "macos"))
-    add("--machine", type=architecture_named, choices=("x86_64", "aarch64"))
-    python = "Python version, also 3.13t"
-    add("--python", dest="python_version", metavar="3.11", help=python)
-    add("--glibc", metavar="2.35", help="version of the C library (Linux)")
-    group = parser.add_argument_group("request")
-    add = group.add_argument
-    add_shared(group, "-r --requirements", "--torch", "--backend", "--index")
-    add(
-        "--installer",
-        choices=("uv", "pip", "conda", "uv-tool"),
-        help="whose commands to print; uv-tool: `uv tool install` of a PACKAGE",
-    )
-    name = "the name of a new conda environment, which conda's commands then create"
-    add("-n", "--name", dest="conda_name", metavar="NAME", help=name)
-    add("--explain", action="store_true", help="list every reason against a build")
-    refresh = "ask PyTorch's index now for builds that gpusetup's dated table does not know"
-    add("--refresh", action="store_true", help=refresh)
-    offline = "with PACKAGE: use no network, only gpusetup's own table"
-    add("--offline", action="store_true", help=offline)
+QUESTION = ResolveQuestion
 
 
-def run(options: Namespace, out: Console) -> int:
-    read_listed(options, out)
-    refuse_scripts(options.packages)
-    _torch_of_words(options)
-    return answer(options, out)
+def run(question: ResolveQuestion, out: Console) -> Reply:
+    packages = words_with_files(question.packages, question.requirements, out, installs=False)
+    refuse_scripts(packages)
+    question = _with_torch_of_words(question.replaced(packages=packages))
+    return _answer(question.replaced(installer=_installer_of(question)), out)
 
 
-def _torch_of_words(options: Namespace) -> None:
-    """A torch among the words is what `--torch` asks for."""
-    if not options.packages:
-        return
-    asked = requested_packages(options.packages, {})
-    if options.torch and asked.torch and options.torch != asked.torch:
-        raise UsageError(f"`--torch {options.torch}` and torch {asked.torch} exclude each other")
-    options.torch = options.torch or asked.torch
-    if not asked.packages and {*asked.named} <= {"torch"}:
-        options.packages = []
-
-
-def _installer_of(options: Namespace) -> str | None:
-    """The installer that was asked for; the name of a conda environment asks for conda."""
-    installer: str | None = options.installer
-    if options.conda_name is None:
-        return installer
-    conda_name(options.conda_name)
-    if installer not in (None, "conda"):
+def _with_torch_of_words(question: ResolveQuestion) -> ResolveQuestion:
+    """The question, in which a torch among the words is what `--torch` asks for."""
+    if not question.packages:
+        return question
+    requested = requested_packages(question.packages, {})
+    if question.torch and requested.torch and question.torch != requested.torch:
         raise UsageError(
-            f"`--name` names a conda environment, and {installer} creates none",
+            f"`--torch {question.torch}` and torch {requested.torch} exclude each other"
+        )
+    question = question.replaced(torch=question.torch or requested.torch)
+    names_torch_alone = not requested.packages and {*requested.named} <= {"torch"}
+    return question.replaced(packages=()) if names_torch_alone else question
+
+
+def _installer_of(question: ResolveQuestion) -> str | None:
+    """The installer that was asked for; the name of a conda environment asks for conda."""
+    if question.name is None:
+        return question.installer
+    conda_name(question.name)
+    if question.installer not in (None, "conda"):
+        raise UsageError(
+            f"`--name` names a conda environment, and {question.installer} creates none",
             hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
         )
     return "conda"
@@ -134,47 +106,50 @@ class Chosen(Frozen):
     """Whether the build is for GPUs of AMD or Intel."""
 
 
-def answer(options: Namespace, out: Console) -> int:
-    options.installer = _installer_of(options)
-    root = index_root_of(options.index_root)
+def _answer(question: ResolveQuestion, out: Console) -> Reply:
+    root = index_root_of(question.index)
     request = Request(
-        torch=options.torch,
-        backend=options.backend,
-        installer=options.installer or "auto",
+        torch=question.torch,
+        backend=question.backend,
+        installer=question.installer or "auto",
     )
-    live = _live_index(options, root, out)
+    live = _live_index(question, root, out)
     catalog = live.catalog if live else load_catalog()
-    given = completed_by_gpus(_description(options), catalog)
+    given = completed_by_gpus(question.description(), catalog)
     if is_nightly(request.torch):
-        return _answer_nightly(options, out, given, replace(request, torch=None))
+        return _answer_nightly(question, out, given, replace(request, torch=None))
     check_request(request, catalog)
-    snapshot = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
+    snapshot = with_catalog(described(_machine(question, given, out), given, catalog), catalog)
     asked = Asked(machine=snapshot, request=request, catalog=catalog)
-    chosen = _chosen(options, asked, out, is_described=given != Description())
+    chosen = _chosen(question, asked, out, is_described=given != Description())
     resolution = at_root(chosen.resolution, without_logins(root))
     notes = (*_notes(resolution, snapshot, root), *_live_notes(live, resolution, snapshot))
     chosen = replace(chosen, resolution=replace(resolution, notes=notes))
-    document = _document(options, asked, chosen)
+    document = _document(question, asked, chosen)
     if live:
         is_new = live.lists(resolution.build)
         document = replace(document, live=is_new, asked_index=live.url)
-    how = {"installer": options.installer or "uv", "explain": options.explain}
-    screen = partial(resolution_text, snapshot=snapshot, **how)
-    return out.answer(document, screen, yes=document.torch)
+    screen = partial(
+        resolution_text,
+        snapshot=snapshot,
+        installer=question.installer or "uv",
+        explain=question.explain,
+    )
+    return reply(document, screen, yes=document.torch)
 
 
-def _chosen(options: Namespace, asked: Asked, out: Console, *, is_described: bool) -> Chosen:
+def _chosen(question: ResolveQuestion, asked: Asked, out: Console, *, is_described: bool) -> Chosen:
     """The build: with the packages that were named, for another maker's GPUs, or by itself."""
     snapshot, catalog = asked.machine, asked.catalog
-    root = index_root_of(options.index_root)
+    root = index_root_of(question.index)
     maker = maker_to_serve(snapshot, asked.request)
-    if options.packages and maker:
+    if question.packages and maker:
         raise Unsatisfiable(
             f"Packages are chosen together with torch for NVIDIA GPUs only, not for {maker.name}'s",
             hint="leave out the packages to see torch's build, and install them after it",
         )
-    if options.packages:
-        joint, resolution = _together(options, asked, root, out)
+    if question.packages:
+        joint, resolution = _together(question, asked, root, out)
         return Chosen(resolution=resolution, joint=joint)
     if maker:
         resolution = resolve_for_maker(snapshot, asked.request, catalog, maker)
@@ -185,10 +160,10 @@ def _chosen(options: Namespace, asked: Asked, out: Console, *, is_described: boo
     return Chosen(resolution=decision.resolution, newest=newest)
 
 
-def _document(options: Namespace, asked: Asked, chosen: Chosen) -> ResolveAnswer:
+def _document(question: ResolveQuestion, asked: Asked, chosen: Chosen) -> ResolveAnswer:
     """The answer as a document, with the commands of every installer."""
     snapshot, resolution, joint = asked.machine, chosen.resolution, chosen.joint
-    created = new_environment(snapshot, options.conda_name)
+    created = new_environment(snapshot, question.name)
     if joint:
         packages = joint.packages
         named = (requirement(one) for one in packages if one.asked and one.name not in FAMILY)
@@ -205,7 +180,7 @@ def _document(options: Namespace, asked: Asked, chosen: Chosen) -> ResolveAnswer
         document = replace(document, newest=chosen.newest)
     if any(gpu.maker == APPLE.id for gpu in snapshot.gpus or ()):
         document = replace(document, notes=(*document.notes, ON_APPLE))
-    return _with_tools(options, document)
+    return _with_tools(question, document)
 
 
 ON_APPLE = (
@@ -213,48 +188,38 @@ ON_APPLE = (
 )
 
 
-def _description(options: Namespace) -> Description:
-    """The machine that the options describe."""
-    return Description(
-        driver=options.driver,
-        gpus=tuple(options.gpu),
-        os=options.os,
-        machine=options.machine,
-        python=options.python_version,
-        glibc=options.glibc,
-    )
-
-
-def _answer_nightly(options: Namespace, out: Console, given: Description, request: Request) -> int:
+def _answer_nightly(
+    question: ResolveQuestion, out: Console, given: Description, request: Request
+) -> Reply:
     """The nightly index for this machine and its commands; nothing is installed."""
-    if options.packages:
+    if question.packages:
         raise UsageError(
             "`--torch nightly` chooses torch without packages",
             hint="leave them out: few packages support a nightly build",
         )
     catalog = load_catalog()
-    machine = with_catalog(described(_machine(options, given, out), given, catalog), catalog)
-    root = without_logins(index_root_of(options.index_root))
+    machine = with_catalog(described(_machine(question, given, out), given, catalog), catalog)
+    root = without_logins(index_root_of(question.index))
     found = nightly_answer(machine, request, catalog, root)
-    screen = partial(resolution_text, snapshot=machine, installer=options.installer or "uv")
-    return out.answer(found, screen, yes=found.torch)
+    screen = partial(resolution_text, snapshot=machine, installer=question.installer or "uv")
+    return reply(found, screen, yes=found.torch)
 
 
 # --- the index, asked now ------------------------------------------------------------------------
 
 
-def _live_index(options: Namespace, root: str, out: Console) -> LiveIndex | None:
+def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex | None:
     """What torch's index lists now; None without `--refresh`."""
-    if not options.refresh:
+    if not question.refresh:
         return None
-    if options.offline:
+    if question.offline:
         raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
-    if is_nightly(options.torch):
+    if is_nightly(question.torch):
         raise UsageError(
             "`--refresh` looks for releases, and `--torch nightly` is none",
             hint="leave out `--refresh`: the nightly index is printed without asking it",
         )
-    backend = label_of(options.torch) or options.backend
+    backend = label_of(question.torch) or question.backend
     if backend != "auto" and not re.fullmatch(LABEL, backend):
         raise UsageError(
             f"{backend!r} is no backend of torch", hint="such as `cpu`, `cu134` or `rocm7.2`"
@@ -294,10 +259,10 @@ def _live_notes(
     )
 
 
-def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
+def _machine(question: ResolveQuestion, given: Description, out: Console) -> Snapshot:
     """This machine, or its system alone where the rest is described: no driver is waited for."""
-    if options.machine_from or not given.is_whole:
-        return gather(options, out)
+    if question.machine or not given.is_whole:
+        return gather(MachineToRead(question.machine), out)
     from gpusetup.probe.host import read_os
 
     return read_os(System())
@@ -306,11 +271,11 @@ def _machine(options: Namespace, given: Description, out: Console) -> Snapshot:
 # --- tools ---------------------------------------------------------------------------------------
 
 
-def _with_tools(options: Namespace, found: ResolveAnswer) -> ResolveAnswer:
+def _with_tools(question: ResolveQuestion, found: ResolveAnswer) -> ResolveAnswer:
     """The answer with the command for a tool of uv, where one is asked for."""
-    if options.installer != "uv-tool":
+    if question.installer != "uv-tool":
         return found
-    if not options.packages:
+    if not question.packages:
         raise UsageError(
             "`--installer uv-tool` needs the tool's package",
             hint="such as `gpusetup resolve --installer uv-tool whisperx`",
@@ -354,18 +319,18 @@ def _notes(resolution: Resolution, snapshot: Snapshot, root: str) -> tuple[str, 
 
 
 def _together(
-    options: Namespace, asked: Asked, root: str, out: Console
+    question: ResolveQuestion, asked: Asked, root: str, out: Console
 ) -> tuple[Joint, Resolution]:
     """The set, by the user's own indexes or offline by our table, and its torch; or why there is
     none. UsageError for what is no package."""
-    requested = requested_packages(options.packages, {}, environment_of(asked.machine))
-    family = [word for word in options.packages if name_of(word) in FAMILY[1:]]
+    requested = requested_packages(question.packages, {}, environment_of(asked.machine))
+    family = [word for word in question.packages if name_of(word) in FAMILY[1:]]
     asked = replace(asked, words=by_name((*family, *requested.packages)))
-    if options.offline:
+    if question.offline:
         joint = by_table(asked)
     else:
         settings = person_settings()
-        places = (without_logins(root), *(index.url for index in settings.indexes))
+        places = (without_logins(root), *settings.shown_indexes)
         out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
         for note in settings.notes:
             out.talk(f"note: {note}")

@@ -5,7 +5,9 @@ Each returns what was read in a sentence, or "", like those in `evidence.facts`.
 
 from __future__ import annotations
 
-from gpusetup.accelerators.amd import gfx_of
+import re
+
+from gpusetup.accelerators.amd import BUILT_FOR, FIRST_ROCM, gfx_of
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -119,8 +121,8 @@ def another_release_works(context: RuleContext) -> str:
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """A text that names no failure shows how fast the GPU computes, or that a training goes on."""
-    for event in events(context, "gpu-speed", "gpu-trains"):
+    """A text that leaves no failure open shows a device in use, a speed, or a training."""
+    for event in events(context, "gpu-in-use", "gpu-speed", "gpu-trains"):
         return f"the GPU computes ({(event.text or '')[:60].strip()})"
     return ""
 
@@ -132,10 +134,68 @@ def a_program_found_the_gpu(context: RuleContext) -> str:
     return ""
 
 
+def rocm_build_has_the_target(context: RuleContext) -> str:
+    """A program printed a ROCm build, and builds of that ROCm have kernels for the named board.
+
+    A kernel that is missing all the same is one for another GPU: the processor's own graphics, or
+    the target that a variable names.
+    """
+    rocm = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    if rocm is None or context.torch.kernels is not None:
+        return ""
+    for event in events(context, "foreign-gpu"):
+        target = gfx_of(event.values.get("name", ""))
+        first = FIRST_ROCM.get(target or "", "0")
+        if target in BUILT_FOR and parsed(rocm[1]) >= parsed(first):
+            return f"torch's builds for ROCm {rocm[1]} have kernels for {target}"
+    return ""
+
+
+LOOK_FOR_CUDA = (
+    *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable", "cuda-error"),
+    *("hip-kernel-missing", "no-xpu", "torch-missing", "question-asked", "cuda-toolkit-missing"),
+    *("no-matching-distribution", "wrong-index", "python-no-wheel", "extension-abi-mismatch"),
+)
+"""Messages that show more of torch than the maker of the GPU does."""
+
+
+ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
+
+
+def only_the_maker_is_named(context: RuleContext) -> str:
+    """A text names a GPU of another maker and shows neither a build of torch nor its words.
+
+    Whether the build, the driver or the program is at fault, the maker's name does not tell.
+    """
+    named = [e.values.get("name") or e.text or "" for e in events(context, "foreign-gpu")]
+    torch = context.torch
+    messages = events(context, "no-hip-gpus")
+    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that its runtime was asked.
+    rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
+    is_read = torch.backend or torch.version or rocm_complains or events(context, *LOOK_FOR_CUDA)
+    complains = messages or events(context, "gpu-unused")
+    if not is_report(context) or is_read or not (named and complains):
+        return ""
+    return f"the text names the GPU ({named[0][:40].strip()}) and does not show which torch runs"
+
+
 def target_is_overridden(context: RuleContext) -> str:
     """HSA_OVERRIDE_GFX_VERSION makes the runtime take another target."""
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     return f"HSA_OVERRIDE_GFX_VERSION={value} is set" if value else ""
+
+
+VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
+"""How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
+
+
+def no_virtual_gpu_is_named(context: RuleContext) -> str:
+    """CUDA refuses a text's program, and the text names no virtual GPU: an old driver does too."""
+    names = [gpu.name for gpu in context.snapshot.gpus or ()]
+    words = [event.text or "" for event in events(context, "vgpu-no-compute", "vgpu-unlicensed")]
+    if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *words))):
+        return ""
+    return "the text names no virtual GPU, and an old driver refuses alike"
 
 
 # --- wheels ---------------------------------------------------------------------------------------

@@ -30,7 +30,8 @@ def refuse_trouble_elsewhere(
     found = blocks_torch(findings, torch_stays=decision.how == "kept")
     if found is None:
         return
-    if not is_request:
+    # A file in the working folder hides torch from programs started there, and from nobody else.
+    if not is_request and found.id != "module-shadowed":
         raise elsewhere(found, machine)
     talk(f"First: {found.title} ({found.id}). Installing torch does not fix that.")
 

@@ -227,11 +227,12 @@ class Search:
     def packages(self, found: Set) -> tuple[JointPackage, ...]:
         """The whole set: torch's family, what was asked for, then the rest by name."""
         build, table, names = found.build, companion_table(), self.asked.names
+        root = without_logins(self.root)
         return tuple(
             JointPackage(
                 name=name,
                 version=labelled(name, one.version, build),
-                index_url=index_url(build.backend) if name in FAMILY else None,
+                index_url=index_url(build.backend, root) if name in FAMILY else None,
                 declared=(project := table.project(name)) is None or project.declares,
                 asked=name in names,
                 extras=extras_of(self.asked.words, name),

@@ -49,7 +49,10 @@ margin = ("free-the-card", "leave-a-margin")
 
 def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> Case:
     """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
-    return Case("throttled", cause, s.held_down_by(cause) & costs_most, sentence, steps)
+    is_held_down = s.held_down_by(cause)
+    # The sentence has the figures of this cause.
+    proof = is_held_down & costs_most
+    return Case("throttled", cause, proof, sentence, steps)
 
 
 CASES: tuple[Case, ...] = (
@@ -78,6 +81,9 @@ CASES: tuple[Case, ...] = (
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
          e.hangs, waits_where),
+    Case("communication-bound", "offload",
+         s.pcie_carries & partly & c.many_threads & c.reads_nothing,
+         e.computed_on_the_host, ("stay-on-the-gpu",)),
     Case("communication-bound", "links",
          s.several & (links_hold_it_back | kernels_wait_for_links),
          e.over_the_links, fewer_bytes),
@@ -185,4 +191,8 @@ ORDER = (
 
 def case_of(subject: Subject) -> Case:
     """The first case that holds; the last always does."""
-    return next(case for case in CASES if case.proof(subject))
+    for case in CASES:
+        # The order of the table is the order of what is asked.
+        if case.proof(subject):
+            return case
+    raise AssertionError("the last case always holds")

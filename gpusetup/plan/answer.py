@@ -27,13 +27,15 @@ from gpusetup.plan.decide import (
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
 from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import Question, job_of
+from gpusetup.plan.question import Question
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
+from gpusetup.plan.smallest_gpu import smallest_gpu
 from gpusetup.plan.speed import speed_of_several
 from gpusetup.plan.trainer_settings import trainer_settings
 
@@ -55,7 +57,7 @@ class PlanRequest(Frozen):
     """One job to plan, and what its answer shows beside the plan."""
 
     question: Question
-    place: Place
+    hardware: Place
     limits: Limits
     job: Job
     config: ConfigRead | None = None
@@ -73,15 +75,16 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
     If the question leaves a value open, the plan is for its best value.
     """
-    question, place = request.question, request.place
+    question, hardware = request.question, request.hardware
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
-    plain = cell(decision, place.gpu)
+    plain = cell(decision, hardware.gpu)
     # What the question or the config leaves open makes no answer clear.
     uncounted = uncounted_parts(request)
-    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, place))
+    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
     # An answer "does not fit" stays: what is not counted can only add to it.
     is_open = is_open and decision.fits
+    usual_ways = tuple(ways(request))
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
         confidence="close" if is_open else plain.confidence,
@@ -91,12 +94,14 @@ def answer(request: PlanRequest) -> PlanAnswer:
         # Who asks for the fewest GPUs is not told to take one of them.
         speed=None
         if question.solve == "gpus"
-        else speed_of_several(decision, place.gpu, request.gpu_rows),
+        else speed_of_several(decision, hardware.gpu, request.gpu_rows),
         trainer_settings=trainer_settings(trainer_in_words(request), decision),
         helps=helps(decision),
-        ways=tuple(ways(request)),
+        ways=usual_ways,
         advice=tuple(advice(request, decision)),
         solved=question.solve,
+        # The usual ways of training differ too much for one card.
+        smallest_gpu=None if usual_ways else smallest_gpu(decision, request.gpu_rows),
         config=request.config,
     )
 
@@ -105,10 +110,13 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     """The fields of a cell that its answer has unchanged."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
-        "uncounted", *without,
+        "uncounted", "smallest_gpu", *without,
     )  # fmt: skip
-    names = [field.name for field in fields(plain)]
-    return {name: getattr(plain, name) for name in names if name not in answered}
+    values: dict[str, Any] = {}
+    for field in fields(plain):
+        if field.name not in answered:
+            values[field.name] = getattr(plain, field.name)
+    return values
 
 
 ALWAYS_RL = ("verl", "openrlhf")
@@ -117,14 +125,23 @@ ALWAYS_RL = ("verl", "openrlhf")
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     """What may take memory and is not counted, by the names of its keys; models come first."""
-    question = request.question
-    models = tuple(uncounted_models(question.rl, request.job.shape))
-    if question.rl is None and question.trainer in ALWAYS_RL and request.config is None:
-        models = ("the inference engine and the reference model (give the config)",)
-    keys = [key.key for key in request.config.not_understood] if request.config else []
-    # A list stands once, and not again for each of its items.
-    names = (key.partition("[")[0] for key in keys)
-    return (*models, *dict.fromkeys(names))
+    question, shape = request.question, request.job.shape
+    setup = rl_setup_of(question, request.job)
+    uncounted = list(uncounted_models(setup, shape))
+    if shape.assumed:
+        uncounted.insert(0, f"the shape of {shape.name} ({shape.assumed})")
+    says_no_setup = setup is None and request.config is None
+    if says_no_setup and question.trainer in ALWAYS_RL:
+        uncounted.append(
+            "the inference engine and the reference model (`--method grpo`, or the config)"
+        )
+    if request.config is not None:
+        for key in request.config.not_understood:
+            # A list stands once, and not again for each of its items.
+            name = key.key.partition("[")[0]
+            if name not in uncounted:
+                uncounted.append(name)
+    return tuple(uncounted)
 
 
 def trainer_in_words(request: PlanRequest) -> str | None:
@@ -133,11 +150,14 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
     `actor_rollout_ref` at its top, and needs verl's words.
     """
-    keys = [key.key for key in request.config.read] if request.config else []
-    if any(key.startswith("actor_rollout_ref.") for key in keys):
-        return "verl"
-    if request.question.rl is not None:
-        return None  # the words of supervised trainers would start another training
+    if request.config is not None:
+        for key in request.config.read:
+            if key.key.startswith("actor_rollout_ref."):
+                return "verl"
+    setup = rl_setup_of(request.question, request.job)
+    if setup is not None:
+        # The words of supervised trainers would start another training.
+        return None
     return request.question.trainer
 
 
@@ -151,7 +171,7 @@ def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
     gpus = decision.job.gpus
-    machine_has_more = request.place.count is not None and request.place.count > gpus
+    machine_has_more = request.hardware.count is not None and request.hardware.count > gpus
     # Who asks for the fewest GPUs hides the others from the training.
     asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
     if machine_has_more or asks_for_fewest:
@@ -161,15 +181,15 @@ def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     """All sentences of the answer: what is wrong, what must be done in time, what is open."""
-    if request.place.remark:
-        yield request.place.remark
+    if request.hardware.remark:
+        yield request.hardware.remark
     wrong_factor = factor_remark(request.rope, decision.job)
     if wrong_factor:
         yield wrong_factor
     if decision.fits and decision.shown.recipe.env:
         yield SET_BEFORE_START
     yield from request.notes
-    yield from notes(request.question, decision, request.place)
+    yield from notes(request.question, decision, request.hardware)
 
 
 def cell(decision: Decision, gpu: str) -> PlanCell:
@@ -208,12 +228,17 @@ PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "
 def memory_gib(decision: Decision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
-    values = {name: getattr(memory, name) for name in PARTS} | {"capacity": capacity}
-    if decision.job.strategy == "dp" and decision.job.gpus > 1:
-        values["other_gpus"] = other_gpu_bytes(decision.job, decision.shown.recipe)
-    if memory.total <= capacity:  # the allocator gives back what it only keeps for later
-        values["reserved"] = min(memory.reserved, capacity - memory.runtime)
-    return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})
+    job = decision.job
+    values = {name: getattr(memory, name) for name in PARTS}
+    values["capacity"] = capacity
+    if job.strategy == "dp" and job.gpus > 1:
+        values["other_gpus"] = other_gpu_bytes(job, decision.shown.recipe)
+    if memory.total <= capacity:
+        # The allocator gives back what it only keeps for later.
+        most_reserved = capacity - memory.runtime
+        values["reserved"] = min(memory.reserved, most_reserved)
+    gib = {name: round(value / GIB, 3) for name, value in values.items()}
+    return PlanMemory(**gib)
 
 
 # --- settings ----------------------------------------------------------------------------------
@@ -271,20 +296,30 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     context the longest of one sequence. Nothing is offloaded.
     """
     question, shape = request.question, request.job.shape
-    if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
+    if request.job.gpus > 1 or question.describes_training:
+        return
+    if not shape.writes_text:
         return
     limits = replace(request.limits, offload=False, measured_gpu=None)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
-        way = replace(usual, job_fields={**changes, "checkpointing": True})
-        job = job_of(way, shape, limits)
-        one_sequence = decide(job, limits)
-        largest, longest = max_batch(job, limits), max_context(job, limits)
-        native = shape.native_context or longest.job.context
-        yield Way(
-            name=name,
-            fits=one_sequence.fits,
-            total_gib=round(one_sequence.shown.memory.total / GIB, 2),
-            batch=largest.job.sequences if largest.fits else None,
-            context=min(longest.job.context, native) if longest.fits else None,
-        )
+        # Who is short of memory has checkpointing on.
+        job_fields = {**changes, "checkpointing": True}
+        question_of_way = replace(usual, job_fields=job_fields)
+        job = job_of(question_of_way, shape, limits)
+        yield way_of(name, job, limits)
+
+
+def way_of(name: str, job: Job, limits: Limits) -> Way:
+    """Whether a way of training fits, with its largest batch and its longest context."""
+    one_sequence = decide(job, limits)
+    largest = max_batch(job, limits)
+    longest = max_context(job, limits)
+    most_tokens = job.shape.native_context or longest.job.context
+    return Way(
+        name=name,
+        fits=one_sequence.fits,
+        total_gib=round(one_sequence.shown.memory.total / GIB, 2),
+        batch=largest.job.sequences if largest.fits else None,
+        context=min(longest.job.context, most_tokens) if longest.fits else None,
+    )

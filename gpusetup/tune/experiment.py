@@ -67,6 +67,9 @@ def network_size(case: Case) -> Iterator[Suggestion]:
         for setting in plain_values(case, role):
             name, value = name_of(setting.path), preset.value(guide_key)
             current = unquoted(setting.text)[:40]
+            # A reference to another setting (`!ref <width>`, `${width}`) is no size to compare.
+            if current.startswith(("!", "$", "<", "&", "*")):
+                continue
             comparisons.append(f"{name} {value} (yours: {current}, line {setting.line})")
     if comparisons:
         yield (
@@ -113,7 +116,7 @@ def unstable_loss(case: Case) -> Iterator[Suggestion]:
     for setting in unclipped:
         value = setting.text.strip() or "empty"
         yield (
-            f"{label(setting)} is {value}, so gradients are not clipped. The optimisation guide "
+            f"{label(setting)} is {value}, so it does not clip gradients. The optimisation guide "
             f"clips at {CLIP_AT}, which keeps one bad batch from making the loss explode or NaN. "
             "Not written, because clipping changes the updates"
         )
@@ -135,9 +138,15 @@ def _current_value(case: Case, role: str) -> str:
     """The first plain value of a role in parentheses: ` (lr (line 7) is 0.0002)`."""
     for setting in plain_values(case, role):
         text = unquoted(setting.text)
+        # A key without a value says nothing.
         if text not in EMPTY:
-            return f" ({label(setting)} is {text[:20]})"
+            value = text[:LONGEST_RATE]
+            return f" ({label(setting)} is {value})"
     return ""
+
+
+LONGEST_RATE = 20
+"""Letters of a number that a sentence repeats."""
 
 
 def _is_off(setting: Setting) -> bool:
@@ -190,8 +199,12 @@ def embedding_cache(case: Case) -> Iterator[Suggestion]:
 
 def _cache_bytes(case: Case) -> int | None:
     """The bytes of the users' embeddings; None if the config does not say how many there are."""
-    count, width = _plain(case, "users"), _plain(case, "embedding-dim")
-    return count * width * BYTES_PER_NUMBER if count and width else None
+    count = _plain(case, "users")
+    width = _plain(case, "embedding-dim")
+    if not count or not width:
+        return None
+    numbers = count * width
+    return numbers * BYTES_PER_NUMBER
 
 
 def _plain(case: Case, role: str) -> int | None:

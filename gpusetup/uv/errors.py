@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.system.processes import Output, how_it_ended
+from gpusetup.uv.hosts import Host
 from gpusetup.uv.logins import without_logins
+from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"
 """How uv calls our question in its sentences."""
@@ -27,12 +29,10 @@ WAYS = {
         "nothing was changed; read its message, check the network (proxy, certificates, "
         "~/.netrc), then run this again"
     ),
-    r"no space|os error 28|quota|os error 122": (
-        "nothing was changed; make room on that disk (`uv cache clean` frees uv's cache), then run "
-        "this again"
-    ),
 }
 """What uv's message speaks of, and the way on."""
+FULL_DISK = r"no space|os error 28\b|quota|os error 122\b"
+"""ENOSPC and EDQUOT, in words or by their numbers."""
 
 
 def complaint(
@@ -41,11 +41,13 @@ def complaint(
     no: type[GpuSetupError] = Unsatisfiable,
     *,
     notes: Sequence[str] = (),
+    failures: Mapping[Host, str] = {},
 ) -> GpuSetupError:
     """The error for a uv that failed, with its own words whole.
 
     Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
     the person that took part, because uv's sentence does not say where its constraints come from.
+    `failures`: why hosts could not be reached, which uv, behind our proxy, cannot know.
     """
     # uv did not run to its end, so that it has no exit code of its own.
     if output.problem:
@@ -53,6 +55,7 @@ def complaint(
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
     message = f"{title}: {said_by(output)}"
+    message += "".join(f"\n  cause: {host}: {why}" for host, why in failures.items())
     # A limit of the person may be why there is no solution.
     if kind is no and notes:
         message += "".join(f"\n  {note}" for note in notes)
@@ -63,6 +66,10 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
     """The way on: of the network only where uv speaks of it, and likewise of a disk."""
     # Only such an error has many causes; the others say by themselves what to change.
     if issubclass(kind, Unreached):
+        # uv says so of a disk while it fetches, too: this is the narrower pattern.
+        if re.search(FULL_DISK, message, re.IGNORECASE):
+            way = f"make room on that disk ({emptying_the_cache()}), then run this again"
+            return f"nothing was changed; {way}"
         for pattern, way in WAYS.items():
             if re.search(pattern, message, re.IGNORECASE):
                 return way

@@ -65,9 +65,8 @@ def rows(work: Work) -> list[dict[str, Any]]:
     for count in range(LEAST if work.short else 1000):
         began, seed = time.monotonic(), random.randrange(1 << 31)
         share = max(STARTING_SECONDS, (work.left() - STARTING_SECONDS) / max(1, LEAST - count))
-        words: tuple[str, ...]
-        words = ("verify", "--level", "standard", "--device", work.device, "--seed", str(seed))
-        words += ("--json", "--timeout", f"{share:.0f}", "--only", *names)
+        question = ("verify", "--level", "standard", "--device", work.device, "--seed", str(seed))
+        words = (*question, "--json", "--timeout", f"{share:.0f}", "--only", *names)
         said = work.gpusetup(*words, limit=share + STARTING_SECONDS)
         for row in (row for row in said.document["checks"] if row["name"] in names):
             kept = {name: row[name] for name in ("name", "status", "detail", "value", "limit")}

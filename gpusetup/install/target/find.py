@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import Blocked, GpuSetupError, UsageError
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.target.layout import Layout, distributions, real_below, versions
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_line
+from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
 OWN = "gpusetup install --venv .venv"
@@ -81,10 +83,23 @@ def check_target(layout: Layout, way: str = OWN) -> None:
             )
 
 
+def require_utf_8(folder: str) -> None:
+    """`Blocked` for a path that uv cannot take: it supports only names in UTF-8."""
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        shown = folder.encode(errors="backslashreplace").decode()
+        raise Blocked(
+            f"The name of {shown} is not UTF-8, and uv supports no such folder",
+            hint="nothing was changed; name an environment elsewhere: `--venv DIR`",
+        ) from None
+
+
 def read_target(python: str | None, venv: str | None) -> Target:
     """The environment of an interpreter, or one that is to be made from it in the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
+    require_utf_8(venv or python)
     layout = layout_of(python)
     if venv is None and layout.implementation != "cpython":
         raise Blocked(
@@ -106,3 +121,17 @@ def check_importable(layout: Layout, family: Iterable[str]) -> None:
                 hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
                 f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
             )
+
+
+def family_of(installed: Mapping[str, str]) -> dict[str, str]:
+    """torch and its companions among some packages."""
+    return {name: installed[name] for name in FAMILY if name in installed}
+
+
+def family_in(folder: Path) -> dict[str, str]:
+    """torch and its companions as they are in an environment; empty where none is any more."""
+    try:
+        layout = layout_of(choose_target(System(), str(folder)).python)
+    except GpuSetupError:
+        return {}
+    return family_of(versions(distributions(layout)))

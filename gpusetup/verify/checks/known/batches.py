@@ -54,7 +54,9 @@ def product_of(shape: Tuple[int, int, int], salt: int = 0) -> Product:
         # The last number counts in every row.
         row[-1] = 2
         first.append(row)
-    second = [[chance.randint(-4, 4) for _ in range(columns)] for _ in range(inner)]
+    second: Matrix = []
+    for _ in range(inner):
+        second.append([chance.randint(-4, 4) for _ in range(columns)])
     second[-1] = [4] * columns
     return Product(first, second, multiplied(first, second))
 
@@ -76,7 +78,8 @@ def flat(rows: Matrix) -> List[int]:
 
 
 def on(device: str, name: str, matrix: Matrix) -> Any:
-    return tensor_of(flat(matrix), name, device, len(matrix), len(matrix[0]))
+    height, width = len(matrix), len(matrix[0])
+    return tensor_of(flat(matrix), name, device, height, width)
 
 
 def single_products(device: str) -> Iterator[Part]:
@@ -91,9 +94,11 @@ def single_products(device: str) -> Iterator[Part]:
             yield exactly(f"mm {label}", first @ second, exact)
             turned_left, turned_right = first.t().contiguous().t(), second.t().contiguous().t()
             yield exactly(f"mm of columns {label}", turned_left @ turned_right, exact)
-            yield exactly(f"matrix by vector {label}", torch.mv(first, second[:, 0]), first_column)
+            computed = torch.mv(first, second[:, 0])
+            yield exactly(f"matrix by vector {label}", computed, first_column)
             vector = second[:, 0].contiguous()
-            yield exactly(f"addmv {label}", torch.addmv(zeros(first), first, vector), first_column)
+            computed = torch.addmv(zeros(first), first, vector)
+            yield exactly(f"addmv {label}", computed, first_column)
             linear = torch.nn.functional.linear(first[None], second.t())
             yield exactly(f"linear {label}", linear, exact)
 
@@ -133,9 +138,11 @@ def batched_products(device: str) -> Iterator[Part]:
             first = torch.stack([on(device, name, product.first) for product in in_order])
             second = torch.stack([on(device, name, product.second) for product in in_order])
             label = f"of {count} x {shape} {name}"
-            yield exactly(f"bmm {label}", torch.bmm(first, second), exact)
+            computed = torch.bmm(first, second)
+            yield exactly(f"bmm {label}", computed, exact)
             by_columns = second.transpose(1, 2).contiguous().transpose(1, 2)
-            yield exactly(f"bmm by columns {label}", torch.bmm(first, by_columns), exact)
+            computed = torch.bmm(first, by_columns)
+            yield exactly(f"bmm by columns {label}", computed, exact)
             empty = torch.full((count, shape[0], shape[2]), nan, dtype=first.dtype, device=device)
             computed = torch.baddbmm(empty, first, second, beta=0)
             yield exactly(f"baddbmm without its first argument {label}", computed, exact)
@@ -152,8 +159,8 @@ def scaled_sums(device: str) -> Iterator[Part]:
     """Catches a bias that is not added, kept from another call, or counted although beta is 0."""
     for shape in SHAPES:
         product = product_of(shape)
-        biases = [[column % 5 - 2 for column in range(shape[2])] for _ in range(2)]
-        biases[1] = [value + 1 for value in biases[0]]
+        bias = [column % 5 - 2 for column in range(shape[2])]
+        biases = (bias, [value + 1 for value in bias])
         for name in formats_on(device):
             first, second = on(device, name, product.first), on(device, name, product.second)
             # Two calls one after the other: the second one has another bias.

@@ -119,8 +119,10 @@ def nothing_and_everything(device: str) -> Iterator[Part]:
     functional = torch.nn.functional
     for name in formats_on(device):
         inputs = ones(device, name, 1025)
-        yield exactly(f"dropout 0 of {name}", functional.dropout(inputs, 0.0), [1.0] * 1025)
-        yield exactly(f"dropout 1 of {name}", functional.dropout(inputs, 1.0), [0.0] * 1025)
+        computed = functional.dropout(inputs, 0.0)
+        yield exactly(f"dropout 0 of {name}", computed, [1.0] * 1025)
+        computed = functional.dropout(inputs, 1.0)
+        yield exactly(f"dropout 1 of {name}", computed, [0.0] * 1025)
         in_use = functional.dropout(inputs, 0.5, training=False)
         yield exactly(f"dropout in use of {name}", in_use, [1.0] * 1025)
 

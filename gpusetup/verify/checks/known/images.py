@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from itertools import product
+from math import prod
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
@@ -86,12 +87,14 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
 
 
 def count_of(shape: Shape) -> int:
-    return shape[0] * shape[1] * shape[2] * shape[3]
+    return prod(shape)
 
 
 def place_in(shape: Shape, image: int, channel: int, row: int, column: int) -> int:
     """The flat place of an element."""
-    return ((image * shape[1] + channel) * shape[2] + row) * shape[3] + column
+    plane = image * shape[1] + channel
+    line = plane * shape[2] + row
+    return line * shape[3] + column
 
 
 def contributions_of(layer: Layer) -> Iterator[Contribution]:

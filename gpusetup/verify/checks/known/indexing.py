@@ -62,14 +62,16 @@ def flat(rows: Sequence[Sequence[float]]) -> List[float]:
 
 def table_of(row_count: int, width: int, place_count: int) -> Table:
     chance = dice(f"table {row_count} {width} {place_count}")
-    rows = [
-        [float((31 * row + column) % 61) for column in range(width)] for row in range(row_count)
-    ]
+    rows: List[List[float]] = []
+    for row in range(row_count):
+        rows.append([float((31 * row + column) % 61) for column in range(width)])
     # Few different places: most of them come several times.
     distinct = [chance.randrange(-row_count, row_count) for _ in range(max(1, place_count // 3))]
     positions = [chance.choice(distinct) for _ in range(place_count)]
     positions[0], positions[-1] = -1, row_count - 1
-    added = [[float(chance.randint(-2, 2)) for _ in range(width)] for _ in range(place_count)]
+    added: List[List[float]] = []
+    for _ in range(place_count):
+        added.append([float(chance.randint(-2, 2)) for _ in range(width)])
     return Table(rows, positions, added)
 
 
@@ -111,7 +113,9 @@ def names_for(table: Table, device: str) -> List[str]:
 
 
 def label_of(table: Table, name: str) -> str:
-    return f"of {len(table.rows)} x {table.width} {name}, {len(table.positions)} places"
+    size = f"{len(table.rows)} x {table.width}"
+    count = len(table.positions)
+    return f"of {size} {name}, {count} places"
 
 
 def rows_that_are_picked(device: str) -> Iterator[Part]:
@@ -128,7 +132,8 @@ def rows_that_are_picked(device: str) -> Iterator[Part]:
             computed = inputs.rows[inputs.signed_places, -1]
             yield exactly(f"x[i, -1] {label}", computed, last_column)
             wide = inputs.positions[:, None].expand(-1, table.width)
-            yield exactly(f"gather {label}", inputs.rows.gather(0, wide), exact)
+            computed = inputs.rows.gather(0, wide)
+            yield exactly(f"gather {label}", computed, exact)
             column = inputs.rows[:, -1].contiguous()
             computed = column.gather(0, inputs.positions)
             yield exactly(f"gather of a row {label}", computed, last_column)
@@ -163,8 +168,10 @@ def rows_that_are_written(device: str) -> Iterator[Part]:
             computed = inputs.rows.index_fill(0, inputs.signed_places, 7)
             yield exactly(f"index_fill {label}", computed, exact)
             wide = inputs.positions[:, None].expand(-1, table.width)
-            yield exactly(f"scatter {label}", inputs.rows.scatter(0, wide, sevens), exact)
-            yield exactly(f"scatter of 7 {label}", inputs.rows.scatter(0, wide, 7), exact)
+            computed = inputs.rows.scatter(0, wide, sevens)
+            yield exactly(f"scatter {label}", computed, exact)
+            computed = inputs.rows.scatter(0, wide, 7)
+            yield exactly(f"scatter of 7 {label}", computed, exact)
 
 
 def numbers_added_at_places(device: str) -> Iterator[Part]:
@@ -267,14 +274,17 @@ def mirrored_and_rolled(device: str) -> Iterator[Part]:
             values = [float(position % 127) for position in range(length)]
             inputs = tensor_of([int(value) for value in values], name, device)
             label = f"of {length} {name} numbers"
-            yield exactly(f"flip {label}", inputs.flip(0), values[::-1])
+            computed = inputs.flip(0)
+            yield exactly(f"flip {label}", computed, values[::-1])
             shift = min(5, length)
             exact = values[-shift:] + values[:-shift]
-            yield exactly(f"roll {label}", inputs.roll(shift), exact)
+            computed = inputs.roll(shift)
+            yield exactly(f"roll {label}", computed, exact)
             yield exactly(f"every third {label}", inputs[::3], values[::3])
             yield exactly(f"from the end {label}", inputs[-shift:], values[-shift:])
             twice = [value for value in values for _ in range(2)]
-            yield exactly(f"repeat_interleave {label}", inputs.repeat_interleave(2), twice)
+            computed = inputs.repeat_interleave(2)
+            yield exactly(f"repeat_interleave {label}", computed, twice)
             padded = torch.nn.functional.pad(inputs, (2, 1), value=9)
             yield exactly(f"pad {label}", padded, [9.0, 9.0, *values, 9.0])
 
@@ -289,5 +299,7 @@ def triangles(device: str) -> Iterator[Part]:
                 lower = [int(column - row <= diagonal) for row, column in every]
                 upper = [int(column - row >= diagonal) for row, column in every]
                 label = f"of 3 x {height} x {width} {name}, diagonal {diagonal}"
-                yield exactly(f"tril {label}", inputs.tril(diagonal), lower * 3)
-                yield exactly(f"triu {label}", inputs.triu(diagonal), upper * 3)
+                computed = inputs.tril(diagonal)
+                yield exactly(f"tril {label}", computed, lower * 3)
+                computed = inputs.triu(diagonal)
+                yield exactly(f"triu {label}", computed, upper * 3)

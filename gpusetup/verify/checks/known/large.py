@@ -54,11 +54,15 @@ def far_elements(device: str) -> Iterator[Part]:
     positions = tensor_of([start + position for position in far], "int64", device)
     exact = [numbers[position] for position in far]
     yield exactly("x[i] past 2**31", row[positions], exact)
-    yield exactly("index_select past 2**31", row.index_select(0, positions), exact)
-    yield exactly("gather past 2**31", row.gather(0, positions), exact)
-    yield exactly("take past 2**31", row.take(positions), exact)
+    computed = row.index_select(0, positions)
+    yield exactly("index_select past 2**31", computed, exact)
+    computed = row.gather(0, positions)
+    yield exactly("gather past 2**31", computed, exact)
+    computed = row.take(positions)
+    yield exactly("take past 2**31", computed, exact)
     yield exactly("one element past 2**31", row[start + 17], [numbers[17]])
-    yield exactly("every fifth past 2**31", row[start::5].clone(), numbers[::5])
+    computed = row[start::5].clone()
+    yield exactly("every fifth past 2**31", computed, numbers[::5])
     written = list(numbers)
     for position in far:
         written[position] = 254
@@ -98,6 +102,8 @@ def spread_rows(device: str) -> Iterator[Part]:
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
     spread = line.expand(HEIGHT, -1)
-    yield exactly("sum past 2**31", spread.sum(), [float(HEIGHT)])
-    yield exactly("largest of the last row past 2**31", spread[-1].max(), [1.0])
+    computed = spread.sum()
+    yield exactly("sum past 2**31", computed, [float(HEIGHT)])
+    computed = spread[-1].max()
+    yield exactly("largest of the last row past 2**31", computed, [1.0])
     yield exactly("the last element past 2**31", spread[-1, -1], [1.0])

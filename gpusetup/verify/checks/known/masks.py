@@ -217,10 +217,12 @@ def elements_that_masks_pick(device: str) -> Iterator[Part]:
             mask = tensor_of(flags, "bool", device)
             label = f"of {length} {name} numbers"
             picked = [value for value, flag in zip(values, flags) if flag]
-            yield exactly(f"masked_select {label}", inputs.masked_select(mask), picked)
+            computed = inputs.masked_select(mask)
+            yield exactly(f"masked_select {label}", computed, picked)
             yield exactly(f"indexed by a mask {label}", inputs[mask], picked)
             filled = [7.0 if flag else value for value, flag in zip(values, flags)]
-            yield exactly(f"masked_fill {label}", inputs.masked_fill(mask, 7), filled)
+            computed = inputs.masked_fill(mask, 7)
+            yield exactly(f"masked_fill {label}", computed, filled)
             computed = torch.where(mask, torch.full_like(inputs, 7), inputs)
             yield exactly(f"where {label}", computed, filled)
             # Elements are taken one after the other, wherever the mask is set.
@@ -229,4 +231,5 @@ def elements_that_masks_pick(device: str) -> Iterator[Part]:
             computed = torch.full_like(inputs, 7).masked_scatter(mask, inputs)
             yield exactly(f"masked_scatter {label}", computed, spread)
             positions = [position for position, flag in enumerate(flags) if flag]
-            yield exactly(f"nonzero {label}", mask.nonzero(), positions)
+            computed = mask.nonzero()
+            yield exactly(f"nonzero {label}", computed, positions)

@@ -75,7 +75,8 @@ def numbers_of(case: Spread, signs: Sequence[float]) -> List[float]:
 
 def height(case: Spread) -> float:
     """The size of each answer."""
-    return case.spread / sqrt(case.spread**2 + case.eps)
+    root = sqrt(case.spread**2 + case.eps)
+    return case.spread / root
 
 
 def limit_of(case: Spread, name: str, length: int) -> Limit:
@@ -92,7 +93,10 @@ def limit_of(case: Spread, name: str, length: int) -> Limit:
 
 def ramp(length: int, period: int) -> List[float]:
     """Whole numbers that come again after a period: 1, 2, 3, 1, 2, 3, ..."""
-    return [float(1 + position % period) for position in range(length)]
+    numbers: List[float] = []
+    for position in range(length):
+        numbers.append(1.0 + position % period)
+    return numbers
 
 
 def layer_norms(device: str) -> Iterator[Part]:

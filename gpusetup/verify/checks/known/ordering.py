@@ -150,10 +150,14 @@ def extremes_and_ties(device: str) -> Iterator[Part]:
             inputs = row_on(device, name, numbers)
             label = f"of {length} {name} numbers"
             lowest, highest = min(numbers), max(numbers)
-            yield exactly(f"largest {label}", inputs.max(), [highest])
-            yield exactly(f"smallest {label}", inputs.min(), [lowest])
-            yield exactly(f"amax {label}", inputs.amax(0), [highest])
-            yield exactly(f"median {label}", inputs.median(), ranking.at([middle_of(ranking)]))
+            computed = inputs.max()
+            yield exactly(f"largest {label}", computed, [highest])
+            computed = inputs.min()
+            yield exactly(f"smallest {label}", computed, [lowest])
+            computed = inputs.amax(0)
+            yield exactly(f"amax {label}", computed, [highest])
+            computed = inputs.median()
+            yield exactly(f"median {label}", computed, ranking.at([middle_of(ranking)]))
             for method, computed in (("argmax", inputs.argmax()), ("argmin", inputs.argmin())):
                 extreme = highest if method == "argmax" else lowest
                 position = int(computed)
@@ -179,7 +183,8 @@ def places_in_a_sorted_row(device: str) -> Iterator[Part]:
             sought = row_on(device, name, targets)
             label = f"in {length} {name} numbers"
             left = [bisect_left(line, value) for value in targets]
-            yield exactly(f"searchsorted {label}", torch.searchsorted(inputs, sought), left)
+            computed = torch.searchsorted(inputs, sought)
+            yield exactly(f"searchsorted {label}", computed, left)
             right = [bisect_right(line, value) for value in targets]
             computed = torch.bucketize(sought, inputs, right=True)
             yield exactly(f"bucketize {label}", computed, right)
@@ -201,11 +206,13 @@ def running_sums(device: str) -> Iterator[Part]:
                 sums.append(total)
                 peaks.append(highest)
             # Whole numbers far below 2 to the 24: each sum is exact.
-            yield exactly(f"cumsum {label}", inputs.cumsum(0), sums)
+            computed = inputs.cumsum(0)
+            yield exactly(f"cumsum {label}", computed, sums)
             yield exactly(f"cummax {label}", inputs.cummax(0)[0], peaks)
             columns = inputs.reshape(length, 1).expand(length, 2)
             both = [value for value in sums for _ in range(2)]
-            yield exactly(f"cumsum along the first axis {label}", columns.cumsum(0), both)
+            computed = columns.cumsum(0)
+            yield exactly(f"cumsum along the first axis {label}", computed, both)
 
 
 def distinct_numbers(device: str) -> Iterator[Part]:

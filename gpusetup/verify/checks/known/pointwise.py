@@ -40,7 +40,8 @@ def sigmoid(x: float) -> float:
 
 
 def softplus(x: float) -> float:
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+    rest = math.log1p(math.exp(-abs(x)))
+    return max(x, 0.0) + rest
 
 
 def normal_share(x: float) -> float:
@@ -128,7 +129,8 @@ def values_of_functions(device: str) -> Iterator[Part]:
                 inputs = tensor_of(repeated(numbers, length), name, device)
                 expected = repeated(exact, length)
                 label = f"{function.name} of {length} {name} numbers"
-                yield near(label, function.run(inputs), expected, limit)
+                computed = function.run(inputs)
+                yield near(label, computed, expected, limit)
                 spread = torch.stack([inputs, inputs + 1], 1)[:, 0]
                 computed = function.run(spread)
                 yield near(f"{label} with gaps", computed, expected, limit)
@@ -145,7 +147,9 @@ def limit_of(function: Function, name: str) -> Limit:
 
 def repeated(values: Sequence[float], length: int) -> List[float]:
     """So many numbers, the same ones again and again."""
-    return (list(values) * (length // len(values) + 1))[:length]
+    periods = length // len(values) + 1
+    longer = list(values) * periods
+    return longer[:length]
 
 
 def whole_quotients(device: str) -> Iterator[Part]:
@@ -182,16 +186,24 @@ def what_nan_gives(device: str) -> Iterator[Part]:
             label = f"of {length} {name} numbers with NaN"
             capped = [min(value, 1.0) for value in values[:-1]] + [nan]
             raised = [max(value, 1.0) for value in values[:-1]] + [nan]
-            yield exactly(f"minimum {label}", torch.minimum(inputs, ones), capped)
-            yield exactly(f"maximum {label}", torch.maximum(ones, inputs), raised)
-            yield exactly(f"clamp {label}", inputs.clamp(max=1), capped)
-            yield exactly(f"relu {label}", torch.relu(inputs), values)
+            computed = torch.minimum(inputs, ones)
+            yield exactly(f"minimum {label}", computed, capped)
+            computed = torch.maximum(ones, inputs)
+            yield exactly(f"maximum {label}", computed, raised)
+            computed = inputs.clamp(max=1)
+            yield exactly(f"clamp {label}", computed, capped)
+            computed = torch.relu(inputs)
+            yield exactly(f"relu {label}", computed, values)
             for method in ("sum", "max", "min", "mean", "amax", "prod"):
-                yield exactly(f"{method} {label}", getattr(inputs, method)(), [nan])
+                computed = getattr(inputs, method)()
+                yield exactly(f"{method} {label}", computed, [nan])
             flags = [False] * (length - 1) + [True]
-            yield exactly(f"isnan {label}", inputs.isnan(), flags)
-            yield exactly(f"isfinite {label}", inputs.isfinite(), [not flag for flag in flags])
-            yield exactly(f"any {label}", inputs.isnan().any(), [True])
+            computed = inputs.isnan()
+            yield exactly(f"isnan {label}", computed, flags)
+            computed = inputs.isfinite()
+            yield exactly(f"isfinite {label}", computed, [not flag for flag in flags])
+            computed = inputs.isnan().any()
+            yield exactly(f"any {label}", computed, [True])
 
 
 def sums_of_exponentials(device: str) -> Iterator[Part]:
@@ -203,22 +215,28 @@ def sums_of_exponentials(device: str) -> Iterator[Part]:
                 exact = [base + math.log(length)]
                 limit = Limit(16 * roundoff(name))
                 label = f"logsumexp of {length} times {base:g}, {name}"
-                yield near(label, inputs.logsumexp(0), exact, limit)
+                computed = inputs.logsumexp(0)
+                yield near(label, computed, exact, limit)
             signs = [-1.0 if position % 3 else 1.0 for position in range(length)]
             if signs.count(-1.0) % 2 == 0:
                 signs[-1] = -signs[-1]  # an odd number of them: the product is negative
             inputs = tensor_of(signs, name, device)
             label = f"of {length} {name} numbers"
-            yield exactly(f"product {label}", inputs.prod(), [-1.0])
-            yield exactly(f"product of a row {label}", inputs.prod(0), [-1.0])
+            computed = inputs.prod()
+            yield exactly(f"product {label}", computed, [-1.0])
+            computed = inputs.prod(0)
+            yield exactly(f"product of a row {label}", computed, [-1.0])
             running: List[float] = []
             for sign in signs:
                 running.append(sign * (running[-1] if running else 1.0))
-            yield exactly(f"cumprod {label}", inputs.cumprod(0), running)
+            computed = inputs.cumprod(0)
+            yield exactly(f"cumprod {label}", computed, running)
             deviations = [float(position % 2) * 2 + 1000 for position in range(length // 2 * 2)]
             if name in HALVES:
                 continue
             inputs = tensor_of(deviations, name, device)
             limit = Limit(64 * roundoff(name) * 1000)
-            yield near(f"variance {label}", inputs.var(0, unbiased=False), [1.0], limit)
-            yield near(f"deviation {label}", inputs.std(0, unbiased=False), [1.0], limit)
+            computed = inputs.var(0, unbiased=False)
+            yield near(f"variance {label}", computed, [1.0], limit)
+            computed = inputs.std(0, unbiased=False)
+            yield near(f"deviation {label}", computed, [1.0], limit)

@@ -7,6 +7,7 @@ known too. A kernel that cuts digits off, or rounds by chance, shows in many ele
 from __future__ import annotations
 
 from math import sqrt
+from random import Random
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
 import torch
@@ -67,9 +68,17 @@ def rounding(device: str) -> Outcome:
 def factors_of(inner: int, largest: int, salt: str) -> Factors:
     """Matrices of whole numbers up to `largest`, of either sign."""
     chance = dice(f"factors {inner} {salt}")
-    first_factor = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
-    columns = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
+    first_factor = rows_of(chance, -largest, largest, inner)
+    columns = rows_of(chance, -largest, largest, inner)
     return Factors(first_factor, columns, products_of(first_factor, columns))
+
+
+def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
+    """SIDE rows of whole numbers in this range."""
+    rows: Rows = []
+    for _ in range(SIDE):
+        rows.append([chance.randint(low, high) for _ in range(inner)])
+    return rows
 
 
 def products_of(first_factor: Rows, columns: Rows) -> List[int]:
@@ -115,12 +124,6 @@ def by_mv(x: Operands) -> Any:
     """One column after the other."""
     columns = [torch.mv(x.first_factor, column) for column in x.right_columns]
     return torch.stack(columns, 1)
-
-
-def by_dot(x: Operands) -> Any:
-    """One element after the other."""
-    elements = [torch.dot(row, column) for row in x.first_factor for column in x.right_columns]
-    return torch.stack(elements)
 
 
 WAYS: Dict[str, Callable[[Operands], Any]] = {
@@ -195,7 +198,10 @@ def single_products(device: str) -> Iterator[Part]:
 
 def has_all_digits(name: str, device: str) -> bool:
     """Whether the settings let products keep all digits of their factors (TF32 does not)."""
-    return name != "float32" or read_precision(torch, device).name == "ieee"
+    if name != "float32":
+        return True
+    precision = read_precision(torch, device)
+    return precision.name == "ieee"
 
 
 def with_one_number_a_row(inner: int, bits: int) -> Factors:
@@ -205,7 +211,7 @@ def with_one_number_a_row(inner: int, bits: int) -> Factors:
     first_factor = [[0] * inner for _ in range(SIDE)]
     for row in first_factor:
         row[chance.randrange(inner)] = chance.randint(1, largest)
-    columns = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
+    columns = rows_of(chance, -largest, largest, inner)
     return Factors(first_factor, columns, products_of(first_factor, columns))
 
 
@@ -227,8 +233,8 @@ def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
 def of_positive_numbers(inner: int, bits: int, number: int) -> Factors:
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1
-    first_factor = [[chance.randint(1, largest) for _ in range(inner)] for _ in range(SIDE)]
-    columns = [[chance.randint(1, largest) for _ in range(inner)] for _ in range(SIDE)]
+    first_factor = rows_of(chance, 1, largest, inner)
+    columns = rows_of(chance, 1, largest, inner)
     return Factors(first_factor, columns, products_of(first_factor, columns))
 
 

@@ -119,11 +119,13 @@ def probabilities_of_long_rows(device: str) -> Iterator[Part]:
             label = f"of {length} {name} numbers"
             exact = [value for row in rows for value in row.probabilities()]
             limit = Limit(share_limit(name, length), LEAST[name])
-            yield near(f"softmax {label}", torch.softmax(inputs, -1), exact, limit)
+            computed = torch.softmax(inputs, -1)
+            yield near(f"softmax {label}", computed, exact, limit)
             exact = [value for row in rows for value in row.log_probabilities()]
             # A relative error of the sum is an absolute one of its logarithm.
             limit = Limit(share_limit(name, length), share_limit(name, length))
-            yield near(f"log_softmax {label}", torch.log_softmax(inputs, -1), exact, limit)
+            computed = torch.log_softmax(inputs, -1)
+            yield near(f"log_softmax {label}", computed, exact, limit)
 
 
 def probabilities_along_other_axes(device: str) -> Iterator[Part]:
@@ -177,7 +179,8 @@ def gradients_of_softmax(device: str) -> Iterator[Part]:
 
 def gradient_limit(name: str, length: int) -> Limit:
     """Gradients are made of the rounded probabilities: errors of the size of the largest one."""
-    return Limit(share_limit(name, length), 4 * share_limit(name, length))
+    share = share_limit(name, length)
+    return Limit(share, 4 * share)
 
 
 # --- losses ---------------------------------------------------------------------------------------
@@ -317,4 +320,5 @@ def rows_without_any_number(device: str) -> Iterator[Part]:
             expected = [not_a_number] * length + row.probabilities()
             limit = Limit(share_limit(name, length), LEAST[name])
             label = f"softmax of a row of minus infinity, {length} {name} numbers"
-            yield near(label, torch.softmax(inputs, 1), expected, limit)
+            computed = torch.softmax(inputs, 1)
+            yield near(label, computed, expected, limit)

@@ -78,18 +78,22 @@ def copies(device: str) -> Iterator[Part]:
             for laid in laid_in_ways(matrix, name, device):
                 label = f"of {shape} {name}, {laid.method}"
                 inputs = laid.tensor
-                yield exactly(f"contiguous {label}", inputs.contiguous(), exact)
-                yield exactly(f"transposed copy {label}", inputs.t().contiguous(), turned)
+                computed = inputs.contiguous()
+                yield exactly(f"contiguous {label}", computed, exact)
+                computed = inputs.t().contiguous()
+                yield exactly(f"transposed copy {label}", computed, turned)
                 kept_values = torch.empty_strided(
                     shape, (1, shape[0]), dtype=inputs.dtype, device=device
                 )
-                yield exactly(f"copy_ by columns {label}", kept_values.copy_(inputs), exact)
+                computed = kept_values.copy_(inputs)
+                yield exactly(f"copy_ by columns {label}", computed, exact)
                 gaps = torch.zeros(shape[0], shape[1] + 1, dtype=inputs.dtype, device=device)
                 gaps[:, 1:].copy_(inputs)
                 framed = [value for row in matrix.rows for value in (0, *row)]
                 yield exactly(f"copy_ into a part {label}", gaps, framed)
                 first = torch.zeros_like(inputs[:1]).copy_(inputs[:1]).expand(3, -1)
-                yield exactly(f"expanded row {label}", first.clone(), matrix.rows[0] * 3)
+                computed = first.clone()
+                yield exactly(f"expanded row {label}", computed, matrix.rows[0] * 3)
 
 
 def casts(device: str) -> Iterator[Part]:
@@ -121,7 +125,8 @@ def casts_that_round(device: str) -> Iterator[Part]:
             expected = [as_stored(value, name) for value in exact]
             inputs = tensor_of(numbers, source, device)
             copied = torch.zeros(len(numbers), dtype=getattr(torch, name), device=device)
-            yield exactly(f"{source} copied into {name}", copied.copy_(inputs), expected)
+            computed = copied.copy_(inputs)
+            yield exactly(f"{source} copied into {name}", computed, expected)
             yield exactly(f"{source} rounded to {name}", computed, expected)
     large = [2**24 + 1, 2**24 + 3, 2**31 - 1, -(2**24) - 1]
     computed = tensor_of(large, "int64", device).to(torch.float32)
@@ -143,7 +148,8 @@ def images_of_other_layouts(device: str) -> Iterator[Part]:
             label = f"of {shape} {name}"
             last = inputs.contiguous(memory_format=torch.channels_last)
             yield exactly(f"channels last {label}", last, values)
-            yield exactly(f"channels last and back {label}", last.contiguous(), values)
+            computed = last.contiguous()
+            yield exactly(f"channels last and back {label}", computed, values)
             doubled = (last + last).contiguous()
             yield exactly(f"sum in channels last {label}", doubled, [2 * v for v in values])
             pixels = last.permute(0, 2, 3, 1).reshape(-1, shape[1])

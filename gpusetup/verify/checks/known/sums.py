@@ -61,7 +61,9 @@ def nearest(total: int, name: str) -> float:
 
 def sum_limit(name: str) -> Limit:
     """Halves may be rounded by each thread: two more roundings."""
-    return Limit(relative=4 * roundoff(name)) if name in HALVES else Limit()
+    if name in HALVES:
+        return Limit(relative=4 * roundoff(name))
+    return Limit()
 
 
 def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
@@ -76,16 +78,21 @@ def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
             exact = [nearest(sum(row), name) for row in rows]
             label = f"of {length} {name} numbers"
             limit = sum_limit(name)
-            yield near(f"sum of rows {label}", inputs.sum(1), exact, limit)
-            yield near(f"sum of columns {label}", turned.sum(0), exact, limit)
-            yield near(f"sum of strided rows {label}", turned.t().sum(1), exact, limit)
+            computed = inputs.sum(1)
+            yield near(f"sum of rows {label}", computed, exact, limit)
+            computed = turned.sum(0)
+            yield near(f"sum of columns {label}", computed, exact, limit)
+            computed = turned.t().sum(1)
+            yield near(f"sum of strided rows {label}", computed, exact, limit)
             middle = turned.expand(2, -1, -1).sum(1)
             yield near(f"sum of the middle axis {label}", middle, exact * 2, limit)
             total = nearest(sum(values), name)
-            yield near(f"sum of everything {label}", inputs.sum(), [total], limit)
+            computed = inputs.sum()
+            yield near(f"sum of everything {label}", computed, [total], limit)
             means = [sum(row) / length for row in rows]
             rough = Limit(4 * roundoff(name))
-            yield near(f"mean of rows {label}", inputs.mean(1), means, rough)
+            computed = inputs.mean(1)
+            yield near(f"mean of rows {label}", computed, means, rough)
             wide = inputs.sum(1, dtype=torch.float64)
             yield exactly(f"sum in float64 {label}", wide, [float(sum(row)) for row in rows])
 
@@ -95,7 +102,8 @@ def long_sums(device: str) -> Iterator[Part]:
     row = row_of(LONGEST, "long")
     for name in ("float32", "float64", "int32", "uint8"):
         inputs = tensor_of(row, name, device)
-        yield exactly(f"sum of a million {name} numbers", inputs.sum(), [sum(row)])
+        computed = inputs.sum()
+        yield exactly(f"sum of a million {name} numbers", computed, [sum(row)])
         counted = sum(1 for value in row if value)
         computed = inputs.count_nonzero()
         yield exactly(f"count of a million {name} numbers", computed, [counted])
@@ -110,9 +118,11 @@ def products_with_ones(device: str) -> Iterator[Part]:
             ones = torch.ones_like(inputs)
             label = f"of {length} {name} numbers"
             total = [float(sum(row))]
-            yield exactly(f"dot {label}", torch.dot(inputs, ones), total)
+            computed = torch.dot(inputs, ones)
+            yield exactly(f"dot {label}", computed, total)
             both = inputs.expand(3, -1)
-            yield exactly(f"matrix by vector {label}", torch.mv(both, ones), total * 3)
+            computed = torch.mv(both, ones)
+            yield exactly(f"matrix by vector {label}", computed, total * 3)
             start = tensor_of([2, 2, 2], name, device)
             computed = torch.addmv(start, both, ones)
             yield exactly(f"vector plus matrix by vector {label}", computed, [total[0] + 2] * 3)

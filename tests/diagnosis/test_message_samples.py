@@ -1,0 +1,41 @@
+"""Every row of a message has a text that it reads; a text shows its kinds and no other."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from each_row import each
+from message_samples import Sample, is_plain, matching, samples
+
+from gpusetup.causes.table import ROWS
+from gpusetup.messages import people
+from gpusetup.messages.row import Row
+from gpusetup.report.read import read_report
+
+SAMPLES_A_ROW = 1
+SAID_BY_PEOPLE = {row.kind for row in people.ROWS} - {"foreign-gpu"}
+FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
+WORKS = {"works-there", "gpu-speed", "gpu-trains", "gpu-in-use", "asks-about"}
+NAMED = {"names-no-failure", "names-failure", "question-asked"}
+BESIDE_IT = {
+    *("program-failed", "ran-first", "torch-only-named"),
+    *WORKS,
+    *NAMED,
+    *SAID_BY_PEOPLE,
+    *FILES_AND_RUNS,
+}
+"""What a text may show next to its message: how it ended, that it computes, what a
+person says or asks of it, and which file failed."""
+
+
+@each("sample", samples)
+def test_a_text_shows_these_kinds_of_events_and_no_other(sample: Sample) -> None:
+    kinds = {event.kind for event in read_report(sample.text).events}
+    assert kinds - BESIDE_IT == sample.kinds - BESIDE_IT
+
+
+@each("row", [row for row in ROWS if not is_plain(row)])
+def test_a_row_has_samples(row: Row) -> None:
+    assert len([*islice(matching(row), SAMPLES_A_ROW)]) == SAMPLES_A_ROW, (
+        "a text that matches: `examples` of the record, or in tests/messages"
+    )

@@ -1,0 +1,309 @@
+"""Many nodes: what is found among them, and what two records differ in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fleet_records
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpusetup.cli import main
+from gpusetup.fleet.nodes import expanded, slurm_list
+
+Record = dict[str, Any]
+
+
+def node(**parts: Any) -> Record:
+    return {**fleet_records.machine(0), **parts}
+
+
+def write(folder: Path, nodes: dict[str, Any]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, record in nodes.items():
+        text = record if isinstance(record, str) else json.dumps(record)
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+    return folder
+
+
+def shown(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Record]:
+    code = main(["fleet", "show", *words, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def row(answer: Record, name: str) -> Record:
+    found: Record = next(one for one in answer["nodes"] if one["name"] == name)
+    return found
+
+
+SOUND = {f"n{i}": node() for i in range(5)}
+
+
+# --- what is planted is found, and nothing else ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "planted"), [(120, 50), pytest.param(10_000, 500, marks=pytest.mark.slow)]
+)
+def test_planted_faults_are_found_among_nodes_that_differ_by_nature(
+    nodes: int, planted: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faults = fleet_records.write(tmp_path, nodes, planted, seed=7)
+    assert planted >= len(fleet_records.FAULTS)
+    odd = {
+        node["name"] for node in shown(capsys, str(tmp_path))[1]["nodes"] if node["status"] != "ok"
+    }
+    # Many GPUs of another name are a kind of their own, and compared among themselves.
+    left = {faults.get(name, name) for name in odd ^ set(faults)}
+    assert left <= {"name"} and odd <= set(faults), left
+
+
+def test_a_node_that_differs_has_the_field_its_value_and_the_majoritys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = node(driver={**node()["driver"], "version": "570.133.20"})
+    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "odd": other})))
+    drift = {d["field"]: (d["value"], d["majority"]) for d in row(answer, "odd")["drift"]}
+    assert drift == {"driver.version": ("570.133.20", "580.95.05")}
+    assert answer["nodes"][0]["name"] == "odd"
+    assert code == 0
+    assert main(["fleet", "show", str(tmp_path / "f"), "--strict"]) == 1
+
+
+def of(name: str, capability: str, count: int = 1, **changes: Any) -> Record:
+    """A record with GPUs of another model."""
+    same = {"name": name, "compute_capability": capability, "fabric_state": None, **changes}
+    return node(gpus=[{**gpu, **same} for gpu in node()["gpus"][:count]])
+
+
+def test_throttled_nodes_are_not_sound_and_a_lone_gpu_of_another_kind_is_not_drained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    throttled = of("NVIDIA A100-SXM4-80GB", "8.0", 4, nvlinks_active=12,
+                   throttle_reasons=["hw_slowdown", "hw_power_brake_slowdown"],
+                   power_limit_watts=250.0, utilization_percent=99)  # fmt: skip
+    cpu = {**of("NVIDIA L4", "8.9"), "torch": {"installed": True, "version": "2.11.0+cpu",
+           "backend": "cpu", "installer": "uv"}}  # fmt: skip
+    nodes = {
+        **{f"a{i}": throttled for i in range(1, 7)},
+        **{f"l{i}": cpu for i in range(1, 4)},
+        "r1": of("NVIDIA GeForce RTX 3090", "8.6", nvlinks_active=None),
+    }
+    folder = str(write(tmp_path / "f", nodes))
+    code, answer = shown(capsys, folder)
+    states = {one["name"]: one["status"] for one in answer["nodes"]}
+    assert states == {
+        **{f"a{i}": "degraded" for i in range(1, 7)},
+        **{f"l{i}": "failed" for i in range(1, 4)},
+        "r1": "differs",
+    }
+    assert (code, answer["exclude"]["slurm"]) == (1, "--exclude=l[1-3]")
+    assert main(["fleet", "show", folder]) == 1
+    said = capsys.readouterr().out
+    assert "3 failed, 1 unlike the others, 6 slowed" in said
+    assert "a[1-6]" in said and "power-thermal-throttle" in said
+    only = write(tmp_path / "g", {name: nodes[name] for name in ("a1", "a2", "a3")})
+    assert main(["fleet", "show", str(only)]) == 0
+    assert main(["fleet", "show", str(only), "--strict"]) == 1
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+def test_missing_cut_and_foreign_files_are_named_and_the_others_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newer = {**node(), "schema": "gpusetup.snapshot/9"}
+    cut = json.dumps(node())[:4000]
+    nodes = {**SOUND, "cut": cut, "newer": newer, "foreign": {"a": 1}, "list": [1]}
+    folder = write(tmp_path / "f", nodes)
+    (folder / "README.txt").write_text("hello", encoding="utf-8")
+    code, answer = shown(capsys, str(folder), "--nodes", "n[0-5]")
+    assert code == 1
+    assert "cut" in row(answer, "cut")["problem"]
+    assert "newer gpusetup" in row(answer, "newer")["problem"]
+    assert "did not answer" in row(answer, "n5")["problem"]
+    assert row(answer, "n0")["status"] == "ok"
+    assert [one.partition(":")[0] for one in answer["left_out"]] == ["foreign.json", "list.json"]
+    assert answer["exclude"]["slurm"] == "--exclude=cut,n5,newer"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[" * 100_000, '{"a":' * 100_000, '{"schema": "gpusetup.snapshot/1", "gpus": 3}'),
+        *("\x00\xff", "{}", "null", "", '{"schema": "gpusetup.snapshot/1"}'),
+        *('{"schema": "gpusetup.node-check/1"}', '{"schema": "gpusetup.verify/1"}'),
+    ],
+)
+def test_no_file_of_a_stranger_ends_it(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "x": text})))
+    assert code in (0, 1)
+    assert sum(one["status"] == "ok" for one in answer["nodes"]) == 5
+
+
+NO_GPU = {
+    "schema": "gpusetup.node-check/1",
+    "ok": False,
+    "reason": "no NVIDIA GPU found",
+    "facts": {"gpus.count": "0", "os.name": "Debian"},
+}
+
+
+@pytest.mark.parametrize("record", [NO_GPU, {**NO_GPU, "facts": {}}])
+def test_what_a_nodes_own_check_says_counts_and_no_majority_of_failed_nodes_blames_a_sound_one(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sound = {
+        **NO_GPU,
+        "ok": True,
+        "reason": "8 x H100",
+        "facts": {"gpus.count": "8", "gpus.name": "H100"},
+    }
+    nodes: Record = {**{f"g{i}": record for i in range(4)}, "g4": sound}
+    code, answer = shown(capsys, str(write(tmp_path / "f", nodes)))
+    assert code == 1
+    assert row(answer, "g4")["status"] == "ok"
+    assert {row(answer, f"g{i}")["status"] for i in range(4)} == {"failed"}
+    assert row(answer, "g0")["findings"][0]["title"] == "no NVIDIA GPU found"
+    assert answer["exclude"]["slurm"] == "--exclude=g[0-3]"
+
+
+def test_a_name_that_a_shell_would_obey_is_not_written_into_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = node(gpus=node()["gpus"][:3])
+    folder = write(tmp_path / "f", {**SOUND, "a b;$(reboot)": broken, "\x1b[2Jc": broken})
+    _, answer = shown(capsys, str(folder))
+    assert answer["exclude"]["slurm"] == ""
+    assert answer["exclude"]["names"] == []
+    main(["fleet", "show", str(folder)])
+    said = capsys.readouterr().out
+    assert "\x1b[2J" not in said and "--exclude" not in said
+
+
+# --- two records ----------------------------------------------------------------------------------
+
+
+def test_compare_names_what_differs_the_gravest_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after = node(
+        gpus=node()["gpus"][:7],
+        os={**node()["os"], "kernel": "6.8.0-51-generic"},
+        environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},
+    )
+    folder = write(tmp_path, {"before": node(), "after": after})
+    names = [str(folder / f"{name}.json") for name in ("before", "after")]
+    assert main(["snapshot", "diff", *names, "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    rows = [(d["field"], d["first"], d["second"]) for d in answer["differences"]]
+    assert rows[0] == ("gpus.count", "8", "7")
+    assert ("environment.NCCL_IB_HCA", "mlx5", None) in rows
+    assert main(["snapshot", "diff", names[0], names[0]]) == 0
+    assert "alike" in capsys.readouterr().out
+    assert main(["snapshot", "diff", names[0], str(folder / "none.json")]) == 2
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 300), st.integers(1, 4))))
+def test_a_list_of_nodes_stands_for_the_same_nodes(parts: list[tuple[str, int, int]]) -> None:
+    names = list(dict.fromkeys(f"{word}{number:0{width}d}" for word, number, width in parts))
+    assert not names or sorted(expanded(slurm_list(names))) == sorted(names)
+
+
+# --- judged once ----------------------------------------------------------------------------------
+
+
+# --- what nobody can compare, and what is old -----------------------------------------------------
+
+
+def test_a_lone_kind_is_named_and_two_machines_of_two_kinds_are_not_called_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lone = of("NVIDIA L4", "8.9", nvlinks_active=None)
+    code, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, "login": lone})))
+    assert (code, row(answer, "login")["status"]) == (0, "differs")
+    drift = {one["field"]: one["value"] for one in row(answer, "login")["drift"]}
+    assert drift == {"node.kind": "NVIDIA L4"}
+    assert answer["uncompared"] == [{"gpus": ["NVIDIA L4"], "nodes": ["login"]}]
+    main(["fleet", "show", str(tmp_path / "f")])
+    assert "the only node with: NVIDIA L4, 5 of 6 nodes have" in capsys.readouterr().out
+    sound = {"schema": "gpusetup.node-check/1", "ok": True, "reason": ""}
+    machines = {gpu: {**sound, "facts": {"gpus.name": gpu}} for gpu in ("L4", "H100")}
+    two = str(write(tmp_path / "g", machines))
+    assert {one["status"] for one in shown(capsys, two)[1]["nodes"]} == {"ok"}
+    main(["fleet", "show", two])
+    said = capsys.readouterr().out
+    assert "all alike" not in said and "Compared with no other node" in said
+
+
+@pytest.mark.parametrize(
+    ("taken_at", "is_old"),
+    [
+        ("2026-10-19T03:00:00Z", True),
+        ("2026-11-18T02:00:00Z", True),
+        ("2026-11-19T01:00:00Z", False),
+        ("2026-11-19T05:00:00+02:00", False),
+        ("2027-01-01T00:00:00Z", False),
+        ("0001-01-01T00:00:00+23:00", False),
+        ("last week", False),
+        (None, False),
+    ],
+)
+def test_a_record_that_is_older_than_the_others_is_named(
+    taken_at: str | None, is_old: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(write(tmp_path / "f", {**SOUND, "x": node(taken_at=taken_at)}))
+    _, answer = shown(capsys, folder)
+    fields = [one["field"] for one in row(answer, "x")["drift"]]
+    assert fields == ["record.taken_at"] * is_old
+    main(["fleet", "show", folder])
+    assert ("old record" in capsys.readouterr().out) == is_old
+
+
+def test_records_that_a_timer_spreads_over_a_day_are_of_one_age(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spread = {f"n{hour}": node(taken_at=f"2026-11-19T{hour:02d}:00:00Z") for hour in range(24)}
+    _, answer = shown(capsys, str(write(tmp_path / "f", spread)))
+    assert {one["status"] for one in answer["nodes"]} == {"ok"}
+
+
+def test_a_failed_node_has_its_next_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = node(gpus=node()["gpus"][:3])
+    folder = write(tmp_path / "f", {**SOUND, "bad": broken, "cut": json.dumps(node())[:4000],
+                                    "a b": broken, "$(x)": "{"})  # fmt: skip
+    _, answer = shown(capsys, str(folder), "--nodes", "gone")
+    commands = {one["name"]: one["next"] for one in answer["nodes"]}
+    assert commands["bad"] == f"gpusetup doctor --from {folder}/bad.json"
+    assert commands["a b"] == f"gpusetup doctor --from '{folder}/a b.json'"
+    assert commands["gone"] == "ssh gone gpusetup doctor"
+    assert commands["$(x)"] is None and commands["n0"] is None
+    assert main(["doctor", "--from", str(folder / "bad.json")]) in (0, 1)
+    main(["fleet", "show", str(folder)])
+    assert "→ gpusetup doctor --from" in capsys.readouterr().out
+
+
+def test_what_most_nodes_of_a_kind_have_tells_none_of_them_from_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    divided = {"mig_enabled": True, "mig_instances": ["MIG-1", "MIG-2"], "mig_count": 2}
+    with_mig = of("NVIDIA A100-SXM4-40GB", "8.0", 4, **divided)
+    few_instances = of("NVIDIA A100-SXM4-40GB", "8.0", 4, **{**divided, "mig_count": 1})
+    few_instances["gpus"][2]["mig_instances"] = ["MIG-1"]
+    nodes = {f"m{number}": with_mig for number in range(4)} | {"odd": few_instances}
+    _, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, **nodes, "n9": node()})))
+    unlike = [one["name"] for one in answer["nodes"] if one["status"] != "ok"]
+    assert unlike == ["odd"]
+    (common,) = (row for row in answer["common"] if row["id"] == "mig-misconfigured")
+    assert (common["nodes"], common["of"], common["gpus"]) == (5, 5, ["NVIDIA A100-SXM4-40GB"])
