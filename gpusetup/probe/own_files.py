@@ -82,8 +82,12 @@ def half_made_environments(system: System) -> Iterator[str]:
     Such a folder is no environment yet, so no search for an interpreter finds it. Our note of it,
     in our own cache, names it.
     """
-    notes = str(own_path(MAKING))
     working_folder = system.facts().get("cwd") or ""
+    # Most folders hold none, and where our cache is costs the import of platformdirs.
+    folders = list_or_empty(system, working_folder)
+    if not any(exists(system, join(working_folder, name, *JOURNAL)) for name in folders):
+        return
+    notes = str(own_path(MAKING))
     for name in list_or_empty(system, notes):
         prefix = (read_or_none(system, join(notes, name)) or "").strip()
         if working_folder and parent(prefix) == working_folder:
