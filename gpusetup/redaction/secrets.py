@@ -151,15 +151,18 @@ def _hide_login(line: Match) -> str:
 
 def _hide_prompt_answer(prompt: Match) -> str:
     """`Password for <private>: <secret>`, without the person and what was typed."""
-    label, person, colon = prompt[1], prompt[2], prompt[3]
-    shown_person = "<private>" if person else ""
-    return f"{label}{shown_person}{colon}{SECRET}"
+    label, person, colon = prompt.groups()
+    if person:
+        person = "<private>"
+    return f"{label}{person}{colon}{SECRET}"
 
 
 def _hide_token(token: Match) -> str:
     """`<secret>` for an issuer's token; a package with such a beginning stays."""
-    is_token = compiled(_DIGIT_OR_CAPITAL).search(token[0])
-    return SECRET if is_token else token[0]
+    pattern = compiled(_DIGIT_OR_CAPITAL)
+    if pattern.search(token[0]):
+        return SECRET
+    return token[0]
 
 
 SECRETS: tuple[Rule, ...] = (

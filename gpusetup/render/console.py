@@ -143,7 +143,10 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Write a line, or a screen, for the person to stderr."""
-        self.tell(text if isinstance(text, Screen) else f"{text}\n")
+        # A screen ends with a newline of its own.
+        if not isinstance(text, Screen):
+            text = f"{text}\n"
+        self.tell(text)
 
     def tell(self, text: str) -> None:
         """Write to stderr, without a newline at the end.

@@ -70,10 +70,14 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
     """The nodes that are not sound; those with the same faults are in one group."""
     groups: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
-        if node.status != "ok":
-            drift = tuple((drift.field, drift.value) for drift in node.drift)
-            findings = tuple((finding.id, finding.title) for finding in node.findings)
-            groups[node.status, node.problem, drift, findings].append(node)
+        if node.status == "ok":
+            continue
+        faults: list[object] = [node.status, node.problem]
+        for drift in node.drift:
+            faults.append(("drift", drift.field, drift.value))
+        for finding in node.findings:
+            faults.append(("finding", finding.id, finding.title))
+        groups[tuple(faults)].append(node)
     return groups.values()
 
 
@@ -178,7 +182,8 @@ def _not_asked(answer: FleetAnswer) -> Iterator[ScreenLine]:
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)
     for reason, names in names_by_reason.items():
-        yield ScreenLine(f"  {slurm_list(names)}: {reason}", hang=4)
+        nodes = slurm_list(names)
+        yield ScreenLine(f"  {nodes}: {reason}", hang=4)
 
 
 def _exclude(exclude: Exclude) -> Iterator[str]:
@@ -255,8 +260,10 @@ def _compared(answer: CompareAnswer) -> ScreenLine:
     """Whether two records are alike, or how much differs."""
     if not (answer.only_second or answer.differences or answer.only_first):
         return marked(OK, "ok", "the two are alike")
-    counts = [plural(len(answer.differences), "fact")]
+    status = "differs" if answer.matters else "ok"
+    facts_that_differ = plural(len(answer.differences), "fact")
+    texts = []
     if answer.only_second:
-        counts.append(f"{plural(len(answer.only_second), 'finding')} more than before")
-    mark = STATUS_MARKS["differs" if answer.matters else "ok"]
-    return marked(mark, f"different: {counts[0]}", *counts[1:])
+        new_findings = plural(len(answer.only_second), "finding")
+        texts.append(f"{new_findings} more than before")
+    return marked(STATUS_MARKS[status], f"different: {facts_that_differ}", *texts)

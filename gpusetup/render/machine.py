@@ -59,16 +59,25 @@ def _gpus_text(machine: Snapshot) -> str:
 
 def other_makers_gpus(machine: Snapshot) -> str:
     """The GPUs of other makers that a text names; "" if it names none."""
-    named = (event for event in machine.events if event.kind == "foreign-gpu")
-    names = [event.values.get("name", "") for event in named]
-    # A text calls one card "RX 7900" and "AMD Radeon RX 7900 XTX": the fuller name counts.
-    fullest = [name for name in names if sum(name in other for other in {*names}) == 1]
-    return "; ".join(dict.fromkeys(name for name in fullest if name))
+    names: dict[str, None] = {}
+    for event in machine.events:
+        if event.kind == "foreign-gpu":
+            name = event.values.get("name", "")
+            names[name] = None
+
+    fullest_names = []
+    for name in names:
+        # A text calls one card "RX 7900" and "AMD Radeon RX 7900 XTX": the fuller name counts.
+        fuller_names = [fuller for fuller in names if name in fuller and fuller != name]
+        if name and not fuller_names:
+            fullest_names.append(name)
+    return "; ".join(fullest_names)
 
 
 def joined(*parts: str | None) -> str:
     """The parts that are known, with commas between them, or "unknown"."""
-    return ", ".join(part for part in parts if part) or "unknown"
+    known_parts = [part for part in parts if part]
+    return ", ".join(known_parts) or "unknown"
 
 
 def gpu_line(gpu: Gpu) -> str:

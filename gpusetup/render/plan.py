@@ -416,8 +416,11 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
     """Keys of a config in columns: the line, the key with its value, and what it means."""
     rows = []
     for key in keys:
-        setting = f"{key.key}: {key.value}" if key.value else key.key
-        rows.append((str(key.line), setting, (key.meaning, DIM)))
+        setting = key.key
+        if key.value:
+            setting += f": {key.value}"
+        meaning = (key.meaning, DIM)
+        rows.append((str(key.line), setting, meaning))
     _titles, *lines = table(("", "", ""), rows, left=(0, 1, 2))
     return lines
 
