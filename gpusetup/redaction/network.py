@@ -318,11 +318,16 @@ def hide_servers(value: str) -> str:
     >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
     'localhost,127.0.0.1,<host>,<host>,<host>'
     """
-    servers = re.split(r"\s*,\s*", value)
-    return ",".join(_hide_server(server) for server in servers)
+    servers = []
+    for name in re.split(r"\s*,\s*", value):
+        servers.append(_hide_server(name))
+    return ",".join(servers)
 
 
 def _hide_server(name: str) -> str:
     """A server of a list; the loopback network (127.0.0.0/8) and `*` stay."""
-    is_of_everybody = name in ("", "*", "127.0.0.0/8") or is_public(name)
-    return name if is_of_everybody else HOST
+    if name in ("", "*", "127.0.0.0/8"):
+        return name
+    if is_public(name):
+        return name
+    return HOST

@@ -115,7 +115,8 @@ def _hide_random_words(word: Match) -> str:
         return word[0]
     parts = []
     for part in word[0].split("/"):
-        is_random = any(looks_random(piece) for piece in re.findall(_PIECE, part))
+        pieces = re.findall(_PIECE, part)
+        is_random = any(looks_random(piece) for piece in pieces)
         parts.append(SECRET if is_random else part)
     return "/".join(parts)
 
@@ -235,7 +236,8 @@ def hide_logins(text: str) -> str:
 
 def _before_login(login: Match) -> str:
     """The slashes or the scheme before a login."""
-    slashes, scheme = login[1], login[2]
+    slashes, scheme = login.groups()
+    # Only one of the two forms has matched; a login alone has neither.
     return slashes or scheme or ""
 
 

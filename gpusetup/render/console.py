@@ -193,7 +193,9 @@ def _nearest(problem: UnicodeError) -> tuple[str, int]:
     """What to write for characters that a terminal's encoding lacks, and where to go on."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
-    nearest = "".join(ASCII.get(char, "?") for char in lacking)
+    nearest = ""
+    for char in lacking:
+        nearest += ASCII.get(char, "?")
     return nearest, problem.end
 
 

@@ -51,10 +51,13 @@ STATUS_WORDS: dict[Status, str] = {
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
     """The whole answer: the verdict, the nodes that are not sound, what to exclude."""
-    common_findings = {common.id for common in answer.common}
     lines: list[str] = [_verdict(answer)]
+
+    # What most nodes have is shown once, below them.
+    common_findings = {common.id for common in answer.common}
     for nodes in _alike_unsound_nodes(answer):
         lines += _node(nodes, common_findings)
+
     lines += section("On most nodes", _common(answer.common))
     lines += section("Compared with no other node", _uncompared(answer))
     lines += section("Not asked", _not_asked(answer))
@@ -133,13 +136,16 @@ def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
     text = finding.title
     if finding.since:
         text += f" (since {finding.since})"
-    return marked(MARKS[finding.severity], finding.id, text + remark, indent=4)
+    text += remark
+    mark = MARKS[finding.severity]
+    return marked(mark, finding.id, text, indent=4)
 
 
 def _drift(drift: Drift) -> ScreenLine:
     """A value that differs from those of the other nodes."""
     words = words_of(drift.field.removeprefix(RATES))
     majority = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
+    # Of measured values no two are equal, so the median stands for the others.
     if drift.field.startswith(RATES):
         majority = f"the median of {drift.of} devices is {drift.majority}"
     elif drift.field == TAKEN_AT:
@@ -235,10 +241,16 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 def compare_screen(answer: CompareAnswer) -> Screen:
     """What differs between two records: the findings of only one, and the facts."""
     lines: list[str] = [_compared(answer)]
+
+    # New findings come first: the second record is the later one.
+    only_in_second = f" (only in {answer.second})"
     for finding in answer.only_second:
-        lines.append(_finding(finding, f" (only in {answer.second})"))
+        lines.append(_finding(finding, only_in_second))
+
+    only_in_first = f" (only in {answer.first})"
     for finding in answer.only_first:
-        lines.append(_finding(finding, f" (only in {answer.first})"))
+        lines.append(_finding(finding, only_in_first))
+
     lines += section("What differs", _differences(answer))
     return Screen(lines)
 

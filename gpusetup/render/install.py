@@ -91,8 +91,13 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     """Each wheel with its size and where it comes from."""
     rows = []
     for wheel in wheels:
-        size = "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
-        rows.append((f"{wheel.name} {wheel.version}", size, (_source(wheel), DIM)))
+        package = f"{wheel.name} {wheel.version}"
+        # An index need not tell the size of a file.
+        size = "?"
+        if wheel.size_bytes is not None:
+            size = size_text(wheel.size_bytes)
+        source = (_source(wheel), DIM)
+        rows.append((package, size, source))
     _titles, *lines = table(("", "", ""), rows)
     return section("Download", lines)
 

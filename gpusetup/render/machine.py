@@ -51,9 +51,10 @@ def _gpus_text(machine: Snapshot) -> str:
     """The GPUs of a machine, those that are alike with their count."""
     if machine.gpus is None:
         return "unknown"
+    lines = [gpu_line(gpu) for gpu in machine.gpus]
     texts = []
-    for gpu, count in Counter(map(gpu_line, machine.gpus)).items():
-        texts.append(f"{count} x {gpu}" if count > 1 else gpu)
+    for line, count in Counter(lines).items():
+        texts.append(f"{count} x {line}" if count > 1 else line)
     return "; ".join(texts) or other_makers_gpus(machine) or "none of NVIDIA"
 
 

@@ -136,8 +136,11 @@ def _gpu_memory(gpu: GpuSample) -> Part:
 def _heat(gpu: GpuSample) -> Part:
     """The temperature, in red if the GPU is about to throttle."""
     celsius = gpu.temperature_celsius
+    text = measured(celsius, "°C")
     is_hot = celsius is not None and celsius > HOT
-    return measured(celsius, "°C"), RED if is_hot else ""
+    if is_hot:
+        return text, RED
+    return text, ""
 
 
 def _power(gpu: GpuSample) -> str:
@@ -339,8 +342,10 @@ def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
 
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
     """A heading, and the mean, p5, p95 and peak of each figure."""
-    yield from ("", heading(title))
-    yield from table(("", "mean", "p5", "p95", "peak"), spread_rows(figures))
+    yield ""
+    yield heading(title)
+    titles = ("", "mean", "p5", "p95", "peak")
+    yield from table(titles, spread_rows(figures))
 
 
 def spreads(gpu: GpuSummary) -> Iterator[str]:

@@ -304,9 +304,12 @@ def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
     """Steps with what each saves; a part of a recipe is explained where it first occurs."""
     labels = _step_labels(helps)
     width = max(map(len, labels), default=0)
+
     lines = []
     for help, label in zip(helps, labels, strict=True):
-        text = f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB"
+        savings = f"saves {help.saves_gib:6.1f} GiB"
+        text = f"  {label:{width}}  {savings}"
+        # A job that fits needs no step to fit.
         if help.recipe and not plan.fits:
             text += f"   then fits with {help.recipe}"
         lines.append(ScreenLine(text, hang=4))
@@ -357,10 +360,15 @@ def _settings(plan: PlanCell) -> Iterator[str]:
 
 def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
     """The trainer's own keys or flags to paste, and which settings the text lacks."""
-    lines = settings.text.splitlines()
-    yield from section(settings.title, [command(line) for line in lines])
+    lines = []
+    for line in settings.text.splitlines():
+        lines.append(command(line))
+    yield from section(settings.title, lines)
+
+    # Some settings have no key of this trainer.
     if settings.missing:
-        yield ScreenLine(f"  The text does not set: {', '.join(settings.missing)}", hang=4)
+        names = ", ".join(settings.missing)
+        yield ScreenLine(f"  The text does not set: {names}", hang=4)
 
 
 def _yaml_value(value: Any) -> str:
@@ -370,7 +378,9 @@ def _yaml_value(value: Any) -> str:
     '{offload: true, ranks: 2}'
     """
     if isinstance(value, Mapping):
-        items = (f"{key}: {_yaml_value(item)}" for key, item in value.items())
+        items = []
+        for key, item in value.items():
+            items.append(f"{key}: {_yaml_value(item)}")
         return "{" + ", ".join(items) + "}"
     if isinstance(value, bool):
         return str(value).lower()

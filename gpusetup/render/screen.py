@@ -145,7 +145,9 @@ class Screen(str):
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
         """The text for this stream: colours and broken lines on a terminal only."""
-        width = get_terminal_size().columns if stream.isatty() else None
+        width = None
+        if stream.isatty():
+            width = get_terminal_size().columns
         has_colour = colour and can_be_drawn_on(stream)
         return self.shown(width=width, colour=has_colour)
 
@@ -266,7 +268,9 @@ def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]
     """
     shown_values = {label: value for label, value in values.items() if value}
     longest_label = max(map(len, shown_values), default=0)
+    # Two blanks between a label and its value.
     width = longest_label + 2
+
     lines = []
     for label, value in shown_values.items():
         head = f"{' ' * indent}{label:{width}}"

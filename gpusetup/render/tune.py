@@ -68,8 +68,10 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
     device = answer.device or "this device"
     if answer.trials:
         titles = ("batch", "result", "peak", "samples/s")
-        trials = table(titles, map(trial_cells, answer.trials), left=())
+        rows = [trial_cells(trial) for trial in answer.trials]
+        trials = table(titles, rows, left=())
         yield from section(f"Batch sizes on {device}", (*trials, "", _best(answer)))
+
     if answer.benchmark:
         lines = comparison(answer.benchmark)
         lines += [ScreenLine(sentence, hang=2) for sentence in losses(answer.benchmark)]
@@ -214,10 +216,14 @@ def _best(answer: TuneAnswer) -> ScreenLine:
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
     """The table of the acceleration guide, with measured figures."""
+    # Without the data set's size nobody knows how long an epoch is.
     has_epochs = any(row.seconds_per_epoch for row in rows)
     epoch_title = ("s / epoch",) if has_epochs else ()
     titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
-    cells = [comparison_cells(row, has_epochs=has_epochs) for row in rows]
+
+    cells = []
+    for row in rows:
+        cells.append(comparison_cells(row, has_epochs=has_epochs))
     return table(titles, cells)
 
 
