@@ -40,7 +40,8 @@ from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import Table, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
-from gpusetup.render.plan import plan_text, serve_text
+from gpusetup.render.plan import plan_text
+from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = (

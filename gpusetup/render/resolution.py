@@ -151,8 +151,10 @@ def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
 def _driver_text(snapshot: Snapshot) -> str:
     """The driver's version and its CUDA: `580.95.05 (CUDA 13.0)`."""
     driver = snapshot.driver
-    version = driver.version or "unknown version"
-    return f"{version} (CUDA {driver.cuda})" if driver.cuda else version
+    text = driver.version or "unknown version"
+    if driver.cuda:
+        text += f" (CUDA {driver.cuda})"
+    return text
 
 
 def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
