@@ -171,7 +171,8 @@ def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
     gpus = decision.job.gpus
-    machine_has_more = request.hardware.count is not None and request.hardware.count > gpus
+    count = request.hardware.count
+    machine_has_more = count is not None and count > gpus
     # Who asks for the fewest GPUs hides the others from the training.
     asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
     if machine_has_more or asks_for_fewest:

@@ -126,6 +126,7 @@ def _least_weights_gib(job: Job, *, divided: bool) -> float:
     """What a GPU holds whatever saves memory: weights in 16 bits, or as they are quantised."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
+    # However weights are divided, all GPUs together hold them once.
     if divided:
         weights /= job.gpus
     return weights / GIB
@@ -136,7 +137,8 @@ def _may_save_memory(key: ConfigKey) -> bool:
 
     Paths, names on a hub, special tokens and the items of a list are none of these.
     """
-    if key.key.endswith("]"):
+    is_list_item = key.key.endswith("]")
+    if is_list_item:
         return False
     value = key.value.lower()
     is_off = value in ("false", "no", "off", "0", "none", "null", "")

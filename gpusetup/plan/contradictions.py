@@ -16,6 +16,7 @@ from gpusetup.plan.states import OPTIMIZERS
 
 def check(job: Job, question: Question) -> None:
     """UsageError if the parts of a job exclude each other."""
+    # One is enough: the next may follow from it.
     for contradiction in contradictions(job, question):
         raise UsageError(contradiction.message, hint=contradiction.hint)
     check_sequence_degree(job, question)
@@ -44,6 +45,7 @@ def check_sequence_degree(job: Job, question: Question) -> None:
 def what_divides(job: Job) -> str:
     """What a degree of sequence parallelism must divide."""
     gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
+    # Tensor parallelism has divided the heads already.
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
     return (
         f"the number must divide both the {gpus} and the {job.shape.heads} heads of attention, "
@@ -110,7 +112,8 @@ def contradictions_of_gpus(job: Job) -> Iterator[Contradiction]:
     gpus = job.gpus
     if job.strategy == "single" and gpus > 1:
         yield Contradiction(
-            f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"
+            f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}",
+            "name ddp or fsdp",
         )
     group_size = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     if gpus % group_size > 0:

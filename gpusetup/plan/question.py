@@ -59,6 +59,7 @@ class Question(Frozen):
     def group_size(self) -> int:
         """The GPUs that one group of a sharded copy needs."""
         size = self.sp or 1
+        # Experts are divided among GPUs that hold different samples: they are no group.
         for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
             size *= self.job_fields.get(name) or 1
         return size
@@ -87,6 +88,7 @@ def counts_samples(question: Question, shape: Shape) -> bool:
     """
     if question.batch is not None or question.solve == "batch":
         return True
+    # Trinity-RFT fills a budget unless it is told not to.
     if question.tokens is not None or question.trainer == "trinity":
         return False
     if question.trainer is not None or question.method is not None:

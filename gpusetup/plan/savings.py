@@ -222,6 +222,7 @@ def together(decision: Decision, changes: Changes) -> Iterator[Help]:
 def decide_with(decision: Decision, changes: Changes, steps: tuple[str, ...]) -> Decision:
     """The decision of a job with several changes at once."""
     fields: dict[str, Any] = {}
+    # Of two changes of one field the later counts.
     for step in steps:
         fields |= changes[step]
     changed_job = replace(decision.job, **fields)

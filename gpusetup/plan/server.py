@@ -59,7 +59,8 @@ class Server(Frozen):
     def large_gpu(self) -> LargeGpu | None:
         """What the engine does otherwise because the GPU is large; None if it is not."""
         large = self.engine.large
-        if large is None or self.hardware.capacity < LARGE_GPU:
+        is_large = self.hardware.capacity >= LARGE_GPU
+        if large is None or not is_large:
             return None
         capability = self.hardware.capability
         # A GPU that was named by its memory alone may be of any age.
@@ -179,6 +180,7 @@ def is_older(version: str, than: str) -> bool:
 
 def version_numbers(version: str) -> list[int]:
     """The numbers of a version, which compare as it is newer or older."""
+    # As text 0.10 would come before 0.8.
     numbers = version.split(".")
     return list(map(int, numbers))
 

@@ -88,10 +88,13 @@ def one_gpu_is_enough(decision: Decision) -> bool:
     # A batch is of all GPUs together: one GPU takes its own share, and accumulates the rest.
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
-        alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
+        share = job.sequences // job.gpus
+        alone = replace(alone, batch=max(share, 1))
     limits: Limits = replace(decision.limits, sp=None)
     on_one = decide(alone, limits)
-    return on_one.fits and not on_one.shown.recipe.offload
+    if not on_one.fits:
+        return False
+    return not on_one.shown.recipe.offload
 
 
 def exchanged_bytes(job: Job) -> float:

@@ -164,8 +164,9 @@ def width_of(noun: str, widths: dict[str, int]) -> int | None:
     singular = noun.removesuffix("s")
     for ending in ("_dim", "_embedding_dim", "_emb_dim", "_embed_dim", "_embedding_size"):
         for word in (noun, singular):
-            if f"{word}{ending}" in widths:
-                return widths[f"{word}{ending}"]
+            name = f"{word}{ending}"
+            if name in widths:
+                return widths[name]
     return None
 
 

@@ -346,7 +346,8 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     writer = WRITERS.get(trainer or "")
     if writer is None or trainer is None or not decision.fits:
         return None
-    values = without_none(writer.values(Facts(decision.job, decision.shown.recipe)))
+    facts = Facts(decision.job, decision.shown.recipe)
+    values = without_none(writer.values(facts))
     return TrainerSettings(
         trainer=trainer,
         title=writer.title,

@@ -40,7 +40,8 @@ def trainer_named(text: str | None) -> str | None:
     >>> trainer_named("Transformers"), trainer_named("trl")
     ('hf', 'trl')
     """
-    word = (text or "").lower().replace("_", "-")
+    word = (text or "").lower()
+    word = word.replace("_", "-")
     for name, row in trainers().items():
         if word in row.get("also", ()):
             return name
