@@ -94,12 +94,13 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
         return config
     text = config.text
     # From the end, so that the places of the others stay.
-    from_the_end = sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True)
-    for edit in from_the_end:
-        before, after = text[: edit.start], text[edit.end :]
+    in_order = sorted(edits, key=lambda edit: (edit.start, edit.end))
+    for edit in reversed(in_order):
+        before = text[: edit.start]
+        after = text[edit.end :]
         text = f"{before}{edit.text}{after}"
-    raw = replace(config, text=text).raw
-    changed = read_config(raw, config.name)
+    new_file = replace(config, text=text).raw
+    changed = read_config(new_file, config.name)
     _check_edits(config, changed, edits)
     return changed
 
@@ -168,9 +169,11 @@ def _in_its_spelling(config: Config, value: str, like: str) -> str:
     spellings = {"true": TRUE, "false": FALSE}.get(value)
     if spellings is not None and like in TRUE + FALSE:
         # Both lists have the spellings in the same order.
-        like_list = TRUE if like in TRUE else FALSE
-        return spellings[like_list.index(like)]
-    if config.format not in ("json", "python") or NOT_QUOTED.fullmatch(value):
+        list_of_like = TRUE if like in TRUE else FALSE
+        number = list_of_like.index(like)
+        return spellings[number]
+    needs_quotes = config.format in ("json", "python")
+    if not needs_quotes or NOT_QUOTED.fullmatch(value):
         return value
     return f'"{value}"'
 
@@ -189,14 +192,20 @@ def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edi
         addition = _json_line(config, neighbour.key_start, name, value)
     elif _ends_its_line(config, neighbour, neighbour.key_start):
         end = _line_end(config.text, neighbour.end)
-        addition = _yaml_line(config, neighbour.key_start, f"{name}: {value}")
-        # A last line without an end gets one before the new line, and keeps its own look.
-        is_ended = config.text[:end].endswith("\n")
-        addition = f"{addition}{config.newline}" if is_ended else f"{config.newline}{addition}"
+        line = _yaml_line(config, neighbour.key_start, f"{name}: {value}")
+        addition = f"{line}{config.newline}"
+        # A last line without an end gets one, and the new last line has none.
+        if not config.text[:end].endswith("\n"):
+            addition = f"{config.newline}{line}"
     else:
         return None
-    path = (*neighbour.path[:-1], name)
-    return Edit(path=path, start=end, end=end, text=addition, value=value)
+    return Edit(
+        path=(*neighbour.path[:-1], name),
+        start=end,
+        end=end,
+        text=addition,
+        value=value,
+    )
 
 
 def _line_start(text: str, position: int) -> int:
@@ -208,7 +217,10 @@ def _line_start(text: str, position: int) -> int:
 def _line_end(text: str, position: int) -> int:
     """Where the line of a place ends, its newline included."""
     newline = text.find("\n", position)
-    return len(text) if newline < 0 else newline + 1
+    # The last line may have no end.
+    if newline < 0:
+        return len(text)
+    return newline + 1
 
 
 def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
@@ -217,24 +229,28 @@ def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
     indent = config.text[line_start:key_start]
     # In a file of one line the new key stands behind its neighbour.
     has_own_line = line_start > 0 and not indent.strip()
-    gap = config.newline + indent if has_own_line else " "
+    gap = " "
+    if has_own_line:
+        gap = f"{config.newline}{indent}"
     return f',{gap}"{name}": {value}'
 
 
 def _yaml_line(config: Config, key_start: int, text: str) -> str:
     """A line with the indent of another key."""
-    column = key_start - _line_start(config.text, key_start)
+    line_start = _line_start(config.text, key_start)
+    column = key_start - line_start
     indent = " " * column
     return f"{indent}{text}"
 
 
 def _ends_its_line(config: Config, neighbour: Setting, key_start: int) -> bool:
     """Whether a YAML setting stands on one line of its own, with no more than a comment behind."""
-    if neighbour.flow or "\n" in config.text[key_start : neighbour.end]:
+    key_and_value = config.text[key_start : neighbour.end]
+    if neighbour.flow or "\n" in key_and_value:
         return False
     line_end = _line_end(config.text, neighbour.end)
-    behind = config.text[neighbour.end : line_end].rstrip("\n")
-    is_comment = re.fullmatch(r"\s*(#.*)?\r?", behind)
+    behind = config.text[neighbour.end : line_end]
+    is_comment = re.fullmatch(r"\s*(#.*)?\r?", behind.rstrip("\n"))
     return is_comment is not None
 
 

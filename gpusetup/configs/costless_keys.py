@@ -137,7 +137,8 @@ MAPS = frozenset((
 
 def is_switched_off(text: str) -> bool:
     """Whether a value switches its key off: `false`, `0`, `none`."""
-    bare = text.strip().strip("'\"")
+    without_blanks = text.strip()
+    bare = without_blanks.strip("'\"")
     return bare.lower() in OFF
 
 
@@ -166,10 +167,12 @@ def takes_no_memory(path: Path) -> bool:
     if key is not None and key.role in ROLES:
         return True
     words = words_of(name)
+    # A name without words, as a number, says nothing.
     return bool(words) and words <= WORDS
 
 
 def plain_key(word: str) -> str:
     """A key in small letters, without the dashes of an option."""
-    with_underlines = word.lower().replace("-", "_")
+    small = word.lower()
+    with_underlines = small.replace("-", "_")
     return with_underlines.lstrip("_")

@@ -104,6 +104,7 @@ def _keys_by_name() -> Mapping[str, list[Key]]:
     """Name -> the rows that have it, in the table's order."""
     rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
+        # The first row that suits counts, so the order stays.
         for name in row.names.split():
             rows_of_name = rows.setdefault(name, [])
             rows_of_name.append(row)
@@ -140,8 +141,9 @@ def key_of(path: Iterable[str | int]) -> Key | None:
 
 def _has_word(words: str, maps: Sequence[str]) -> bool:
     """Whether one of the words is the key of one of the maps."""
-    possible = words.split()
-    return not set(possible).isdisjoint(maps)
+    possible = set(words.split())
+    common = possible.intersection(maps)
+    return bool(common)
 
 
 LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
@@ -216,7 +218,7 @@ def meaning(kind: str, text: str) -> Any:
     ('fsdp1', ['fp32', 'bf16'])
     """
     # What stands before the last point is a module.
-    last_name = text.lower().rpartition(".")[2]
+    _, _, last_name = text.lower().rpartition(".")
     letters = re.sub(r"[^a-z0-9]", "", last_name)
     meanings = key_table().words[kind]
     return meanings.get(letters)
@@ -229,7 +231,10 @@ def optimizer_named(text: str) -> str:
     ('adamw', 'adamw8bit')
     """
     name = meaning("optimizer", text)
-    return text if name is None else str(name)
+    # A name that no table has is refused later, with those that there are.
+    if name is None:
+        return text
+    return str(name)
 
 
 def strategy_named(text: str) -> str:

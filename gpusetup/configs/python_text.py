@@ -29,16 +29,22 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
     except ValueError as problem:
         raise BadInput(f"{name}: not Python: {problem}") from problem
+    yield from _last_assignments(settings)
+
+
+def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
+    """The settings without those that a later assignment replaces."""
     last_of_path = {setting.path: setting for setting in settings}
     repeated_paths = set()
     for setting in settings:
         if last_of_path[setting.path] is not setting:
             repeated_paths.add(setting.path)
     for setting in settings:
-        # Of two assignments the last one counts. Which of them to change is left to a person.
-        if last_of_path[setting.path] is setting:
-            is_repeated = any(is_below(setting.path, path) for path in repeated_paths)
-            yield replace(setting, shared=is_repeated)
+        if last_of_path[setting.path] is not setting:
+            continue
+        # Which of two assignments to change is left to a person.
+        is_repeated = any(is_below(setting.path, path) for path in repeated_paths)
+        yield replace(setting, shared=is_repeated)
 
 
 def _parsed(text: str, name: str) -> ast.Module:
@@ -60,6 +66,7 @@ class _Walk:
     def __init__(self, text: str) -> None:
         self.text = text
         self.line_starts = [0]
+        # `splitlines` knows more ends of a line than Python's own syntax does.
         for line_end in LINE_END.finditer(text):
             self.line_starts.append(line_end.end())
 
@@ -67,8 +74,10 @@ class _Walk:
         """The settings of a file or of a class: its assignments."""
         for node in nodes:
             if isinstance(node, ast.ClassDef):
-                yield from self.body(node.body, child_path(path, node.name))
+                class_path = child_path(path, node.name)
+                yield from self.body(node.body, class_path)
             elif isinstance(node, ast.Assign):
+                # `a = b = 1` has two targets.
                 for target in node.targets:
                     yield from self.assigned(target, node.value, path)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -76,9 +85,11 @@ class _Walk:
 
     def assigned(self, target: ast.expr, value: ast.expr, path: Path) -> Iterator[Setting]:
         """The settings of `target = value`; none if the target is no name, attribute or key."""
-        target_path = _target(target)
-        if target_path:
-            yield from self.value(value, (*path, *target_path))
+        names = _target(target)
+        if not names:
+            return
+        whole_path = (*path, *names)
+        yield from self.value(value, whole_path)
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
         """A value as a setting, then those in it."""
@@ -106,7 +117,8 @@ class _Walk:
         line_start = self.line_starts[line - 1]
         # No letter has less than a byte.
         longest_part = self.text[line_start : line_start + column]
-        bytes_before = longest_part.encode()[:column]
+        encoded = longest_part.encode()
+        bytes_before = encoded[:column]
         letters = bytes_before.decode(errors="ignore")
         return line_start + len(letters)
 

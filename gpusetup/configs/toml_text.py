@@ -36,7 +36,14 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         # It has no place, or only looks like the line of one.
         if kind != "scalar" or value_text != text[start:end]:
             start, end = 0, 0
-        yield Setting(path=path, kind=kind, text=value_text, start=start, end=end, line=line)
+        yield Setting(
+            path=path,
+            kind=kind,
+            text=value_text,
+            start=start,
+            end=end,
+            line=line,
+        )
 
 
 def _kind(value: Any) -> Kind:
@@ -49,14 +56,17 @@ def _kind(value: Any) -> Kind:
 def _spelled(value: Any) -> str:
     """A plain value as TOML writes it: `true`, where Python's `str` gives `True`."""
     text = str(value)
-    return text.lower() if isinstance(value, bool) else text
+    if isinstance(value, bool):
+        return text.lower()
+    return text
 
 
 def _nearest_spot(path: Path, spots: Mapping[str, Spot]) -> Spot:
     """The place of a value, else the line of the nearest table or key above it."""
     words = [part for part in path if isinstance(part, str)]
     for depth in range(len(words), 0, -1):
-        spot = spots.get(".".join(words[:depth]))
+        name = ".".join(words[:depth])
+        spot = spots.get(name)
         if spot is not None:
             return spot
     return (1, 0, 0)
@@ -71,7 +81,8 @@ def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, list):
         children = enumerate(value)
     for key, child in children:
-        yield from _children(child, child_path(path, key))
+        path_of_child = child_path(path, key)
+        yield from _children(child, path_of_child)
 
 
 def _spots(text: str) -> dict[str, Spot]:

@@ -83,8 +83,10 @@ def trainer_of(config: Config) -> str | None:
 def _is_torchtunes(config: Config) -> bool:
     """Whether a component is one of torchtune's, which only its own recipes build."""
     for setting in config.settings:
-        is_component = setting.path[-1:] == ("_component_",)
-        if is_component and unquoted(setting.text).startswith("torchtune."):
+        if setting.path[-1:] != ("_component_",):
+            continue
+        component = unquoted(setting.text)
+        if component.startswith("torchtune."):
             return True
     return False
 
