@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
@@ -39,6 +39,7 @@ def _older_numpy(context: RuleContext) -> Lines:
 CAUSES = (
     Cause(
         "triton-missing-windows",
+        certain_if=proofs.message_states_it,
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
@@ -63,6 +64,44 @@ CAUSES = (
             "ERROR: No matching distribution found for triton==2.1.0",
         ),
         not_examples=("if it fails because triton is not installed",),
+    ),
+    Cause(
+        "triton-mismatch",
+        certain_if=proofs.message_states_it,
+        title="triton does not belong to this torch: it lacks {name}",
+        plain="triton does not belong to this torch",
+        means="torch.compile calls the inside of Triton, which changes with each release: a torch "
+        "works with one release of triton only.",
+        text="Keep torch, and install the release of triton that it requires: `pip check` names it",
+        cases=(
+            Message(
+                where=(ON_WINDOWS,),
+                text="Keep torch, and install the release of triton-windows that belongs to it. "
+                "For a torch older than 2.4 there is none: use a newer torch, or do without "
+                "torch.compile",
+                commands=_triton_windows,
+            ),
+        ),
+        proven_by="torch asks triton for a name that the installed release does not have",
+        not_when="If no triton is installed, the cause is triton-missing or triton-missing-windows",
+        # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
+        stage="first-kernel",
+        look=("pip check",),
+        says=(
+            says(
+                r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b",
+                "cannot import name",
+            ),
+            says(
+                r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})",
+                "has no attribute",
+            ),
+        ),
+        examples=(
+            "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
+            "AttributeError: module 'triton.compiler' has no attribute 'OutOfResources'",
+        ),
+        not_examples=("cannot import name 'flash_attn_func' from 'flash_attn'",),
     ),
     Cause(
         "triton-missing",
@@ -180,6 +219,7 @@ CAUSES = (
     ),
     Cause(
         "torchvision-mismatch",
+        certain_if=proofs.installed_pair_is_read("torchvision"),
         check=Check(
             command="python -m pip list | grep -i torch  # on Windows: findstr torch",
             prints="torch                    2.14.1+cu130\ntorchvision              0.20.1",
@@ -228,6 +268,7 @@ CAUSES = (
     ),
     Cause(
         "torchaudio-mismatch",
+        certain_if=proofs.installed_pair_is_read("torchaudio"),
         refuted_by=(
             Refutation(
                 facts.versions_are_a_pair("torchaudio"), "other-torch-imported", alike.WHICH_TORCH
@@ -285,6 +326,7 @@ CAUSES = (
     ),
     Cause(
         "numpy-abi-mismatch",
+        certain_if=proofs.message_states_it,
         title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or torch 2.3 or newer",
@@ -324,6 +366,7 @@ CAUSES = (
     ),
     Cause(
         "mkl-version-mismatch",
+        certain_if=proofs.message_states_it,
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
         means="MKL 2024.1 removed the symbol iJIT_NotifyEvent; older conda builds of torch need "
         "it.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
-from gpusetup.evidence import places
+from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.evidence.places import in_wsl, on_windows_without_container
@@ -194,6 +194,7 @@ CAUSES = (
             "the profile and the licence are set on the host by the administrator "
             "of the virtual machines."
         ),
+        refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU has no CUDA",
         plain="This virtual GPU (vGPU) allows no CUDA",
         means="vGPU profiles A and B cannot compute. Without a licence no profile can.",
@@ -217,6 +218,7 @@ CAUSES = (
     ),
     Cause(
         "vgpu-unlicensed",
+        certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
         plain="A vGPU has no licence",

@@ -8,6 +8,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Check, Likelier, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without_gpu,
@@ -32,6 +33,11 @@ def _fails_by_a_dll(context: RuleContext) -> bool:
 
 
 def _recover(context: RuleContext) -> Lines:
+    """The command that ends what was interrupted, in the target or in one that is half made."""
+    for event in events(context, "install-unfinished"):
+        if "half_made" in event.values:
+            prefix = event.values["prefix"]
+            return (paste.command(context, "gpusetup", "install", "--venv", prefix),)
     return (paste.command(context, "gpusetup", "install", "--python", paste.python(context)),)
 
 
@@ -57,7 +63,9 @@ def _anew(context: RuleContext, _: str) -> Fix:
     by_conda = paste.command(context, "conda", "remove", "--yes", *where, "--force", *named)
     both = conda or events(context, "mixed-conda-pip")
     by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
-    times = max(1, len({p.version for p in packages(context, "torch")}))
+    # pip takes one copy away at a time; conda's copy is conda's to take.
+    by_others = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
+    times = max(1, len(by_others))
     remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
     install = paste.install_commands(context, torch_removed=True) if build else way.commands
     return replace(
@@ -100,6 +108,7 @@ CAUSES = (
     ),
     Cause(
         "torch-missing",
+        certain_if=proofs.message_states_it,
         means="The Python that runs the program has no torch. Often torch was installed into another "
         "environment.",
         check=Check(

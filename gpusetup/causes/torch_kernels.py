@@ -5,10 +5,11 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Likelier, Refutation
-from gpusetup.evidence import gpu_facts
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
+from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
 
@@ -41,6 +42,7 @@ NO_NEWER = (
 CAUSES = (
     Cause(
         "jit-arch-rejected",
+        certain_if=proofs.message_states_it,
         no_command="whether a newer build helps depends on your GPU and your driver.",
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
@@ -104,6 +106,7 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
+        certain_if=proofs.capability_is_read,
         check=Check(
             command=alike.TORCHS_KERNELS,
             prints=(
@@ -138,6 +141,7 @@ CAUSES = (
     ),
     Cause(
         "arch-too-old-for-wheel",
+        certain_if=proofs.capability_is_read,
         check=Check(
             command=alike.TORCHS_KERNELS,
             prints=(
@@ -229,6 +233,12 @@ CAUSES = (
         says=(
             r"FATAL: kernel \W?\w{4,80}\W? is for sm\d{2,3}(?:-sm\d{2,3})?, but was built for sm\d{2,3}",
             r"CUDA error: no kernel i(?:m(?:ag?)?)?(?![a-z])",
+            says(
+                r"\bno kernel image\b(?! (?:is|was|will|can|has)\b)",
+                "no kernel image",
+                unless=rf"{IF_ONLY}|\bthere is no kernel image\b",
+                said="in words",
+            ),
             r"(?:Cuda failure '|CUDA error: )invalid device function",
             r"CUDA error: device kernel image is invalid",
             r"no kernel image is available for execution on the device \(at [^()]{0,200}?[/\\](?P<module>(?!pytorch|torch|aten|c10)[a-z][a-z0-9_]{3,30}?)(?:-(?:dev|main|master|\d[\d.]{0,8}))?[/\\](?:src|csrc)[/\\]",
@@ -272,6 +282,7 @@ CAUSES = (
             says(r"your gpu arch \(\d{1,2}, \d\) isn'?t compiled in prebuilt", module="spconv"),
         ),
         examples=(
+            "New card, and since then the start ends with CUDA no kernel image",
             "FATAL: this function is for sm80, but was built for sm750",
             "FATAL: kernel `fmha_cutlassF_f16_aligned_64x64_rf_sm80` is for sm80-sm100, but was built for sm37",
             "CUDA error (C:/a/xformers/xformers/third_party/flash-attention/hopper\\flash_fwd_launch_template.h:188): invalid argument",

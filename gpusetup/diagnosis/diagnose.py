@@ -24,6 +24,7 @@ from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, st
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
+from gpusetup.diagnosis.working_stack import shows_a_working_gpu
 from gpusetup.evidence.context import Rule, RuleContext, events, is_report
 from gpusetup.fixes import needs
 from gpusetup.model.finding import (
@@ -32,6 +33,7 @@ from gpusetup.model.finding import (
     Need,
     RuledOut,
     Severity,
+    command_lines,
     map_blocks,
     unique_evidence,
 )
@@ -67,7 +69,7 @@ class Diagnosis(Frozen):
     confidence: Sureness | None = None
     """`likely` if there is another error that the root does not explain."""
     certainty: Sureness | None = None
-    """`likely` if another cause is left open; None without a root."""
+    """`certain` if a text proves its cause by itself and nothing is left open; None without one."""
     doubts: tuple[str, ...] = ()
     """Why a text's cause is only likely, in sentences."""
     other_causes: tuple[str, ...] = ()
@@ -103,7 +105,9 @@ def diagnose(
     remaining = refute(context, collected)
     if plain_answer(context):
         remaining = without_makers(remaining)
-    fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
+    # Two findings that a fact refutes may leave the same cause behind.
+    possible = one_per_id(remaining.findings)
+    fitting = tuple(with_fitting_fix(context, finding) for finding in possible)
     explained = with_explanations(without_nvidias(context, fitting))
     main = choose_root(context, explained)
     symptom = main if main and is_unexplained_symptom(context, main) else None
@@ -111,12 +115,14 @@ def diagnose(
     root = root_of(findings)
     cause = cause_of(context, root or main, symptom)
     verdict = Verdict(findings, root, symptom, cause)
-    reasons = doubts(context, root) if root and cause != UNKNOWN else ()
+    is_caused = main is not None and cause not in (OK, UNKNOWN)
+    reasons = doubts(context, root or main) if is_caused else ()
     question = choose_question(context, verdict, remaining)
     question = with_question_of(context, reasons, question)
     if cause == UNKNOWN and is_report(context):
         findings = tuple(map(without_changes, findings))
         root, symptom = (same_finding(finding, findings) for finding in (root, symptom))
+    findings = one_installation(findings, root)
     marked = (
         with_reading_first(context, replace(finding, root=finding is root), question.reading)
         if finding in (root, symptom)
@@ -138,7 +144,7 @@ def diagnose(
         snapshot=context.snapshot,
         answer=answer,
         confidence=sureness(doubted) if has_root else None,
-        certainty=sureness(open_question) if has_root else None,
+        certainty=sureness(open_question) if has_root or is_caused else None,
         doubts=tuple(reason.sentence for reason in reasons),
         other_causes=question.other_causes,
         ruled_out=remaining.ruled_out,
@@ -181,7 +187,13 @@ def without_makers(remaining: Remaining) -> Remaining:
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
     """The root, or in a text what the program failed at."""
-    return root_of(findings) or failure_without_cause(context, findings)
+    root = root_of(findings) or failure_without_cause(context, findings)
+    # A log's line of error before the program went on stopped nothing, and who does not
+    # see a GPU is denied by the program that names it.
+    goes_on = is_report(context) and shows_a_working_gpu(context)
+    if root and root.id in ("program-failed", "gpu-unused") and goes_on:
+        return None
+    return root
 
 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
@@ -233,11 +245,10 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     inferred = symptom is not None and cause != UNKNOWN
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]
-    elif root is None and "" in remaining.asks:
+    elif cause == UNKNOWN and "" in remaining.asks:
         # Nothing took the refuted cause's place: its own question is all that is left.
         reading = remaining.asks[""]
-    unread = unread_needs(root)
-    if unread:
+    elif unread := unread_needs(root):
         # The cause stands; what would be done needs to know more.
         reading = unread[0].reading
     undecided = inferred or cause == UNKNOWN or unproven
@@ -299,9 +310,36 @@ def without_changes(finding: Finding) -> Finding:
         return None if changes else block
 
     kept = map_blocks(fix, unless_it_changes)
-    if kept == fix:
+    waits_for_a_reading = any(need.state == "unread" for need in fix.needs)
+    if kept == fix and not waits_for_a_reading:
         return finding
     return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
+
+
+INSTALLATION = re.compile(r"^!?gpusetup install\b")
+
+
+def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
+    """The findings with one installation of torch on the screen: the root's, if it has one.
+
+    Two commands that differ would leave a person to choose between them.
+    """
+    of_root = {
+        line for line in command_lines(root.fix if root else None) if INSTALLATION.match(line)
+    }
+    if not of_root:
+        return findings
+
+    def unless_it_installs(block: Alternative) -> Alternative | None:
+        others = {line for line in block.commands if INSTALLATION.match(line)} - of_root
+        return None if others else block
+
+    return tuple(
+        finding
+        if finding is root or finding.fix is None
+        else replace(finding, fix=map_blocks(finding.fix, unless_it_installs))
+        for finding in findings
+    )
 
 
 def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:

@@ -21,7 +21,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.resolution import FAMILY, Choice, Step
 from gpusetup.resolver.joint import Asked, limits_beside
 from gpusetup.uv.lock import Wheel, unpack_step
-from gpusetup.uv.program import venv_step
+from gpusetup.uv.program import emptying_the_cache, venv_step
 from gpusetup.uv.question import Requirements
 
 
@@ -144,6 +144,6 @@ def require_space(folder: str, needed_bytes: int) -> None:
         raise Blocked(
             f"No room on the disk of {folder}: needs {size_text(needed_bytes)}, "
             f"free {size_text(free)}",
-            hint="nothing was changed; make room (`uv cache clean` frees uv's cache), "
-            "or use another disk: `--venv DIR`",
+            hint=f"nothing was changed; make room ({emptying_the_cache()}), or use another disk: "
+            "`--venv DIR`",
         )

@@ -118,7 +118,7 @@ def _of_the_machine(host: Situation, machine: Snapshot) -> Iterator[str]:
         yield (
             f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) "
             f"on, Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds "
-            f"for its JetPack{own}"
+            f"for its JetPack{own}. `gpusetup doctor` prints the commands for this Python"
         )
     for maker in MAKERS if host.presence == "none" else ():
         if maker.noted and maker.id in vendors_of(machine):

@@ -1,0 +1,185 @@
+"""Operating system, container, memory, disks, toolkit, conda and environment from small tapes."""
+
+from __future__ import annotations
+
+import pytest
+from judging import found as problem
+from machines_named import snapshots
+from tapes import ReplaySystem, Tape, system
+
+from gpusetup.model.frozen import replace
+from gpusetup.model.units import GIB
+from gpusetup.probe.container import read_container
+from gpusetup.probe.host import free_memory, read_cgroup_limit, read_os
+from gpusetup.probe.machine import wanted_by
+from gpusetup.probe.target import TargetPython
+from gpusetup.probe.torch import library_events
+from gpusetup.probe.windows_runtime import runtime_events
+from gpusetup.system.system import Stat
+
+DEBIAN = (
+    'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\n'
+    'VERSION_ID="12"\nNAME="Debian GNU/Linux"\n'
+)
+TUXEDO = (
+    'PRETTY_NAME="TUXEDO OS 24.04.3 LTS"\nNAME="TUXEDO OS"\nID=tuxedo\n'
+    'ID_LIKE="ubuntu debian"\nVERSION_ID="24.04"\n'
+)
+SID = 'PRETTY_NAME="Debian GNU/Linux forky/sid"\nNAME="Debian GNU/Linux"\nID=debian\n'
+
+
+# --- the operating system -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"/etc/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
+        ({"/usr/lib/os-release": DEBIAN}, ("debian", "12", "Debian GNU/Linux 12 (bookworm)")),
+        ({"/etc/os-release": SID}, ("debian", None, "Debian GNU/Linux forky/sid")),
+        ({"/etc/os-release": TUXEDO}, ("tuxedo", "24.04", "TUXEDO OS 24.04.3 LTS")),
+        (
+            {"/etc/redhat-release": "CentOS release 6.10 (Final)\n"},
+            ("rhel", "6.10", "CentOS 6.10 (Final)"),
+        ),
+        ({"/etc/os-release": 'ID=debian\nNAME="a quote that never closes\n'}, (None, None, None)),
+        ({}, (None, None, None)),
+    ],
+)
+def test_a_distribution_is_known_by_the_release_files_of_its_tape_alone(
+    files: dict[str, str], found: tuple[str | None, str | None, str | None]
+) -> None:
+    made = read_os(system(files, facts={"release": "6.1", "machine": "x86_64"})).os
+    assert (made.id, made.version) == found[:2]
+    assert found[2] is None or made.name == found[2]
+
+
+def test_a_derivative_that_no_table_names_takes_the_packages_of_what_it_is_like() -> None:
+    tuxedo = read_os(system({"/etc/os-release": TUXEDO}, facts={"machine": "x86_64"})).os
+    assert tuxedo.like == ("ubuntu", "debian")
+    no_driver = snapshots()["linux-rtx4090-no-driver"]
+    driver_missing = problem(replace(no_driver, os=tuxedo), "driver-missing")
+    assert any("apt install" in command for command in driver_missing.fix.commands)
+
+
+# --- containers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("files", "environ", "kind"),
+    [
+        ({"/.dockerenv": ""}, {}, "docker"),
+        ({"/run/.containerenv": ""}, {"container": "podman"}, "podman"),
+        ({"/.dockerenv": ""}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "kubernetes"),
+        ({"/.singularity.d/": ""}, {}, "singularity"),
+        ({}, {"APPTAINER_CONTAINER": "/x.sif"}, "singularity"),
+        ({"/proc/1/environ": "A=b\0container=lxc\0"}, {}, "lxc"),
+        ({"/proc/1/cgroup": "12:devices:/lxc/101\n"}, {}, "lxc"),
+        ({"/proc/1/cgroup": "1:name=systemd:/docker/0123\n"}, {}, "docker"),
+        ({"/proc/1/cgroup": "0::/init.scope\n"}, {}, "none"),
+        ({"/proc/1/environ": "NOTcontainer=lxc\0"}, {}, "none"),
+    ],
+)
+def test_the_kind_of_container(files: dict[str, str], environ: dict[str, str], kind: str) -> None:
+    assert read_container(system(files, environ=environ)).container.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("files", "environ", "path"),
+    [
+        (
+            {"/usr/local/cuda/compat/libcuda.so.1": ""},
+            {"LD_LIBRARY_PATH": "/x:/usr/local/cuda/compat"},
+            "/usr/local/cuda/compat",
+        ),
+        ({"/usr/local/cuda/compat/libcuda.so.1": ""}, {}, None),
+        ({}, {"LD_LIBRARY_PATH": "/usr/local/cuda/compat"}, None),
+        (
+            {
+                "/usr/local/cuda-12.4/compat/libcuda.so.1": "",
+                "/etc/ld.so.conf.d/00-compat.conf": "# first\n/usr/local/cuda-12.4/compat\n",
+            },
+            {},
+            "/usr/local/cuda-12.4/compat",
+        ),
+    ],
+)
+def test_a_compat_library_counts_where_the_loader_finds_it(
+    files: dict[str, str], environ: dict[str, str], path: str | None
+) -> None:
+    assert read_container(system(files, environ=environ)).container.cuda_compat_path == path
+
+
+# --- the environment ------------------------------------------------------------------------------
+
+
+def test_foreign_libraries_and_stubs_on_the_library_path_are_events() -> None:
+    files = {
+        "/opt/cudnn/lib/libcudnn.so.8": "",
+        "/opt/cudnn/lib/libcudnn_ops_infer.so.8": "",
+        "/opt/cudnn/lib/notes.txt": "",
+        "/usr/local/cuda/lib64/stubs/libcuda.so": "",
+        "/usr/lib/app/libapp.so": "",
+    }
+    path = "/opt/cudnn/lib::/usr/local/cuda/lib64/stubs/:/usr/lib/app:/none"
+    machine = system(files, environ={"LD_LIBRARY_PATH": path})
+    events = list(library_events(machine, None))
+    assert [(e.kind, e.values["folder"], e.values["libraries"]) for e in events] == [
+        ("foreign-library", "/opt/cudnn/lib", "libcudnn.so libcudnn_ops_infer.so"),
+        ("libcuda-stub", "/usr/local/cuda/lib64/stubs/", "libcuda.so"),
+    ]
+
+
+def test_uvs_own_choice_of_a_backend_is_a_request() -> None:
+    assert wanted_by({"UV_TORCH_BACKEND": "cu121"}).backend == "cu121"
+    assert wanted_by({"UV_TORCH_BACKEND": "auto"}).backend is None
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({"/sys/fs/cgroup/memory.max": "1073741824\n"}, GIB),
+        ({"/sys/fs/cgroup/memory.max": "max\n"}, None),
+        (
+            {
+                "/proc/self/cgroup": "0::/job/7\n",
+                "/sys/fs/cgroup/job/7/memory.max": "1073741824\n",
+                "/sys/fs/cgroup/memory.max": "max\n",
+            },
+            GIB,
+        ),
+    ],
+)
+def test_the_memory_limit_of_our_own_cgroup(files: dict[str, str], limit: int | None) -> None:
+    assert read_cgroup_limit(system(files)) == limit
+
+
+def test_what_a_cgroup_leaves_counts_its_files_as_free() -> None:
+    files = {"/proc/meminfo": f"MemAvailable: {8 * GIB >> 10} kB\n"}
+    assert free_memory(system(files)) == 8 * GIB
+    for name, text in (("max", 4 * GIB), ("current", 3 * GIB), ("stat", f"inactive_file {GIB}\n")):
+        files[f"/sys/fs/cgroup/memory.{name}"] = str(text)
+    assert free_memory(system(files)) == 2 * GIB
+
+
+@pytest.mark.parametrize(
+    ("files", "kinds"),
+    [
+        (("kernel32.dll",), ["windows-dll-missing"]),
+        (("kernel32.dll", "msvcp140.dll"), []),
+        ((), []),
+    ],
+    ids=["no runtime", "a runtime", "a folder that cannot be read"],
+)
+def test_a_windows_without_the_visual_cpp_runtime_is_told(
+    files: tuple[str, ...], kinds: list[str]
+) -> None:
+    """002-19: doctor looks for the file, because it does not import torch."""
+    there = Stat(mode="-rw-rw-rw-", readable=True, writable=True)
+    stats: dict[str, Stat | int] = {f"C:\\Windows\\System32\\{name}": there for name in files}
+    tape = Tape(family="windows", stat=stats, environ={"SystemRoot": "C:\\Windows"})
+    target = TargetPython(
+        python="C:\\env\\Scripts\\python.exe", prefix="C:\\env", chosen_by="self", manager="venv"
+    )
+    events = runtime_events(ReplaySystem(tape), target)
+    assert [event.kind for event in events] == kinds

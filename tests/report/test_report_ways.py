@@ -1,0 +1,457 @@
+"""The ways out that a text is given: of its notebook, its program, its package, its system."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from functools import cache
+from os import environ
+
+import pytest
+from each_row import each
+from judging import changed
+from machines_named import snapshots
+from message_samples import samples
+from report_asked import NO_DRIVER, NOT_FOUND, UNAVAILABLE, answered, misses
+from report_messages import MESSAGES
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.causes.lenders import LENDERS
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.model.finding import Fix, command_lines
+from gpusetup.model.machine import Container, Os, Snapshot
+from gpusetup.render.doctor import answering
+from gpusetup.report.read import read_report
+
+LENT = "I run this on Google Colab with a T4"
+
+
+def test_no_answer_of_a_lent_notebook_touches_its_host() -> None:
+    kinds: dict[frozenset[str], str] = {}
+    for sample in samples():
+        kinds.setdefault(sample.kinds, sample.text)
+    touched = re.compile(r"\b(?:reboot|modprobe|dkms|mokutil|Download it from)\b")
+    for text in list(kinds.values())[::3]:
+        for found in answered(f"{LENT}\n{text}").findings:
+            if found.root and found.fix and not found.id.startswith(("wsl", "container")):
+                shown = [found.fix.text, *command_lines(found.fix)]
+                assert not any(map(touched.search, shown)), (text, shown)
+                assert all(re.match(r"!|%|import os; ", line) for line in command_lines(found.fix))
+
+
+TOO_NEW = (
+    "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current "
+    "PyTorch installation."
+)
+
+
+def test_a_portable_package_is_changed_by_its_own_python() -> None:
+    at = r'File "F:\a b\ComfyUI_windows_portable\ComfyUI\main.py", line 5, in <module>'
+    text = f"{at}\n    import sqlalchemy\nModuleNotFoundError: No module named 'sqlalchemy'"
+    path = answered(text).snapshot.python.executable
+    assert path == r".\python_embeded\python.exe"
+    assert answered(text.replace("_windows_portable", "")).snapshot.python.executable is None
+
+
+# --- the system that a text is of ----------------------------------------------------------------
+
+OF_LINUX = re.compile(
+    r"\b(?:sudo|ldconfig|modprobe|systemctl|dmesg|ulimit)\b|\b(?:apt|apt-get|dnf) |/(?:dev|etc)/"
+    r"|\bLD_LIBRARY_PATH"
+)
+OF_A_MODULE = re.compile(
+    r"modprobe|rmmod|\bdkms (?:install|autoinstall)|akmods|mokutil|\breboot\b|/dev/nvidia|nouveau|NVreg"
+    r"|nvidia-(?:gridd|fabricmanager|bug-report)|linux-headers|install .*nvidia-(?:driver|utils)",
+    re.IGNORECASE,
+)
+SYSTEMS = {
+    "Windows 11": (Os(family="windows", name="Windows 11", machine="x86_64"), OF_LINUX, "export "),
+    "macOS 15.1": (Os(family="macos", name="macOS 15.1", machine="arm64"), OF_LINUX, "apt "),
+    "Ubuntu 22.04 on WSL2": (
+        Os(family="linux", name="Ubuntu 22.04", id="ubuntu", machine="x86_64", wsl=True),
+        OF_A_MODULE,
+        "$env:",
+    ),
+    "Ubuntu 22.04": (
+        Os(family="linux", name="Ubuntu 22.04", id="ubuntu", machine="x86_64"),
+        re.compile(r"\$env:|Remove-Item|winget|Get-(?:Cim|Win)|PowerShell"),
+        "Remove-Item",
+    ),
+}
+"""What a text calls its system -> the machine, what no answer names there, and how no line begins."""
+
+
+@cache
+def machines() -> tuple[Snapshot, ...]:
+    """What each kind of sample is read as, the texts that have a cause, and the recorded machines."""
+    kinds = {sample.kinds: sample.text for sample in samples()}
+    texts = (*kinds.values(), *(text for _, text in MESSAGES[::2]))
+    return (*map(read_report, texts), *snapshots().values())
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_answer_names_what_its_system_lacks(system: str) -> None:
+    os, lacks, never = SYSTEMS[system]
+    asked, wrong = 0, []
+    for machine in machines():
+        another = os.family == "linux" and machine.os.family not in (None, "linux")
+        if another or machine.os.jetson:
+            continue
+        here = changed(machine, os=os)
+        if os.family != "linux":
+            here = changed(here, container=Container(kind="none"))
+        judgement = diagnose(here, load_catalog())
+        asked += 1
+        for found in judgement.findings:
+            shown = command_lines(found.fix)
+            prose = (found.fix.text,) if found.fix else ()
+            wrong += [
+                (found.id, line)
+                for line in (*shown, *prose, *filter(None, [judgement.next_reading]))
+                if (lacks.search(line) or line.startswith(never))
+                and not line.startswith("In the Linux system of this message")
+            ]
+    assert asked > 200 and wrong == []
+
+
+def way_of(text: str) -> Fix:
+    seen = answering(answered(text))
+    assert seen is not None and seen.fix is not None
+    return seen.fix
+
+
+IN_WSL = "Ubuntu 22.04 on WSL2, Windows 11\n"
+UNKNOWN_ERROR = (
+    "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment"
+)
+
+
+@each(
+    "said",
+    [
+        UNKNOWN_ERROR,
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+        "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.",
+        "Failed to initialize NVML: Driver/library version mismatch",
+    ],
+)
+def test_in_wsl_the_driver_is_windows_and_a_linux_driver_is_removed(said: str) -> None:
+    fix, beside = way_of(IN_WSL + said), way_of(f"Ubuntu 22.04\n{said}")
+    assert "wsl.exe --shutdown" in fix.commands and not fix.needs_reboot
+    assert any(line.startswith("sudo apt purge") for line in command_lines(fix))
+    assert not any("wsl" in line for line in command_lines(beside))
+    assert "no Linux driver" in way_of(f"{IN_WSL}nvidia-smi returns errors\n{UNAVAILABLE}").text
+
+
+NMS = "RuntimeError: operator torchvision::nms does not exist\n"
+PRINTED = ">>> print(torch.__version__, torch.cuda.is_available())\n2.6.0 True\n"
+GONE = "Found existing installation: torch 2.8.0\n  Successfully uninstalled torch-2.8.0"
+
+
+FOREIGN_CUDNN = "ImportError: libcudnn.so.9: undefined symbol: cudnnGetVersion_v2"
+
+
+def test_the_line_that_filters_a_list_of_folders_keeps_the_others() -> None:
+    text = f"Ubuntu 22.04\n{FOREIGN_CUDNN}\nLD_LIBRARY_PATH=/opt/cuda/lib64:$LD_LIBRARY_PATH"
+    (line,) = way_of(text).commands
+    before = {
+        "PATH": environ["PATH"],
+        "LD_LIBRARY_PATH": "/a b/x:/opt/cuda/lib64/:/opt/cuda/lib64/y",
+    }
+    done = subprocess.run(
+        ["bash", "-c", f'{line}; printf %s "$LD_LIBRARY_PATH"'],
+        env=before, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "/a b/x:/opt/cuda/lib64/y"
+
+
+NOT_A_TARGET = (
+    "/usr/lib/python3.10/site-packages/torch/x.py",
+    "/nix/store/a1-python3-3.11.13-env/lib/python3.11/site-packages/torch/x.py",
+    r"H:\app\python_env\Lib\site-packages\torch\x.py",
+    "/home/u/.local/lib/python3.10/site-packages/torch/x.py",
+    "/tmp/pip-build-env-ab12/overlay/lib/python3.10/site-packages/torch/x.py",
+)
+
+
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+ENGINES = (
+    (f"vllm serve x\nvLLM 0.8.5, torch 2.6.0+cu124, RTX 5090\nRuntimeError: {NO_KERNEL}", "vllm"),
+    (f"python -m sglang.launch_server\ntorch 2.5.1+cu124, RTX 5090\n{NO_KERNEL}", "sglang"),
+    (f"pip list\nPackage    Version\n---------- -------\ntorch      2.6.0+cu124\nvllm       0.8.5\n\nRTX 5090\n{NO_KERNEL}", "vllm"),
+)  # fmt: skip
+
+
+# --- what the root makes moot, and what is asked first -------------------------------------------
+
+
+SYSTEMS_TORCH = (
+    '  File "{}/torch/_ops.py", line 573, in load_library\nOSError: /home/me/.local/lib/python3.8/'
+    "site-packages/torchaudio/lib/libtorchaudio.so: undefined symbol: _ZN5torch8autograd4NodeE"
+)
+
+
+NO_MODULE = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that "
+    "the latest NVIDIA driver is installed and running."
+)
+
+
+ASSERTED = "RuntimeError: CUDA error: device-side assert triggered"
+HIDDEN = f"CUDA_VISIBLE_DEVICES=-1\n{UNAVAILABLE}"
+CPU_BUILD = "AssertionError: Torch not compiled with CUDA enabled"
+NO_TRITON = "RuntimeError: Cannot find a working triton installation"
+BY_PORTABLE = r".\python_embeded\python.exe -s -m pip install"
+
+NO_GPU_DRIVER = 'docker: could not select device driver "" with capabilities: [[gpu]].'
+
+
+@each(
+    "text, has, never",
+    [
+        (ASSERTED, "export CUDA_LAUNCH_BLOCKING=1", "set "),
+        (HIDDEN, "unset CUDA_VISIBLE_DEVICES", "set A"),
+        (f"PS C:\\> python a.py\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
+        (f"(venv) C:\\Users\\me\\x>python a.py\n{HIDDEN}", "Remove-Item Env:CUDA_VIS", "unset"),
+        (f"on my Windows 10 laptop\n{ASSERTED}", "$env:CUDA_LAUNCH_BLOCKING", "export"),
+        (f"Ubuntu 22.04\n{ASSERTED}", "export CUDA_LAUNCH_BLOCKING=1", "$env"),
+        (f"ComfyUI portable, RTX 3060\n{CPU_BUILD}", BY_PORTABLE, "$ python"),
+        (f"the portable version of ComfyUI, RTX 4070\n{CPU_BUILD}", BY_PORTABLE, "export"),
+        (f"ComfyUI in a venv, RTX 4070\n{CPU_BUILD}", "python -m pip install", "python_embeded"),
+        (f"RTX 3080, updated the drivers to version 566.36\n{CPU_BUILD}", "found: 566.36", "shows yours"),
+        (f"a Tesla K80 with nvidia driver 470\n{CPU_BUILD}", "cu118|found: 470", "cu126"),
+        (f"Driver: 535\nRTX 4090\n{CPU_BUILD}", "cu126|found: 535", "cu13"),
+        (f"RTX 4090, it requires NVIDIA driver 470\n{CPU_BUILD}", "cu126|shows yours", "found"),
+        (f"RTX 5070 Ti\n{CPU_BUILD}", "cu129|570 or newer", "cu126"),
+        (f"I bought an RTX 5070 ti, Windows 11\n{CPU_BUILD}", "cu128|570 or newer", "cu126"),
+        (f"torch 2.5.0 on a DGX Spark\n{NO_KERNEL}", "cu130", "cu118"),
+        ("modinfo: ERROR: Module nvidia not found.", "; fi\nsudo modprobe nvidia", "says why"),
+        ("'nvidia-smi' is not recognized as an internal or external command", "https", "lspci"),
+        ("CUDA Error 802\nClient: Platform: macOS-26.1-arm64-arm-64bit", "sudo ", "Mac"),
+        (f"torch 2.5.1+cu124 on Windows\n{NO_TRITON}", "triton-windows==3.1.*", "export"),
+        (f"torch 2.9.1+cu128 on Windows\n{NO_TRITON}", "triton-windows==3.5.*", "3.1.*"),
+        (f"torch 2.1.0+cu121 on Windows\n{NO_TRITON}", "2.4 or newer", "pip install triton"),
+        ("ptxas does not support CC 12.0", "cu129", "unknown"),
+        ("00:02.0 VGA compatible controller: Intel Corporation UHD\nonnxruntime: 'CUDAExecutionProvider' "
+         "is not in available provider names\nNo CUDA GPUs are available", "for the CPU", "pip"),
+        (f"OS: Arch Linux\n{NO_GPU_DRIVER}", "sudo pacman -S", "apt"),
+        (f"OS: Fedora Linux 42\n{NO_GPU_DRIVER}", "sudo dnf install", "apt"),
+        (f"OS: openSUSE Leap 15.6\n{NO_GPU_DRIVER}", "sudo zypper install", "apt"),
+        ("Traceback\nTypeError: f() got an unexpected keyword argument 'x'", "Fix what", "belong"),
+        ("Traceback\nImportError: cannot import name 'A' from 'transformers'", "belong", "path"),
+        ("RTX 5060 Ti, Windows 11, driver 576.02\npip install torch==2.1.0+cu118 (from versions: 2.6.0)"
+         "\nERROR: No matching distribution found for torch==2.1.0+cu118", "cu128", "cu118 "),
+        (f"OS: Fedora Linux 42\nakmod-nvidia 3:580.95-1 -> 3:595.58.03-1\n{NO_MODULE}\n"
+         "03:00.0 VGA compatible controller: NVIDIA Corporation GP104GL [Quadro P4000]",
+         "akmod-nvidia-580xx", "update"),
+        (f"{NO_MODULE}\nmodprobe: FATAL: Module nvidia not found in directory "
+         "/lib/modules/6.1.0-40-amd64", "linux-headers-6.1.0-40-amd64\n", "reboot"),
+        (f"torch 2.8.0+cu128, TITAN Xp\n{NO_KERNEL}", "--backend cu126", "ARCH_LIST"),
+        (f"CUDA_VISIBLE_DEVICES=NoDevFiles\n{UNAVAILABLE}\nGPU 0: NVIDIA L4 (UUID: GPU-a)",
+         "--gres=gpu:1", "unset"),
+        ("C:\\> python -c \"import platform; print(platform.machine())\"\nARM64\nC:\\> pip install "
+         "torch\nERROR: Could not find a version that satisfies the requirement torch (from "
+         "versions: none)", "whl/cpu", "cu1"),
+        ("DataLoader worker (pid 8) is killed by signal: Segmentation fault.", "faulthandler", "free"),
+        ("NCCL WARN Mismatched NCCL version detected : rank 0 version 22703 rank 8 version 22605",
+         "the same torch on every node", "export"),
+        ("TypeError: Trying to convert Float8_e4m3fn to the MPS backend but it does not have "
+         "support for that dtype.", "float16", "FALLBACK"),
+        ("kubectl logs a\nDataLoader worker (pid 9) is killed by signal: Bus error.", "emptyDir", "--shm"),
+        ("CUDA out of memory. Tried to allocate 298.02 GiB. GPU 0 has a total capacity of 23.64 GiB "
+         "of which 20.11 GiB is free.", "larger than the whole GPU", "export"),
+        ("|   0  NVIDIA A30    On |   00000000:07:00.0 Off |  On |\n| N/A   33C    P0   28W / 165W | "
+         "0MiB / 24576MiB |  N/A  Default |\n|     |      | Enabled |\n| MIG devices: |\n"
+         "|  No MIG devices found |\ntorch.cuda.is_available() False", "-cgi 0 -C", "-mig 0"),
+        ("Debian 12, GTX 1650\nbash: nvidia-smi: command not found", "nvidia-driver", "lspci"),
+        (f"in the LXC container\n{NO_MODULE}", "`gpu gpu`", "modprobe"),
+        (f"WSL2, Windows driver 572.16, RTX 3070\n{NO_MODULE}", "wsl.exe --update", "modprobe"),
+        ("apptainer run a.sif\nthe node: A40, driver 550.90.07\ntorch 2.7.0+cu126\n"
+         "torch.cuda.is_available() False", "--nv", "torch.cuda.init"),
+    ],
+)  # fmt: skip
+def test_words_of_a_text_decide_the_shell_the_python_and_the_build(
+    text: str, has: str, never: str
+) -> None:
+    answer = answered(text)
+    seen = answering(answer)
+    assert seen is not None and seen.fix is not None
+    shown = "\n".join((seen.fix.text, *command_lines(seen.fix)))
+    assert [one for one in has.split("|") if one not in shown] == []
+    assert never not in shown
+
+
+LIBRARY = "ImportError: libcudart.so.10.0: cannot open shared object file: No such file"
+TRACED = (
+    '  File "/env/lib/python3.7/site-packages/mmcv/ops/__init__.py", line 1, in <module>\n'
+    "    from .bbox import bbox_overlaps\n"
+    '  File "/env/lib/python3.7/importlib/__init__.py", line 127, in import_module\n'
+    "    return _bootstrap._gcd_import(name[level:], package, level)"
+)
+NO_HOME = "OSError: CUDA_HOME environment variable is not set."
+FLASH = (
+    f"{NO_HOME}\n[end of output]\n× Encountered error while generating package metadata.\n"
+    "╰─> flash-attn"
+)
+NO_CONDA = "Windows 11\n'conda' is not recognized as an internal or external command"
+ISOLATED = (
+    "File \"<string>\", line 24, in <module>\nModuleNotFoundError: No module named 'torch'\n"
+    "[end of output]\npip list\ntorch                2.6.0+cu126"
+)
+NVJITLINK = (
+    "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkComplete_12_4, version "
+    "libnvJitLink.so.12"
+)
+SAGE = '  File "/v/lib/python3.12/site-packages/sageattention/core.py"\nRTX 5090\n' + NO_KERNEL
+FATAL = "nvcc fatal   : Unsupported gpu architecture 'compute_{}'"
+UBUNTU = "OS: Ubuntu 24.04.1 LTS\n"
+IN_USE = (
+    "01:00.0 VGA compatible controller: NVIDIA Corporation AD107 [GeForce RTX 4060] (rev a1)\n"
+    "Kernel driver in use: nouveau"
+)
+STEP = "The command '/bin/sh -c python x.py' returned a non-zero code: 1"
+HOOK = "nvidia-container-cli: detection error: nvml error"
+STUB = "Unexpected error from cudaGetDeviceCount(). Error 34: CUDA driver is a stub library"
+NO_SUCH_TAG = (
+    "ERROR: torch-2.9.1+cu128-cp312-cp312-manylinux_2_28_x86_64.whl is not a supported wheel on this "
+    "platform."
+)
+COMPILED = 'File "{}", line 310\nAssertionError: Torch not compiled with CUDA enabled'
+XID_79 = "NVRM: Xid (PCI:0000:00:04): 79, GPU has fallen off the bus."
+DELETED = "Runtime, Disconnect and delete runtime"
+
+
+@each(
+    "text, has, never",
+    [
+        (f"docker run --rm --gpus 0 my/image python train.py\n{NO_DRIVER}", "container-no-gpu", ""),
+        (f"docker run --rm --gpus 1 my/image python train.py\n{NO_DRIVER}", "", "container-no-gpu"),
+        (f"{TRACED}\n{LIBRARY}", "\nAnother package, not torch", "gpusetup install"),
+        (LIBRARY, "Otherwise install torch", "mmcv"),
+        (NO_DRIVER, "\nNo NVIDIA driver was found\n", ""),
+        (f"RTX 4090\n{NO_DRIVER}", "RTX 4090", "\nNo NVIDIA driver was found\n"),
+        ("my Mac M1\nTypeError: BFloat16 is not supported on MPS", "float16", "cuda"),
+        # --- torch moves with the program that requires it ---
+        (f"$ vllm serve Qwen/Qwen3-8B\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
+        (f"python -m sglang.launch_server --model x\n{TOO_NEW}", "\ngpusetup install sglang\n", ""),
+        (f"vLLM Version: 0.8.5\nvLLM Build Flags:\n{TOO_NEW}", "\ngpusetup install vllm\n", ""),
+        (f"sglang: 0.4.6.post5\nsgl_kernel: 0.1.4\n{TOO_NEW}", "\ngpusetup install sglang\n", ""),
+        (f"I will take vLLM later\n{TOO_NEW}", "\ngpusetup install\n", "install vllm"),
+        (f"Windows 11\n[pip3] vllm==0.8.5\n{TOO_NEW}", "\n", "\ngpusetup install"),
+        (f"root@3f2a9c1b7d4e:/vllm-workspace# vllm serve x\n{TOO_NEW}", "\n", "\ngpusetup install"),
+        *((text, f"\ngpusetup install {name}\n", "torch==") for text, name in ENGINES),
+        (f"text_generation_launcher: torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}",
+         "image of that release", "\ngpusetup install"),
+        (f"torch 2.4.0+cu121, RTX 5090\nRuntimeError: {NO_KERNEL}", "\ngpusetup install", ""),
+        *((f"{name} {NO_KERNEL}\nGTX 960", "or torch does not help", "")
+          for name in ("[ctranslate2]", "ggml_cuda_init:", "[E:onnxruntime:, executor.cc:5]")),
+        (f"ggml_cuda_init: {NO_KERNEL}\nRTX 5090", "\n", "or torch does not help"),
+        # --- what is built ---
+        (f"Windows 11, PyTorch 2.5.1+cu124\n{NO_HOME}",
+         "`gpusetup resolve NAME`|CUDA_PATH|cuda-toolkit-archive", ""),
+        (f"Ubuntu 22.04\n{NO_HOME}", "`gpusetup resolve NAME`", ""),
+        (f"Ubuntu 22.04\n{FLASH}", "`gpusetup resolve flash-attn`", "NAME"),
+        (NO_CONDA, "conda-missing|Miniforge|uv", ""),
+        (f"{NO_CONDA}\nAssertionError: Torch not compiled with CUDA enabled",
+         "torch-cpu-build", "conda-missing"),
+        (ISOLATED, "build-isolation-no-torch|--no-build-isolation", ""),
+        (f"export LD_LIBRARY_PATH=/opt/x/lib\n{NVJITLINK}", "\nexport ", "own code"),
+        (SAGE, "Rebuild the extension for this GPU", "git+https"),
+        *((FATAL.format(word), "\n", "compute_") for word in ("No", "None", "native_x")),
+        (FATAL.format("89"), "compute_89", ""),
+        # --- the driver ---
+        (f"{UBUNTU}{NO_DRIVER}", "\nlspci |shows an NVIDIA GPU|ubuntu-drivers", ""),
+        (f"{UBUNTU}RTX 4090\n{NO_DRIVER}", "\nsudo ", "\nlspci "),
+        *((f"{job}nvidia-smi\n{NO_MODULE}", "administrators", "sudo")
+          for job in ("#SBATCH --partition=a100\n$ ", "I start it through slurm, and in the job:\n$ ",
+                      "$ srun -p gpu ")),
+        (f"{UBUNTU}{NOT_FOUND}\n{IN_USE}", "driver-missing|apt install", "blacklist nouveau"),
+        (f"{NO_MODULE}\n{IN_USE}", "driver-not-loaded|blacklist nouveau", ""),
+        ("#SBATCH -p gpu\n$ sbatch job.sh\nCUDA_VISIBLE_DEVICES=\nNo devices were found",
+         "--gres=gpu:1", "unset "),
+        (f"[me@login02 ~]$ nvidia-smi\n{NOT_FOUND}", "srun --gres=gpu:1", "Install the NVIDIA driver"),
+        (f"ImportError: libcuda.so.1: cannot open shared object file\n{STEP}",
+         "image build has no GPU", "Install the NVIDIA driver|docker run"),
+        (f"{HOOK}: unknown error\nNVRM: Xid (PCI:0000:4f:00): 119, Timeout after 45s of waiting for "
+         "RPC response from GPU7 GSP!", "gsp-timeout", "apt install"),
+        (f"{STUB}\nLD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs", "libcuda-stub|LD_LIBRARY_PATH", "unknown"),
+        # --- what is there ---
+        ("torch 2.9.1+cu130, driver 580.95.05, NVIDIA GB10\nptxas fatal   : Value 'sm_121a' is "
+         "not defined for option 'gpu-name'", "TRITON_PTXAS_PATH", "--torch 2.9.1"),
+        ("torch 2.6.0+cu124, RTX 3080\nAssertionError: Torch not compiled with CUDA enabled",
+         "The torch that runs|torch.__file__", "gpusetup install"),
+        (f"glibc 2.27, Python 3.12.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "glibc-too-old|torch 2.6.0", "uv venv"),
+        (f"Python 3.10.4, RTX 2080 Ti\n{NO_SUCH_TAG}", "python-no-wheel", ""),
+        ("× Getting requirements to build wheel did not run successfully.\nModuleNotFoundError: No "
+         "module named 'torch'\ntorch 2.8.0", "build-isolation-no-torch", "Start the program with"),
+        *((text, "leaves too little for its KV cache|raise the share", "End the other") for text in (
+            "ValueError: No available memory for the cache blocks.",
+            "Not enough memory. Please try to increase --mem-fraction-static.")),
+        # --- whose torch it is ---
+        (SYSTEMS_TORCH.format("/usr/local/lib/python3.8/dist-packages"),
+         "pip uninstall -y torchaudio\n", "whl/|torch=="),
+        (SYSTEMS_TORCH.format("/home/me/.local/lib/python3.8/site-packages"),
+         "Keep the torch that is there", "torch=="),
+        (NMS + PRINTED + "$ pip list\ntorch                    2.8.0", "Keep the torch that is there",
+         "pip install"),
+        (NMS + "PyTorch version: 2.6.0+cu124\n" + GONE, "torch==2.6.0+cu124", "torch==2.8"),
+        (NMS + PRINTED + GONE + "\nSuccessfully installed torch-2.6.0", "torchvision==0.21.0", ""),
+        (COMPILED.format(r"C:\ComfyUI\venv\Lib\site-packages\torch\x.py"),
+         r"--python C:\ComfyUI\venv\Scripts\python.exe", ""),
+        (COMPILED.format(r"D:\My Tools\.venv\Lib\site-packages\torch\x.py"),
+         r'--python "D:\My Tools\.venv\Scripts\python.exe"', ""),
+        (COMPILED.format("/home/u/proj/.venv/lib/python3.10/site-packages/torch/x.py"),
+         "--python /home/u/proj/.venv/bin/python", ""),
+        (COMPILED.format(r"E:\pack\python_embeded\Lib\site-packages\torch\x.py"),
+         r"--python E:\pack\python_embeded\python.exe", ""),
+        *((COMPILED.format(file), "\n", "--python ") for file in NOT_A_TARGET),
+        # --- a notebook that was lent ---
+        *((f"{said}\n{NO_DRIVER}", f"{lender}|{LENDERS[lender].gives_a_gpu}", "")
+          for said, lender in (
+              ("I run this on Google Colab with a T4", "Google Colab"),
+              ("On Google Colab (T4 runtime) I get this", "Google Colab"),
+              ("**Platform:** Google Colab", "Google Colab"),
+              ("the Colab notebook stops here", "Google Colab"),
+              ("Kaggle notebook with P100", "Kaggle"),
+              ("Environment: Kaggle Notebooks, GPU T4 x2", "Kaggle"),
+              ("in a Kaggle session", "Kaggle"))),
+        *((f"{said}\n{NO_DRIVER}", "Install the NVIDIA driver", "otebook")
+          for said in (
+              "it works on Colab, but not on my own machine",
+              "On Google Colab I also tried, same error",
+              "the bug happens with Colab and Kaggle, or any time",
+              "the data are from Kaggle",
+              "https://colab.research.google.com/github/x/y")),
+        (f"Kaggle notebook with P100\n{NO_KERNEL}",
+         "restart the session (in the Run menu)|\n!gpusetup install --yes", ""),
+        (f"{LENT}\nAssertionError: Torch not compiled with CUDA enabled\ntorch 2.5.1+cpu",
+         "restart the session (Runtime, Restart session)|\n!gpusetup install", ""),
+        (f"{LENT}\nThe detected CUDA version (12.2) mismatches the version that was used to compile "
+         "PyTorch (11.7).", "until the session ends|\n%env CUDA_HOME=/usr/local/cuda-11.7", ""),
+        (f"{LENT}\nFailed to initialize NVML: Driver/library version mismatch", DELETED, "sudo"),
+        (f"{LENT}\nCUDA error: CUDA driver version is insufficient for CUDA runtime version",
+         "you cannot update it there", "sudo"),
+        (f"{LENT}\n{XID_79}", DELETED, "sudo"),
+    ],
+)  # fmt: skip
+def test_the_way_out_is_of_what_the_text_shows(text: str, has: str, never: str) -> None:
+    assert misses(text, has, never) == []
+
+
+MIXED = """conda list torch
+pytorch                   2.5.1           py3.11_cuda12.4_cudnn9_0    pytorch
+torch                     2.8.0                    pypi_0    pypi
+>>> torch.__version__
+2.8.0+cpu
+Windows 11, RTX 4060, Driver Version: 566.36"""
+TWO_CUDAS = (
+    "torch 2.6.0+cu124, RTX A6000\nInstalled CUDA version 11.5 does not match the version torch was "
+    "compiled with 12.4"
+)
+
+
+@each("text, means", [(TWO_CUDAS, "cuda-12.4"), (MIXED, "--backend {}")])
+def test_what_is_recommended_is_what_the_fix_means(text: str, means: str) -> None:
+    resolution = answered(text).resolution
+    assert misses(text, means.format(resolution.backend), "") == []
+    assert resolution.backend != "cu118"

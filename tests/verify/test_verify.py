@@ -1,0 +1,267 @@
+"""verify as its users start it: three ways, the bad states, the machine with (stand-in) GPUs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from verifying import FOLDER, ROOT, RTX_3050, T4, started, states, with_gpus
+
+from gpusetup.model.codec import from_json
+from gpusetup.model.documents import VerifyAnswer
+
+
+def interpreters() -> list[Path]:
+    """Other Pythons of this machine that verify promises to run under; they have no torch."""
+    homes = sorted(Path("~/.pyenv/versions").expanduser().glob("3.*/bin/python"))
+    return [path for path in homes if int(path.parts[-3].split(".")[1]) >= 8]
+
+
+def without_figures(text: str) -> str:
+    """The screen with what differs from run to run replaced."""
+    import re
+
+    return re.sub(r": [\d.e-]+ \(limit", ": X (limit", text)
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("empty") / "proof"
+    shutil.copytree(FOLDER, place, ignore=shutil.ignore_patterns("__pycache__"))
+    return place
+
+
+@pytest.mark.parametrize("way", ["module", "path", "copy"])
+@pytest.mark.one_in(6)
+def test_three_ways_to_start_are_one_program(way: str, copied: Path) -> None:
+    command, cwd = {
+        "module": ((sys.executable, "-m", "gpusetup.verify"), ROOT),
+        "path": ((sys.executable, str(FOLDER)), copied.parent),
+        "copy": ((sys.executable, copied.name), copied.parent),
+    }[way]
+    run = started("--device", "cpu", "--json", command=command, cwd=cwd)
+    document = json.loads(run.stdout)
+    assert (run.returncode, run.stderr, next(iter(document))) == (0, "", "schema")
+    assert states(document) == {
+        "import@host": "passed",
+        "properties@cpu": "passed",
+        "matmul@cpu": "passed",
+        "amp@cpu": "passed",
+    }
+    assert from_json(run.stdout, VerifyAnswer, what="the answer").verdict == "passed"
+
+
+@pytest.mark.parametrize("python", interpreters(), ids=lambda path: path.parts[-3])
+@pytest.mark.one_in(3)
+def test_any_python_from_3_8_says_that_torch_is_missing(python: Path, copied: Path) -> None:
+    run = started("--json", "--expect", "torch==2.5.*", command=(str(python), str(copied)))
+    document = json.loads(run.stdout)
+    assert (run.returncode, run.stderr) == (1, "")
+    first, *others = document["checks"]
+    assert first["detail"] == f"torch is not installed for {python}"
+    assert {row["status"] for row in others} == {"skipped"}
+
+
+def test_cpu_screen() -> None:
+    lines = started("--device", "cpu", "--no-color").stdout.splitlines()
+    assert lines[:2] == ["verdict: passed", ""]
+    assert lines[2].startswith("PyTorch version: 2.")
+    assert lines[3:6] == ["CUDA available: False", "CPU computation test: PASSED", ""]
+
+
+def test_without_a_gpu_auto_says_no_with_the_known_words() -> None:
+    run = started()
+    assert run.returncode == 1
+    assert run.stdout.startswith("verdict: failed (gpu on host failed)\n\ngpu on host: ")
+    assert "\nCUDA available: False\nGPU not detected!\n" in run.stdout
+    assert "is a CPU build" in run.stdout
+
+
+def test_an_image_build_computes_nothing_and_a_skip_is_not_a_pass() -> None:
+    free = started("--device", "none", "--json", "--expect", "torch>=2.0")
+    strict = started("--device", "none", "--json", "--strict")
+    assert (free.returncode, strict.returncode) == (0, 1)
+    assert states(json.loads(free.stdout)) == {
+        "import@host": "passed",
+        "libraries@host": "skipped",
+        "expect@host": "passed",
+    }
+
+
+def test_the_screen_of_the_laptop_of_the_guide() -> None:
+    run = with_gpus(gpus=[RTX_3050])
+    assert run.returncode == 0, run.stderr
+    expected = (ROOT / "tests" / "rendered" / "verify-rtx3050.txt").read_text()
+    place = run.stdout.partition("from ")[2].partition("\n")[0]
+    assert without_figures(run.stdout).replace(place, "PLACE") == expected
+
+
+@pytest.mark.parametrize(
+    "proofs", [(), pytest.param(("matmul", "amp"), marks=pytest.mark.slow)], ids=["told", "proven"]
+)
+def test_every_gpu_is_proven_and_told_by_its_uuid(proofs: tuple[str, ...]) -> None:
+    only = () if proofs else ("--only", "properties")
+    expected_of = ("--expect", "gpus>=2", "memory_gib>=3.5", "capability>=8.0")
+    run = with_gpus("--json", *only, *expected_of, gpus=[RTX_3050, T4])
+    document = json.loads(run.stdout)
+    assert [row["cuda_index"] for row in document["devices"]] == [0, 1]
+    assert document["devices"][1]["uuid"].startswith("GPU-00000001")
+    proven = {f"{check}@cuda:{n}" for check in ("properties", *proofs) for n in (0, 1)}
+    assert proven <= set(states(document))
+    expected = [row for row in document["checks"] if row["name"] == "expect"]
+    assert [row["status"] for row in expected] == ["passed", "passed", "failed"]
+    assert expected[2]["detail"] == "capability>=8.0: found 7.5 on cuda:1"
+    assert run.returncode == 1
+
+
+def test_a_device_that_is_not_there_is_a_wrong_question() -> None:
+    run = with_gpus("--device", "cuda:7", gpus=[RTX_3050, T4])
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == (
+        "error: There is no cuda:7: torch sees 2 GPUs\n\nhint: one of cuda:0, cuda:1\n"
+    )
+
+
+@pytest.mark.parametrize("hidden", ["", "-1", "7"])
+@pytest.mark.one_in(6)
+def test_a_variable_that_hides_every_gpu_is_named(hidden: str) -> None:
+    run = with_gpus("--json", gpus=[], environment={"CUDA_VISIBLE_DEVICES": hidden})
+    checks = json.loads(run.stdout)["checks"]
+    assert run.returncode == 1
+    assert checks[1]["detail"] == (
+        f"GPU not detected! CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU"
+    )
+    assert checks[1]["hint"] == "`unset CUDA_VISIBLE_DEVICES`"
+
+
+def test_what_cuda_says_is_passed_on_where_the_variable_is_innocent() -> None:
+    said = "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized"
+    run = with_gpus("--json", gpus=[], init=said, environment={"CUDA_VISIBLE_DEVICES": "0"})
+    assert json.loads(run.stdout)["checks"][1]["detail"].endswith(f"RuntimeError: {said}")
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "status", "detail"),
+    [
+        ("abort", "matmul", "crashed", "the process died of SIGABRT"),
+        ("wrong-element", "matmul", "failed", "1 of 1000 elements are wrong"),
+        ("sticky", "matmul", "failed", "illegal memory access"),
+        ("no-kernel", "arch", "failed", "no kernel image"),
+    ],
+)
+@pytest.mark.one_in(6)
+def test_a_sick_gpu_is_named_and_the_other_is_still_proven(
+    fault: str, check: str, status: str, detail: str
+) -> None:
+    words = ("--json", "--only", check, "properties")
+    run = with_gpus(*words, gpus=[RTX_3050, RTX_3050], faults={fault: "cuda:0"})
+    document = json.loads(run.stdout)
+    sick = next(r for r in document["checks"] if (r["name"], r["device"]) == (check, "cuda:0"))
+    assert (run.returncode, document["verdict"], sick["status"]) == (1, "failed", status)
+    assert detail in sick["detail"]
+    others = {name: state for name, state in states(document).items() if name.endswith("cuda:1")}
+    assert set(others.values()) == {"passed"}
+
+
+def test_a_gpu_without_a_kernel_learns_which_kernels_there_are() -> None:
+    run = with_gpus("--json", gpus=[T4], arch="sm_80 sm_90", faults={"no-kernel": "cuda:0"})
+    document = json.loads(run.stdout)
+    arch = next(row for row in document["checks"] if row["name"] == "arch")
+    assert arch["detail"] == "this torch has no kernel for compute capability 7.5, only sm_80 sm_90"
+    assert states(document)["matmul@cuda:0"] == states(document)["amp@cuda:0"] == "skipped"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [("x = 1\n", "is not PyTorch"), ("import sys\nsys.exit(3)\n", "is not PyTorch")],
+)
+@pytest.mark.one_in(4)
+def test_a_local_torch_py_is_named(tmp_path: Path, body: str, words: str) -> None:
+    (tmp_path / "torch.py").write_text(body)
+    module = (sys.executable, "-m", "gpusetup.verify")
+    run = started("--json", command=module, cwd=tmp_path, environment={"PYTHONPATH": str(ROOT)})
+    first = json.loads(run.stdout)["checks"][0]
+    assert (run.returncode, first["status"]) == (1, "failed")
+    assert str(tmp_path / "torch.py") in first["detail"]
+    assert words in first["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("raise ImportError('libtorch_cpu.so: cannot open shared object file')", "is missing"),
+        ("raise OSError('libtorch_cpu.so: wrong ELF class: ELFCLASS32')", "architecture"),
+        ("raise ImportError('libc10.so: undefined symbol: _ZN3c10')", "two versions"),
+        ("import fsspec_that_is_not_there", "needs the package"),
+        ("raise SystemExit(0)", '`python -c "import torch"`'),
+        ("import os; os.kill(os.getpid(), 4)", "this CPU lacks an instruction"),
+    ],
+)
+@pytest.mark.one_in(7)
+def test_a_broken_torch_is_one_line_and_the_way_out(tmp_path: Path, body: str, hint: str) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(body + "\n")
+    run = started("--json", environment={"PYTHONPATH": str(tmp_path)})
+    first = json.loads(run.stdout)["checks"][0]
+    crashed = first["detail"] == "the process died of SIGILL"
+    assert (run.returncode, first["status"]) == (1, "crashed" if crashed else "failed")
+    assert crashed or first["detail"].startswith("import torch failed: ")
+    assert hint in first["hint"]
+
+
+def test_a_real_torch_with_a_deleted_library_is_named(tmp_path: Path) -> None:
+    import torch
+
+    real = Path(torch.__file__).parent
+    (tmp_path / "torch" / "lib").mkdir(parents=True)
+    for entry in (*real.iterdir(), *(real / "lib").iterdir()):
+        if entry.name not in ("lib", "libtorch_cpu.so"):
+            (tmp_path / entry.relative_to(real.parent)).symlink_to(entry)
+    run = started("--json", "--device", "cpu", environment={"PYTHONPATH": str(tmp_path)})
+    first = json.loads(run.stdout)["checks"][0]
+    assert (run.returncode, first["status"]) == (1, "failed")
+    assert "libtorch_cpu.so: cannot open shared object file" in first["detail"]
+    assert "a library of it is missing" in first["hint"]
+
+
+def test_what_a_library_prints_on_stdout_does_not_spoil_the_document(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    body = "import os\nos.write(1, b'NCCL version 2.27\\n')\nprint('{}')\nraise OSError('no')\n"
+    (tmp_path / "torch" / "__init__.py").write_text(body)
+    run = started("--json", environment={"PYTHONPATH": str(tmp_path)})
+    assert json.loads(run.stdout)["checks"][0]["detail"] == "import torch failed: OSError: no"
+    assert "NCCL version" in run.stderr
+
+
+def test_a_report_that_cannot_be_written_is_blocked(tmp_path: Path) -> None:
+    run = started("--device", "none", "--output", str(tmp_path / "no" / "report.json"))
+    assert run.returncode == 3
+    assert "Cannot write" in run.stderr
+
+
+def test_a_foreign_name_cannot_drive_the_terminal() -> None:
+    evil = {**RTX_3050, "name": "RTX\x1b[2J\nverdict: passed"}
+    run = with_gpus("--only", "properties", gpus=[evil])
+    assert "\x1b" not in run.stdout
+    assert run.stdout.splitlines().count("verdict: passed") == 1
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp936"])
+@pytest.mark.one_in(3)
+def test_the_screen_prints_under_any_encoding(encoding: str) -> None:
+    odd = {**RTX_3050, "name": "GeForce \u00e9\u4e2d\U0001f600"}
+    environment = {"PYTHONIOENCODING": encoding}
+    words = ("--device", "cuda", "--only", "properties")
+    run = with_gpus(*words, gpus=[odd], environment=environment)
+    assert run.returncode == 0, run.stderr
+
+
+def test_gpusetup_verify_passes_words_output_and_exit_code_through() -> None:
+    command = (sys.executable, "-m", "gpusetup", "verify", "--python", sys.executable)
+    run = started("--json", "--device", "cpu", "--expect", "torch==0.1", command=command)
+    document = json.loads(run.stdout)
+    assert (run.returncode, document["checks"][-1]["status"]) == (1, "failed")
+    assert run.stderr.startswith("target: ")

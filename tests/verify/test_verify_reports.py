@@ -1,0 +1,190 @@
+"""What a run is told as: text, JSON and JUnit XML."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from each_row import each
+from hypothesis import given
+from hypothesis import strategies as st
+from verifying import ROOT, started
+
+from gpusetup.model.codec import from_json
+from gpusetup.model.documents import VerifyAnswer
+from gpusetup.verify.answer.junit import as_junit
+from gpusetup.verify.answer.render import as_json, as_text
+from gpusetup.verify.options import read_options
+from gpusetup.verify.program import main
+from gpusetup.verify.values import Outcome, Report, Result
+
+A100 = {
+    "device": "cuda:0",
+    "name": "NVIDIA A100-SXM4-80GB",
+    "cuda_index": 0,
+    "uuid": "GPU-1",
+    "compute_capability": "8.0",
+    "memory_total_bytes": 85_031_714_816,
+}
+
+
+def report(*results: Result, strict: bool = False, name: str = str(A100["name"])) -> Report:
+    facts = {
+        "torch": "2.9.0+cu128",
+        "cuda": "12.8",
+        "python": "3.11.9",
+        "available": True,
+        "devices": [{**A100, "name": name}],
+    }
+    return Report("auto", strict, facts, results)
+
+
+def speed(rate: float) -> Result:
+    outcome = Outcome("passed", "4096 x 4096", rate, 0.05, "TFLOP/s")
+    return Result("speed", "cuda:0", outcome, 0.25)
+
+
+IMPORT = Result("import", "host", Outcome("passed", "torch 2.9.0+cu128 from /venv"), 0.9)
+WRONG = Result(
+    "float16",
+    "cuda:0",
+    Outcome("failed", "tall: 3 <of> 9 & 50 %\nlost, at: 7", 12.5, 1.0, "of it", "run it again"),
+    1.5,
+    "half precision would be wrong",
+)
+DIED = Result("fft", "cuda:0", Outcome("crashed", "died of SIGSEGV\x1b[2J", hint="`-v`"), 2.0, "x")
+LEFT = Result("compile", "cuda:0", Outcome("skipped", "no C compiler", hint="`apt install g++`"))
+EVERY = report(IMPORT, WRONG, DIED, LEFT, speed(19.1))
+
+
+def in_form(text: str) -> ElementTree.Element:
+    """Whether junit-10.xsd of Jenkins' xUnit plugin takes it, as far as this report uses it."""
+    root = ElementTree.fromstring(text.encode("utf-8"))
+    inside = {"testsuites": {"testsuite"}, "testsuite": {"properties", "testcase"}}
+    inside["properties"] = {"property"}
+    inside["testcase"] = {"skipped", "error", "failure", "system-out"}
+    needed = {"testsuite": {"name", "tests", "failures", "errors", "skipped", "time"}}
+    needed |= {"property": {"name", "value"}, "testcase": {"name", "classname", "time"}}
+    needed |= {key: {"type", "message"} for key in ("skipped", "error", "failure")}
+    for element in root.iter():
+        assert {child.tag for child in element} <= inside.get(element.tag, set())
+        if element.tag in needed:
+            assert set(element.attrib) == needed[element.tag]
+        for kind, name in (("failure", "failures"), ("error", "errors"), ("testcase", "tests")):
+            assert element.get(name, str(len([*element.iter(kind)]))) == str(
+                len([*element.iter(kind)])
+            )
+    return root
+
+
+def test_the_junit_report_whole(same_as_file: Any) -> None:
+    in_form(as_junit(EVERY))
+    same_as_file(as_junit(EVERY), ROOT / "tests" / "rendered" / "verify-junit.xml")
+
+
+def test_a_skip_is_a_failure_under_strict() -> None:
+    root = in_form(as_junit(EVERY._replace(strict=True)))
+    case = next(case for case in root.iter("testcase") if case.get("name") == "compile")
+    assert [child.tag for child in case] == ["failure"]
+
+
+TEXTS = st.text(st.characters(), max_size=40)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_no_text_spoils_a_report(detail: str, hint: str, means: str) -> None:
+    bad = Result("memory", "cuda:0", Outcome("failed", detail, hint=hint), 0.1, means)
+    found = report(bad, name=detail)
+    in_form(as_junit(found))
+    lines = as_text(found).splitlines()
+    assert all(line.isprintable() and not line.lstrip().startswith("::") for line in lines)
+    assert json.loads(as_json(found))["checks"][0]["detail"] == detail
+
+
+def test_each_failure_says_what_it_means_and_the_next_step_once() -> None:
+    screen = as_text(report(WRONG, WRONG._replace(name="bfloat16")))
+    assert screen.startswith(
+        "verdict: failed (float16 on cuda:0 failed, bfloat16 on cuda:0 failed)\n\n"
+        "float16 on cuda:0: half precision would be wrong\n"
+        "bfloat16 on cuda:0: half precision would be wrong\n"
+        "hint: run it again\n\n"
+        "PyTorch version: 2.9.0+cu128\n"
+    )
+
+
+def test_the_computation_test_fails_with_any_check_that_computes() -> None:
+    sound = tuple(
+        Result(name, "cuda:0", Outcome("passed", "")) for name in ("properties", "matmul", "amp")
+    )
+    assert "GPU computation test: PASSED" in as_text(report(*sound, LEFT))
+    assert "GPU computation test: FAILED" in as_text(report(*sound, WRONG))
+    assert "GPU computation test: FAILED" in as_text(report(LEFT))
+
+
+def test_a_run_that_computes_nothing_has_no_failed_computation_test() -> None:
+    seen = (IMPORT, Result("gpu", "host", Outcome("passed", "torch sees 1 GPU")))
+    looked = tuple(Result(name, "cuda:0", Outcome("passed", "")) for name in ("properties", "arch"))
+    assert "GPU computation test: not run\n" in as_text(report(IMPORT))
+    assert "GPU computation test: not run\n" in as_text(report(*seen, *looked))
+    broken = IMPORT._replace(outcome=Outcome("failed", "import torch failed"))
+    assert "GPU computation test: FAILED\n" in as_text(report(broken))
+
+
+def test_the_speed_over_the_cpu_stands_below_the_memory_of_its_gpu() -> None:
+    compared = Outcome("passed", "products", 154.3, unit="times the CPU in float32")
+    screen = as_text(report(IMPORT, Result("speed-over-cpu", "cuda:0", compared)))
+    assert "\nGPU Memory: 79.2 GB\nGPU Speed: 154 times the CPU (float32 products)\n" in screen
+    assert "products: 154 times the CPU in float32\n" in screen
+    assert "GPU Speed" not in as_text(report(IMPORT))
+
+
+def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
+    done = started("--device", "cpu", "--json", "--junit", str(tmp_path / "report.xml"))
+    answer = from_json(done.stdout, VerifyAnswer, what="the answer")
+    assert (done.returncode, answer.checks[-1].name) == (0, "amp")
+    root = in_form((tmp_path / "report.xml").read_text(encoding="utf-8"))
+    assert [case.get("name") for case in root.iter("testcase")][-1] == "amp"
+
+
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ((), "quick"),
+        (("--only", "matmul"), "quick"),
+        (("--only", "optimizers", "matmul"), "standard"),
+        (("--only", "operators/addmm/7"), "standard"),
+        (("--only", "load"), "stress"),
+        (("--level", "census", "--only", "matmul"), "census"),
+        (("--only", "load", "--seconds", "5"), "stress"),
+    ],
+)
+def test_without_a_level_the_first_one_runs_that_has_the_checks(
+    words: tuple[str, ...], level: str
+) -> None:
+    assert read_options(words).asked.level == level
+
+
+@each(
+    "words, said",
+    [
+        (("--seconds", "9"), "is for the stress level"),
+        (("--level", "stress", "--seconds", "0"), "is not a valid time"),
+        (("--level", "stress", "--seconds", "nan"), "is not a valid time"),
+        (("--seed", "-1"), "is no seed"),
+        (("--device", "tpu"), "is no device"),
+        (("--exp", "gpus>=1"), "unrecognized"),
+        (("--with", "numpy"), "it is not known"),
+        (("--only", "softmx"), "no check 'softmx'"),
+        (("--level", "quick", "--only", "float8"), "`float8` is no check of level quick"),
+    ],
+)
+def test_a_wrong_question_is_refused_before_anything_runs(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    told = "".join(capsys.readouterr())
+    assert said in told
+    assert "hint" in told
