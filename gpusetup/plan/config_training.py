@@ -10,7 +10,7 @@ from gpusetup.configs.keys import meaning
 from gpusetup.configs.settings import Setting, value_of
 from gpusetup.model.codec import from_plain
 from gpusetup.plan.config_reader import Fields, Reader, by_words
-from gpusetup.plan.job import JOB_DEFAULTS, Job
+from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
 from gpusetup.plan.question import LARGEST
 
 
@@ -172,7 +172,7 @@ def offload(reader: Reader, fields: Fields) -> Fields:
 def plan_map(reader: Reader, fields: Fields) -> Fields:
     """The map `plan:`, settings of a job by their own names."""
     job_fields: Fields = {}
-    types = get_type_hints(Job)
+    types = get_type_hints(TrainingJob)
     for path, setting in reader.by_path.items():
         if path[:-1] != ("plan",):
             continue

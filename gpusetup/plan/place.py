@@ -12,7 +12,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.decide import Limits
+from gpusetup.plan.decide import MachineLimits
 from gpusetup.plan.measured import gpu_of
 
 System = Literal["linux", "windows", "wsl", "jetson"]
@@ -41,9 +41,9 @@ class Place(Frozen):
     remark: str = ""
     """Which card is meant, if its name alone could mean several."""
 
-    def limits(self, sp: int | None = None, *, predict: bool = False) -> Limits:
+    def limits(self, sp: int | None = None, *, predict: bool = False) -> MachineLimits:
         """What may be used: expandable segments need plain Linux, SP and Offload Linux."""
-        return Limits(
+        return MachineLimits(
             capacity=self.capacity,
             env=self.system == "linux",
             linux=self.system != "windows",

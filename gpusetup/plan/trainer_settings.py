@@ -13,17 +13,25 @@ from gpusetup.configs.config import read_config
 from gpusetup.model.documents import TrainerSettings
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import Decision, Limits
-from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.decide import MachineLimits, RecipeDecision
+from gpusetup.plan.job import (
+    BESIDE_FIELDS,
+    JOB_DEFAULTS,
+    Recipe,
+    TrainingJob,
+    samples,
+    tokens,
+    yarn,
+)
 from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.models import hub_id
 from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
 
 
-class Facts(NamedTuple):
+class JobAndRecipe(NamedTuple):
     """What a trainer's keys say: a job and its recipe."""
 
-    job: Job
+    job: TrainingJob
     recipe: Recipe
 
     @property
@@ -65,7 +73,7 @@ def only_if(condition: object, value: Any) -> Any:
 # --- trainers for reinforcement learning ----------------------------------------------------------
 
 
-def trinity(facts: Facts) -> Values:
+def trinity(facts: JobAndRecipe) -> Values:
     """Trinity-RFT's config. Its two knobs default to `ceil(2 * max_model_len / SP)`."""
     is_dynamic = facts.budget is not None
     actor: Values = {
@@ -90,7 +98,7 @@ def trinity(facts: Facts) -> Values:
     }
 
 
-def verl(facts: Facts) -> Values:
+def verl(facts: JobAndRecipe) -> Values:
     """verl's Hydra overrides; the reference and the rollout take the same budget as the actor."""
     is_dynamic = facts.budget is not None
     is_fsdp1 = facts.job.strategy == "fsdp1" and not facts.recipe.offload
@@ -133,7 +141,7 @@ HF_OPTIMIZERS = {
 TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
-def hf_optimizer(job: Job) -> str | None:
+def hf_optimizer(job: TrainingJob) -> str | None:
     """The value of `optim`; None if transformers has no such optimizer."""
     if job.optimizer not in ("adam", "adamw"):
         return HF_OPTIMIZERS.get(job.optimizer)
@@ -142,14 +150,14 @@ def hf_optimizer(job: Job) -> str | None:
     return "adamw_torch"
 
 
-def deepspeed_file(job: Job) -> str | None:
+def deepspeed_file(job: TrainingJob) -> str | None:
     """The file of a DeepSpeed config for the job's stage, which the person keeps."""
     if not job.strategy.startswith("zero"):
         return None
     return f"ds_{job.strategy}.json"
 
 
-def hf(facts: Facts) -> Values:
+def hf(facts: JobAndRecipe) -> Values:
     """`TrainingArguments` of transformers, as the flags of a script that parses them."""
     job = facts.job
     return {
@@ -168,7 +176,7 @@ def hf(facts: Facts) -> Values:
     }
 
 
-def trl(facts: Facts) -> Values:
+def trl(facts: JobAndRecipe) -> Values:
     """TRL's `trl sft`: `SFTConfig`, `ModelConfig` and transformers' arguments."""
     job = facts.job
     return hf(facts) | {
@@ -185,7 +193,7 @@ def trl(facts: Facts) -> Values:
     }
 
 
-def llama_factory(facts: Facts) -> Values:
+def llama_factory(facts: JobAndRecipe) -> Values:
     """A config of `llamafactory-cli train`, which builds on transformers' arguments."""
     job = facts.job
     quantization_bits = {"nf4": 4, "nf4-dq": 4, "int8": 8}.get(job.quantize or "")
@@ -209,7 +217,7 @@ def llama_factory(facts: Facts) -> Values:
     }
 
 
-def axolotl(facts: Facts) -> Values:
+def axolotl(facts: JobAndRecipe) -> Values:
     job = facts.job
     adapter = only_if(job.lora is not None, "qlora" if facts.has_4_bit_base else "lora")
     return {
@@ -242,7 +250,7 @@ def axolotl(facts: Facts) -> Values:
 # --- engines and other trainers -------------------------------------------------------------------
 
 
-def deepspeed(facts: Facts) -> Values:
+def deepspeed(facts: JobAndRecipe) -> Values:
     """A DeepSpeed config in JSON."""
     job = facts.job
     stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3}.get(job.strategy)
@@ -260,7 +268,7 @@ def deepspeed(facts: Facts) -> Values:
     }
 
 
-def torchtune(facts: Facts) -> Values:
+def torchtune(facts: JobAndRecipe) -> Values:
     """Overrides of a torchtune recipe (`tune run ... key=value`)."""
     job = facts.job
     return {
@@ -277,7 +285,7 @@ def torchtune(facts: Facts) -> Values:
     }
 
 
-def torchtitan(facts: Facts) -> Values:
+def torchtitan(facts: JobAndRecipe) -> Values:
     """Flags over a torchtitan job config."""
     job = facts.job
     mode = "full" if job.checkpointing else "none"
@@ -293,7 +301,7 @@ def torchtitan(facts: Facts) -> Values:
     }
 
 
-def megatron(facts: Facts) -> Values:
+def megatron(facts: JobAndRecipe) -> Values:
     """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
     job = facts.job
     sequences_at_once = job.sequences or job.gpus
@@ -318,7 +326,7 @@ def megatron(facts: Facts) -> Values:
 class Writer(NamedTuple):
     """How a trainer's settings are written, and where they go."""
 
-    values: Callable[[Facts], Values]
+    values: Callable[[JobAndRecipe], Values]
     format: Format
     title: str
 
@@ -337,7 +345,7 @@ WRITERS: Mapping[str, Writer] = {
 }
 
 
-def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings | None:
+def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSettings | None:
     """The decision in a trainer's own words; None if it does not fit, or the trainer is not known.
 
     What the trainer has no key for is listed as `missing`: the text is read back as a config, and
@@ -346,7 +354,7 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     writer = WRITERS.get(trainer or "")
     if writer is None or trainer is None or not decision.fits:
         return None
-    facts = Facts(decision.job, decision.shown.recipe)
+    facts = JobAndRecipe(decision.job, decision.shown.recipe)
     values = without_none(writer.values(facts))
     return TrainerSettings(
         trainer=trainer,
@@ -356,7 +364,7 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     )
 
 
-def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
+def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
     """What a run must be told that is not read back from its config."""
     job, recipe = decision.job, decision.shown.recipe
     read_back = job_read_back(trainer, job, text)
@@ -375,7 +383,7 @@ FSDP = ("fsdp", "fsdp1")
 """The strategies that one key of a trainer means."""
 
 
-def job_read_back(trainer: str, job: Job, text: str) -> Job:
+def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
     """The job that a text of settings says by itself."""
     config = read_config(text.encode(), "train.yaml")
     from_config = question_of(config, trainer)
@@ -386,7 +394,7 @@ def job_read_back(trainer: str, job: Job, text: str) -> Job:
     if job.lora is not None and not is_quantised:
         job_fields = {**question.job_fields, "lora": job.lora}
         question = replace(question, job_fields=job_fields)
-    no_limits = Limits(capacity=0)
+    no_limits = MachineLimits(capacity=0)
     return job_of(question, job.shape, no_limits)
 
 
