@@ -280,6 +280,7 @@ def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]
 def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
     """Whether a degree divides the heads of keys and values, or repeats each of them as often."""
     divides_heads = key_value_heads % degree == 0
+    # A repeated head is on several GPUs, each with other queries.
     repeats_heads = degree % key_value_heads == 0
     return divides_heads or repeats_heads
 

@@ -162,7 +162,8 @@ def optimizer_bytes(job: TrainingJob) -> float:
         return optimizer.moments * job.trained_bytes + optimizer.fixed
     master_bytes = 4
     # The moments are as wide as the copy that is stepped.
-    return master_bytes + optimizer.moments * master_bytes + optimizer.fixed
+    moment_bytes = optimizer.moments * master_bytes
+    return master_bytes + moment_bytes + optimizer.fixed
 
 
 def optimizer_on_host(job: TrainingJob) -> bool:

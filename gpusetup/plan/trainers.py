@@ -29,8 +29,11 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
     that they take capped scores. `weights`: whether it loads them `as published`, in the format of
     the checkpoint.
     """
-    text = ROWS.read_bytes()
-    table = from_json(text, TrainerTable, what=ROWS.name)
+    table = from_json(
+        ROWS.read_bytes(),
+        TrainerTable,
+        what=ROWS.name,
+    )
     return table.trainers
 
 
