@@ -159,7 +159,8 @@ def optimizer_bytes(job: TrainingJob) -> float:
     # Adapters are 32-bit, and need no other copy of themselves.
     has_master_copy = job.master_weights and job.lora is None
     if not has_master_copy:
-        return optimizer.moments * job.trained_bytes + optimizer.fixed
+        moment_bytes = optimizer.moments * job.trained_bytes
+        return moment_bytes + optimizer.fixed
     master_bytes = 4
     # The moments are as wide as the copy that is stepped.
     moment_bytes = optimizer.moments * master_bytes
