@@ -33,11 +33,11 @@ from gpusetup.plan.place import (
     named_gpu,
     place_of,
 )
-from gpusetup.plan.question import Question, shape_of_question
+from gpusetup.plan.question import TrainingQuestion, shape_of_question
 from gpusetup.plan.rl_methods import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
-from gpusetup.plan.tables import Table, table_named
+from gpusetup.plan.tables import EmbeddingTable, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text
@@ -93,7 +93,7 @@ class PlanQuestion(CommandQuestion):
         metavar="PART",
         group=MODEL,
     )
-    embedding: tuple[Table, ...] = options(
+    embedding: tuple[EmbeddingTable, ...] = options(
         "an embedding table next to the model: users=6040x64; repeat it for items",
         metavar="ROWSxWIDTH",
         parse=table_named,
@@ -347,9 +347,9 @@ def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | Non
     return lambda model: fetched_shape(model, out.talk)
 
 
-def question_of(options: PlanQuestion) -> Question:
+def question_of(options: PlanQuestion) -> TrainingQuestion:
     """The question of the command line."""
-    return Question(
+    return TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
         tables=options.embedding,
@@ -357,7 +357,7 @@ def question_of(options: PlanQuestion) -> Question:
     )
 
 
-def config_question(file: str, from_options: Question) -> config.FromConfig:
+def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
     """The question of a config, with the options over it; UsageError if neither names a model."""
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
