@@ -72,6 +72,51 @@ TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.m
 TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
+# --- what differs between a run that works and one that fails -------------------------------------
+
+BOTH_SHELLS = "env | sort  # where it works, then where it fails: which variables differ?"
+BOTH_RELEASES = (
+    "python -m pip freeze  # with the release that works, then with the other: what else changed?"
+)
+BOTH_MACHINES = "python -m torch.utils.collect_env  # on both machines: what differs?"
+WHICH_STACK = (
+    "uname -r; (dpkg -l || rpm -qa || pacman -Q) 2>/dev/null "
+    "| grep -iE 'linux-firmware|rocm|hsa|amdgpu|level-zero|compute-runtime|nvidia'"
+)
+"""The kernel, the firmware and the driver's packages: a fault that came with an update is in one."""
+KERNEL_OF_MAKER = "sudo dmesg | grep -iE 'amdgpu|kfd|xe |i915' | tail -n 40  # after the failure"
+RIGHTS = "id; ls -l /dev/kfd /dev/dri"
+TOPOLOGY = "nvidia-smi topo -m; nvidia-smi topo -p2p r"
+"""How the GPUs are connected, and between which of them peer access is."""
+WHAT_LOADS = (
+    'python -c "import os, torch; print(torch.__file__, torch.version.cuda, '
+    "{k: v for k, v in os.environ.items() if 'CUDA' in k or 'PYTHON' in k}, "
+    "torch.zeros(1, device='cuda'))\""
+)
+"""From where torch is loaded, and the variables that change what it runs."""
+INTEL_RUNTIME = (
+    "python -m pip list | grep -iE 'torch|intel|dpcpp|sycl|oneapi'; "
+    "env | grep -iE 'oneapi|sycl|LD_LIBRARY_PATH'"
+)
+"""Which oneAPI runtime torch's build brings, and which one the shell puts in front of it."""
+INTERFACES = "ip -brief addr"
+ONE_GPU_OF_AMD = f"export HIP_VISIBLE_DEVICES=0  {RUN_AGAIN}"
+"""Whether it fails on the card too, or only on the processor's own graphics."""
+CPU_FLAGS = (
+    "grep -m1 'model name' /proc/cpuinfo; grep -m1 -o -w avx2 /proc/cpuinfo || echo 'no avx2'"
+)
+"""Whether the processor knows the instructions that torch's wheels use."""
+IMPORT_FAULT = 'python -X faulthandler -c "import torch"'
+"""Where an import ends that prints nothing; torch's own tools import torch too."""
+ROCM_STARTS = (
+    'python -X faulthandler -c "import torch; print(torch.__version__, torch.version.hip); '
+    'torch.cuda.init()"'
+)
+IN_THE_JOB = (
+    "echo $CUDA_VISIBLE_DEVICES; nvidia-smi -L; scontrol show job $SLURM_JOB_ID | grep TRES"
+)
+"""In the job: whether the scheduler gave it a GPU, and whether something hides it."""
+
 SETTLES: dict[str, tuple[str, ...]] = {
     LIST_GPUS: ("gpus",),
     ON_THE_BUS: ("gpus", "driver", "bus"),

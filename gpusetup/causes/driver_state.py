@@ -146,6 +146,7 @@ CAUSES = (
             "gpu-does-not-answer",
             "cuda-misses-gpu",
             "forward-compat-unsupported",
+            "libcuda-driver-mismatch",
         ),
         by_check=True,
         commands=("sudo reboot",),

@@ -148,6 +148,7 @@ CAUSES = (
         means="torch uses Apple GPUs as device mps. There are no CUDA builds for macOS.",
         text="Use device mps or cpu: torch's ordinary wheel has both",
         proven_by="The system is macOS on arm64",
+        refuted_by=(Refutation(facts.works_otherwise("another-shell")),),
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
@@ -242,7 +243,9 @@ CAUSES = (
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell")),
             Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
+            Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(
@@ -293,7 +296,10 @@ CAUSES = (
         refuted_by=(
             Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_CUDA),
             Refutation(gpu_facts.the_gpu_computes),
+            Refutation(gpu_facts.intels_driver_answers, "", alike.INTEL_RUNTIME),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
+            Refutation(facts.works_otherwise("kernel", "older-release", "another-shell", "small")),
+            Refutation(gpu_facts.nothing_asked_for_cuda),
         ),
         cases=(
             Message(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
+from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.fixes import paste
 from gpusetup.messages.fragments import CUDA_LIBRARY, FFMPEG, TORCH_LIBRARY
 from gpusetup.messages.row import says
-from gpusetup.model.finding import Severity
+from gpusetup.model.finding import Fix, Severity
 from gpusetup.model.shell import Lines
 
 # --- LD_LIBRARY_PATH -----------------------------------------------------------------------------
@@ -22,6 +23,14 @@ def _without_others(context: RuleContext) -> Lines:
     said = events(context, "foreign-library", "ld-library-path-conflict")
     named = dict.fromkeys(e.values["folder"] for e in said if e.values.get("folder"))
     return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
+
+
+def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
+    """The wheels that `pip check` names, in the versions that torch requires."""
+    replaced = [event.values for event in events(context, "wheel-replaced")]
+    pairs = exactly((values.get("wheel"), values.get("required")) for values in replaced)
+    commands = (paste.pip(context, "install", *pairs),) if pairs else ()
+    return Fix(text=text, commands=commands)
 
 
 def _does_no_harm(context: RuleContext) -> bool:
@@ -111,8 +120,30 @@ CAUSES = (
                 "another NCCL on one of them",
             ),
             Message(
+                where=(lambda context: bool(events(context, "wheel-replaced")),),
+                title="A CUDA wheel has another version than torch requires",
+                means="Another package replaced a library that torch's wheel was built with.",
+                text="Install the version that torch requires again. What needs the other one "
+                "belongs into an environment of its own, or it replaces this one again (`pip "
+                "check` names it)",
+                way=_wheel_that_torch_requires,
+            ),
+            Message(
+                having={"loaded": "", "compiled": ""},
+                title="Version {loaded} is loaded of a library that the program needs in version "
+                "{compiled} or newer",
+                plain="The loaded CUDA library is older than the one the program was compiled with",
+                means="A program needs the version that it was compiled with, or a newer minor of "
+                "the same major.",
+                text="Upgrade the library in this environment to that version or newer (pip: `pip "
+                "install --upgrade 'jax[cuda12]'`; conda: update the package `cudnn`). If torch in "
+                "the same environment requires its own version, use a separate environment for "
+                "each. Only if LD_LIBRARY_PATH has a folder of another CUDA, remove that",
+            ),
+            Message(
                 having={"by_program": ""},
                 title="The first {library} on the path is too old for JAX or TensorFlow",
+                plain="A CUDA library is too old for JAX or TensorFlow",
                 text="Upgrade the library (`pip install --upgrade 'jax[cuda12]'`), and remove "
                 "other folders from LD_LIBRARY_PATH. If torch in the same environment requires "
                 "its own version, use a separate environment for each",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check
+from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
-from gpusetup.evidence.facts import listed_files
+from gpusetup.evidence.facts import a_copied_runtime_is_loaded, listed_files
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
@@ -90,6 +90,19 @@ CAUSES = (
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.
         stage="import",
         by_check=True,
+        cases=(
+            Message(
+                where=(lambda context: bool(a_copied_runtime_is_loaded(context)),),
+                title="A copy of Windows' C++ runtime is loaded in the place of its own: {fact}",
+                means="Programs take DLLs from the folder of python.exe before those of Windows. A "
+                "copy stays as old as it was, and DLLs built with a newer compiler do not start.",
+                # Python's own installer puts vcruntime140.dll there, and no msvcp140.dll.
+                text="Keep torch, CUDA and Python's own vcruntime140.dll. Rename the msvcp140*.dll "
+                "that were copied into the folder named above, so that Windows' own are loaded, "
+                "and install the current Visual C++ runtime (x64) from Microsoft. In a conda "
+                "environment run `conda update vc14_runtime` instead",
+            ),
+        ),
     ),
     Cause(
         "extension-needs-libcuda",

@@ -120,9 +120,12 @@ CAUSES = (
             Message(
                 having={"unused": ""},
                 title="CUDA does not get {asked} of GPU memory, although {unused} is free",
-                text="The GPU's memory is not short. Look at the computer's memory while the "
-                "program runs: Windows reserves computer memory or page file for the GPU's "
-                "memory. Load less data at once, or enlarge the page file; then update torch",
+                means="The numbers of the message show that the GPU's memory is not short. Windows "
+                "(and so WSL) backs the GPU's memory with the computer's memory and page file, so "
+                "that this limit is reached first; elsewhere it is a limit of the process.",
+                text="Look at the computer's memory while the program runs (Windows: the committed "
+                "memory in the task manager). Enlarge the page file, or let Windows manage it; in "
+                "WSL raise `memory=` in %UserProfile%\\.wslconfig. A smaller batch does not help",
                 look=("nvidia-smi",),
             ),
             Message(

@@ -10,7 +10,7 @@ from gpusetup.fixes.launching import by_torchrun
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
 
-WORKS = r"(?:works?|worked|working|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
+WORKS = r"(?:works?|worked|working|complet(?:es|ed)|succeed(?:s|ed)|pass(?:es|ed)|starts?|started|runs?|ran|solv(?:es|ed)|fix(?:es|ed)|helps?|helped|resum\w{1,3}|no longer hangs?|stopped hanging|did the trick|unblock\w{0,3})"
 SETS = r"(?:export |set(?:ting|s)? |with |env |using |add(?:ing|ed)? )?[`'\"]{0,3}(?:export )?NCCL_P2P_DISABLE[`'\"]?(?: ?= ?| to )[`'\"]?(?:1|true)"
 
 RANK_FROM_ENVIRONMENT = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
-from gpusetup.evidence import proofs
+from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.fragments import MAYBE
@@ -211,6 +211,15 @@ CAUSES = (
         not_when="If the same text has an Xid of the hardware, the hardware is the cause",
         # Source: CUDA Runtime API reference, cudaError.
         failure=5,
+        refuted_by=(
+            Refutation(facts.works_otherwise("gloo"), "", alike.NCCL_LOG),
+            Refutation(
+                facts.all_of(facts.several_gpus_are_used, facts.works_otherwise("one-gpu")),
+                "",
+                alike.NCCL_LOG,
+            ),
+            Refutation(facts.display_driver_was_reset, "", alike.KERNEL_LOG),
+        ),
         codes=(9, 59, 77, 700, 701, 702, 710, 715, 716, 718, 719),
         commands=("export CUDA_LAUNCH_BLOCKING=1",),
         cases=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Likelier, Refutation
-from gpusetup.evidence import gpu_facts, proofs
+from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -38,6 +38,9 @@ NO_NEWER = (
     "`export TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas` (from Triton 3.6 on, for Blackwell: "
     "TRITON_PTXAS_BLACKWELL_PATH). Or run without torch.compile (TORCHDYNAMO_DISABLE=1)"
 )
+
+OWN_CALL_WITH_KERNELS = facts.all_of(gpu_facts.torch_has_the_kernels, facts.torchs_own_call_fails)
+"""torch has the kernels and fails alone: no extension is at fault, and no build."""
 
 CAUSES = (
     Cause(
@@ -120,6 +123,7 @@ CAUSES = (
                 "no-kernel-image",
                 alike.THIS_TORCH,
             ),
+            Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
             ),
@@ -150,6 +154,7 @@ CAUSES = (
             ),
         ),
         refuted_by=(
+            Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
             ),
@@ -195,6 +200,7 @@ CAUSES = (
             "right build depends on both."
         ),
         refuted_by=(
+            Refutation(OWN_CALL_WITH_KERNELS, "", alike.WHAT_LOADS),
             Refutation(
                 gpu_facts.torch_has_the_kernels, "extension-arch-mismatch", alike.BLOCKING_RUN
             ),

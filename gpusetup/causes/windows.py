@@ -71,6 +71,9 @@ def _runtime_was_tried(context: RuleContext) -> bool:
     return any(event.values.get("what") == "vc-runtime" for event in tried)
 
 
+_is_torch_240 = proofs.torch_of_the_bad_release("2.4.0", "windows-dll-missing", "fbgemm")
+"""PyTorch, issue 131662: fbgemm.dll of 2.4.0 needs an OpenMP DLL that only Visual Studio brings."""
+
 VISUAL_CPP_RUNTIME = "winget install Microsoft.VCRedist.2015+.x64"
 
 START_IN_WSL = Message(
@@ -89,7 +92,9 @@ START_IN_WSL = Message(
 CAUSES = (
     Cause(
         "windows-dll-missing",
+        certain_if=_is_torch_240,
         refuted_by=(
+            Refutation(facts.a_copied_runtime_is_loaded, "dll-load-order"),
             Refutation(
                 facts.any_of(
                     facts.all_of(facts.imports_alone, facts.another_runtime_is_loaded_first),
@@ -120,6 +125,16 @@ CAUSES = (
         windows=(VISUAL_CPP_RUNTIME,),
         needs_root=True,
         cases=(
+            Message(
+                where=(_is_torch_240,),
+                title="torch 2.4.0 for Windows needs libomp140.x86_64.dll, which its wheel lacks",
+                means="Neither the wheel nor the Visual C++ runtime brings that DLL; torch 2.4.1 "
+                "does without it.",
+                text="Install torch 2.4.1 or later, of the same kind (CPU or CUDA), together with "
+                "its torchvision. Do not take a DLL from a download site",
+                windows=(),
+                commands=("gpusetup install --torch 2.4.1",),
+            ),
             Message(
                 where=(_runtime_was_tried,),
                 means="The Visual C++ runtime is there already, so another DLL is missing. torch "

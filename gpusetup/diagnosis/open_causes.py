@@ -13,15 +13,20 @@ from gpusetup.causes.alike import (
     AMD_TARGETS,
     ASK_TORCH,
     BESIDE_TORCH,
+    BOTH_SHELLS,
     COLLECT_ENV,
     HOST_MEMORY,
+    IN_THE_JOB,
+    INTEL_RUNTIME,
     KERNEL_LOG,
+    KERNEL_OF_MAKER,
     LAST_BOOT,
     LIBCUDA_IN_IT,
     LIST_GPUS,
     NODES,
     ON_THE_BUS,
     ON_THE_HOST,
+    ROCM_STARTS,
     SETTLES,
     THIS_TORCH,
     TORCH_SEES,
@@ -29,10 +34,12 @@ from gpusetup.causes.alike import (
     TORCHS_DEVICES,
     TORCHS_KERNELS,
     WHICH_LIBCUDA,
+    WHICH_STACK,
     WHILE_IT_RUNS,
 )
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
+from gpusetup.diagnosis.contrast_questions import beyond_what_was_printed
 from gpusetup.diagnosis.questions import (
     HOOK_LOG,
     is_of_amd,
@@ -137,6 +144,11 @@ ON_WINDOWS = {
     "gcc --version": "where.exe cl gcc clang",
     LIBCUDA_IN_IT: "nvidia-smi  # in the container",
     HOOK_LOG: "docker info",
+    BOTH_SHELLS: "Get-ChildItem env: | Sort-Object Name",
+    AMD_TARGETS: ROCM_STARTS,
+    KERNEL_OF_MAKER: "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30",
+    WHICH_STACK: ON_A_PC,
+    INTEL_RUNTIME: "python -m pip list; Get-ChildItem env: | Sort-Object Name",
 }
 """What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
 ON_MACS: dict[str, str] = {
@@ -172,6 +184,7 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
     if reading == TORCHS_KERNELS and is_beside_torch(context):
         reading = BESIDE_TORCH
     reading = _beyond_torchs_answer(context, reading)
+    reading = beyond_what_was_printed(context, reading)
     if on(context, "windows"):
         return settings_in_powershell(ON_WINDOWS.get(reading, reading))
     if lender_of(context):
@@ -198,6 +211,9 @@ def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
     overridden = "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment
     if is_of_amd(context) and (is_rocm or overridden):
         return AMD_TARGETS
+    in_a_job = events(context, "slurm-job", "login-node")
+    if in_a_job and reading != THIS_TORCH:
+        return IN_THE_JOB
     unused = events(context, "gpu-unused")
     if unused and events(context, "several-gpus"):
         return TORCHS_DEVICES

@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
+from gpusetup.diagnosis.contrast_questions import (
+    is_of_another_maker,
+    names_a_contrast,
+    reading_by_contrast,
+    reading_of_amd,
+    reading_of_intel,
+)
 from gpusetup.diagnosis.program import program_of
 from gpusetup.evidence.context import (
     driver_answers,
@@ -93,6 +100,17 @@ def _runs_on_several_gpus(context: RuleContext) -> bool:
     # torch sees the GPUs, and what is said to fail has several of them.
     seen = context.torch.cuda_available or events(context, "works-there", "gpu-trains")
     return bool(events(context, "run-hangs") or (complains(context) and seen))
+
+
+def _lacks_an_instruction(context: RuleContext) -> bool:
+    """Whether the processor does not know an instruction of a wheel."""
+    crashes = events(context, "program-crashed")
+    return any(event.values.get("what") == "instruction" for event in crashes)
+
+
+def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
+    """Whether a run does not go on, and no other maker's kernel driver tells why."""
+    return bool(events(context, "run-hangs")) and not is_of_another_maker(context)
 
 
 # --- containers, other programs -------------------------------------------------------------------
@@ -231,9 +249,13 @@ STAGES: tuple[StageQuestion, ...] = (
         name="graphics", is_reached=_shows("graphics-crash"), reading=_asks(alike.KERNEL_LOG)
     ),
     StageQuestion(
+        name="instructions", is_reached=_lacks_an_instruction, reading=_asks(alike.CPU_FLAGS)
+    ),
+    StageQuestion(name="contrast", is_reached=names_a_contrast, reading=reading_by_contrast),
+    StageQuestion(
         name="several GPUs", is_reached=_runs_on_several_gpus, reading=_asks(alike.NCCL_LOG)
     ),
-    StageQuestion(name="hang", is_reached=_shows("run-hangs"), reading=_asks(alike.STACK)),
+    StageQuestion(name="hang", is_reached=_hangs_on_a_gpu_of_nvidia, reading=_asks(alike.STACK)),
     StageQuestion(
         name="GPU of a container",
         is_reached=_is_given_a_gpu_in_vain,
@@ -243,12 +265,15 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(
         name="two environments", is_reached=_torch_answers_both, reading=_asks(alike.THIS_TORCH)
     ),
-    StageQuestion(name="AMD", is_reached=is_of_amd, reading=_asks(alike.AMD_TARGETS)),
-    StageQuestion(name="Intel", is_reached=_is_of_intel, reading=_asks(alike.TORCHS_XPU)),
+    StageQuestion(name="AMD", is_reached=is_of_amd, reading=reading_of_amd),
+    StageQuestion(name="Intel", is_reached=_is_of_intel, reading=reading_of_intel),
     StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
     StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),
     StageQuestion(
         name="crash without a word", is_reached=_shows("silent-crash"), reading=_asks(alike.FAULTS)
+    ),
+    StageQuestion(
+        name="numbers", is_reached=_shows("wrong-numbers"), reading=_asks(alike.BOTH_MACHINES)
     ),
     StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="torch", is_reached=_is_about_torch, reading=_torchs_build),

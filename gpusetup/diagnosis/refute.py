@@ -48,8 +48,9 @@ def refute(context: RuleContext, findings: Iterable[Finding]) -> Remaining:
 
 def refutation_of(context: RuleContext, finding: Finding) -> tuple[Refutation | None, str]:
     """The first refutation of a finding's record that holds, and the fact in a sentence."""
-    if finding.severity is Severity.NOTE:
-        return None, ""  # a note claims no cause
+    # A note claims no cause, unless it says what a program failed at.
+    if finding.severity is Severity.NOTE and not RECORDS[finding.id].failure:
+        return None, ""
     for refutation in RECORDS[finding.id].refuted_by:
         if fact := refutation.fact(context):
             return refutation, fact

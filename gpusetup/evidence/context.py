@@ -197,7 +197,9 @@ NO_FAILURES = (
     "old-launch",
     "bare-yes",
     "launcher-deprecated",
-    *("gpu-unused", "remedy-tried", "ran-alone"),
+    *("gpu-unused", "remedy-tried", "ran-alone", "works-otherwise", "copied-runtime"),
+    *("nccl-on-a-bridge", "wheel-replaced", "output-shown", "program-crashed"),
+    *("wrong-numbers", "torch-call-fails", "installed-elsewhere"),
     *("no-root-rights", "cloud-machine", "no-boot-screen"),
     *("file-listed", "failing-file", "loaded-first", "run-finished"),
     *(

@@ -281,6 +281,9 @@ def another_python_was_asked(context: RuleContext) -> str:
         target = re.sub(r"\D", "", event.values.get("target", ""))
         if target in lacking:
             return f"the torch that was asked lists {event.values['target']}, and another one runs"
+    # Where the program's own Python is named, the commands are written for it.
+    if events(context, "installed-elsewhere") and not context.snapshot.python.executable:
+        return "an installation succeeded and the program shows the old version"
     if lists_another_torch(context):
         return "the program's own message names another torch than the list of packages"
     return ""
@@ -321,6 +324,44 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
     """A package with DLLs of its own is imported before torch."""
     for event in events(context, "loaded-first"):
         return f"{event.values['package']} is imported before torch and brings its own DLLs"
+    return ""
+
+
+def works_otherwise(*ways: str) -> Fact:
+    """A run that differs in one of these things works: the fault lies in what differs."""
+
+    def fact(context: RuleContext) -> str:
+        for event in events(context, "works-otherwise"):
+            if event.values.get("what") in ways:
+                return f"another run works ({(event.text or '')[:60].strip()})"
+        return ""
+
+    return fact
+
+
+def display_driver_was_reset(context: RuleContext) -> str:
+    """The driver of the display was reset, or the screen or the machine went off, as it failed."""
+    for event in events(context, "graphics-crash", "machine-powers-off"):
+        return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
+    return ""
+
+
+def several_gpus_are_used(context: RuleContext) -> str:
+    """The run that fails uses several GPUs."""
+    return "the run that fails uses several GPUs" if events(context, "several-gpus") else ""
+
+
+def torchs_own_call_fails(context: RuleContext) -> str:
+    """A call of torch alone fails too, so that no extension is at fault."""
+    for event in events(context, "torch-call-fails"):
+        return f"torch's own call fails ({(event.text or '')[:60].strip()})"
+    return ""
+
+
+def a_copied_runtime_is_loaded(context: RuleContext) -> str:
+    """A trace shows Windows' C++ runtime loaded from another folder than Windows' own."""
+    for event in events(context, "copied-runtime"):
+        return f"{event.values['dll']} comes from {event.values['folder']}"
     return ""
 
 

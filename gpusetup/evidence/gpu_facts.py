@@ -159,6 +159,45 @@ LOOK_FOR_CUDA = (
 """Messages that show more of torch than the maker of the GPU does."""
 
 
+def intels_driver_answers(context: RuleContext) -> str:
+    """SYCL lists the Intel GPU, or torch itself says that `xpu` is available: driver and rights are
+    well."""
+    for event in events(context, "output-shown"):
+        if event.values.get("what") == "sycl":
+            return "sycl-ls lists the GPU"
+    for event in events(context, "backend-runs"):
+        if XPU_IS_THERE.search(event.text or ""):
+            return "torch.xpu.is_available() is True"
+    return ""
+
+
+XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
+
+
+def nothing_asked_for_cuda(context: RuleContext) -> str:
+    """A text names a GPU of another maker, and what fails in it is not the search for a GPU.
+
+    No program looked for CUDA, and no build of torch for another maker was read: then something
+    else fails on this GPU, and the maker's name explains nothing.
+    """
+    torch = context.torch
+    backend = torch.backend or ""
+    own_build = not backend or backend.startswith("rocm") or backend == "xpu"
+    # torch's XPU build says "CUDA available: False" on every machine.
+    in_vain = torch.cuda_available is False and backend != "xpu"
+    said = (e for e in events(context, *LOOK_FOR_CUDA, "no-hip-gpus") if e.kind not in NO_SEARCH)
+    unused = events(context, "gpu-unused")
+    # A variable that names another target makes ROCm itself fail.
+    overridden = target_is_overridden(context) and events(context, "program-failed")
+    if not is_report(context) or not own_build or in_vain or unused or overridden or any(said):
+        return ""
+    return "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
+
+
+NO_SEARCH = ("question-asked", "cuda-error")
+"""Events of `LOOK_FOR_CUDA` in which no program looks for a GPU."""
+
+
 ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
 
 

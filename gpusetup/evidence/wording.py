@@ -12,6 +12,7 @@ PRINTED = lazy(
     r"|\bNVRM\b|\bXid\b|NVIDIA-SMI|\bNVML\b|\b(?:CUDA|CUDNN|CUBLAS|NCCL|HIP)_[A-Z]"
     r"|\bcuda[A-Z]\w+|\bcu[A-Z]\w+|torch\.\w+|\w+\(\)|\d+(?:\.\d+)? ?[KMG]i?B\b"
     r"|\d\+(?:cpu|cu\d|rocm|xpu)|==\d|>>> |[\w.]+/[\w.]+/|[A-Z]:\\|^\s*[\[{|+$#]|\w+=\S"
+    r"|^[EWIF]\d{4} \d\d:\d\d"
 )
 """What stands in the lines of programs and hardly in sentences: names of errors and their numbers,
 files, addresses, sizes, calls, versions with a build."""

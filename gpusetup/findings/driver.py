@@ -11,6 +11,7 @@ from gpusetup.evidence.context import (
     events,
     gpus,
     has_nvidia,
+    in_container,
     is_report,
     kernel_driver_spoke,
     listed_gpus,
@@ -173,7 +174,9 @@ def nvml_mismatch(context: RuleContext) -> Findings:
     if said and not machine.os.wsl:
         # CUDA's own code says which library it is.
         works = works and not events(context, "nvml-mismatch")
-        yield finding(context, "nvml-mismatch", said, weak=works or cuda_errors(context, 803, 804))
+        # On a host NVML's word decides and CUDA's error follows; an image may bring old libraries.
+        is_of_an_image = in_container(context) and cuda_errors(context, 803, 804)
+        yield finding(context, "nvml-mismatch", said, weak=works or is_of_an_image)
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:

@@ -6,11 +6,12 @@ version, a GPU, another event) is a function in the file of its subject.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpusetup.causes.record import RECORDS, Message
+from gpusetup.causes.record import RECORDS, Cause, Message
 from gpusetup.causes.table import CAUSES
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import (
@@ -72,7 +73,7 @@ def finding(
     if not message.text:
         message = replace(message, text=record.text)
     found = record.found(
-        title_of(context, message, met) or record.name,
+        title_of(context, message, met) or name_without_values(record),
         detail=message.means,
         evidence=event_evidence(met),
         fix=fix or fix_of(context, message, met),
@@ -122,7 +123,17 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
             return " ".join(message.title.format_map({**known, **event.values}).split())
         except KeyError:
             continue
-    return message.plain or message.title
+    name = message.plain or message.title
+    return "" if PLACE_OF_A_VALUE.search(name) else name
+
+
+PLACE_OF_A_VALUE = re.compile(r"\{(\w+)\}")
+"""Where a title has a value of the event."""
+
+
+def name_without_values(record: Cause) -> str:
+    """The record's name for an event that lacks its values: "the library" for `{library}`."""
+    return PLACE_OF_A_VALUE.sub(r"the \1", record.name)
 
 
 def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:

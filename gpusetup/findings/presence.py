@@ -288,10 +288,17 @@ def _of_whom(context: RuleContext) -> tuple[str, Fix]:
     maker = maker_of(context.torch.backend)
     if _apple(context):
         return "apple-silicon", other_makers.apple(context)
+    # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
+    if on(context, "macos"):
+        return _without_a_gpu(context)
     if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
         return "amd-gpu", other_makers.amd(context)
     if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
         return "intel-gpu", other_makers.intel(context)
+    return _without_a_gpu(context)
+
+
+def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
     torch, said = context.torch, events(context, "cuda-error")
     build = context.snapshot.wanted.torch and paste.chosen_build(context)
     asked = ("--torch", build.torch) if build else ()

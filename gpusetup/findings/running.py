@@ -54,10 +54,11 @@ def _measured(message: Event) -> Event:
     )
     if asked and total and asked > total:
         return replace(message, values={**message.values, "alone": gib(asked)})
-    if asked is None or total is None or free is None or held is None:
+    if asked is None or total is None or free is None:
         return message
     values = {"asked": gib(asked), "total": gib(total)}
-    if total - free - held > MOST * total:
+    # A message that does not say what torch holds cannot tell what others hold.
+    if held is not None and total - free - held > MOST * total:
         values["others"] = gib(total - free - held)
     elif free > 2 * asked:
         values["unused"] = gib(free)
@@ -81,6 +82,10 @@ def nccl_error(context: RuleContext) -> Findings:
     unreached = events(context, "nccl-connect-failed")
     if unreached and not events(context, *ENDS_A_RANK):
         yield finding(context, "nccl-no-socket-interface", unreached, message=UNREACHED)
+    on_a_bridge = events(context, "nccl-on-a-bridge")
+    # A bridge of containers serves one machine alone, and is wrong where a run does not connect.
+    if on_a_bridge and events(context, "nccl-timeout", "nccl-error", "run-hangs"):
+        yield finding(context, "nccl-no-socket-interface", on_a_bridge, message=ON_A_BRIDGE)
     hangs = events(context, "nccl-hangs")
     if hangs and not events(context, *TELLS_WHY):
         yield finding(context, "nccl-p2p-failure", hangs, message=HANGS)
@@ -101,6 +106,17 @@ UNREACHED = Message(
     "them, and check that the other rank runs. Set NCCL_SOCKET_IFNAME to the interface of the "
     "network between the machines (NCCL may have chosen a bridge or lo)",
     commands=("export NCCL_DEBUG=INFO",),
+    look=("ip -brief addr",),
+)
+
+
+ON_A_BRIDGE = Message(
+    title="NCCL connects through {interface}, a bridge that only its own machine reaches",
+    means="NCCL takes the first interface that it finds. Docker's bridge has the same address "
+    "(172.17.0.1) on each machine, so that no node reaches another through it.",
+    text="Name the interface of the network between the machines on each node: `export "
+    "NCCL_SOCKET_IFNAME=NAME` (and GLOO_SOCKET_IFNAME). Or exclude the bridge, as below",
+    commands=("export NCCL_SOCKET_IFNAME=^docker0,lo",),
     look=("ip -brief addr",),
 )
 

@@ -6,7 +6,7 @@ fact about the person's situation; it never names a cause by itself.
 
 from __future__ import annotations
 
-from gpusetup.messages import unused_gpu
+from gpusetup.messages import contrasts, unused_gpu
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import Row, row
 
@@ -53,6 +53,7 @@ TRIED: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,40}?\b(?:is |are |was |already )?(?:installed|newest|latest|up to date|current|the latest)",
             r"\b(?:installed|have|updated)(?: the)? (?:newest |latest |current )?(?:VC(?:\+\+|_)? ?(?:Redist\w*|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)",
             r"(?:已(?:经)?安装|装了|安装了|安装过)[^。\n]{0,8}(?:VC|vc|Visual C\+\+)",
+            r"\b(?:VC(?:\+\+|_)? ?(?:Redist\w{0,14}|runtime)|Visual C\+\+(?: Redist\w*| runtime)?|vcredist)\b[^.\n]{0,16}?\b(?:is|are) (?:already )?(?:there|present|in place|ok|fine)\b",
             r"(?:VC(?:\+\+)?|vc_?redist) ?(?:运行库|运行时|runtime)?[^,.;\n]{0,8}(?:是最新|最新的|装了|已装|装过|已经装|重装)",
         ),
     ),
@@ -151,6 +152,13 @@ SITUATION: tuple[Row, ...] = (
         unless=IF_ONLY,
     ),
     *_situation(
+        "installed-elsewhere",
+        ("still ", "仍", "还是", "nach wie vor", "всё ещё"),
+        r"\b(?:success\w*|(?:re)?installed|downgraded|upgraded|updated)\b[^\n]{0,60}?\b(?:yet|but|and|however)\b[^.\n]{0,40}?\bstill (?:prints?|shows?|says?|reports?|sees?|has|uses|loads|starts with)\b[^\n]{0,24}?\d\.\d",
+        r"(?:装了|安装了|装好|安装成功)[^。\n]{0,30}(?:仍|还是)[^。\n]{0,12}\d\.\d",
+        unless=IF_ONLY,
+    ),
+    *_situation(
         "ran-alone",
         (
             "alone",
@@ -201,6 +209,18 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("library-imported", r"\bfrom (?P<library>diffusers|transformers|accelerate|kornia|timm)(?:\.\w+)* import\b", "diffusers", "transformers", "accelerate", "kornia", "timm"),
     row("arch-list-named", r"get_arch_list[^\n]{0,60}?(?<!no )(?<!not )(?<!without )(?<!没有)(?<![A-Za-z])(?P<target>sm_?\d{1,2}\.\d|sm_?\d{2,3})(?!\d)", "get_arch_list"),
     row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile"),
+    row("wheel-replaced", r"\btorch \d[\w.+]* requires (?P<wheel>nvidia-[a-z-]{3,24}(?:-cu\d\d)?)==(?P<required>\d[\d.]*\d)[^,\n]{0,60}, but you have (?:nvidia-[a-z-]{3,24}(?:-cu\d\d)?) (?P<present>\d[\d.]*\d)", "requires nvidia-"),
+    row("copied-runtime", r"(?P<folder>[A-Za-z]:\\(?!Windows\\)(?:[\w .()~-]{1,60}\\){0,10}[\w .()~-]{1,60})\\(?P<dll>msvcp140(?:_\d)?\.dll)\b", "msvcp140", unless=r"[\\/]torch[\\/]lib[\\/]"),
+    row("nccl-on-a-bridge", r"NCCL INFO (?:Bootstrap : Using|NET/Socket : Using \[0\]) ?(?P<interface>docker\d|br-\w{4,16}|virbr\d|veth\w{2,12}):", "nccl info"),
+    row("output-shown", r"NCCL INFO (?:Bootstrap|NET/|Channel|Connected|comm )", "nccl info", what="nccl"),
+    row("output-shown", r"\b(?:amdgpu|xe|i915) 0000:[0-9a-f]{2}:|\bkernel: \[drm", "0000:", "kernel: ", what="kernel"),
+    row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
+    row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
+    row("output-shown", r"\bsycl-ls\b[^.\n]{0,24}\b(?:shows?|lists?|sees?|finds?|prints?)\b(?! (?:nothing|no|only))|\[(?:ext_oneapi_)?(?:level_zero|opencl):gpu", "sycl-ls", "level_zero:gpu", "opencl:gpu", what="sycl"),
+    row("program-crashed", r"\bIllegal instruction\b|\bSIGILL\b|\b0xC000001D\b", "illegal instruction", "sigill", "0xc000001d", what="instruction"),
+    row("program-crashed", r"\bSegmentation fault\b|\bSIGSEGV\b|\bsegfaults?\b|\baccess violation\b|\bMemory access fault\b|\b0xC0000005\b", "segmentation", "sigsegv", "segfault", "access", "0xc0000005", what="memory"),
+    row("torch-call-fails", r"torch\.(?:zeros|ones|randn?|full|arange|tensor)\([^()\n]{0,60}\bcuda\b[^()\n]{0,20}\)(?:\.\w+\([^()\n]{0,20}\))?\W{1,16}(?:fail(?:s|ed)?|error|RuntimeError|crashes)\b", "torch.zeros(", "torch.ones(", "torch.rand", "torch.full(", "torch.arange(", "torch.tensor("),
+    row("wrong-numbers", r"\b(?:loss|outputs?|results?|images?|gradients?|weights?)\b[^.\n]{0,24}?\b(?:becomes?|turns?(?: in)?(?: to)?|goes(?: to)?|went(?: to)?|is|are|gets?) (?:all |only |suddenly )?nans?\b|\bbecomes? nan\b", "nan"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
@@ -328,5 +348,6 @@ ROWS: tuple[Row, ...] = (
     *SITUATION,
     *ENGINE,
     *OTHER_MAKERS,
+    *contrasts.ROWS,
 )
 """All sentences, as rows of the table of messages."""

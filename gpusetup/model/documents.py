@@ -68,7 +68,8 @@ class DoctorAnswer(Frozen):
     proof: Text = None
     """What `ok` rests on: what was seen, in one line; null where the cause is another."""
     certainty: Literal["certain", "likely"] | None = None
-    """`likely` where `other_causes` or `doubts` are left open; null without a root."""
+    """`certain` where a text proves its cause and nothing is open, else `likely`; null for `ok`
+    and `unknown`."""
     doubts: tuple[str, ...] = ()
     """Why the cause of a report is only likely, in sentences; empty where it is certain."""
     other_causes: tuple[str, ...] = ()

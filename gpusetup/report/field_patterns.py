@@ -42,6 +42,8 @@ LOCAL = rf"({RELEASE}\+(?:{LABEL}))\b(?!-)"
 OTHERS = r"['\"]?,? (?:'?\d{1,2}\.\d'?,? )?"
 """Between `torch.__version__` and `torch.cuda.is_available()`, printed together."""
 LABELS = ("+cpu", "+cu", "+rocm", "+xpu")
+WINDOWS_WORDS = ("win 1", "win1", "win 7", "win7", "win 8", "윈도우", "윈1", "ウィンドウズ", "винд")
+"""How people write Windows, beside its own name."""
 PYTHON = r"([23]\.\d{1,2}(?:\.\d{1,2})?)"
 DRIVER = rf"({DRIVER_VERSION})"
 IS = r"(?:is|prints?|gives?|shows?|returns?|says)"
@@ -113,8 +115,10 @@ PATTERNS = (
         for needle, question in AVAILABLE
         for answer in ("True|Yes", r"False|No\b")
     ),
+    FieldPattern("torch.version", "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}({RELEASE}) (?:None|\d)", SURE),
+    FieldPattern("torch.backend", "version.cuda", rf"torch\.__version__, ?torch\.version\.cuda(?:, ?[\w.]{{3,40}}(?:\(\))?){{0,3}}\)[\"']?\W{{1,6}}{RELEASE} None\b(?! [56789]\.)", HINT, value="cpu"),
     FieldPattern("torch.cuda_available", "torch version", r"PyTorch version(?: \((?:GPU|accelerator)\?\))?: \S{3,40} \((True|False|GPU|CUDA|NA)\)", SURE),
-    FieldPattern("torch.cuda", ("used to build", "version.cuda", "cuda version", "available: true", "_cuda"), rf"(?=[ctp])(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
+    FieldPattern("torch.cuda", ("used to build", "version.cuda", "cuda version", "available: true", "_cuda"), rf"(?=[ctp])(?:\bCUDA used to build PyTorch: |torch\.version\.cuda\)?\W{{1,8}}(?!{RELEASE})(?:{IS}\W{{1,4}})?(?:CUDA )?|torch cuda version\W{{1,40}}|\bCUDA: (?:- )?GPU: .{{0,600}}?\bavailable: True (?:- )?version: |py\d\.\d{{1,2}}_cuda(?=\S{{3,9}}_cudnn))(\d{{1,2}}\.\d{{1,2}})", SURE),
     FieldPattern("torch.backend", "cuda used to", r"\bCUDA used to build PyTorch: (?:none|could not collect)", HINT, value="cpu"),
     FieldPattern("torch.hip", "rocm used to", r"\bROCM used to build PyTorch: (\d+\.\d+)", SURE),
     FieldPattern("torch.import_error", "error", r"(?:OSError|ImportError): (\[WinError \d+\].{0,200}?Error loading \S.{0,160}?\.dll|\S{0,200}torch/lib/lib\w+\.so: undefined symbol: \w+)", USUAL),
@@ -140,6 +144,7 @@ PATTERNS = (
     FieldPattern("python.executable", "portable", PORTABLE, GUESS, value=r".\python_embeded\python.exe"),
     FieldPattern("python.executable", (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
     FieldPattern("os.family", "portable", PORTABLE, GUESS, value="windows"),
+    FieldPattern("os.family", WINDOWS_WORDS, r"\bWin ?(?:1[01]|7|8\.1)\b|윈도우(?:즈)? ?(?:1[01]|에서|환경)|윈(?:1[01])|ウィンドウズ|\b(?:винд[аеуыо]\w{0,2}|виндовс\w{0,2})\b", USUAL, value="windows"),
     FieldPattern("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
     FieldPattern("os.family", "linux", r"\b(?:on|in|under|using|my) (?:(?!wsl|docker)\w+ )?linux\b(?! subsystem| kernel)", GUESS, value="linux"),
     FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
@@ -156,6 +161,7 @@ PATTERNS = (
     FieldPattern("os.kernel", ("linux", "build on kernel"), r"(?:\bLinux \S{1,64}|module build on kernel:) (\d\.\d{1,3}[\w.+-]{1,60})(?= #?\d| \(|$)"),
     FieldPattern("os.kernel", ("/lib/modules/", "uname -r"), r"(?:in directory /lib/modules/|\buname -r )(\d\.\d{1,3}\.\d[\w.+-]{1,60})", USUAL),
     FieldPattern("platform", "platform: ", r"(?<!Client: )\bPlatform: ((?:Linux|Windows|macOS|Darwin)-\S{1,120})", SURE),
+    FieldPattern("platform", ("macos-1", "macos-2", "-with-glibc", "windows-1"), r"(?<![\w./-])((?:macOS-\d[\w.]{0,8}-(?:x86_64|arm64)[\w-]{0,30}|Linux-\d\S{1,80}-with-glibc[\d.]+|Windows-1[01]-[\w.-]{3,30}))(?![\w/])", USUAL),
     FieldPattern("os.libc", ("glibc", "ldd ("), r"(?<!needs )(?<!requires )(?<!least )(?<!than )(?:\bglibc[ -](?:version )?|\bldd \([^)]{3,40}\) )(2\.\d{1,2})\b(?! or|\+| and)", HINT),
     FieldPattern("os.libc", "libc version", r"\bLibc version: ((?:glibc|musl)-\d[\d.]*)", SURE),
     FieldPattern("os.secure_boot", "secureboot", r"SecureBoot (enabled|disabled)"),
@@ -186,6 +192,7 @@ PATTERNS = (
     FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     # What people write in sentences, a value behind its word; the words of programs go before it.
     FieldPattern("torch.version", LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
+    FieldPattern("torch.version", "+cpu", rf"(?<![\w./=-])(?<!vision )(?<!audio )(?<!install )({RELEASE}\+cpu)(?![\w-])", GUESS),
     FieldPattern("torch.version", "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
     FieldPattern("torch.version", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
     FieldPattern("torch.cuda", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),

@@ -77,7 +77,7 @@ BARE_NUMBER = lazy(
 """A GeForce card by its number alone, as people call it."""
 SUFFIXES = {"ti": " Ti", "super": " Super", "s": " Super"}
 CARD_WORD = lazy(
-    r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|neuen?|neuer|alten?|meiner?|meinem|auf|mit|einer?|einem|une?|ma|mon|sur|avec|mi|una?|con|minha|uma|com|на|моей|моя|с|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :]{0,3}$",
+    r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|neuen?|neuer|alten?|meiner?|meinem|auf|mit|einer?|einem|une?|ma|mon|sur|avec|mi|una?|con|minha|uma|com|на|моей|моя|с|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :?!,(]{0,4}$",
     re.I,
 )
 """What stands before such a number, so that it is a card's."""

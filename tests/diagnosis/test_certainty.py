@@ -318,3 +318,193 @@ def test_a_screen_prints_each_step_once_and_one_installation(folder: Path) -> No
         assert len(set(finding.fix.commands)) == len(finding.fix.commands)
         installations |= {c for c in finding.fix.commands if c.startswith("gpusetup install")}
     assert len(installations) <= 1
+
+
+# --- certain only by proof ------------------------------------------------------------------------
+
+FULL = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {asked}. GPU 0 has a total "
+    "capacity of 23.99 GiB of which {free} is free."
+)
+PROVEN_AND_NOT = [
+    # the cause, the text that proves it, the text that only suggests it
+    ("out-of-memory", FULL.format(asked="512.00 MiB", free="80.00 MiB"), "CUDA out of memory."),
+    (
+        "out-of-memory",
+        FULL.format(asked="2.00 GiB", free="1.50 GiB"),
+        FULL.format(asked="960.00 MiB", free="15.52 GiB"),
+    ),
+    (
+        "extension-abi-mismatch",
+        "xFormers was built for:\n    PyTorch 2.4.0+cu121 with CUDA 1201 (you have 2.3.1+cu121)\n"
+        "    Python  3.10.14 (you have 3.10.12)",
+        "ImportError: flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: "
+        "_ZN3c104cuda14ExchangeDeviceEa",
+    ),
+    (
+        "torch-cpu-build",
+        "RTX 3090\nAssertionError: Torch not compiled with CUDA enabled",
+        "AssertionError: Torch not compiled with CUDA enabled",
+    ),
+]
+
+
+@each("cause, proven, suggested", PROVEN_AND_NOT)
+def test_a_cause_is_certain_where_its_text_proves_it(
+    cause: str, proven: str, suggested: str
+) -> None:
+    certain, likely = read_report(proven), read_report(suggested)
+    assert (certain.cause, certain.certainty) == (cause, "certain"), certain.doubts
+    assert (likely.cause, likely.certainty) == (cause, "likely")
+    assert likely.doubts
+
+
+def test_what_a_program_failed_at_is_likely_and_says_what_else_it_could_be() -> None:
+    answer = read_report(
+        "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call"
+    )
+    assert (answer.cause, answer.certainty) == ("cuda-program-error", "likely")
+    assert "has other reasons" in answer.doubts[0]
+
+
+# --- a fact of the same text goes before a symptom's usual cause ----------------------------------
+
+BOTH = [
+    # a text, the cause that is not given, the output that is asked for
+    (
+        "DDP on 2 GPUs crashes, each card alone trains well.\n"
+        "RuntimeError: CUDA error: an illegal memory access was encountered\n"
+        "The same script with gloo works.",
+        "cuda-program-error",
+        "NCCL_DEBUG=INFO",
+    ),
+    (
+        "RX 7800 XT: python segfaults since the update of the system.\n"
+        "Segmentation fault (core dumped)\n"
+        "With the older kernel the same packages work fine.",
+        "amd-gpu",
+        "uname -r",
+    ),
+    (
+        "MPS is available on my M3 Mac: False when the agent runs it, in a normal terminal it is "
+        "True, from the same venv.",
+        "apple-silicon",
+        "env | sort",
+    ),
+    (
+        "Arc B580, torch 2.8.0+xpu. Small tensors work fine, the large model fails:\n"
+        "xe 0000:00:02.0: [drm] GT0: Engine reset: engine_class=ccs",
+        "intel-gpu",
+        "uname -r",
+    ),
+]
+
+
+@each("text, cause, asked", BOTH)
+def test_what_differs_between_two_runs_goes_before_the_usual_cause(
+    text: str, cause: str, asked: str
+) -> None:
+    answer = read_report(text)
+    assert answer.cause != cause
+    assert asked in (answer.next_reading or "")
+
+
+def test_memory_that_is_free_is_not_called_full() -> None:
+    answer = read_report(FULL.format(asked="960.00 MiB", free="15.52 GiB"))
+    assert "although" in root_of(answer).title
+    assert "page file" in way_of(answer)
+
+
+def test_nvml_names_the_old_module_and_cudas_error_follows() -> None:
+    answer = read_report(
+        "Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported display "
+        "driver / cuda driver combination\n"
+        "$ nvidia-smi\nFailed to initialize NVML: Driver/library version mismatch\n"
+    )
+    assert answer.cause == "nvml-mismatch"
+    assert "sudo reboot" in commands_of(answer)
+
+
+def test_a_run_over_a_containers_bridge_is_told_to_name_its_interface() -> None:
+    answer = read_report(
+        "2 nodes, torchrun hangs in init, a single node works.\n"
+        "node-a:44:44 [0] NCCL INFO Bootstrap : Using docker0:172.17.0.1<0>\n"
+    )
+    assert answer.cause == "nccl-no-socket-interface"
+    assert "NCCL_SOCKET_IFNAME" in commands_of(answer)
+    assert "NCCL_DEBUG" not in (answer.next_reading or "")
+
+
+def test_a_processor_without_the_instruction_is_asked_for_its_flags() -> None:
+    answer = read_report('venv, then python -c "import torch" prints Illegal instruction')
+    assert answer.cause == "unknown"
+    assert "/proc/cpuinfo" in (answer.next_reading or "")
+
+
+def test_a_wheel_that_torch_requires_otherwise_is_named() -> None:
+    answer = read_report(
+        "ImportError: /x/site-packages/torch/lib/libtorch_cuda.so: undefined symbol: "
+        "ncclCommShrink\n# pip check\n"
+        'torch 2.10.0 requires nvidia-nccl-cu12==2.27.5; platform_system == "Linux", but you have '
+        "nvidia-nccl-cu12 2.21.5.\n"
+    )
+    assert "nvidia-nccl-cu12==2.27.5" in commands_of(answer)
+
+
+def test_a_call_of_torch_that_fails_alone_clears_the_extensions() -> None:
+    answer = read_report(
+        "RTX 5060\ntorch.cuda.get_arch_list() ['sm_75', 'sm_80', 'sm_86', 'sm_90', 'sm_120']\n"
+        "torch.zeros(1, device='cuda') FAIL\n"
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+    )
+    assert answer.cause == "unknown"
+    assert "torch.__file__" in (answer.next_reading or "")
+
+
+def test_a_gpu_that_sycl_lists_needs_no_driver() -> None:
+    answer = read_report(
+        "sycl-ls shows my A770 under level_zero, but ipex says XPU device count is zero! "
+        "torch 2.3.1 with ipex 2.3.110+xpu, I source oneapi setvars 2025.0."
+    )
+    assert answer.cause != "intel-gpu"
+    assert "oneapi" in (answer.next_reading or "")
+
+
+# --- facts in prose -------------------------------------------------------------------------------
+
+IN_PROSE = [
+    # a sentence, the system, the card, torch's version
+    ("윈도우11 에서 RTX 5060 Ti 학습이 안 됩니다", "windows", "RTX 5060 Ti", None),
+    ("Почему не видит видеокарту? 3060, драйвер 560.94, виндовс 11", "windows", "RTX 3060", None),
+    ("Win 11, uv run gives me CPU torch on my 5080", "windows", "RTX 5080", None),
+    ("pip install torch をすると 2.11.0+cpu になり GPU が使えません", None, None, "2.11.0+cpu"),
+    (
+        'python3 -c "import torch; print(torch.__version__, torch.version.cuda)"\n2.3.0 None',
+        None,
+        None,
+        "2.3.0",
+    ),
+    ("on a colab T4 it was fine an hour ago, now it fails", None, "T4", None),
+]
+
+
+@each("words, system, gpu, torch", IN_PROSE)
+def test_what_people_write_of_their_machine_is_read(
+    words: str, system: str | None, gpu: str | None, torch: str | None
+) -> None:
+    machine = read_report(words).snapshot
+    names = [one.name for one in machine.gpus or ()]
+    assert machine.os.family == system or system is None
+    assert gpu is None or names == [gpu]
+    assert torch is None or (machine.torch.version, machine.torch.backend) == (torch, "cpu")
+
+
+def test_an_installation_that_the_program_does_not_see_was_in_another_python() -> None:
+    answer = read_report(
+        "GTX 1070. CUDA error: no kernel image is available for execution on the device.\n"
+        "pip install torch==2.7.1 says successfully installed and yet the program still prints "
+        "2.8.0+cu129.\n"
+    )
+    assert "the program's own Python" in way_of(answer)
+    assert "pip install" not in commands_of(answer)

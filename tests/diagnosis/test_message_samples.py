@@ -17,12 +17,14 @@ SAID_BY_PEOPLE = {row.kind for row in people.ROWS} - {"foreign-gpu"}
 FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
 WORKS = {"works-there", "gpu-speed", "gpu-trains", "gpu-in-use", "asks-about"}
 NAMED = {"names-no-failure", "names-failure", "question-asked"}
+PRINTED = {"output-shown", "program-crashed", "wrong-numbers", "copied-runtime"}
 BESIDE_IT = {
     *("program-failed", "ran-first", "torch-only-named"),
     *WORKS,
     *NAMED,
     *SAID_BY_PEOPLE,
     *FILES_AND_RUNS,
+    *PRINTED,
 }
 """What a text may show next to its message: how it ended, that it computes, what a
 person says or asks of it, and which file failed."""

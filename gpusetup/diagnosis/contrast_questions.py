@@ -1,0 +1,112 @@
+"""What decides where a text shows more than one run, or printed the usual output already.
+
+Two runs that differ in one thing ask for that thing. What was printed is never asked for again: the
+next reading of the same stage takes its place. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.causes import alike
+from gpusetup.evidence.context import events
+from gpusetup.resolver.held import vendors_of
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+
+OF_ANOTHER_MAKER = {"amd", "intel"}
+
+
+def is_of_another_maker(context: RuleContext) -> bool:
+    """Whether the GPU is AMD's or Intel's."""
+    makers = {maker_of(context.torch.backend), *vendors_of(context.snapshot)}
+    return bool(makers & OF_ANOTHER_MAKER)
+
+
+READING_OF_WAY = {
+    "one-gpu": alike.NCCL_LOG,
+    "gloo": alike.NCCL_LOG,
+    "another-shell": alike.BOTH_SHELLS,
+    "root": alike.RIGHTS,
+    "kernel": alike.WHICH_STACK,
+    "older-release": alike.BOTH_RELEASES,
+}
+"""What differs between two runs -> the output that shows where."""
+
+
+def reading_by_contrast(context: RuleContext) -> str | None:
+    """The reading for what differs between the run that works and the one that fails."""
+    for event in events(context, "works-otherwise"):
+        way = event.values.get("what", "")
+        # What another maker's GPU runs on are packages of the system, and not of Python.
+        if way == "older-release" and is_of_another_maker(context):
+            return alike.WHICH_STACK
+        # One GPU that works says something only where several are used.
+        if way == "one-gpu" and not events(context, "several-gpus"):
+            continue
+        if way in READING_OF_WAY:
+            return READING_OF_WAY[way]
+    return None
+
+
+def names_a_contrast(context: RuleContext) -> bool:
+    return reading_by_contrast(context) is not None
+
+
+# --- what was printed already ---------------------------------------------------------------------
+
+NEXT_READINGS: tuple[tuple[str, str, str], ...] = (
+    ("NCCL_DEBUG=INFO", "nccl", alike.TOPOLOGY),
+    (alike.KERNEL_LOG, "kernel", alike.WHICH_STACK),
+    (alike.KERNEL_OF_MAKER, "kernel", alike.WHICH_STACK),
+    (alike.AMD_TARGETS, "devices", alike.ONE_GPU_OF_AMD),
+    (alike.COLLECT_ENV, "collect-env", alike.FAULTS),
+)
+"""A reading or a part of it, the output that it gives, and what tells more where that is shown."""
+
+
+def beyond_what_was_printed(context: RuleContext, reading: str) -> str:
+    """The reading, or the next one of its stage where a text shows its output."""
+    if "NCCL" in reading and events(context, "nccl-on-a-bridge"):
+        return alike.INTERFACES
+    printed = {event.values.get("what") for event in events(context, "output-shown")}
+    for part, output, following in NEXT_READINGS:
+        if part in reading and output in printed:
+            return following
+    # torch's own tool imports torch, and ends where that ends.
+    if reading == alike.COLLECT_ENV and context.torch.import_error:
+        return alike.IMPORT_FAULT
+    return reading
+
+
+# --- other makers ---------------------------------------------------------------------------------
+
+
+def fails_while_it_runs(context: RuleContext) -> bool:
+    """Whether a program on such a GPU crashed, hangs, or its driver was reset."""
+    return bool(
+        events(context, "program-crashed", "run-hangs", "silent-crash")
+        or events(context, "graphics-crash", "machine-powers-off")
+    )
+
+
+def reading_of_amd(context: RuleContext) -> str:
+    """ROCm's list of GPUs; of a crash what the kernel says of it."""
+    shown = [event.values.get("what") for event in events(context, "output-shown")]
+    if "kernel" in shown:
+        return alike.WHICH_STACK
+    if fails_while_it_runs(context):
+        on_windows = context.os.family == "windows"
+        return alike.ROCM_STARTS if on_windows else alike.KERNEL_OF_MAKER
+    return alike.AMD_TARGETS
+
+
+def reading_of_intel(context: RuleContext) -> str:
+    """Whether torch reaches the GPU; where it does, what the kernel says of the failure."""
+    shown = [event.values.get("what") for event in events(context, "output-shown")]
+    if "kernel" in shown:
+        return alike.WHICH_STACK
+    works = events(context, "backend-runs") or fails_while_it_runs(context)
+    return alike.KERNEL_OF_MAKER if works else alike.TORCHS_XPU
