@@ -18,6 +18,7 @@ from gpusetup.catalog.gpus import (
 )
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import (
+    AmdRelease,
     Branch,
     CompanionRelease,
     Compiler,
@@ -69,6 +70,8 @@ class Catalog(Frozen):
     milestones: tuple[Milestone, ...]
     other_makers: tuple[OtherMakers, ...] = ()
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
+    amd_index: tuple[AmdRelease, ...] = ()
+    """torch on AMD's own index, oldest first."""
     nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 

@@ -25,12 +25,11 @@ from gpusetup.plan.cells import plans
 from gpusetup.plan.fetch_config import fetched_shape
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.job_of_question import job_of
+from gpusetup.plan.other_makers import place_of_machine, place_of_name
 from gpusetup.plan.place import (
     Place,
     count_in_name,
-    machine_place,
     memory_size,
-    named_gpu,
     place_of,
 )
 from gpusetup.plan.question import TrainingQuestion, shape_of_question
@@ -403,9 +402,9 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
-        return named_gpu(options.gpu, catalog.gpus)
+        return place_of_name(options.gpu, catalog.gpus)
     machine = gather(MachineToRead(options.machine), out)
-    return machine_place(with_catalog(machine, catalog))
+    return place_of_machine(with_catalog(machine, catalog))
 
 
 # --- what goes together ---------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.diagnosis.answers import plain_answer
 from gpusetup.diagnosis.working_stack import answer_to_a_working_stack, shows_a_working_gpu
 from gpusetup.evidence.context import (
@@ -137,7 +137,10 @@ def proof(context: RuleContext) -> str:
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
     if serves_its_maker(context):
-        return f"{build} is the right build for this GPU; not tested: run `gpusetup verify`"
+        return (
+            f"{build} is the right build for this GPU{_device_name(context)}; not tested: run "
+            "`gpusetup verify`"
+        )
     if kernels and context.other_host:
         return f"{build} has kernels for {names}; gpusetup did not test the driver there"
     if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
@@ -157,6 +160,12 @@ def proof(context: RuleContext) -> str:
     return (
         f"the driver works and shows no fault; the text does not show torch{_two_numbers(context)}"
     )
+
+
+def _device_name(context: RuleContext) -> str:
+    """What torch calls another maker's GPU, where that was read; programs often say `cuda`."""
+    stack = context.snapshot.makers
+    return f', device "{BY_ID[stack.maker].device}"' if stack else ""
 
 
 def _answer_without_a_gpu(context: RuleContext) -> str:

@@ -40,12 +40,14 @@ class Place(Frozen):
     """What other programs take of the fullest GPU."""
     remark: str = ""
     """Which card is meant, if its name alone could mean several."""
+    has_expandable_segments: bool = True
+    """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
 
     def limits(self, sp: int | None = None, *, predict: bool = False) -> MachineLimits:
         """What may be used: expandable segments need plain Linux, SP and Offload Linux."""
         return MachineLimits(
             capacity=self.capacity,
-            env=self.system == "linux",
+            env=self.system == "linux" and self.has_expandable_segments,
             linux=self.system != "windows",
             offload=not self.unified,
             host=self.host_bytes,

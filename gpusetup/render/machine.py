@@ -29,7 +29,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 
     values: dict[str, str | None] = {
         "system": joined(system.name or system.family, system.machine, system.libc),
-        "driver": joined(driver.version, driver_cuda),
+        "driver": joined(driver.version, driver_cuda, *makers_driver(machine)),
         "GPU": _gpus_text(machine),
         "links": links_line(machine),
         "torch": torch_line(machine),
@@ -55,7 +55,28 @@ def _gpus_text(machine: Snapshot) -> str:
     texts = []
     for line, count in Counter(lines).items():
         texts.append(f"{count} x {line}" if count > 1 else line)
+    if not texts and machine.makers is not None:
+        texts = [maker_gpu_line(gpu) for gpu in machine.makers.gpus]
     return "; ".join(texts) or other_makers_gpus(machine) or "none of NVIDIA"
+
+
+def maker_gpu_line(gpu: Gpu) -> str:
+    """A GPU of another maker with its memory and its target.
+
+    >>> maker_gpu_line(Gpu(name="AMD Radeon RX 9070 XT", target="gfx1201"))
+    'AMD Radeon RX 9070 XT, gfx1201'
+    """
+    memory = f"{gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else None
+    return joined(gpu.name, memory, gpu.target)
+
+
+def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
+    """Another maker's kernel driver and its version, and the ROCm of the machine."""
+    stack = machine.makers
+    if stack is None:
+        return ()
+    runtime = f"ROCm {stack.runtime}" if stack.runtime else None
+    return (stack.kernel_driver, stack.driver_version, runtime)
 
 
 def other_makers_gpus(machine: Snapshot) -> str:

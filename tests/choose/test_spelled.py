@@ -64,8 +64,8 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
 def test_a_gpu_of_another_maker_is_known_by_its_name_where_nvidias_are_judged(
     gpu: str, told: str, index: str, capsys: Said
 ) -> None:
-    """`resolve` has a build for them; `plan` counts for NVIDIA's GPUs only."""
-    assert main(["plan", "--model", "gpt2", "--gpu", gpu]) == 1
+    """`resolve` and `plan` know them; `doctor --gpu` judges the driver of NVIDIA's only."""
+    assert main(["doctor", "--gpu", gpu]) == 1
     said = capsys.readouterr().err
     assert told in said and index in said and "No GPU is called" not in said
     assert not index or "only NVIDIA GPUs are judged here" in said
