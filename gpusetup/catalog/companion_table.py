@@ -5,9 +5,9 @@ names, with its source. The constraints that a package does not declare itself a
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, allows
 from gpusetup.named_file import shipped
 

@@ -12,7 +12,7 @@ from gpusetup.render.console import Console
 
 
 def _backend(text: str) -> str:
-    from gpusetup.resolver.spelled import backend_label
+    from gpusetup.choose.wish import backend_label
 
     return backend_label(text)
 
@@ -154,7 +154,7 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
 def read_listed(options: argparse.Namespace, out: Console) -> None:
     """Add the requirements of the files to the words; a torch among them is told of by `--torch`
     where that is not given."""
-    from gpusetup.install.packages import words_of_files
+    from gpusetup.commands.words import words_of_files
 
     installs = options.command == "install"
     words = words_of_files(options.requirements, out.talk, installs=installs)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import add_shared, gather
 from gpusetup.model.finding import Severity
-from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -55,12 +54,11 @@ def run(options: Namespace, out: Console) -> int:
         known = known_finding(record(options.explain))
         return out.answer(FindingAnswer(finding=known), explained(known))
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.resolver.decide import check_request
+    from gpusetup.choose.wish import Wish, check_wish
 
     catalog = load_catalog()
-    request = None if options.torch is None else Request(torch=options.torch)
-    if request:
-        check_request(request, catalog)
+    wish = Wish(torch=options.torch)
+    check_wish(wish, catalog)
     other_host = bool(options.gpu or options.driver)
     if options.report is None:
         snapshot = gather(options, out, need_target=True)
@@ -69,7 +67,7 @@ def run(options: Namespace, out: Console) -> int:
 
         snapshot = snapshot_of(options.report)
     if other_host:
-        from gpusetup.resolver.described import for_host
+        from gpusetup.choose.described import for_host
 
         snapshot = for_host(snapshot, options.gpu, options.driver, catalog)
     markdown = options.format == "markdown" and not out.json
@@ -77,9 +75,13 @@ def run(options: Namespace, out: Console) -> int:
         from gpusetup.redaction import redact
 
         snapshot = redact(snapshot)
+    from gpusetup.catalog.builds import with_catalog
+    from gpusetup.choose.choose import choose
+    from gpusetup.choose.host import host_of
     from gpusetup.diagnosis.diagnose import diagnose
 
-    diagnosis = diagnose(snapshot, catalog, request, other_host=other_host)
+    choice = choose(wish, host_of(with_catalog(snapshot, catalog), catalog), catalog)
+    diagnosis = diagnose(snapshot, catalog, choice, other_host=other_host)
     answer = document(diagnosis, catalog)
     if markdown:
         from gpusetup.render.doctor import doctor_markdown
@@ -116,10 +118,10 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
 
 def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
     """The public answer."""
+    from gpusetup.choose.document import offer_of
     from gpusetup.model.documents import DoctorAnswer
-    from gpusetup.resolver.offer import newest_of
 
-    decision, machine = diagnosis.decision, diagnosis.snapshot
+    machine = diagnosis.snapshot
     return DoctorAnswer(
         cause=diagnosis.cause,
         confidence=diagnosis.confidence,
@@ -134,7 +136,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
         stage=diagnosis.stage,
         findings=tuple(diagnosis.findings),
         resolution=diagnosis.answer,
-        newest=newest_of(decision, machine) if decision else None,
+        newest=offer_of(diagnosis.choice, machine),
         snapshot=machine,
         catalog_as_of=catalog.as_of,
     )

@@ -26,7 +26,7 @@ def run(options: Namespace, out: Console) -> int:
     read_listed(options, out)
     check_usage(options)
     from gpusetup.commands import install_flow as flow
-    from gpusetup.install.script_file import refuse_scripts
+    from gpusetup.commands.words import refuse_scripts
 
     if options.project:
         from gpusetup.commands.install_project import show_project
@@ -80,7 +80,7 @@ def configure(parser: ArgumentParser) -> None:
 def check_usage(options: Namespace) -> None:
     """Contradictions, before anything is read."""
     if options.index_root:
-        from gpusetup.install.request import index_root_of
+        from gpusetup.commands.words import index_root_of
 
         index_root_of(options.index_root)
     if options.machine_from and not (options.dry_run or options.project):

@@ -10,23 +10,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpusetup.choose.choice import Choice
 from gpusetup.commands.common import gather
+from gpusetup.commands.words import index_root_of
 from gpusetup.errors import Blocked, GpuSetupError
+from gpusetup.install.checks import refuse_unnamed_base
+from gpusetup.install.choose_task import Order, Stops, choose_task, order_of, wish_of
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
 from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
 from gpusetup.install.job import Job, Outcome
-from gpusetup.install.make_plan import free_bytes, plan_task
+from gpusetup.install.options import InstallRequest
 from gpusetup.install.plan import Plan
+from gpusetup.install.planning import free_bytes, plan_task
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
     undo_changes,
 )
-from gpusetup.install.refusals import refuse_unnamed_base
-from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching import undo as undoing
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
@@ -38,11 +40,12 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.target.layout import distributions, versions
-from gpusetup.install.together import with_set
+from gpusetup.install.task import Task
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
@@ -54,7 +57,7 @@ from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
 from gpusetup.system.system import System
 from gpusetup.uv.lock import DEFAULT_INDEX
-from gpusetup.uv.logins import without_logins
+from gpusetup.uv.package_index import PersonIndex
 
 Done = tuple[InstallAnswer, str, bool]
 """What was done, as a document and as text, and whether it is what was asked for."""
@@ -93,7 +96,7 @@ def request_of(options: Namespace) -> InstallRequest:
     def frozen(value: Any) -> Any:
         return tuple(value) if isinstance(value, list) else value
 
-    given = vars(options)
+    given = {**vars(options), "root": index_root_of(options.index_root)}
     return InstallRequest(**{name: frozen(given[name]) for name in InstallRequest.__annotations__})
 
 
@@ -107,12 +110,15 @@ def install(session: Session) -> int:
     target, machine = _read(session)
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
-    question = question_of(request, machine, target.installed, by_conda=False)
+    wish = wish_of(request, machine)
     if request.wheelhouse:
-        wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
-        question = replace(question, wanted=wanted)
+        wish = use_wheelhouse(job, target, request.wheelhouse, wish)
     fresh = target.venv is not None or request.download is not None
-    task = decide(question, job.talk, fresh=fresh)
+    order = order_of(request, wish, machine, fresh=fresh)
+    stops = Stops(order, job.talk)
+    asks_index = bool(wish.packages) and not (request.wheelhouse or request.download)
+    index = _index(session, target, order, stops) if asks_index else None
+    task = choose_task(order, stops, index)
     if request.download:
         return _download(session, target, task)
     if task.is_done:
@@ -123,7 +129,7 @@ def install(session: Session) -> int:
     refuse_unnamed_base(task.machine, task.elsewhere)
     if target.venv is None:
         check_target(target.layout, task.elsewhere)
-    task, plan = plan_task(job, target, with_set(job, task, target))
+    task, plan = plan_task(job, target, task)
     if not plan.wheels:
         return _unchanged(session, target, task)
 
@@ -135,6 +141,22 @@ def install(session: Session) -> int:
 
     planned = plan_answer(job, plan, task)
     return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
+
+
+def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
+    """The person's indexes for the packages of an order. Whatever stops the order comes before the
+    first question: it may take minutes."""
+    job = session.job
+
+    def before(choice: Choice, words: tuple[str, ...]) -> None:
+        stops.look(choice)
+        machine, elsewhere = order.host.machine, stops.elsewhere(choice)
+        refuse_unnamed_base(machine, elsewhere)
+        if target.venv is None:
+            check_target(target.layout, elsewhere)
+        job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
+
+    return PersonIndex(order.host.machine, session.request.root, job.settings, before)
 
 
 def _read(session: Session) -> tuple[Target, Snapshot]:
@@ -210,8 +232,8 @@ def _plan_screen(job: Job, plan: Plan, task: Task, answer: InstallAnswer) -> Scr
     others = any(wheel.source == DEFAULT_INDEX for wheel in plan.wheels)
     told = {
         "indexes": ", ".join(job.settings.shown_indexes) if others else None,
-        "packages": without_logins(", ".join((*task.asked.packages, *task.asked.followers))),
-        "stays": ", ".join(task.asked.pinned),
+        "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
+        "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
@@ -359,15 +381,15 @@ def show_described(options: Namespace, out: Console) -> int:
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, rows: Iterable[str] = ()
 ) -> Screen:
-    build, asked = task.build, task.asked
+    build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)
-    comes = not build.labelled and "torch" in asked.family
+    comes = not build.labelled and "torch" in coming.family
     told = {
-        "packages": without_logins(", ".join(asked.packages)),
-        "stays": ", ".join(asked.pinned),
+        "packages": without_logins(", ".join(coming.packages)),
+        "stays": ", ".join(coming.pinned),
         "backend": build.backend if comes else None,
-        "fallback": screens.fallback(task.choices[1:]),
+        "fallback": screens.fallback(task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
     return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.choose.host import python_tag
 from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
@@ -28,7 +29,6 @@ from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.situation import python_tag
 
 
 def torch_missing(context: RuleContext) -> Findings:
@@ -90,7 +90,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
     own = tuple(filter(None, (python.prefix, python.site_packages)))
     told = events(context, *HALVES_DO_NOT_FIT)
     if place and python.prefix and not place.startswith(own) and not told:
-        in_the_way = context.decision is not None and context.decision.how != "kept"
+        in_the_way = context.choice.action != "kept"
         broken = in_the_way and not paste.target_refuses(context)
         cause = "torch-outside-environment"
         yield seen(context, cause, "torch.location", place, weak=not broken, place=place)

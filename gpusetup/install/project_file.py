@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import FAMILY
 from gpusetup.uv.toml import parse_toml
 
 PROJECT_FILE = "pyproject.toml"

@@ -8,17 +8,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, UsageError
+from gpusetup.errors import BadInput
 from gpusetup.install.project_file import family_in, tables_of_uv
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import own_word
 from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
-SUFFIXES = (".py", ".pyw")
 START, END = "# /// script", "# ///"
 
 
@@ -30,21 +27,6 @@ class Script(Frozen):
     """What of torch's family its dependencies name."""
     tables: tuple[str, ...] = ()
     """uv's tables that are in the block already."""
-
-
-def is_script(word: str) -> bool:
-    """Whether a word of the command line is a script: a file that is there. `discord.py` and others
-    are packages with such a name."""
-    return word.lower().endswith(SUFFIXES) and Path(word).is_file()
-
-
-def refuse_scripts(words: Iterable[str]) -> None:
-    """UsageError for a script where packages are meant: an index may have a package of its name."""
-    for word in filter(is_script, words):
-        raise UsageError(
-            f"{word!r} is a script here, not a package",
-            hint=f"`gpusetup install --project {own_word(word)}` prints the lines for its metadata",
-        )
 
 
 def read_script(path: str) -> Script:

@@ -30,8 +30,8 @@ from gpusetup.render.screen import (
 from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:
+    from gpusetup.model.builds import Offer
     from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
-    from gpusetup.model.resolution import Offer
     from gpusetup.model.shell import Line
 
 EVIDENCE_SHOWN = 6

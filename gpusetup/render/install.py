@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpusetup.install.wheels import size_text
+from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.resolution import FAMILY, Choice
+from gpusetup.model.logins import without_logins
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.render.screen import (
     BUT,
@@ -24,7 +25,6 @@ from gpusetup.render.screen import (
     verdict,
 )
 from gpusetup.uv.lock import DEFAULT_INDEX, TORCH_INDEX, Wheel
-from gpusetup.uv.logins import without_logins
 
 Words = Sequence[str]
 
@@ -63,7 +63,7 @@ def versions(known: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in known.items()) or "no torch"
 
 
-def fallback(choices: Sequence[Choice]) -> str:
+def fallback(choices: Sequence[Fallback]) -> str:
     return ", then ".join(one.backend for one in choices)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from gpusetup.choose.host import python_tag
+from gpusetup.choose.notes import NO_GPU
+from gpusetup.model.builds import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.resolution import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.doctor import joined, newest_line
@@ -25,8 +27,6 @@ from gpusetup.render.screen import (
     table,
     verdict,
 )
-from gpusetup.resolver.notes import NO_GPU
-from gpusetup.resolver.situation import python_tag
 
 
 def resolution_text(
@@ -174,9 +174,3 @@ def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
     """What of torch's family is in the set."""
     there = {one.name for one in packages}
     return tuple(name for name in FAMILY if name in there) if there else FAMILY
-
-
-def requirement(one: JointPackage) -> str:
-    """`vllm==0.32.0`, `jax[cuda13]==0.12.0`."""
-    name = f"{one.name}[{','.join(one.extras)}]" if one.extras else one.name
-    return f"{name}=={one.version}" if one.version else f"{name}{one.limits or ''}"

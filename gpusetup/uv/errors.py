@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.model.logins import without_logins
 from gpusetup.system.processes import Output, how_it_ended
-from gpusetup.uv.logins import without_logins
 
 QUESTION = "what-was-asked-for"
 """How uv calls our question in its sentences."""

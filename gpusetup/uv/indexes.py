@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.logins import split_login
 from gpusetup.system.processes import run
 from gpusetup.uv.configuration import Source, working_folder
-from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
 
 NAMED = re.compile(r"([\w.-]+)=(.+)")

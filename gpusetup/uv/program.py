@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gpusetup.errors import Blocked
-from gpusetup.model.resolution import Step
+from gpusetup.model.steps import Step
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.certificates import has_system_store
 

@@ -13,9 +13,11 @@ from collections.abc import Sequence
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
+from gpusetup.choose.choice import Choice
 from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import FAMILY, Resolution, Step, TorchBuild
+from gpusetup.model.steps import Step
 
 
 class InstallerOptions(Frozen):
@@ -44,9 +46,9 @@ def started(python: str | None) -> tuple[str, ...]:
     return (python or "python", *own)
 
 
-def chosen_build(resolution: Resolution) -> TorchBuild:
+def chosen_build(choice: Choice) -> TorchBuild:
     """The wheel of a resolution that has one; Unsatisfiable for none, and for a conda build."""
-    build = resolution.build
+    build = choice.build
     if build is None or build.channel != "pytorch":
         raise Unsatisfiable("No wheel of torch fits this machine")
     return build
@@ -82,10 +84,10 @@ def others(packages: tuple[str, ...]) -> tuple[str, ...]:
 # --- uv and pip -----------------------------------------------------------------------------------
 
 
-def uv(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
+def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of uv. torch's own index stands before those of the user's configuration: uv
     stops at the first that has a project, and its `--index-url` yields to UV_DEFAULT_INDEX."""
-    build = chosen_build(resolution)
+    build = chosen_build(choice)
     target = ("--python", options.python) if options.python else ()
     url = index_url(build.backend, options.index_root)
     again = (f"--reinstall-package={name}" for name in to_reinstall(build, options))
@@ -93,9 +95,9 @@ def uv(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
     return _steps(("uv", "pip", "install", *target), torch, build, options)
 
 
-def pip(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
+def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of pip, by the target's own `python -m pip`."""
-    build = chosen_build(resolution)
+    build = chosen_build(choice)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
     torch = (*again, "--index-url", index_url(build.backend, options.index_root))
     return _steps((*started(options.python), "-m", "pip", "install"), torch, build, options)
@@ -144,7 +146,7 @@ MKL = "mkl<2024.1"
 (https://github.com/pytorch/pytorch/issues/123097)."""
 
 
-def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]:
+def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """conda's steps: one, or three where a new environment is asked for.
 
     Unsatisfiable where conda's channels have no build that fits.
@@ -153,9 +155,9 @@ def conda(resolution: Resolution, options: InstallerOptions) -> tuple[Step, ...]
         where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
         argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
         return (Step(title="from your channels, with the torch that stays", argv=argv),)
-    build = resolution.build
+    build = choice.build
     if build is None or build.channel == "pytorch":  # then the one resolved beside the wheel
-        build = resolution.conda
+        build = choice.conda
     if build is None:
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
     channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))

@@ -1,0 +1,234 @@
+"""What goes together with a build of torch, by the table of companions and the catalog. Pure.
+
+doctor, resolve and install ask here. A reason says what is wrong and where that is known from;
+None means that nothing speaks against the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companion_table import (
+    Pair,
+    Project,
+    companion_table,
+    has_cuda,
+    row_of,
+    without,
+)
+from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
+from gpusetup.choose.host import HostFacts
+from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
+from gpusetup.choose.wish import name_of
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import allows, parsed
+
+EXACT = re.compile(r"===?([^*,]+)")
+"""One release by its version."""
+CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
+"""`jax[cuda12]`: an extra that brings the libraries of one CUDA."""
+
+
+class Companionship(Frozen):
+    """The words that are to go together with torch, on which host, by which table."""
+
+    words: tuple[str, ...]
+    host: HostFacts
+    catalog: Catalog
+    only_table: bool = False
+    """Whether no index is asked: then what the table says of packages that declare their torch
+    themselves counts too."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the packages."""
+        return tuple(map(name_of, self.words))
+
+    @property
+    def projects(self) -> tuple[Project, ...]:
+        """What the table knows of the packages."""
+        projects = map(companion_table().project, self.names)
+        return tuple(filter(None, projects))
+
+
+# --- packages beside a build ----------------------------------------------------------------------
+
+
+def why_none_fits(beside: Companionship, build: TorchBuild) -> str | None:
+    """Why one of the packages has no release for a build; None if each has one."""
+    for word in beside.words:
+        reason = why_extra_differs(word, build)
+        if reason:
+            return reason
+    for project in beside.projects:
+        reason = why_not_on_host(project, build, beside.host)
+        if reason:
+            return reason
+        rows = rows_meant(beside, project)
+        reasons = [why_row_differs(beside, project, row, build) for row in rows]
+        if reasons and all(reasons):
+            return reasons[0]
+    return None
+
+
+def why_extra_differs(word: str, build: TorchBuild) -> str | None:
+    """Why an extra of a package (`jax[cuda12]`) does not go with the CUDA of a build."""
+    majors = []
+    for extra in Requirement(word).extras:
+        cuda = CUDA_EXTRA.match(extra)
+        if cuda:
+            majors.append(cuda[1])
+    if not build.cuda or not majors or build.cuda_major in majors:
+        return None
+    return f"{word} is built for CUDA {' and '.join(majors)}, torch for CUDA {build.cuda}"
+
+
+def rows_meant(beside: Companionship, project: Project) -> tuple[Pair, ...]:
+    """The rows of the table that the wanted release may be of.
+
+    One release that was built otherwise says nothing of the others: unless a release is wanted by
+    its version, only spans of releases count.
+    """
+    exact = []
+    for word in beside.words:
+        version = EXACT.fullmatch(str(Requirement(word).specifier))
+        if version and name_of(word) == project.name:
+            exact.append(row_of(project, version[1]))
+    rows = tuple(filter(None, exact))
+    if not rows and not beside.only_table:
+        rows = tuple(row for row in project.rows if not EXACT.fullmatch(row.versions))
+    rows = rows or project.rows
+    if beside.only_table:
+        # Where nobody tells which torch a release takes, the table says it of some.
+        rows = tuple(row for row in rows if row.torch) or rows
+    return rows
+
+
+def why_row_differs(
+    beside: Companionship, project: Project, row: Pair, build: TorchBuild
+) -> str | None:
+    """Why the releases of a row do not go with a build."""
+    releases = f"{project.name} {row.versions.removeprefix('==')}"
+    usual = usual_major(beside.catalog, build)
+    if not has_cuda(project, row, build.cuda_major, usual):
+        majors = " and ".join(row.cuda.split()).replace("default", usual)
+        torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
+        return f"{releases} is built for CUDA {majors}, {torch} ({row.source})"
+    # An index reads itself what a package declares.
+    table_counts = beside.only_table or not project.declares
+    if not table_counts or not row.torch or allows(row.torch, build.torch):
+        return None
+    return f"{releases} needs torch{row.torch} ({row.source})"
+
+
+def why_release_differs(
+    beside: Companionship, name: str, version: str, build: TorchBuild
+) -> str | None:
+    """Why one release does not go with a build; None if nothing speaks against it."""
+    project = companion_table().project(name)
+    row = row_of(project, version) if project else None
+    if project is None or row is None:
+        return None
+    reason = why_row_differs(beside, project, row, build)
+    return reason.replace(row.versions.removeprefix("=="), version, 1) if reason else None
+
+
+def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
+    """Why a package has nothing for this host, whatever its release."""
+    platform, platforms = f"{build.os}-{build.machine}", project.on.split()
+    if platform not in platforms:
+        return f"{project.name} has no build for {platform} (only {', '.join(platforms)})"
+    if project.gpu and build.cuda is None and build.os != "macos":
+        return f"{project.name} computes on an NVIDIA GPU only, and none is here"
+    oldest = project.capability
+    for gpu in host.gpus:
+        capability = gpu.compute_capability
+        if capability and oldest and capability < oldest:
+            needs = f"{project.name} needs a GPU of compute capability {oldest}"
+            return f"{needs}; {gpu.name} has {capability}"
+    return None
+
+
+def limits_beside(host: HostFacts, catalog: Catalog, build: TorchBuild) -> tuple[str, ...]:
+    """What to forbid beside a build, as an installer's constraints: `torchcodec!=0.9.*`."""
+    beside = Companionship(words=(), host=host, catalog=catalog)
+    limits: list[str] = []
+    for project in companion_table().projects:
+        rows = [row for row in project.rows if why_row_differs(beside, project, row, build)]
+        limits += without(project, rows)
+    return tuple(limits)
+
+
+# --- what is installed beside a build that comes --------------------------------------------------
+
+
+def companions_of_another(
+    machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
+) -> tuple[str, ...]:
+    """The installed torchvision and torchaudio that are known not to belong to a torch."""
+    packages = installed_packages(machine)
+    platform = f"{machine.os.family}-{machine.os.machine}"
+    misfits = []
+    for name in COMPANIONS:
+        if name not in packages:
+            continue
+        package = packages[name]
+        fits = serves_torch(catalog, name, package.version, torch)
+        if backend not in (None, UNREAD) and fits is not False:
+            # conda's are not the default index's wheels, whose CUDA the platform tells.
+            where = None if package.installer == "conda" else platform
+            fits = serves_backend(catalog, name, package.version, backend or "", where)
+        if fits is False:
+            misfits.append(name)
+    return tuple(misfits)
+
+
+COMPILED = frozenset(
+    "apex auto-gptq autoawq detectron2 exllamav2 flash-attn flash-attn-3 mmcv natten pyg-lib "  # noqa: SIM905
+    "sgl-kernel torch-cluster torch-scatter torch-sparse torchcodec torchtext transformer-engine "
+    "vllm xformers".split()
+)
+"""Distributions whose libraries are compiled against one minor version of torch."""
+
+
+def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+    """What does not belong to a torch that comes, and what becomes of it."""
+    packages = installed_packages(machine)
+    new_torch = f"torch {build.torch} ({build.backend})"
+    named = set()
+    for package in dependents(machine, build):
+        named.add(package.name)
+        way = "it stays"
+        if package.can_follow:
+            way = f"without a release for {new_torch} it stays"
+        yield f"{package.name} {package.version} requires {package.needs}: {way}, and may fail"
+    for name in companions_of_another(machine, build.torch, build.backend, catalog):
+        if name not in build.family():
+            version = packages[name].version
+            yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"
+    for name in build.family(tuple(packages)):
+        if packages[name].direct and packages[name].installer != "conda":
+            source = "came from a folder or a file (or is editable)"
+            version = packages[name].version
+            yield f"{name} {version} {source}: the wheel of the index replaces it"
+    for name in sorted(COMPILED & packages.keys() - named):
+        version = packages[name].version
+        if is_compiled_for_another(version, machine.torch.version, build):
+            yield (
+                f"{name} {version} was compiled against torch {machine.torch.version or ''}: "
+                f"install or build it again for {new_torch}, before that it may fail"
+            )
+
+
+def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
+    """Whether a package that is compiled against the installed torch fails beside a build."""
+    label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
+    if label and label[1] != build.backend:
+        return True
+    return bool(torch) and parsed(torch).release[:2] != parsed(build.torch).release[:2]
