@@ -74,7 +74,15 @@ def diagnose(
     It looks at the active environment, as the command does; `python=sys.executable` means the
     environment of the calling program. If the driver hangs, it answers after `timeout` seconds.
     """
-    return _answer("doctor", DoctorAnswer, locals())
+    question = {
+        "machine": machine,
+        "python": python,
+        "torch": torch,
+        "gpu": gpu,
+        "driver": driver,
+        "timeout": timeout,
+    }
+    return _answer("doctor", DoctorAnswer, question)
 
 
 def read_report(text: str | bytes, *, torch: str | None = None) -> DoctorAnswer:
@@ -114,7 +122,26 @@ def resolve(
     packages together and asks your package index, unless `offline`. With `refresh` it also asks
     PyTorch's index. `name` is a new conda environment, which conda's commands then create.
     """
-    return _answer("resolve", ResolveAnswer, locals())
+    question = {
+        "packages": packages,
+        "machine": machine,
+        "driver": driver,
+        "gpu": gpu,
+        "os": os,
+        "architecture": architecture,
+        "python": python,
+        "glibc": glibc,
+        "torch": torch,
+        "backend": backend,
+        "installer": installer,
+        "name": name,
+        "requirements": requirements,
+        "explain": explain,
+        "refresh": refresh,
+        "offline": offline,
+        "index": index,
+    }
+    return _answer("resolve", ResolveAnswer, question)
 
 
 def plan(**question: Any) -> PlanAnswer | ServePlan:
@@ -149,7 +176,21 @@ def verify(
     when the checks are done. It tests one process: for several ranks use `python -m
     gpusetup.verify`.
     """
-    return _answer("verify", VerifyAnswer, locals())
+    question = {
+        "python": python,
+        "level": level,
+        "device": device,
+        "expect": expect,
+        "with_packages": with_packages,
+        "only": only,
+        "skip": skip,
+        "seconds": seconds,
+        "seed": seed,
+        "timeout": timeout,
+        "strict": strict,
+        "junit": junit,
+    }
+    return _answer("verify", VerifyAnswer, question)
 
 
 Answer = TypeVar("Answer")

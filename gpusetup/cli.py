@@ -9,6 +9,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from gpusetup.commands.parser import command, read_words
+from gpusetup.commands.question import typed_question
+from gpusetup.commands.reply import show
 from gpusetup.errors import Blocked, GpuSetupError, own_fault
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -79,9 +81,9 @@ def _run(words: list[str], out: Console) -> int:
         return 0
     out.json, out.output, out.verbose = options.json, options.output, options.verbose
     module = command(options.command)
+    question = typed_question(module.QUESTION, options)
     with CLOCK.during("" if _speaks_itself(options) else f"gpusetup {options.command}"):
-        code: int = module.run(options, out)
-    return code
+        return show(module.run(question, out), out)
 
 
 QUIET = ("verify", "mcp", "completion", "fleet check", "fleet sweep", "fleet slurm")
@@ -89,4 +91,5 @@ QUIET = ("verify", "mcp", "completion", "fleet check", "fleet sweep", "fleet slu
 
 
 def _speaks_itself(options: Namespace) -> bool:
-    return options.command in QUIET or (options.command == "monitor" and not options.replay)
+    watches = options.command == "monitor" and not getattr(options, "replay", None)
+    return options.command in QUIET or watches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from typing import TYPE_CHECKING, BinaryIO
 
 from gpusetup.errors import BadInput
@@ -23,6 +24,8 @@ MARKS = (
     (b"\xfe\xff", "utf-16"),
 )
 """Byte order marks, the longer before the one that it begins with."""
+PIPE_SECONDS = 10.0
+"""How long a pipe may take; a command like `<(uv export)` needs a second or two."""
 SAMPLE = 1 << 16
 """How much of a text tells its encoding."""
 
@@ -58,6 +61,58 @@ def read_text(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else problem
         raise BadInput(f"{path} cannot be read: {why}") from problem
+
+
+def read_text_once(path: str | Path, most_bytes: int = MOST_BYTES) -> str:
+    """The text of a file or of a pipe: `/dev/stdin`, `<(command)`.
+
+    A pipe gives its text once, so that it is kept for whoever reads the same pipe later. `BadInput`
+    for what cannot be read as a text, and for a pipe that does not end in time.
+    """
+    try:
+        with open(path, "rb", opener=at_once) as file:
+            status = os.fstat(file.fileno())
+            if is_empty_device(status):
+                return ""
+            if not stat.S_ISFIFO(status.st_mode):
+                return read_text(path, most_bytes)
+            pipe = (status.st_dev, status.st_ino)
+            if pipe not in _PIPES:
+                _PIPES[pipe] = _read_pipe(file.fileno(), path, most_bytes)
+        return text_of(_PIPES[pipe], path)
+    except OSError as problem:
+        raise BadInput(f"{path} cannot be read: {problem.strerror}") from problem
+    except ValueError as problem:
+        raise BadInput(f"{path} cannot be read: {problem}") from problem
+
+
+_PIPES: dict[tuple[int, int], bytes] = {}
+"""What came from pipes, by device and number of each."""
+
+
+def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
+    """Everything that comes from a pipe until its writer ends."""
+    # A pipe without a name has had its writer from the beginning; to one with a name somebody may
+    # still come, and until then it looks as if it had ended.
+    has_name = os.path.exists(os.path.realpath(path))  # noqa: PTH110
+    deadline = time.monotonic() + PIPE_SECONDS
+    data = b""
+    while time.monotonic() < deadline:
+        try:
+            part = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            # The writer has not written yet.
+            time.sleep(0.01)
+            continue
+        data += part
+        if len(data) > most_bytes:
+            raise BadInput(f"{path} is larger than {most_bytes >> 20} MiB")
+        has_ended = not part
+        if has_ended and (data or not has_name):
+            return data
+        if has_ended:
+            time.sleep(0.01)
+    raise BadInput(f"{path} is a pipe that nobody filled and ended within {PIPE_SECONDS:g} s")
 
 
 def encoding_of(raw: bytes) -> str:
@@ -101,7 +156,14 @@ def is_endless(file: BinaryIO) -> bool:
         return True
     if not stat.S_ISCHR(found.st_mode) or file.isatty():
         return False
-    return not (os.path.exists(os.devnull) and found.st_rdev == os.stat(os.devnull).st_rdev)  # noqa: PTH110, PTH116
+    return not is_empty_device(found)
+
+
+def is_empty_device(status: os.stat_result) -> bool:
+    """Whether it is the device that gives nothing (`/dev/null`)."""
+    if not stat.S_ISCHR(status.st_mode) or not os.path.exists(os.devnull):  # noqa: PTH110
+        return False
+    return status.st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
 
 
 def at_once(path: str, flags: int) -> int:

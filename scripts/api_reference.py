@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpusetup import api
-from gpusetup.commands.calling import kind_of, option_of, options_of
+from gpusetup.commands.parser import command
+from gpusetup.commands.question import Option, takes
 from gpusetup.errors import CLASSES
 from gpusetup.model.frozen import fields
 
@@ -87,14 +88,21 @@ def keywords(name: str) -> list[tuple[str, str]]:
     """The parameters of a function with their types, as written."""
     if name == "plan":
         options = options_of(name)
-        words = (word[2:].replace("-", "_") for word in options if word not in LEFT_OUT)
-        return [(key, kind_of(options[option_of(key)])) for key in ("machine", *words)]
+        names = (key for key in options if key not in LEFT_OUT)
+        return [(key, takes(options[key])) for key in ("machine", *names)]
     parameters = inspect.signature(getattr(api, name)).parameters.values()
     return [(str(one).partition(":")[0], str(one.annotation)) for one in parameters]
 
 
-LEFT_OUT = ["-h", "--help", "--from", "--cells", "--json", "--schema", "--output"]
-"""Options of `plan` that nobody needs in Python."""
+LEFT_OUT = ["machine", "cells"]
+"""Options of `plan` that stand elsewhere in the table, or that nobody needs in Python."""
+
+
+def options_of(name: str) -> dict[str, Option]:
+    """The options of a command, by their names in Python."""
+    options: dict[str, Option] = dict(command(name).QUESTION.OPTIONS)
+    return options
+
 
 OWN_WORDS = {
     "machine": "instead of this machine: an example machine's name, a snapshot's `Path`, or a "
@@ -105,11 +113,11 @@ OWN_WORDS = {
 """What is said differently in Python."""
 
 
-def _help(command: str, keyword: str) -> str:
+def _help(command_name: str, keyword: str) -> str:
     if keyword in OWN_WORDS:
         return OWN_WORDS[keyword]
-    option = options_of(command)[option_of(keyword)]
-    choices = ", ".join(f"`{one}`" for one in option.choices or ())
+    option = options_of(command_name)[keyword]
+    choices = ", ".join(f"`{choice}`" for choice in option.choices or ())
     return (option.help or choices).replace("%%", "%")
 
 

@@ -18,6 +18,7 @@ from monitor_composer import (
     card,
     compose,
     kind,
+    loop,
     ranks,
     steady,
     then,
@@ -304,3 +305,25 @@ def _(d: Dice) -> Run:
         ),
         since,
     )
+
+
+kind("an offloaded optimizer steps on the CPU", "communication-bound", "stay-on-the-gpu")(
+    lambda d: train(
+        d,
+        Gpu(use=loop(d.uniform(1, 2), d.uniform(1.5, 3)), memory=70, pcie=d.uniform(9e9, 16e9)),
+        Tree(main=d.uniform(400, 1400), cores=32),
+        seconds=150,
+    )
+)
+
+kind("ranks with offloaded optimizers", "communication-bound", "stay-on-the-gpu")(
+    lambda d: compose(
+        d,
+        ranks(4, Gpu(use=loop(1.2, d.uniform(1.2, 2)), memory=60, pcie=d.uniform(9e9, 16e9))),
+        Tree(main=d.uniform(300, 600), helpers=1300, ranks=4, cores=64),
+        HOST,
+        card=A100,
+        seconds=150,
+        command="deepspeed --num_gpus 4 train.py",
+    )
+)

@@ -20,8 +20,7 @@ from each_row import each
 
 from gpusetup import api
 from gpusetup.cli import main
-from gpusetup.commands.calling import option_of
-from gpusetup.commands.parser import parser_of
+from gpusetup.commands.parser import command
 from gpusetup.probe.snapshot_files import example_machines, machine_named
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -249,28 +248,21 @@ def test_it_answers_without_rich_psutil_uv_and_torch() -> None:
 # --- what stands in the page --------------------------------------------------------------------
 
 NOT_FROM_PYTHON = {
-    "help", "json", "output", "no_color", "verbose", "format", "save", "keep_private", "strict",
-    "schema", "report", "reports", "list", "explain", "table", "png", "cells", "calibrate",
-    "python", "editable", "cuda", "serve", "weights", "cache", "from", "name",
-}  # fmt: skip
-"""Options about screens, files and lists, or about another function; some of them only of some
-commands."""
+    "diagnose": {"report", "explain", "strict", "format"},
+    "resolve": set(),
+    "plan": {"cells"},
+    "verify": set(),
+}
+"""Options about screens and files, or about another function, by the function that lacks them."""
 
 
-@pytest.mark.parametrize("function", list(COMMAND))
-def test_every_keyword_is_an_option_and_every_option_about_the_question_a_keyword(
+@pytest.mark.parametrize("function", list(NOT_FROM_PYTHON))
+def test_every_option_about_the_question_is_a_keyword_and_every_keyword_an_option(
     function: str,
 ) -> None:
-    child = parser_of(COMMAND[function])
-    names = {name for name, _ in keywords(function)} - {"*packages", "text"}
-    assert {option_of(name) for name in names} <= set(child._option_string_actions)
-    if function == "read_report":
-        return
-    offered = {option_of(name) for name in names}
-    for action in child._actions:
-        plain = {word.lstrip("-").replace("-", "_") for word in action.option_strings}
-        if action.option_strings and not plain & NOT_FROM_PYTHON:
-            assert offered & set(action.option_strings), action.option_strings
+    options = {*command(COMMAND[function]).QUESTION.OPTIONS}
+    names = {name.lstrip("*") for name, _ in keywords(function)}
+    assert names == options - NOT_FROM_PYTHON[function]
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))

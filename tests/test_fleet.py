@@ -292,3 +292,18 @@ def test_a_failed_node_has_its_next_command(
     assert main(["doctor", "--from", str(folder / "bad.json")]) in (0, 1)
     main(["fleet", "show", str(folder)])
     assert "→ gpusetup doctor --from" in capsys.readouterr().out
+
+
+def test_what_most_nodes_of_a_kind_have_tells_none_of_them_from_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    divided = {"mig_enabled": True, "mig_instances": ["MIG-1", "MIG-2"], "mig_count": 2}
+    with_mig = of("NVIDIA A100-SXM4-40GB", "8.0", 4, **divided)
+    few_instances = of("NVIDIA A100-SXM4-40GB", "8.0", 4, **{**divided, "mig_count": 1})
+    few_instances["gpus"][2]["mig_instances"] = ["MIG-1"]
+    nodes = {f"m{number}": with_mig for number in range(4)} | {"odd": few_instances}
+    _, answer = shown(capsys, str(write(tmp_path / "f", {**SOUND, **nodes, "n9": node()})))
+    unlike = [one["name"] for one in answer["nodes"] if one["status"] != "ok"]
+    assert unlike == ["odd"]
+    (common,) = (row for row in answer["common"] if row["id"] == "mig-misconfigured")
+    assert (common["nodes"], common["of"], common["gpus"]) == (5, 5, ["NVIDIA A100-SXM4-40GB"])

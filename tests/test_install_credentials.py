@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,29 @@ def test_a_password_is_used_and_told_to_nobody(
         of_uv = "uv-cache" in path.parts  # only its owner can read it; it keeps pages of indexes
         if path.is_file() and path.name not in PLANTED and not of_uv:
             assert SECRET.encode() not in path.read_bytes(), path
+
+
+def test_uvs_stored_passwords_are_read_and_nothing_is_written_beside_them(world: World) -> None:
+    """`uv auth login` keeps them in the person's data folder, in which uv also makes a lock."""
+    lock(world)
+    folder = world.folder / "home/.local/share/uv/credentials"
+    folder.mkdir(parents=True)
+    row = {"service": f"{world.index.url}/", "username": "wer", "scheme": "basic"}
+    lines = "\n".join(f'{key} = "{value}"' for key, value in {**row, "password": SECRET}.items())
+    (folder / "credentials.toml").write_text(f"[[credential]]\n{lines}\n")
+    done = start(world, "install", "--venv", "env", *WANTED)
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in folder.iterdir()] == ["credentials.toml"]
+
+
+def test_a_question_without_passwords_makes_no_folder_for_them(world: World) -> None:
+    lock(world)
+    refused = start(world, "install", "--venv", "env", *WANTED, "--dry-run")
+    assert refused.returncode == 3, refused.stderr
+    assert not (world.folder / "home/.local").exists()
+
+
+def start(world: World, *words: str) -> subprocess.CompletedProcess[str]:
+    """gpusetup as a process of its own, in the home of this world."""
+    argv = [sys.executable, "-m", "gpusetup", *words, "--index", world.index.index_root]
+    return subprocess.run(argv, capture_output=True, text=True, check=False)

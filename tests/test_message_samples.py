@@ -15,15 +15,17 @@ from gpusetup.report.read import read_report
 SAMPLES_A_ROW = 1
 SAID_BY_PEOPLE = {row.kind for row in people.ROWS} - {"foreign-gpu"}
 FILES_AND_RUNS = {"failing-file", "file-listed", "loaded-first", "run-finished"}
-WORKS = {"works-there", "gpu-speed", "gpu-trains", "asks-of-compile", "names-no-failure"}
+WORKS = {"works-there", "gpu-speed", "gpu-trains", "gpu-in-use", "asks-about"}
+NAMED = {"names-no-failure", "names-failure", "question-asked"}
 BESIDE_IT = {
-    *("program-failed", "ran-first", "torch-only-named", "result-differs"),
+    *("program-failed", "ran-first", "torch-only-named"),
     *WORKS,
+    *NAMED,
     *SAID_BY_PEOPLE,
     *FILES_AND_RUNS,
 }
-"""What a text may show next to its message: how it ended, that that it computes, what a
-person says of it, and which file failed."""
+"""What a text may show next to its message: how it ended, that it computes, what a
+person says or asks of it, and which file failed."""
 
 
 @each("sample", samples)

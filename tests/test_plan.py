@@ -233,7 +233,7 @@ def test_the_help_is_in_groups_with_an_example_each(capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("text", "words", "said"),
     [
-        ("model: nobody/model-7b\nbatch_size: 4\n", (), "No model is called 'nobody/model-7b'"),
+        ("model: nobody/model-0.5b\nbatch_size: 4\n", (), "not counted: the shape of model-0.5b"),
         ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
         ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
         ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),

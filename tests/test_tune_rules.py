@@ -265,3 +265,48 @@ def test_an_answer_for_a_run_that_does_not_fit_has_its_document(
     )
     assert main(["tune", str(config), "--from", "rtx3050-laptop", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["cannot_fit"]
+
+
+FULL_8B = HF.format(size=1, steps=1).replace("Qwen3-0.6B", "Qwen3-8B")
+
+
+def test_a_run_is_not_called_impossible_beside_a_way_to_train_that_plan_does_not_know() -> None:
+    """BAdam trains 8 billion parameters on 24 GB; a card below its weights never does."""
+    text = FULL_8B + "use_badam: true\nbadam_mode: layer\n"
+    _, proposal = tuned(text.replace("num_workers: 8", "num_workers: 0"), CARDS[24])
+    assert proposal.cannot_fit is None
+    assert any("does not know saves memory (`use_badam`" in word for word in proposal.words)
+    assert [change.key for change in proposal.changes] == ["dataloader_num_workers"]
+    assert tuned(text, CARDS[8])[1].cannot_fit
+
+
+def test_a_run_that_a_launcher_may_shard_is_not_called_impossible() -> None:
+    text = FULL_8B.replace("dataloader_num_workers: 8", "dataloader_num_workers: 0")
+    _, proposal = tuned(text, card(80, gpus=4))
+    assert proposal.cannot_fit is None
+    assert any("fits only if its launcher shards" in word for word in proposal.words)
+    assert tuned(text, CARDS[24])[1].cannot_fit
+
+
+def test_axolotl_trains_the_whole_model_where_its_adapter_is_empty() -> None:
+    text = (
+        "base_model: mosaicml/mpt-7b\nadapter:\nlora_r: 8\nsequence_len: 2048\nbf16: true\n"
+        "micro_batch_size: 1\ngradient_accumulation_steps: 1\noptimizer: adamw_bnb_8bit\n"
+    )
+    assert "does not fit" in (tuned(text, CARDS[24])[1].cannot_fit or "")
+    assert tuned(text.replace("adapter:", "adapter: lora"), CARDS[24])[1].cannot_fit is None
+
+
+def test_the_loaders_of_evaluators_stay() -> None:
+    text = "evaluators:\n  - data:\n      num_workers: 0\ndata:\n  num_workers: 1\n"
+    _, proposal = tuned(text, CARDS[24])
+    assert [change.key for change in proposal.changes] == ["data.num_workers"]
+
+
+def test_a_model_far_larger_than_the_guides_gets_none_of_their_sizes() -> None:
+    small = "hidden_size: {width}\nnum_layers: {depth}\nnum_workers: 8\n"
+    words = tuned(small.format(width=512, depth=4), CARDS[24])[1].words
+    assert any("acceleration guide starts with hidden_size" in word for word in words)
+    for width, depth in ((1024, 4), (512, 12)):
+        words = tuned(small.format(width=width, depth=depth), CARDS[24])[1].words
+        assert not any("acceleration guide starts with" in word for word in words)

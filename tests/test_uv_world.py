@@ -7,12 +7,18 @@ installation fails after its plan because of a setting with which bare uv works.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
-from index_server import build_wheel
+from index_server import Fault, build_wheel
 from installing import TORCH, WANTED, Install, World, needs_linux, state_of, versions_in
+
+from gpusetup import cli, named_file
 
 pytestmark = needs_linux
 
@@ -305,3 +311,194 @@ def test_a_question_lies_in_a_private_folder_that_goes(world: World, install: In
     assert install("--venv", "env", *WANTED).exit == 0
     assert questions.stat().st_mode & 0o777 == 0o700
     assert list(questions.iterdir()) == []
+
+
+# --- settings that leave no index, or only old files ----------------------------------------------
+
+
+def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = world.folder / "links"
+    links.mkdir()
+    for wheel in (world.folder / "wheels").glob("*.whl"):
+        (links / wheel.name).symlink_to(wheel)
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(links))
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+    assert world.index.asked == []
+    shown = " ".join(said.err.split())
+    assert f"UV_NO_INDEX sets no-index: everything comes from {links} (find-links)" in shown
+
+
+@pytest.mark.parametrize("command", ["install", "resolve"])
+def test_no_index_without_a_folder_is_named_as_the_reason(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    words = ("filelock", "--torch", TORCH, "--backend", "cpu", "--index", world.index.index_root)
+    more = ("--venv", "env", "--dry-run") if command == "install" else ("--os", "linux")
+    assert cli.main([command, *words, *more]) == 3
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "No index may be asked, because UV_NO_INDEX sets no-index" in shown
+    assert "gpusetup install --offline DIR" in shown
+    assert world.index.asked == []
+
+
+def test_a_limit_by_date_is_not_put_on_torchs_index_which_states_no_dates(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wheel in (world.folder / "wheels").glob("*.whl"):
+        world.index.uploaded[wheel.name] = "2023-01-01T00:00:00Z"
+    world.index.uploaded["typing_extensions-4.15.0-py3-none-any.whl"] = "2025-08-25T00:00:00Z"
+    world.index.faults["/whl/cpu/torch/"] = torch_page_without_dates(world)
+    monkeypatch.setenv("UV_EXCLUDE_NEWER", "2024-01-01")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    versions = versions_in(Path("env"))
+    assert versions["torch"] == f"{TORCH}+cpu" and versions["typing-extensions"] == "4.9.0"
+    assert "UV_EXCLUDE_NEWER counts (exclude-newer): 2024-01-01" in " ".join(said.err.split())
+
+
+def torch_page_without_dates(world: World) -> Fault:
+    name = next((world.folder / "wheels").glob("torch-*")).name
+    link = f'<a href="{name}">{name}</a>'
+    return Fault(body=f"<!DOCTYPE html><html><body>{link}</body></html>".encode())
+
+
+def test_a_limit_by_date_that_leaves_nothing_is_named_with_uvs_own_hint(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_EXCLUDE_NEWER", "2020-01-01")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 3, said.err
+    shown = " ".join(said.err.split())
+    assert "filtered by `exclude-newer`" in shown
+    assert "UV_EXCLUDE_NEWER counts (exclude-newer)" in shown
+
+
+# --- files that are pipes, and folders with odd names ---------------------------------------------
+
+
+def written_into(pipe: Path, text: str) -> threading.Thread:
+    os.mkfifo(pipe)
+    thread = threading.Thread(target=pipe.write_text, args=(text,), daemon=True)
+    thread.start()
+    return thread
+
+
+PIPES = {
+    "UV_CONSTRAINT": "typing-extensions<4.10\n",
+    "UV_CONFIG_FILE": 'constraint-dependencies = ["typing-extensions<4.10"]\n',
+    "-r": "typing-extensions<4.10\n",
+    "the user's uv.toml": 'constraint-dependencies = ["typing-extensions<4.10"]\n',
+}
+
+
+@pytest.mark.parametrize("place", PIPES)
+def test_a_pipe_is_read_once_like_a_file(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    pipe = world.folder / "pipe"
+    if place == "the user's uv.toml":
+        pipe = world.folder / "home/.config/uv/uv.toml"
+        pipe.parent.mkdir(parents=True)
+    elif place.startswith("UV_"):
+        monkeypatch.setenv(place, str(pipe))
+    writer = written_into(pipe, PIPES[place])
+    words = ("-r", str(pipe)) if place == "-r" else ()
+    said = install("--venv", "env", *WANTED, *words)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
+    writer.join(timeout=5)
+
+
+def test_a_pipe_into_which_nobody_writes_ends_the_command(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named_file, "PIPE_SECONDS", 0.3)
+    os.mkfifo(world.folder / "pipe")
+    monkeypatch.setenv("UV_CONSTRAINT", str(world.folder / "pipe"))
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 2
+    assert "is a pipe that nobody filled and ended within 0.3 s" in " ".join(said.err.split())
+
+
+def test_requirements_come_from_standard_input(world: World) -> None:
+    words = ("install", "--venv", "env", "-r", "/dev/stdin", *WANTED)
+    argv = [sys.executable, "-m", "gpusetup", *words, "--index", world.index.index_root]
+    said = subprocess.run(
+        argv, input="typing-extensions<4.10\n", capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
+
+
+def test_a_home_whose_name_is_not_utf_8(world: World) -> None:
+    home = os.fsencode(world.folder) + b"/h\xff"
+    Path(os.fsdecode(home)).mkdir()
+    environment = {**os.environb, b"HOME": home}
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "GPUSETUP_CACHE_DIR", "UV_CACHE_DIR"):
+        environment.pop(name.encode(), None)
+    argv = [sys.executable, "-m", "gpusetup", "install", "--venv", "env", *WANTED]
+    said = subprocess.run(
+        [*argv, "--index", world.index.index_root],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+
+
+def test_an_environment_whose_name_is_not_utf_8_is_refused_in_words(world: World) -> None:
+    """uv itself takes no such path as an argument, and makes no such environment."""
+    argv = [sys.executable, "-m", "gpusetup", "install", "--venv", os.fsdecode(b"env\xff"), *WANTED]
+    said = subprocess.run(
+        [*argv, "--index", world.index.index_root], capture_output=True, check=False
+    )
+    assert said.returncode == 3, said.stderr
+    assert b"is not UTF-8, and uv supports no such folder" in said.stderr
+
+
+def test_a_file_torch_py_in_the_working_folder_stops_no_installation_elsewhere(
+    world: World, install: Install
+) -> None:
+    """It hides torch from programs that are started in that folder, and from no others."""
+    venv = world.venv("elsewhere")
+    Path("torch.py").write_text("# mine\n")
+    assert install("--python", str(venv), *WANTED).exit == 0
+    said = install("--python", str(venv), "--yes", "--no-verify")
+    assert said.exit == 0, said.err
+    assert "torch.py hides the module torch" in " ".join(said.err.split())
+
+
+SILENT = {
+    "python-platform": '[pip]\npython-platform = "windows"\n',
+    "python-version": '[pip]\npython-version = "3.9"\n',
+    "torch-backend": 'torch-backend = "cu118"\n',
+}
+
+
+@pytest.mark.parametrize("key", SILENT)
+def test_a_setting_that_decides_what_bare_uv_installs_is_named_where_it_is_not_used(
+    world: World, install: Install, key: str
+) -> None:
+    path = users_file(world, SILENT[key])
+    said = install("--venv", "env", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    assert f"{path} also sets {key}, which gpusetup does not use" in " ".join(said.out.split())
+
+
+def test_a_variable_of_a_missing_file_is_named_where_it_is_not_used(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_BUILD_CONSTRAINT", "missing.txt")
+    said = install("--venv", "env", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    assert "UV_BUILD_CONSTRAINT is set, which gpusetup does not use" in " ".join(said.out.split())

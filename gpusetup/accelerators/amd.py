@@ -43,7 +43,7 @@ BOARDS = (
     (r"\bRX ?79\d0|Pro W7[89]00", "gfx1100"),
     (r"\bRX ?7[78]00|Pro W7700", "gfx1101"),
     (r"\bRX ?7(?:400|600|650)|Pro W7[56]00", "gfx1102"),
-    (r"\bRX ?9070|AI PRO R9[67]00", "gfx1201"),
+    (r"\bRX ?9070|\bR9[67]00\b", "gfx1201"),
     (r"\bRX ?9060", "gfx1200"),
     (r"\bRX ?(?:4[678]0|5[789]0)\b|\bWX ?[457]100\b|\bWX ?[23][12]00\b|\bPolaris\b", "gfx803"),
     (r"\bWX ?(?:8200|9100)\b", "gfx900"),
@@ -76,7 +76,7 @@ def gfx_of(name: str) -> str | None:
     >>> gfx_of("9060 XT"), gfx_of("AMD Radeon 860M"), gfx_of("MI355X"), gfx_of("Radeon 760M")
     ('gfx1200', 'gfx1152', 'gfx950', 'gfx1103')
     """
-    name = re.sub(r"(?i)^(?=\d{4} ?(?:XT|GRE))", "RX ", name)
+    name = re.sub(r"(?i)^(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})", "RX ", name)
     if said := re.search(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b", name):
         return said[0]
     return next((gfx for board, gfx in BOARDS if re.search(board, name, re.I)), None)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from gpusetup.commands.common import add_shared
+from gpusetup.commands.common import PYTHON, shared
+from gpusetup.commands.question import CommandQuestion, switch
+from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked
 from gpusetup.model.shell import own_line
 from gpusetup.render.console import Console
@@ -24,19 +25,20 @@ TEXT = Path(__file__).resolve().parent.parent / "data" / "agents.md"
 NEEDS = "mcp>=2.3"
 
 
-def configure(parser: ArgumentParser) -> None:
-    add_shared(parser, "--python")
-    parser.add_argument(
-        "--agents",
-        action="store_true",
-        help="print instructions for coding agents without MCP, for AGENTS.md",
-    )
+class McpQuestion(CommandQuestion):
+    """Which environment an assistant asks about, or the text that stands for the server."""
+
+    python: str | None = shared(PYTHON)
+    agents: bool = switch("print instructions for coding agents without MCP, for AGENTS.md")
 
 
-def run(options: Namespace, out: Console) -> int:
-    if options.agents:
+QUESTION = McpQuestion
+
+
+def run(question: McpQuestion, out: Console) -> Reply:
+    if question.agents:
         out.script(TEXT.read_text(encoding="utf-8"))
-        return 0
+        return Reply()
     try:
         from gpusetup.assistants.server import serve
     except ModuleNotFoundError as problem:
@@ -46,5 +48,5 @@ def run(options: Namespace, out: Console) -> int:
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")
-    serve(options.python)
-    return 0
+    serve(question.python)
+    return Reply()

@@ -8,14 +8,15 @@ whoever starts the server.
 from __future__ import annotations
 
 import json
-from argparse import Action
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from gpusetup import named_file
-from gpusetup.commands.calling import answered, kind_of, option_of, options_of
+from gpusetup.commands.calling import answered
+from gpusetup.commands.parser import command
+from gpusetup.commands.question import Option, takes
 from gpusetup.errors import GpuSetupError, UsageError
 from gpusetup.model.codec import to_plain
 from gpusetup.model.frozen import Frozen
@@ -65,8 +66,8 @@ class Tool(Frozen):
 
 def schema_of(tool: Tool) -> Values:
     """The JSON schema of what a tool takes: of its command's options, and what it adds."""
-    known = options_of(tool.command)
-    options = {name: _property(known[option_of(name)]) for name in tool.takes}
+    known = command(tool.command).QUESTION.OPTIONS
+    options = {name: _property(known[name]) for name in tool.takes}
     properties = {**options, **tool.more}
     taken = {"type": "object", "properties": properties, "additionalProperties": False}
     return {**taken, "required": list(tool.needs)}
@@ -76,14 +77,16 @@ def text(what: str, longest: int = LONGEST_WORD) -> Values:
     return {"type": "string", "maxLength": longest, "description": what}
 
 
-def _property(option: Action) -> Values:
-    kind, what = kind_of(option), (option.help or "").replace("%%", "%")
-    one = text(what)
+def _property(option: Option) -> Values:
+    """The JSON schema of one option."""
+    kind = takes(option)
+    what = option.help.replace("%%", "%")
+    schema = text(what)
     if kind == "strings":
-        return {**one, "type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
+        return {**schema, "type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
     if kind != "string":
         return {"type": kind, "description": what}
-    return {**one, "enum": list(option.choices)} if option.choices else one
+    return {**schema, "enum": list(option.choices)} if option.choices else schema
 
 
 def check(tool: Tool, values: Values) -> None:

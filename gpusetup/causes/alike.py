@@ -23,6 +23,18 @@ THIS_TORCH = (
 )
 """Run by the Python of the program that failed: it names that Python too."""
 BESIDE_TORCH = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv"
+BOTH_VERSIONS = (
+    'python -c "import torch; from importlib.metadata import version; '
+    "print(torch.__file__, torch.__version__, version('torchvision'))\""
+)
+"""torch and its torchvision, read by the Python that fails, without importing the latter."""
+WHICH_ROCM = (
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, torch.version.hip, '
+    'torch.cuda.is_available())"'
+)
+"""`None` for hip: the torch of this Python is no ROCm build."""
+AMD_TARGETS = "rocminfo | grep -iE 'gfx|marketing'; env | grep -E 'HSA_|HIP_|ROCR_'"
+"""Every AMD GPU with its target, the processor's graphics too, and the variables that choose."""
 KERNEL_LOG = "sudo dmesg | grep -iE 'nvrm|xid|uvm'"
 COLLECT_ENV = "python -m torch.utils.collect_env"
 ON_THE_HOST = "nvidia-smi  # on the host"

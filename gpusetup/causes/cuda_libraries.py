@@ -14,6 +14,7 @@ from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import undeclared_commands
 from gpusetup.messages.fragments import CPU_PART, CUDA_LIBRARY, LINKS_AN_EXTENSION
 from gpusetup.messages.row import says
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines
 from gpusetup.model.versions import parsed
 
@@ -34,6 +35,31 @@ def _is_anothers(context: RuleContext) -> bool:
     owner = failing_package(context)
     beside_torch = owner not in ("", "torch", "nvidia")
     return bool(torch.cuda_available or other or program != "torch" or beside_torch)
+
+
+def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
+    """torch with the libraries of its wheel: in a new environment, where torch itself lacks them.
+
+    The same release over itself changes nothing: its libraries are separate packages
+    (`nvidia-…`), which lie in another folder than torch, or were not installed with it.
+    """
+    if not events(context, "torch-loads-libraries") or failing_package(context) not in (
+        "",
+        "torch",
+    ):
+        return paste.install_torch(context, text)
+    why = (
+        "torch's own import fails: its wheel's libraries are separate packages (`nvidia-…`), "
+        "and they are not there, or lie in another folder than torch (a system's Python keeps "
+        "`lib` and `lib64` apart)"
+    )
+    if paste.in_a_project(context):
+        again = paste.command(context, "uv", "sync", "--reinstall")
+        return Fix(text=f"{why}. Install the project's packages again", commands=(again,))
+    return Fix(
+        text=f"{why}. Install torch into a new virtual environment, with all that it requires",
+        commands=(paste.into_new_environment(context),),
+    )
 
 
 def _undeclared(context: RuleContext) -> str:
@@ -86,7 +112,7 @@ CAUSES = (
         "libraries. ",
         proven_by="Files of an nvidia-* package are missing, or a program says so",
         but={"library": r"^(?:libcuda\.so|nvcuda\.dll|libnvidia-ml\.so|nvml\.dll)"},
-        way=paste.install_torch,
+        way=with_torchs_libraries,
         cases=(
             Message(
                 where=(lambda context: bool(_undeclared(context)),),

@@ -116,7 +116,7 @@ CAUSES = (
             Message(
                 where=(_has_torch,),
                 text="torch is installed: build the package in this environment, with "
-                "`--no-build-isolation`",
+                "`pip install --no-build-isolation PACKAGE` (the sources in this folder: `-e .`)",
                 commands=BESIDE,
             ),
         ),

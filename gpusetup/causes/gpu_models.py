@@ -29,6 +29,11 @@ def _rocm_works(context: RuleContext) -> bool:
     return bool(rocm and context.torch.cuda_available and not lacks)
 
 
+def hip_kernel_is_missing(context: RuleContext) -> str:
+    """HIP found no kernel for the GPU."""
+    return "HIP finds no kernel" if events(context, "hip-kernel-missing") else ""
+
+
 def _xpu_works(context: RuleContext) -> bool:
     """Whether torch's XPU build is there, so that a program that wants CUDA is at fault."""
     shown = events(context, "backend-runs", "vendor-image")
@@ -142,6 +147,14 @@ CAUSES = (
         text="Use device mps or cpu: torch's ordinary wheel has both",
         proven_by="The system is macOS on arm64",
         # Source: torch documentation, MPS backend.
+        cases=(
+            Message(
+                where=(lambda context: bool(events(context, "mps-lacks")),),
+                title='The Mac\'s device "mps" lacks what the program asks for',
+                means="The program runs on Apple's GPU already; Metal does not have every type and "
+                "operation.",
+            ),
+        ),
     ),
     Cause(
         "no-nvidia-gpu",
@@ -218,6 +231,12 @@ CAUSES = (
                 facts.all_of(gpu_facts.torch_lists_the_target, gpu_facts.target_is_overridden),
                 "rocm-override-wrong",
             ),
+            Refutation(
+                facts.all_of(hip_kernel_is_missing, gpu_facts.rocm_build_has_the_target),
+                "",
+                alike.AMD_TARGETS,
+            ),
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.WHICH_ROCM),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
             Refutation(gpu_facts.a_program_found_the_gpu, "", alike.PROGRAMS_LOG),
@@ -268,6 +287,7 @@ CAUSES = (
         proven_by="torch is an XPU build, and there is no NVIDIA GPU",
         # Source: torch documentation, XPU backend.
         refuted_by=(
+            Refutation(gpu_facts.only_the_maker_is_named, "", alike.TORCHS_CUDA),
             Refutation(gpu_facts.the_gpu_computes),
             Refutation(gpu_facts.another_release_works, "torch-release-regressed"),
         ),

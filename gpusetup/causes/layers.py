@@ -334,6 +334,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "cuda-fork-reinit",
         "local-rank-argument",
         "nccl-unavailable-windows",
+        "libuv-missing",
         "port-in-use",
         "nccl-duplicate-gpu",
         "nccl-no-socket-interface",

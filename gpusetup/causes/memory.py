@@ -162,6 +162,7 @@ CAUSES = (
                 r"(?:.{0,12}GPU (?P<gpu>\d+))?(?:[ ;).a-z]{1,30}(?P<total>[\d.]+ ?[KMG]i?B) total capacity| has a total capaci?ty of (?P<total2>[\d.]+ ?[KMG]i?B))?"
                 r"(?:.{0,90}?(?P<free>[\d.]+ ?(?:[KMG]i?B|bytes)) (?:is )?free)?"
                 r"(?:.{0,200}?(?:this process has )?(?P<held>[\d.]+ ?[KMG]i?B) (?:reserved in total|cached|memory in use\. Of the allocated))?"
+                r"(?:.{0,200}?(?P<idle>[\d.]+ ?[KMG]i?B) is reserved by PyTorch but unallocated)?"
             ),
             r"mps backend out of memory(?: \(MPS allocated: (?P<held>[\d.]+ ?(?:bytes|[KMG]i?B)), other allocations: (?P<beside>[\d.]+ ?(?:bytes|[KMG]i?B)), max allowed: (?P<total>[\d.]+ ?[KMG]i?B)\)(?:\.? ?Tried to allocate (?P<asked>[\d.]+ ?(?:bytes|[KMG]i?B)))?)?",
             "hip error: out of memory",

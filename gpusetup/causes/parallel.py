@@ -164,6 +164,21 @@ CAUSES = (
         examples=("ProcessGroupNCCL: NCCL backend is not available",),
     ),
     Cause(
+        "libuv-missing",
+        title="This build of torch has no libuv, which its TCP store asks for",
+        means="From torch 2.4 on the TCP store that connects the processes uses libuv, and torch's "
+        "wheels for Windows are built without it.",
+        text="Tell the store to do without libuv, and start the program again from the same shell. "
+        "In your own code, add `?use_libuv=0` to the address of `init_process_group`",
+        # Source: torch documentation, "Introduction to Libuv TCPStore Backend".
+        stage="distributed",
+        commands=("export USE_LIBUV=0",),
+        says=(r"use_libuv was requested but PyTorch was buil[dt] without libuv",),
+        examples=(
+            "RuntimeError: use_libuv was requested but PyTorch was build without libuv support",
+        ),
+    ),
+    Cause(
         "nccl-duplicate-gpu",
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",

@@ -7,6 +7,7 @@ from gpusetup.causes.record import Cause, Message, Refutation
 from gpusetup.evidence import facts, gpu_facts
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
+from gpusetup.fixes.extension_packages import newer_glibc
 from gpusetup.messages.fragments import HOST, IF
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix, Severity
@@ -337,8 +338,7 @@ CAUSES = (
         title="The system's glibc is too old: glibc {needed} is needed",
         plain="The system's glibc is too old for the packages here",
         means="torch's wheels need glibc 2.28 from torch 2.6 on.",
-        text="Use a newer distribution, or a container with one, as this command starts. Do not "
-        "replace the system's glibc",
+        text="Use a newer distribution, or a container with one. Do not replace the system's glibc",
         proven_by="Every build of torch needs a newer glibc",
         # Source: PEP 600; the wheels and indexes of torch, read for the catalog.
         stage="import",
@@ -347,7 +347,7 @@ CAUSES = (
             "torch-half-installed",
             "library-missing",
         ),
-        commands=("docker run --rm --gpus all -it ubuntu:24.04",),
+        way=newer_glibc,
         says=(
             r"(?:(?P<library>[\w.+-]+\.so[.\d]*): )?version [`'\"]?GLIBC_(?P<needed>2\.\d+)\W{0,2} not found",
         ),

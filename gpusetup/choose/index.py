@@ -35,6 +35,10 @@ class IndexAnswer(Frozen):
 class Index(Protocol):
     """A package index, or somebody's several; it may raise `Blocked` where it does not answer."""
 
+    @property
+    def torch_root(self) -> str:
+        """The root of torch's own indexes, without a login."""
+
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
         """Before the first question: the choice without the packages, and the packages."""
 

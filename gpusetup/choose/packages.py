@@ -185,6 +185,7 @@ class Search:
         """The whole set: torch's family, what was asked for, then the rest by name."""
         build, table = chosen.build, companion_table()
         names = self.question.beside.names
+        torch_index = index_url(build.backend, self.index.torch_root)
         packages = []
         for name, release in chosen.packages.items():
             project = table.project(name)
@@ -192,7 +193,7 @@ class Search:
                 JointPackage(
                     name=name,
                     version=labelled(name, release.version, build),
-                    index_url=index_url(build.backend) if name in FAMILY else None,
+                    index_url=torch_index if name in FAMILY else None,
                     declared=project is None or project.declares,
                     asked=name in names,
                     extras=extras_of(self.question.words, name),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from gpusetup.commands.question import Option, option, options, switch
 from gpusetup.errors import UsageError
 from gpusetup.model.machine import Snapshot
 from gpusetup.render.console import Console
+
+Machine = str | Path | Snapshot
+"""An example machine's name, the path of a snapshot's file, or a snapshot."""
 
 
 def _backend(text: str) -> str:
@@ -22,122 +27,131 @@ def seconds(least: float, most: float) -> Callable[[str], float]:
 
     def read(text: str) -> float:
         try:
-            found = float(text)
+            time = float(text)
         except ValueError:
-            found = -1.0
-        if not least <= found <= most:
+            time = -1.0
+        if not least <= time <= most:
             problem = f"{text!r} is no time from {least:g} to {most} seconds"
             raise argparse.ArgumentTypeError(problem)
-        return found
+        return time
 
     return read
 
 
-SHARED: Mapping[str, Mapping[str, Any]] = {
-    "--from": {
-        "dest": "machine_from",
-        "metavar": "MACHINE",
-        "help": "read a snapshot file or an example machine (rtx3050-laptop) instead of this "
-        "machine",
-    },
-    "--python": {"metavar": "PATH", "help": "the environment to use: its Python, or its folder"},
-    "--gpu": {
-        "metavar": "NAME",
-        "action": "append",
-        "default": [],
-        "help": "for a host with this GPU (a name, or sm_86); repeatable",
-    },
-    "--driver": {"metavar": "VERSION", "help": "for a host with this NVIDIA driver: 580.95.05"},
-    "--torch": {
-        "metavar": "SPEC",
-        "help": "the torch that you want: 2.5.1, or '>=2.6,<2.9'",
-    },
-    "--backend": {
-        "metavar": "NAME",
-        "type": _backend,
-        "default": "auto",
-        "help": "auto, cpu, cu124 or 12.4, ... (default: auto)",
-    },
-    "--index": {
-        "dest": "index_root",
-        "metavar": "URL",
-        "help": "a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)",
-    },
-    "-r --requirements": {
-        "metavar": "FILE",
-        "action": "append",
-        "default": [],
-        "help": "a requirements.txt",
-    },
-    "--timeout": {
-        "metavar": "SECONDS",
-        "type": seconds(0.1, 3600),
-        "help": "seconds that the driver may take to answer (default: 30)",
-    },
-    "--limit": {"metavar": "SECONDS", "type": seconds(5, 7 * 86400)},
-    "--device": {"metavar": "NAME", "default": "auto", "help": "as for `gpusetup verify`"},
-    "--profile": {"metavar": "FILE", "help": "the output of `fleet check --json` on a sound node"},
-    "--prometheus": {
-        "metavar": "FILE",
-        "help": "also write metrics for node_exporter's textfile collector: a name that ends in "
-        ".prom",
-    },
-    "--history": {
-        "metavar": "DIR",
-        "help": "keep there since when this node has each finding (NODE.history.json)",
-    },
-    "--keep-private": {
-        "action": "store_true",
-        "help": "do not hide names of users, hosts and folders, or UUIDs",
-    },
-}
-"""Options that mean the same wherever they are taken."""
+# --- options that mean the same wherever they are taken -------------------------------------------
+
+FROM: Option = option(
+    "read a snapshot file or an example machine (rtx3050-laptop) instead of this machine",
+    "--from",
+    metavar="MACHINE",
+    as_it_is=(Snapshot,),
+)
+PYTHON: Option = option(
+    "the environment to use: its Python, or its folder", "--python", metavar="PATH"
+)
+GPU: Option = options(
+    "for a host with this GPU (a name, or sm_86); repeatable", "--gpu", metavar="NAME"
+)
+DRIVER: Option = option(
+    "for a host with this NVIDIA driver: 580.95.05", "--driver", metavar="VERSION"
+)
+TORCH: Option = option("the torch that you want: 2.5.1, or '>=2.6,<2.9'", "--torch", metavar="SPEC")
+BACKEND: Option = option(
+    "auto, cpu, cu124 or 12.4, ... (default: auto)",
+    "--backend",
+    default="auto",
+    metavar="NAME",
+    parse=_backend,
+)
+INDEX: Option = option(
+    "a mirror of https://download.pytorch.org/whl (or GPUSETUP_INDEX)", "--index", metavar="URL"
+)
+REQUIREMENTS: Option = options("a requirements.txt", "-r", "--requirements", metavar="FILE")
+TIMEOUT: Option = option(
+    "seconds that the driver may take to answer (default: 30)",
+    "--timeout",
+    metavar="SECONDS",
+    parse=seconds(0.1, 3600),
+)
+LIMIT: Option = option("", "--limit", metavar="SECONDS", parse=seconds(5, 7 * 86400))
+DEVICE: Option = option("as for `gpusetup verify`", "--device", default="auto", metavar="NAME")
+PROFILE: Option = option(
+    "the output of `fleet check --json` on a sound node", "--profile", metavar="FILE"
+)
+PROMETHEUS: Option = option(
+    "also write metrics for node_exporter's textfile collector: a name that ends in .prom",
+    "--prometheus",
+    metavar="FILE",
+)
+HISTORY: Option = option(
+    "keep there since when this node has each finding (NODE.history.json)",
+    "--history",
+    metavar="DIR",
+)
+KEEP_PRIVATE: Option = switch(
+    "do not hide names of users, hosts and folders, or UUIDs", "--keep-private"
+)
 
 
-def add_shared(group: argparse._ActionsContainer, *names: str, **other: Any) -> None:
-    """Options of `SHARED`; `other` is what one of them has otherwise here."""
-    for name in names:
-        group.add_argument(*name.split(), **{**SHARED[name], **other})
+def shared(option: Option, **changes: Any) -> Any:
+    """One of the options above, with what is different here: its group, or its help."""
+    return option._replace(**changes)
 
 
-def timeout_of(options: argparse.Namespace) -> float:
+# --- the machine ----------------------------------------------------------------------------------
+
+
+class MachineToRead(NamedTuple):
+    """Which machine a command asks about, and how it is read."""
+
+    named: Machine | None = None
+    """An example, a file, or a snapshot; None: this machine."""
+    python: str | None = None
+    """The environment on this machine: its Python, or its folder."""
+    timeout: float | None = None
+    """Seconds that the driver may take to answer; None: the usual ones."""
+    need_target: bool = False
+    """Whether a machine without a target interpreter ends the command (`Blocked`, exit 3).
+
+    Otherwise Python and torch are then unknown.
+    """
+    is_examined: bool = False
+    """Whether the command itself finds what is wrong with the environment, as doctor does."""
+
+
+def timeout_of(timeout: float | None) -> float:
     """The limit that was asked for, in seconds, else the usual one."""
     from gpusetup.probe.deadline import LIMIT_SECONDS
 
-    return getattr(options, "timeout", None) or LIMIT_SECONDS
+    return timeout or LIMIT_SECONDS
 
 
-def gather(options: argparse.Namespace, out: Console, *, need_target: bool = False) -> Snapshot:
-    """The machine that the options name: an example, a file, or this one.
-
-    `need_target`: a machine without a target interpreter ends the command (`Blocked`, exit 3);
-    without it, Python and torch are then unknown.
-    """
-    named, python = options.machine_from, getattr(options, "python", None)
-    if named and python:
+def gather(wanted: MachineToRead, out: Console) -> Snapshot:
+    """The machine that the question names: an example, a file, or this one."""
+    if wanted.named and wanted.python:
         raise UsageError(
             "`--from` and `--python` exclude each other",
             hint="each of them names the machine to read; give only one",
         )
-    if isinstance(named, Snapshot):
-        return named
-    if named:
+    if isinstance(wanted.named, Snapshot):
+        return wanted.named
+    if wanted.named:
         from gpusetup.probe.snapshot_files import machine_named
 
-        machine = machine_named(named)
+        machine = machine_named(str(wanted.named))
     else:
         from gpusetup.probe.machine import read_machine
         from gpusetup.system.system import System
 
         machine = read_machine(
             System(),
-            named=python,
-            need_target=need_target,
+            named=wanted.python,
+            need_target=wanted.need_target,
             notify=out.talk,
-            limit=timeout_of(options),
+            limit=timeout_of(wanted.timeout),
         )
-    if options.command != "doctor":  # which finds it
-        _tell_of_target(machine, out, ended=need_target)
+    if not wanted.is_examined:
+        _tell_of_target(machine, out, ended=wanted.need_target)
     return machine
 
 
@@ -145,17 +159,18 @@ def _tell_of_target(machine: Snapshot, out: Console, *, ended: bool) -> None:
     """Before an answer about an environment that is between two states, or not the active one."""
     from gpusetup.probe.own_files import interruptions
 
-    gone = [one.text for one in machine.events if one.kind == "stale-environment"]
-    named = (f"VIRTUAL_ENV names {one}, which is no environment" for one in gone)
-    for sentence in (*named, *(() if ended else interruptions(machine))):
-        out.talk(sentence)
+    for event in machine.events:
+        if event.kind == "stale-environment":
+            out.talk(f"VIRTUAL_ENV names {event.text}, which is no environment")
+    if not ended:
+        for sentence in interruptions(machine):
+            out.talk(sentence)
 
 
-def read_listed(options: argparse.Namespace, out: Console) -> None:
-    """Add the requirements of the files to the words; a torch among them is told of by `--torch`
-    where that is not given."""
+def words_with_files(
+    packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
+) -> tuple[str, ...]:
+    """The packages that were named, and those of the requirements' files."""
     from gpusetup.commands.words import words_of_files
 
-    installs = options.command == "install"
-    words = words_of_files(options.requirements, out.talk, installs=installs)
-    options.packages = [*options.packages, *words]
+    return (*packages, *words_of_files(requirements, out.talk, installs=installs))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from typing import Any
 
 from gpusetup.commands.parser import COMMANDS, build_parser, children_of
+from gpusetup.commands.question import NEEDED, CommandQuestion, argument
+from gpusetup.commands.reply import Reply
 from gpusetup.render.console import Console
 
 SUMMARY = "Prints a completion script for your shell."
@@ -20,17 +22,22 @@ FILES = ("CONFIG", "CSV", "FILE", "MACHINE", "OUT", "PATH", "DIR")
 """What stands for a file or a folder in the help of an option."""
 
 
-def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("shell", choices=SHELLS, help="the shell to write for")
+class CompletionQuestion(CommandQuestion):
+    """For which shell."""
+
+    shell: str = argument("the shell to write for", default=NEEDED, choices=SHELLS)
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = CompletionQuestion
+
+
+def run(question: CompletionQuestion, out: Console) -> Reply:
     import shtab
 
     parser = build_parser(*COMMANDS)
     _complete_files(parser, shtab.FILE)
-    out.script(shtab.complete(parser, options.shell))
-    return 0
+    out.script(shtab.complete(parser, question.shell))
+    return Reply()
 
 
 def _complete_files(parser: ArgumentParser, files: Any) -> None:

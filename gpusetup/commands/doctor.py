@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_shared, gather
+from gpusetup.commands.common import (
+    DRIVER,
+    FROM,
+    GPU,
+    PYTHON,
+    TIMEOUT,
+    TORCH,
+    Machine,
+    MachineToRead,
+    gather,
+    shared,
+)
+from gpusetup.commands.question import CommandQuestion, option, switch
+from gpusetup.commands.reply import Reply
 from gpusetup.model.finding import Severity
 from gpusetup.render.console import Console
 
@@ -13,6 +25,7 @@ if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.diagnosis.diagnose import Diagnosis
     from gpusetup.model.documents import DoctorAnswer
+    from gpusetup.model.machine import Snapshot
 
 SUMMARY = (
     "Finds what is wrong with PyTorch and the GPU of this machine, and how to fix it. Reads only, "
@@ -27,71 +40,98 @@ EXAMPLES = (
 )
 
 
-def configure(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    read = parser.add_mutually_exclusive_group()
-    add_shared(read, "--from", "--python")
-    read.add_argument(
-        "--report",
-        metavar="FILE",
-        help="a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, any "
+class DoctorQuestion(CommandQuestion):
+    """What is wrong with a machine, or with the machine in a text."""
+
+    machine: Machine | None = shared(FROM, one_of="read")
+    python: str | None = shared(PYTHON, one_of="read")
+    report: str | bytes | None = option(
+        "a text instead of this machine: collect_env, nvidia-smi, a traceback, a log, any "
         "mixture of them; `-` is stdin",
+        metavar="FILE",
+        one_of="read",
+        as_it_is=(bytes,),
     )
-    add_shared(parser, "--timeout")
-    add_shared(parser, "--torch", "--gpu", "--driver")
-    add("--explain", metavar="ID", help="explain a finding")
-    add("--strict", action="store_true", help="exit 1 for warnings, too")
-    private = "markdown is for sharing, without private data"
-    add("--format", choices=("text", "markdown"), default="text", help=private)
+    timeout: float | None = shared(TIMEOUT)
+    torch: str | None = shared(TORCH)
+    gpu: tuple[str, ...] = shared(GPU)
+    driver: str | None = shared(DRIVER)
+    explain: str | None = option("explain a finding", metavar="ID")
+    strict: bool = switch("exit 1 for warnings, too")
+    format: str = option(
+        "markdown is for sharing, without private data",
+        default="text",
+        choices=("text", "markdown"),
+    )
+
+    @property
+    def describes_other_host(self) -> bool:
+        """Whether the driver or the GPUs are another host's than those that are read."""
+        return bool(self.gpu or self.driver)
 
 
-def run(options: Namespace, out: Console) -> int:
-    if options.explain:
-        from gpusetup.diagnosis.explanations import known_finding, record
-        from gpusetup.model.documents import FindingAnswer
-        from gpusetup.render.doctor import explained
+QUESTION = DoctorQuestion
 
-        known = known_finding(record(options.explain))
-        return out.answer(FindingAnswer(finding=known), explained(known))
+
+def run(question: DoctorQuestion, out: Console) -> Reply:
+    if question.explain:
+        return _explanation(question.explain)
+    from gpusetup.catalog.builds import with_catalog
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.choose.choose import choose
+    from gpusetup.choose.host import host_of
     from gpusetup.choose.wish import Wish, check_wish
+    from gpusetup.diagnosis.diagnose import diagnose
+    from gpusetup.render.doctor import doctor_markdown, doctor_screen
 
     catalog = load_catalog()
-    wish = Wish(torch=options.torch)
+    wish = Wish(torch=question.torch)
     check_wish(wish, catalog)
-    other_host = bool(options.gpu or options.driver)
-    if options.report is None:
-        snapshot = gather(options, out, need_target=True)
-    else:
-        from gpusetup.commands.report import snapshot_of
-
-        snapshot = snapshot_of(options.report)
-    if other_host:
-        from gpusetup.choose.described import for_host
-
-        snapshot = for_host(snapshot, options.gpu, options.driver, catalog)
-    markdown = options.format == "markdown" and not out.json
-    if markdown:
+    snapshot = _machine_of(question, out)
+    is_shared = question.format == "markdown" and not out.json
+    if is_shared:
         from gpusetup.redaction import redact
 
         snapshot = redact(snapshot)
-    from gpusetup.catalog.builds import with_catalog
-    from gpusetup.choose.choose import choose
-    from gpusetup.choose.host import host_of
-    from gpusetup.diagnosis.diagnose import diagnose
+    host = host_of(with_catalog(snapshot, catalog), catalog)
+    choice = choose(wish, host, catalog)
+    diagnosis = diagnose(snapshot, catalog, choice, other_host=question.describes_other_host)
+    screen = doctor_markdown if is_shared else doctor_screen
+    code = exit_code(diagnosis, strict=question.strict)
+    return Reply(document(diagnosis, catalog), screen, code)
 
-    choice = choose(wish, host_of(with_catalog(snapshot, catalog), catalog), catalog)
-    diagnosis = diagnose(snapshot, catalog, choice, other_host=other_host)
-    answer = document(diagnosis, catalog)
-    if markdown:
-        from gpusetup.render.doctor import doctor_markdown
 
-        out.text(doctor_markdown(answer))
+def _explanation(finding_id: str) -> Reply:
+    """What a finding means, whatever machine has it."""
+    from gpusetup.diagnosis.explanations import known_finding, record
+    from gpusetup.model.documents import FindingAnswer
+    from gpusetup.render.doctor import explained
+
+    finding = known_finding(record(finding_id))
+    return Reply(FindingAnswer(finding=finding), explained(finding))
+
+
+def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
+    """The machine that is read, or that a text shows; with another host's GPUs and driver."""
+    if question.report is not None:
+        from gpusetup.commands.report import snapshot_of
+
+        snapshot = snapshot_of(question.report)
     else:
-        from gpusetup.render.doctor import doctor_screen
+        wanted = MachineToRead(
+            named=question.machine,
+            python=question.python,
+            timeout=question.timeout,
+            need_target=True,
+            is_examined=True,
+        )
+        snapshot = gather(wanted, out)
+    if not question.describes_other_host:
+        return snapshot
+    from gpusetup.catalog.file import load_catalog
+    from gpusetup.choose.described import for_host
 
-        out.answer(answer, doctor_screen)
-    return exit_code(diagnosis, strict=options.strict)
+    return for_host(snapshot, question.gpu, question.driver, load_catalog())
 
 
 # --- the answer, for a report of a thread too ----------------------------------------------------

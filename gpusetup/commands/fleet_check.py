@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_shared
+from gpusetup.commands.common import HISTORY, PROFILE, PROMETHEUS, TIMEOUT, shared
+from gpusetup.commands.question import CommandQuestion
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import BadInput
 from gpusetup.render.console import Console
 
@@ -30,41 +32,45 @@ EXAMPLES = (
 )
 
 
-def configure(parser: ArgumentParser) -> None:
-    add_shared(parser, "--profile")
-    add_shared(
-        parser,
-        "--timeout",
-        help="seconds that the driver may take to answer (default and maximum: 3.5)",
+class FleetCheckQuestion(CommandQuestion):
+    """With what this node is compared, and where its state is kept."""
+
+    profile: str | None = shared(PROFILE)
+    timeout: float | None = shared(
+        TIMEOUT, help="seconds that the driver may take to answer (default and maximum: 3.5)"
     )
-    add_shared(parser, "--history", "--prometheus")
+    history: str | None = shared(HISTORY)
+    prometheus: str | None = shared(PROMETHEUS)
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = FleetCheckQuestion
+
+
+def run(question: FleetCheckQuestion, out: Console) -> Reply:
     from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
     from gpusetup.render.screen import ERROR, GOOD, Row, Screen
     from gpusetup.system.system import System
 
-    profile = options.profile
+    profile = question.profile
     expected = read_profile(read_text(profile, MOST_BYTES), profile) if profile else {}
-    limit = min(options.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
+    limit = min(question.timeout or LIMIT_SECONDS, LIMIT_SECONDS)
     node = name_of_node()
     record = read_node(System(), limit)
     checked_at = datetime.now(timezone.utc).replace(microsecond=0)
     now = record.snapshot.taken_at or checked_at.isoformat()
-    if options.history:
-        history_file, history = _history(options.history, node, now, out)
+    if question.history:
+        history_file, history = _history(question.history, node, now, out)
         answer = check_node(node, record, expected, history.since())
         _write(history_file, _updated_text(history, answer, now), out)
     else:
         answer = check_node(node, record, expected)
-    if options.prometheus:
-        _write_metrics(options.prometheus, answer, checked_at, out)
+    if question.prometheus:
+        _write_metrics(question.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
     screen = Screen((Row(state, f": {answer.reason}", hang=2),))
-    return out.answer(answer, screen, yes=answer.ok)
+    return reply(answer, screen, yes=answer.ok)
 
 
 def _history(folder: str, node: str, now: str, out: Console) -> tuple[Path, NodeHistory]:

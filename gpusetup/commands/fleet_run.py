@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import ArgumentParser, Namespace
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_shared
-from gpusetup.commands.fleet_show import add_nodes, shown
+from gpusetup.commands.common import DEVICE, LIMIT, PYTHON, shared
+from gpusetup.commands.fleet_show import NODES, Records, judged
+from gpusetup.commands.question import CommandQuestion, Group, command_after_dashes, option, switch
+from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
@@ -33,53 +34,74 @@ EXAMPLES = (
     "gpusetup fleet run --slurm --partition train --print",
     "gpusetup fleet run --slurm --partition train --level standard --into records/",
 )
-ENGINE_OPTIONS = {
-    "partition": "slurm",
-    "after": "slurm",
-    "runtime_class": "kubernetes",
-}
-"""What one engine alone takes; `after` is what follows `--`, options of srun."""
 
 
-def configure(parser: ArgumentParser) -> None:
-    parser.takes_command = True  # type: ignore[attr-defined]
-    add_nodes(parser)
-    group = parser.add_argument_group("by which engine")
-    add, one = group.add_argument, group.add_mutually_exclusive_group(required=True).add_argument
-    one("--slurm", action="store_true", help="an exclusive job on each idle node")
-    one("--hosts", metavar="FILE", help="ssh to each host of a file")
-    ray = "an actor on each node of a Ray cluster; `auto`: the running one"
-    one("--ray", metavar="ADDRESS", help=ray)
-    job = "a Job on each idle node, of an image with gpusetup and your torch"
-    one("--kubernetes", metavar="IMAGE", help=job)
-    add("--partition", metavar="NAME", help="Slurm: only this partition")
-    add("--runtime-class", metavar="NAME", help="Kubernetes: nvidia, if needed")
-    group = parser.add_argument_group("what each node does")
-    add = group.add_argument
-    levels = ("quick", "standard", "stress")
-    add("--level", choices=levels, default="quick", help="verify's level")
-    add_shared(group, "--device", "--python")
-    own = (
-        "the Python on the nodes that has gpusetup (default: the same path as here; Ray: the "
-        "workers' own)"
+BY_ENGINE = Group("by which engine")
+EACH_NODE = Group("what each node does")
+HOW = Group("how")
+
+
+class FleetRunQuestion(CommandQuestion):
+    """Which nodes are asked, by which engine, and what each of them does."""
+
+    nodes: str | None = shared(NODES)
+    slurm: bool = switch(
+        "an exclusive job on each idle node", group=BY_ENGINE, one_of="engine", is_needed=True
     )
-    add("--node-python", metavar="PATH", help=own)
-    add_shared(group, "--limit", help="time for each node (default by level: 300, 1200, 600)")
-    group = parser.add_argument_group("how")
-    group.add_argument("--print", action="store_true", help="only show what would be submitted")
-    folder = f"a new folder for the records (default: {USUAL_FOLDER}-DATE)"
-    group.add_argument("--into", metavar="DIR", help=folder)
+    hosts: str | None = option(
+        "ssh to each host of a file", metavar="FILE", group=BY_ENGINE, one_of="engine"
+    )
+    ray: str | None = option(
+        "an actor on each node of a Ray cluster; `auto`: the running one",
+        metavar="ADDRESS",
+        group=BY_ENGINE,
+        one_of="engine",
+    )
+    kubernetes: str | None = option(
+        "a Job on each idle node, of an image with gpusetup and your torch",
+        metavar="IMAGE",
+        group=BY_ENGINE,
+        one_of="engine",
+    )
+    partition: str | None = option("Slurm: only this partition", metavar="NAME", group=BY_ENGINE)
+    runtime_class: str | None = option(
+        "Kubernetes: nvidia, if needed", metavar="NAME", group=BY_ENGINE
+    )
+    level: str = option(
+        "verify's level",
+        default="quick",
+        choices=("quick", "standard", "stress"),
+        group=EACH_NODE,
+    )
+    device: str = shared(DEVICE, group=EACH_NODE)
+    python: str | None = shared(PYTHON, group=EACH_NODE)
+    node_python: str | None = option(
+        "the Python on the nodes that has gpusetup (default: the same path as here; Ray: the "
+        "workers' own)",
+        metavar="PATH",
+        group=EACH_NODE,
+    )
+    limit: float | None = shared(
+        LIMIT, help="time for each node (default by level: 300, 1200, 600)", group=EACH_NODE
+    )
+    print: bool = switch("only show what would be submitted", group=HOW)
+    into: str | None = option(
+        f"a new folder for the records (default: {USUAL_FOLDER}-DATE)", metavar="DIR", group=HOW
+    )
+    after: tuple[str, ...] = command_after_dashes()
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = FleetRunQuestion
+
+
+def run(question: FleetRunQuestion, out: Console) -> Reply:
     """Ask every node, keep their records, and judge them."""
-    _check_engine_options(options)
-    request = _request(options)
-    into = _folder(options)
-    engine = _engine(options, request)
-    if options.print:
-        out.text(engine.plan())
-        return 0
+    _check_engine_options(question)
+    request = _request(question)
+    into = _folder(question)
+    engine = _engine(question, request)
+    if question.print:
+        return Reply(screen=engine.plan())
     most = engine.work.limit + engine.extra_seconds
     each = f"{plural(len(engine.nodes), 'node')}, each for {most:g} s at most"
     out.talk(f"{engine.title} {each}; records go to {into}")
@@ -89,61 +111,74 @@ def run(options: Namespace, out: Console) -> int:
         _ask_all(engine, into, out)
     if len(engine.skipped) and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="the same again, later")
-    options.folder = str(into)
-    return shown(options, (), engine.skipped, out)
+    return judged(Records(str(into), not_asked=engine.skipped))
 
 
-def _check_engine_options(options: Namespace) -> None:
-    for name, owner in ENGINE_OPTIONS.items():
-        if getattr(options, name) and not getattr(options, owner):
-            flag = f"--{name.replace('_', '-')}" if name != "after" else "--"
-            raise UsageError(f"`{flag}` is for `--{owner}`", hint="name that engine, too")
+def _check_engine_options(question: FleetRunQuestion) -> None:
+    """UsageError for an option of one engine beside another."""
+    of_one_engine = (
+        (question.partition, "--partition", question.slurm, "--slurm"),
+        (question.after, "--", question.slurm, "--slurm"),
+        (question.runtime_class, "--runtime-class", question.kubernetes, "--kubernetes"),
+    )
+    for value, flag, engine, engine_flag in of_one_engine:
+        if value and not engine:
+            raise UsageError(f"`{flag}` is for `{engine_flag}`", hint="name that engine, too")
 
 
-def _request(options: Namespace) -> FleetRequest:
+def _request(question: FleetRunQuestion) -> FleetRequest:
     from gpusetup.fleet.engines.engine import FleetRequest
     from gpusetup.fleet.nodes import expanded
     from gpusetup.fleet.work import LIMIT_SECONDS, NodeWork
 
-    usual = "" if options.ray else "python" if options.kubernetes else sys.executable
     work = NodeWork(
-        python=options.node_python or usual,
-        target=options.python,
-        level=options.level,
-        device=options.device,
-        limit=options.limit or LIMIT_SECONDS[options.level],
+        python=question.node_python or _usual_python(question),
+        target=question.python,
+        level=question.level,
+        device=question.device,
+        limit=question.limit or LIMIT_SECONDS[question.level],
     )
-    return FleetRequest(work=work, nodes=expanded(options.nodes) if options.nodes else ())
+    return FleetRequest(work=work, nodes=expanded(question.nodes) if question.nodes else ())
 
 
-def _engine(options: Namespace, request: FleetRequest) -> Engine:
-    if options.slurm:
+def _usual_python(question: FleetRunQuestion) -> str:
+    """The Python on the nodes if nobody names one; empty: the engine's own."""
+    if question.ray:
+        return ""
+    if question.kubernetes:
+        # The image's first Python: our path means nothing in it.
+        return "python"
+    return sys.executable
+
+
+def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
+    if question.slurm:
         from gpusetup.fleet.engines.slurm import Slurm
 
-        return Slurm(request, options.partition, options.after)
-    if options.hosts:
+        return Slurm(request, question.partition, question.after)
+    if question.hosts:
         from gpusetup.fleet.engines.hosts import Hosts
 
-        return Hosts(request, options.hosts)
-    if options.ray:
+        return Hosts(request, question.hosts)
+    if question.ray:
         from gpusetup.fleet.engines.ray import Ray
 
-        return Ray(request, options.ray)
+        return Ray(request, question.ray)
     from gpusetup.fleet.engines.kubernetes import Kubernetes, Setting
 
     setting = Setting(
-        image=options.kubernetes,
-        runtime_class=options.runtime_class,
+        image=question.kubernetes or "",
+        runtime_class=question.runtime_class,
     )
     return Kubernetes(request, setting)
 
 
-def _folder(options: Namespace) -> Path:
+def _folder(question: FleetRunQuestion) -> Path:
     """A new folder: records of another run would be taken for this one's."""
     from datetime import datetime
 
     now = f"{datetime.now():%Y%m%d-%H%M%S}"
-    folder = Path(options.into or f"{USUAL_FOLDER}-{now}").absolute()
+    folder = Path(question.into or f"{USUAL_FOLDER}-{now}").absolute()
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(
             f"{folder} is not empty: name a new folder for the records",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
+from gpusetup.commands.common import shared
+from gpusetup.commands.question import NEEDED, CommandQuestion, Option, argument, option, switch
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import UsageError
 from gpusetup.fleet.folder import read_folder
 from gpusetup.fleet.show import answer
@@ -24,42 +28,51 @@ EXAMPLES = (
 )
 
 
-def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR", help="the folder of records")
-    add_nodes(parser)
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 also if a node differs or is slow"
-    )
+NODES: Option = option(
+    "nodes that should have a record: gpu[001-016],login1", "--nodes", metavar="LIST"
+)
 
 
-def add_nodes(parser: ArgumentParser) -> None:
-    """What `show` takes, and `run`, which shows its records."""
-    parser.add_argument(
-        "--nodes", metavar="LIST", help="nodes that should have a record: gpu[001-016],login1"
-    )
-    parser.set_defaults(strict=False)
+class FleetShowQuestion(CommandQuestion):
+    """Which folder is judged, and which nodes it should have records of."""
+
+    folder: str = argument("the folder of records", default=NEEDED, metavar="DIR")
+    nodes: str | None = shared(NODES)
+    strict: bool = switch("exit with 1 also if a node differs or is slow")
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = FleetShowQuestion
+
+
+class Records(NamedTuple):
+    """A folder of records, and what is known of the nodes beside it."""
+
+    folder: str
+    nodes: tuple[str, ...] = ()
+    """Nodes that should have a record."""
+    not_asked: Mapping[str, str] = {}
+    """Nodes that got no work, with the reason."""
+
+
+def run(question: FleetShowQuestion, out: Console) -> Reply:
     from gpusetup.fleet.nodes import expanded
 
-    return shown(options, expanded(options.nodes) if options.nodes else (), {}, out)
+    nodes = expanded(question.nodes) if question.nodes else ()
+    return judged(Records(question.folder, nodes), strict=question.strict)
 
 
-def shown(
-    options: Namespace, nodes: tuple[str, ...], not_asked: Mapping[str, str], out: Console
-) -> int:
-    """Judge the folder; `nodes` should have a record, `not_asked` got no work, with the reason."""
+def judged(wanted: Records, *, strict: bool = False) -> Reply:
+    """The nodes of a folder, the worst first; `strict`: a node that differs is no success."""
     from gpusetup.render.fleet import fleet_screen
 
-    records = read_folder(Path(options.folder), CLOCK.reached)
+    records = read_folder(Path(wanted.folder), CLOCK.reached)
     if not records.nodes:
         first = f"; {records.left_out[0]}" if records.left_out else ""
         raise UsageError(
-            f"{options.folder} holds no record of gpusetup{first}",
+            f"{wanted.folder} holds no record of gpusetup{first}",
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
-    found = replace(answer(records, nodes), not_asked=not_asked)
-    states = {node.status for node in found.nodes}
-    bad = states - {"ok"} if options.strict else states & {"failed"}
-    return out.answer(found, fleet_screen, yes=not bad)
+    fleet = replace(answer(records, wanted.nodes), not_asked=wanted.not_asked)
+    states = {node.status for node in fleet.nodes}
+    bad_states = states - {"ok"} if strict else states & {"failed"}
+    return reply(fleet, fleet_screen, yes=not bad_states)

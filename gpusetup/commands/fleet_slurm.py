@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from pathlib import Path
 from shlex import quote
 from shutil import which
 
-from gpusetup.commands.common import add_shared
+from gpusetup.commands.common import HISTORY, PROFILE, PROMETHEUS, shared
+from gpusetup.commands.question import NEEDED, CommandQuestion, argument, option
+from gpusetup.commands.reply import Reply
+from gpusetup.fleet.slurm_files import DEFAULT_DRAIN_LIMIT
 from gpusetup.render.console import Console
 from gpusetup.system.refusals import blocked_by_files
 
@@ -35,45 +38,47 @@ def drain_limit(text: str) -> str:
     return text
 
 
-def configure(parser: ArgumentParser) -> None:
-    from gpusetup.fleet.slurm_files import DEFAULT_DRAIN_LIMIT
+class FleetSlurmQuestion(CommandQuestion):
+    """Where the programs for Slurm are written, and what they do on a node."""
 
-    parser.add_argument(
-        "folder",
+    folder: str = argument(
+        "the folder to write to; it must have the same path on each node",
+        default=NEEDED,
         metavar="DIR",
-        help="the folder to write to; it must have the same path on each node",
     )
-    add_shared(parser, "--profile")
-    parser.add_argument(
-        "--drain-at-most",
-        metavar="SHARE",
-        type=drain_limit,
-        default=DEFAULT_DRAIN_LIMIT,
-        help="drain no more nodes of a partition than this share or number, one at least; 0: none "
+    profile: str | None = shared(PROFILE)
+    drain_at_most: str = option(
+        "drain no more nodes of a partition than this share or number, one at least; 0: none "
         f"(default: {DEFAULT_DRAIN_LIMIT})".replace("%", "%%"),
+        default=DEFAULT_DRAIN_LIMIT,
+        metavar="SHARE",
+        parse=drain_limit,
     )
-    parser.add_argument(
-        "--node-python",
+    node_python: str | None = option(
+        "the Python on the nodes that has gpusetup (default: the same path as here)",
         metavar="PATH",
-        help="the Python on the nodes that has gpusetup (default: the same path as here)",
     )
-    add_shared(parser, "--prometheus", "--history")
+    prometheus: str | None = shared(PROMETHEUS)
+    history: str | None = shared(HISTORY)
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = FleetSlurmQuestion
+
+
+def run(question: FleetSlurmQuestion, out: Console) -> Reply:
     from gpusetup.fleet.slurm_files import SlurmSetup, files
     from gpusetup.install.switching.files import write_safely
 
-    folder = Path(options.folder).absolute()
-    python = options.node_python or sys.executable
+    folder = Path(question.folder).absolute()
+    python = question.node_python or sys.executable
     scontrol = which("scontrol")
     setup = SlurmSetup(
         folder=str(folder),
         python=python,
-        profile=options.profile,
-        drain_at_most=options.drain_at_most,
-        prometheus=options.prometheus,
-        history=options.history,
+        profile=question.profile,
+        drain_at_most=question.drain_at_most,
+        prometheus=question.prometheus,
+        history=question.history,
         scontrol_folder=str(Path(scontrol).parent) if scontrol else None,
     )
     written = files(setup)
@@ -83,18 +88,15 @@ def run(options: Namespace, out: Console) -> int:
             write_safely(folder / name, text)
             (folder / name).chmod(0o755 if name.endswith(".sh") else 0o644)
             out.talk(f"wrote {folder / name}")
-    out.talk(_about_python(python, options, folder))
-    out.text(written["slurm.conf.gpusetup"])
-    return 0
+    out.talk(_about_python(question.node_python, folder))
+    return Reply(screen=written["slurm.conf.gpusetup"])
 
 
-def _about_python(python: str, options: Namespace, folder: Path) -> str:
-    """Which Python each node needs, and how to name another."""
-    if options.node_python:
-        return (
-            f"Each node needs gpusetup in {python}: try `{quote(python)} -m gpusetup fleet check`"
-        )
+def _about_python(named: str | None, folder: Path) -> str:
+    """Which Python each node needs, and how to name another; `named` is None for this one."""
+    if named:
+        return f"Each node needs gpusetup in {named}: try `{quote(named)} -m gpusetup fleet check`"
     return (
-        f"Each node needs gpusetup in {python}, the Python of this machine. If the nodes have it "
-        f"elsewhere: `gpusetup fleet slurm {quote(str(folder))} --node-python PATH`"
+        f"Each node needs gpusetup in {sys.executable}, the Python of this machine. If the nodes "
+        f"have it elsewhere: `gpusetup fleet slurm {quote(str(folder))} --node-python PATH`"
     )

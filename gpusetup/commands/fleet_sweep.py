@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
-from gpusetup.commands.common import add_shared
+from gpusetup.commands.common import DEVICE, LIMIT, PYTHON, shared
+from gpusetup.commands.question import CommandQuestion
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
 
@@ -34,12 +36,18 @@ EXAMPLES = (
 )
 
 
-def configure(group: ArgumentParser) -> None:
-    add_shared(group, "--device", "--python")
-    add_shared(group, "--limit", help=f"for each round ({LIMIT_SECONDS:g})")
+class FleetSweepQuestion(CommandQuestion):
+    """What a rank exchanges data with, and how long a round may take."""
+
+    device: str = shared(DEVICE)
+    python: str | None = shared(PYTHON)
+    limit: float | None = shared(LIMIT, help=f"for each round ({LIMIT_SECONDS:g})")
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = FleetSweepQuestion
+
+
+def run(question: FleetSweepQuestion, out: Console) -> Reply:
     """Take part as the rank that the launcher named; rank 0 shows the answer."""
     from gpusetup.verify.ranks.launch import rank_in
     from gpusetup.verify.values import Stop, WrongQuestion
@@ -48,50 +56,52 @@ def run(options: Namespace, out: Console) -> int:
         rank = rank_in(os.environ)
         if rank is None:
             raise UsageError(NO_LAUNCHER, hint=LAUNCHERS)
-        return (_follow if rank.rank else _lead)(rank, options, out)
+        return _follow(rank, question, out) if rank.rank else _lead(rank, question, out)
     except Stop as problem:
         kind = UsageError if isinstance(problem, WrongQuestion) else Blocked
         raise kind(problem.message, hint=problem.hint) from problem
 
 
-def _worker(options: Namespace, device: str) -> tuple[str, ...]:
+def _worker(question: FleetSweepQuestion, device: str) -> tuple[str, ...]:
     from gpusetup.fleet.sweep.follower import SCRIPT
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 
-    python = choose_target(System(), options.python).python
+    python = choose_target(System(), question.python).python
     return python, str(SCRIPT), device
 
 
-def _lead(rank: Rank, options: Namespace, out: Console) -> int:
+def _lead(rank: Rank, question: FleetSweepQuestion, out: Console) -> Reply:
     from gpusetup.fleet.sweep.answer import answer
     from gpusetup.fleet.sweep.leader import MEET_SECONDS, Leader
     from gpusetup.render.fleet import sweep_screen
 
-    worker = _worker(options, f"{options.device}:{rank.local}")
-    leader, code = Leader(rank, worker, _worker(options, "store")), 1
+    worker = _worker(question, f"{question.device}:{rank.local}")
+    leader = Leader(rank, worker, _worker(question, "store"))
+    code = Unsatisfiable.exit_code
     try:
         out.talk(f"{rank.world} ranks; waiting for them at most {MEET_SECONDS:g} s")
         leader.meet()
         began = time.monotonic()
-        sweep = leader.sweep(options.limit or LIMIT_SECONDS)
+        sweep = leader.sweep(question.limit or LIMIT_SECONDS)
         hosts = {number: leader.host(number) for number in range(rank.world)}
-        found = answer(sweep, leader.absent, hosts, time.monotonic() - began)
-        code = out.answer(found, sweep_screen, yes=found.ok)
-        return code
+        sweep_answer = answer(sweep, leader.absent, hosts, time.monotonic() - began)
+        shown = reply(sweep_answer, sweep_screen, yes=sweep_answer.ok)
+        code = shown.exit_code
+        return shown
     finally:
         leader.end(code)
 
 
-def _follow(rank: Rank, options: Namespace, out: Console) -> int:
+def _follow(rank: Rank, question: FleetSweepQuestion, out: Console) -> Reply:
     from gpusetup.fleet.sweep.follower import take_part
     from gpusetup.verify.ranks.gathering import Spoke
 
     spoke = Spoke(rank)
-    worker = _worker(options, f"{options.device}:{rank.local}")
+    worker = _worker(question, f"{question.device}:{rank.local}")
     end = take_part(spoke, worker)
     if not end:
         out.talk(
             f"error: rank {rank.rank} on {rank.host}: rank 0 at {rank.address} ended without a word"
         )
-    return int(end.get("exit", Unsatisfiable.exit_code))
+    return Reply(exit_code=int(end.get("exit", Unsatisfiable.exit_code)))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from gpusetup.commands.common import add_shared
+from gpusetup.commands.common import PYTHON, shared
+from gpusetup.commands.question import CommandQuestion, switch
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.install import guard
 from gpusetup.install.switching.receipt import now
 from gpusetup.install.target.find import check_target, layout_of
@@ -26,31 +28,36 @@ EXAMPLES = (
 )
 
 
-def configure(parser: ArgumentParser) -> None:
-    add = parser.add_mutually_exclusive_group().add_argument
-    files = "write the constraints file and pip's setting into the environment"
-    add("--write", action="store_true", help=files)
-    add("--undo", action="store_true", help="remove the files that the guard wrote")
-    add_shared(parser, "--python")
+class GuardQuestion(CommandQuestion):
+    """Whether the guard is shown, written or removed, and in which environment."""
+
+    write: bool = switch(
+        "write the constraints file and pip's setting into the environment", one_of="what"
+    )
+    undo: bool = switch("remove the files that the guard wrote", one_of="what")
+    python: str | None = shared(PYTHON)
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = GuardQuestion
+
+
+def run(question: GuardQuestion, out: Console) -> Reply:
     state: guard.State = "unchanged"
-    layout = layout_of(choose_target(System(), options.python).python)
+    layout = layout_of(choose_target(System(), question.python).python)
     prefix = Path(layout.prefix)
-    if options.write or options.undo:
+    if question.write or question.undo:
         check_target(layout)
-    if options.undo:
+    if question.undo:
         files = tuple(guard.GuardFile(path=path, text="") for path in guard.undo(prefix))
         state = "restored" if files else state
         answer = guard.GuardAnswer(state=state, target=str(prefix), files=files)
     else:
         pins = guard.guarded(versions(distributions(layout)))
         files, notes = guard.planned(guard.places_of(prefix, pins), now())
-        if options.write:
+        if question.write:
             guard.write(files)
         if files:
-            state = "written" if options.write else "shown"
+            state = "written" if question.write else "shown"
         answer = guard.GuardAnswer(
             state=state,
             target=str(prefix),
@@ -59,7 +66,7 @@ def run(options: Namespace, out: Console) -> int:
             uv=guard.setting_of_uv(prefix),
             notes=notes,
         )
-    return out.answer(answer, guard_screen)
+    return reply(answer, guard_screen)
 
 
 def guard_screen(answer: guard.GuardAnswer) -> Screen:

@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import ArgumentParser, Namespace
 
-from gpusetup.commands.common import add_shared, read_listed
+from gpusetup.commands.common import (
+    BACKEND,
+    DRIVER,
+    FROM,
+    GPU,
+    INDEX,
+    PYTHON,
+    REQUIREMENTS,
+    TORCH,
+    Machine,
+    shared,
+    words_with_files,
+)
+from gpusetup.commands.question import (
+    CommandQuestion,
+    Group,
+    arguments,
+    option,
+    options,
+    switch,
+)
+from gpusetup.commands.reply import Reply
 from gpusetup.errors import UsageError
 from gpusetup.render.console import Console
 
@@ -22,87 +42,100 @@ EXAMPLES = (
 )
 
 
-def run(options: Namespace, out: Console) -> int:
-    read_listed(options, out)
-    check_usage(options)
+OTHER_HOST = Group("an image for another host")
+
+
+class InstallQuestion(CommandQuestion):
+    """What is installed, where, and how much of it is done."""
+
+    packages: tuple[str, ...] = arguments(
+        "torchvision, torchaudio (in the version for this torch), or any other package",
+        metavar="PACKAGE",
+    )
+    requirements: tuple[str, ...] = shared(REQUIREMENTS)
+    backend: str = shared(BACKEND)
+    index: str | None = shared(INDEX)
+    torch: str | None = shared(TORCH, one_of="version")
+    upgrade: bool = switch("install the newest torch that fits", one_of="version")
+    machine: Machine | None = shared(FROM, one_of="target")
+    python: str | None = shared(PYTHON, one_of="target")
+    venv: str | None = option(
+        "the environment; it is created if it does not exist",
+        # Of `D:.venv` Windows knows the folder now, and no other program's later.
+        parse=lambda named: named and os.path.abspath(named),  # noqa: PTH100
+        metavar="DIR",
+        one_of="target",
+    )
+    download: str | None = option(
+        "only download the wheels into a folder, for `--offline`", metavar="DIR", one_of="files"
+    )
+    offline: str | None = option(
+        "install from such a folder, without network", metavar="DIR", one_of="files"
+    )
+    project: bool = switch(
+        "print what to add to a uv project's pyproject.toml, or to a SCRIPT.py, instead"
+    )
+    extra: tuple[str, ...] = options(
+        "with --project: an extra with its own build, such as cpu, cu130 or train=cu126; "
+        "repeatable (default: the project's extras and groups that name torch)",
+        metavar="NAME",
+    )
+    dry_run: bool = switch("only show what would be done")
+    yes: bool = switch("do not ask", "-y", "--yes")
+    no_verify: bool = switch("do not test the result")
+    undo: bool = switch("restore what the last installation replaced")
+    gpu: tuple[str, ...] = shared(GPU, group=OTHER_HOST)
+    driver: str | None = shared(DRIVER, group=OTHER_HOST)
+
+
+QUESTION = InstallQuestion
+
+
+def run(question: InstallQuestion, out: Console) -> Reply:
+    packages = words_with_files(question.packages, question.requirements, out, installs=True)
+    question = question.replaced(packages=packages)
+    check_usage(question)
     from gpusetup.commands import install_flow as flow
+    from gpusetup.commands.install_session import Session, request_of
     from gpusetup.commands.words import refuse_scripts
 
-    if options.project:
+    if question.project:
         from gpusetup.commands.install_project import show_project
 
-        return show_project(options, flow.request_of(options), out)
-    refuse_scripts(options.packages)
-    if options.machine_from:
-        return flow.show_described(options, out)
-    session = flow.Session(options, out)
-    return flow.undo(session) if options.undo else flow.install(session)
+        return show_project(question, request_of(question), out)
+    refuse_scripts(question.packages)
+    if question.machine:
+        return flow.show_described(question, out)
+    session = Session(question, out)
+    return flow.undo(session) if question.undo else flow.install(session)
 
 
-def configure(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    words = "torchvision, torchaudio (in the version for this torch), or any other package"
-    add("packages", nargs="*", metavar="PACKAGE", help=words)
-    add_shared(parser, "-r --requirements", "--backend", "--index")
-    version = parser.add_mutually_exclusive_group()
-    add_shared(version, "--torch")
-    newest = "install the newest torch that fits"
-    version.add_argument("--upgrade", action="store_true", help=newest)
-    target = parser.add_mutually_exclusive_group()
-    add_shared(target, "--from", "--python")
-    target.add_argument(
-        "--venv",
-        type=lambda named: named and os.path.abspath(named),  # noqa: PTH100  # `D:.venv` too
-        metavar="DIR",
-        help="the environment; it is created if it does not exist",
-    )
-    files = parser.add_mutually_exclusive_group().add_argument
-    fetched = "only download the wheels into a folder, for `--offline`"
-    files("--download", metavar="DIR", help=fetched)
-    without = "install from such a folder, without network"
-    files("--offline", dest="wheelhouse", metavar="DIR", help=without)
-    uv = "print what to add to a uv project's pyproject.toml, or to a SCRIPT.py, instead"
-    add("--project", action="store_true", help=uv)
-    extra = (
-        "with --project: an extra with its own build, such as cpu, cu130 or train=cu126; "
-        "repeatable (default: the project's extras and groups that name torch)"
-    )
-    add("--extra", action="append", default=[], metavar="NAME", help=extra)
-    add("--dry-run", action="store_true", help="only show what would be done")
-    add("-y", "--yes", action="store_true", help="do not ask")
-    add("--no-verify", action="store_true", help="do not test the result")
-    add("--undo", action="store_true", help="restore what the last installation replaced")
-    host = parser.add_argument_group("an image for another host")
-    add_shared(host, "--gpu", dest="for_gpu")
-    add_shared(host, "--driver", dest="for_driver")
-
-
-def check_usage(options: Namespace) -> None:
+def check_usage(question: InstallQuestion) -> None:
     """Contradictions, before anything is read."""
-    if options.index_root:
+    if question.index:
         from gpusetup.commands.words import index_root_of
 
-        index_root_of(options.index_root)
-    if options.machine_from and not (options.dry_run or options.project):
+        index_root_of(question.index)
+    if question.machine and not (question.dry_run or question.project):
         raise UsageError(
             "`--from` describes another machine, where nothing can be installed from here",
             hint="add `--dry-run` to see the steps for it",
         )
-    if options.extra and not options.project:
+    if question.extra and not question.project:
         raise UsageError(
             "`--extra` names an extra of a uv project",
             hint="add `--project` to see the lines for it",
         )
-    if options.machine_from and options.wheelhouse:
+    if question.machine and question.offline:
         raise UsageError("`--from` and `--offline` exclude each other")
-    wanted = options.packages or options.torch or options.upgrade or options.for_gpu
-    if options.undo and (wanted or options.machine_from or options.project):
+    wanted = question.packages or question.torch or question.upgrade or question.gpu
+    if question.undo and (wanted or question.machine or question.project):
         raise UsageError(
             "`--undo` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
-    if not (options.dry_run or options.yes or options.project or sys.stdin.isatty()):
-        does = "undoes" if options.undo else "installs"
+    if not (question.dry_run or question.yes or question.project or sys.stdin.isatty()):
+        does = "undoes" if question.undo else "installs"
         raise UsageError(
             "There is no terminal to ask on",
             hint=f"`--yes` {does} without asking, `--dry-run` only shows the steps",

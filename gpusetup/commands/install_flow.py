@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from argparse import Namespace
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gpusetup.choose.choice import Choice
-from gpusetup.commands.common import gather
-from gpusetup.commands.words import index_root_of
+from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.install_session import Done, Session, request_of
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked, GpuSetupError
 from gpusetup.install.checks import refuse_unnamed_base
 from gpusetup.install.choose_task import Order, Stops, choose_task, order_of, wish_of
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
 from gpusetup.install.described import describe
-from gpusetup.install.download import fetch_into_folder, plan_download, use_wheelhouse
+from gpusetup.install.download import (
+    fetch_into_folder,
+    folder_of_settings,
+    plan_download,
+    use_wheelhouse,
+)
 from gpusetup.install.job import Job, Outcome
-from gpusetup.install.options import InstallRequest
 from gpusetup.install.plan import Plan
 from gpusetup.install.planning import free_bytes, plan_task
 from gpusetup.install.proof import device_to_prove, prove
@@ -51,65 +55,29 @@ from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Row, Screen, section
 from gpusetup.system.system import System
 from gpusetup.uv.lock import DEFAULT_INDEX
 from gpusetup.uv.package_index import PersonIndex
 
-Done = tuple[InstallAnswer, str, bool]
-"""What was done, as a document and as text, and whether it is what was asked for."""
-
-
-class Session:
-    """One run of `install`: what was asked, and where it is shown."""
-
-    def __init__(self, options: Namespace, out: Console) -> None:
-        self.options, self.out = options, out
-        self.request = request_of(options)
-        self.job = Job(show_progress=partial(fetching, out.talk), talk=out.talk)
-
-    def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> int:
-        """Show what will be done, ask, do it; the exit code."""
-        if self.request.dry_run:
-            return self.out.answer(planned, screen)
-        self.out.talk(screen)
-        if not self.request.yes and not agreed():
-            self.out.talk("Nothing was changed.")
-            return 1
-        answer, text, ok = do()
-        return self.out.answer(answer, text, yes=ok)
-
-
-def agreed() -> bool:
-    CLOCK.end()
-    sys.stderr.write("Proceed? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def request_of(options: Namespace) -> InstallRequest:
-    """The options that the phases of an installation read."""
-
-    def frozen(value: Any) -> Any:
-        return tuple(value) if isinstance(value, list) else value
-
-    given = {**vars(options), "root": index_root_of(options.index_root)}
-    return InstallRequest(**{name: frozen(given[name]) for name in InstallRequest.__annotations__})
+if TYPE_CHECKING:
+    from gpusetup.commands.install import InstallQuestion
 
 
 # --- into an environment, by uv -----------------------------------------------------------------
 
 
-def install(session: Session) -> int:
+def install(session: Session) -> Reply:
     """Decide, plan, show, ask; then `execute` locks, fetches, replaces, proves, and keeps the new
     packages or puts the previous ones back."""
     request, job = session.request, session.job
     target, machine = _read(session)
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
+    folder = folder_of_settings(job)
+    if folder and not (request.wheelhouse or request.download):
+        request = replace(request, wheelhouse=folder)
     wish = wish_of(request, machine)
     if request.wheelhouse:
         wish = use_wheelhouse(job, target, request.wheelhouse, wish)
@@ -162,13 +130,15 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
 def _read(session: Session) -> tuple[Target, Snapshot]:
     """The target and the machine around it, both read after an interrupted installation was ended:
     what it leaves is not what there is."""
-    request, options = session.request, session.options
+    request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
-    venv = request.venv
-    if venv is not None:
-        is_new = venv_to_make(venv)
-        options.python, venv = (sys.executable, venv) if is_new else (venv, None)
-    machine = gather(options, session.out, need_target=True)
+    venv, python = request.venv, request.python
+    if venv is not None and venv_to_make(venv):
+        # There is nothing to read yet; the new environment gets the Python that runs us.
+        python = sys.executable
+    elif venv is not None:
+        python, venv = venv, None
+    machine = gather(MachineToRead(python=python, need_target=True), session.out)
     target = read_target(machine.python.executable, venv)
     session.job.prefix = target.venv or target.layout.prefix
     return target, machine
@@ -191,7 +161,7 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
 
 def _unchanged(
     session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
-) -> int:
+) -> Reply:
     installed = target.installed
     family = {name: installed[name] for name in FAMILY if name in installed}
     answer = InstallAnswer(
@@ -204,7 +174,7 @@ def _unchanged(
         why=task.why,
         newest=task.newest,
     )
-    return session.out.answer(answer, screens.end_screen(answer, notes=task.notes))
+    return reply(answer, screens.end_screen(answer, notes=task.notes))
 
 
 def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
@@ -249,13 +219,13 @@ def _plan_screen(job: Job, plan: Plan, task: Task, answer: InstallAnswer) -> Scr
 # --- by conda, where torch is conda's ------------------------------------------------------------
 
 
-def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
+def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
     """Another installer would leave two torches in one place. Where conda cannot be run, its
     command is shown."""
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
-        return session.out.answer(answer, _described_screen(machine, answer, task))
+        return reply(answer, _described_screen(machine, answer, task))
     program = conda_program()
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
@@ -294,7 +264,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> int:
 # --- `--undo` -----------------------------------------------------------------------------------
 
 
-def undo(session: Session) -> int:
+def undo(session: Session) -> Reply:
     """The packages that the last installation replaced come back."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
@@ -306,7 +276,7 @@ def undo(session: Session) -> int:
             after={**family_in(folder), **ended.before},
             steps=(),
         )
-        return session.out.answer(answer, screens.end_screen(answer, "undone"))
+        return reply(answer, screens.end_screen(answer, "undone"))
     store = folder / STORE
     layout = layout_of(choose_target(System(), str(folder)).python)
     check_target(layout)
@@ -358,7 +328,7 @@ def family_in(folder: Path) -> dict[str, str]:
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
-def _download(session: Session, target: Target, task: Task) -> int:
+def _download(session: Session, target: Target, task: Task) -> Reply:
     """Fetch all that a new environment needs into a folder; change nothing."""
     job = session.job
     task, plan = plan_download(job, target, task)
@@ -371,11 +341,11 @@ def _download(session: Session, target: Target, task: Task) -> int:
     return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
 
 
-def show_described(options: Namespace, out: Console) -> int:
+def show_described(question: InstallQuestion, out: Console) -> Reply:
     """The commands as one would type them on the machine that is described; nothing is asked."""
-    machine = gather(options, out)
-    answer, task = describe(request_of(options), out.talk, machine)
-    return out.answer(answer, _described_screen(machine, answer, task))
+    machine = gather(MachineToRead(question.machine), out)
+    answer, task = describe(request_of(question), out.talk, machine)
+    return reply(answer, _described_screen(machine, answer, task))
 
 
 def _described_screen(

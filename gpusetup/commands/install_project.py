@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
@@ -14,7 +14,9 @@ from gpusetup.choose.described import without_torch
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.newest import nothing_fits
 from gpusetup.choose.wish import Wish
-from gpusetup.commands.common import gather
+from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import is_script
 from gpusetup.errors import UsageError
 from gpusetup.install.choose_task import order_of, wish_of
@@ -37,6 +39,9 @@ from gpusetup.model.machine import Snapshot
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
 
+if TYPE_CHECKING:
+    from gpusetup.commands.install import InstallQuestion
+
 
 class ExtrasQuestion(Frozen):
     """What is asked of a project with extras."""
@@ -48,7 +53,7 @@ class ExtrasQuestion(Frozen):
     """The extra whose build fits this machine, else the last."""
 
 
-def show_project(options: Namespace, request: InstallRequest, out: Console) -> int:
+def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
     """The lines for a uv project, which others may use on other machines, or for a script."""
     scripts = [word for word in request.packages if is_script(word)]
     packages = tuple(word for word in request.packages if word not in scripts)
@@ -57,11 +62,11 @@ def show_project(options: Namespace, request: InstallRequest, out: Console) -> i
             f"`--project` takes one script at a time: {', '.join(scripts)}",
             hint="run it once for each of them",
         )
-    if scripts and options.extra:
+    if scripts and question.extra:
         raise UsageError("a script has no extras", hint="leave out `--extra`")
     request = replace(request, packages=packages)
     catalog = load_catalog()
-    machine = gather(options, out)
+    machine = gather(MachineToRead(question.machine, question.python), out)
     wish = wish_of(request, machine)
     # A project is locked for other machines, too: what is installed here does not count.
     order = order_of(request, wish, without_torch(machine))
@@ -69,20 +74,20 @@ def show_project(options: Namespace, request: InstallRequest, out: Console) -> i
     choice = choose(wish, order.host, catalog)
     build, root = choice.build, without_logins(request.root)
     coming = Coming(family=wanted_family(choice, order.host), packages=wish.packages)
-    variants = variants_wanted(options.extra, project, build, catalog)
+    variants = variants_wanted(question.extra, project, build, catalog)
     if variants:
         fitting = [one for one in variants if build and one.backend == build.backend]
         chosen = next(iter(fitting), variants[-1])
-        question = ExtrasQuestion(coming=coming, wish=wish, root=root, chosen=chosen)
-        return _show_extras(out, variants, project, question)
+        shown = ExtrasQuestion(coming=coming, wish=wish, root=root, chosen=chosen)
+        return _show_extras(variants, project, shown)
     if build is None:
         raise nothing_fits(choice)
     if scripts:
-        return _show_script(out, scripts[0], machine, (coming, build, root))
-    return _show_pins(out, coming, build, root)
+        return _show_script(scripts[0], machine, (coming, build, root))
+    return _show_pins(coming, build, root)
 
 
-def _show_pins(out: Console, coming: Coming, build: TorchBuild, root: str) -> int:
+def _show_pins(coming: Coming, build: TorchBuild, root: str) -> Reply:
     """One build for the whole project."""
     pins = build.family(coming.family)
     url = index_url(build.backend, root)
@@ -95,15 +100,14 @@ def _show_pins(out: Console, coming: Coming, build: TorchBuild, root: str) -> in
         steps=(DoneStep(argv=(*add, *coming.packages)),),
         lines=tuple(project_lines(pins, url, build, load_catalog())),
     )
-    return out.answer(answer, screens.project_screen)
+    return reply(answer, screens.project_screen)
 
 
 def _show_extras(
-    out: Console,
     variants: tuple[Variant, ...],
     project: ProjectFile,
     question: ExtrasQuestion,
-) -> int:
+) -> Reply:
     """Each extra gets its source, and two of them exclude each other."""
     coming, wish = question.coming, question.wish
     catalog = load_catalog()
@@ -129,7 +133,7 @@ def _show_extras(
     ]
     if common is None:
         notes.append("no torch has builds for all of these backends: each extra has its newest")
-    return out.answer(answer, partial(screens.project_screen, notes=notes))
+    return reply(answer, partial(screens.project_screen, notes=notes))
 
 
 def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
@@ -162,11 +166,10 @@ SOURCES = "[tool.uv.sources]"
 
 
 def _show_script(
-    out: Console,
     path: str,
     machine: Snapshot,
     question: tuple[Coming, TorchBuild, str],
-) -> int:
+) -> Reply:
     """The lines for a script's metadata block (PEP 723), and uv's command for it."""
     coming, build, root = question
     script = read_script(path)
@@ -190,7 +193,7 @@ def _show_script(
     if not script.has_block:
         where = f"the top of {path}, below a line that begins with `#!`"
     screen = partial(screens.project_screen, where=where, notes=_notes_on_script(script.tables))
-    return out.answer(answer, screen)
+    return reply(answer, screen)
 
 
 def _notes_on_script(tables: tuple[str, ...]) -> list[str]:

@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gpusetup.commands.common import add_shared, seconds, timeout_of
+from gpusetup.commands.common import TIMEOUT, seconds, shared, timeout_of
+from gpusetup.commands.question import (
+    CommandQuestion,
+    argument,
+    command_after_dashes,
+    option,
+    options,
+    switch,
+)
+from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
@@ -47,32 +56,6 @@ DEMO_SECONDS = 0.1
 """Between two samples of the demonstration on a terminal."""
 
 
-def configure(parser: ArgumentParser) -> None:
-    parser.takes_command = True  # type: ignore[attr-defined]
-    parser.usage = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
-    add, how = parser.add_argument, parser.add_mutually_exclusive_group().add_argument
-    long = "how long to watch (default: until Ctrl-C, or the end of the command)"
-    add("seconds", nargs="?", type=length, default=0.0, metavar="SECONDS", help=long)
-    how("--once", action="store_true", help="print one sample, without a verdict")
-    apart, each = seconds(FASTEST_SECONDS, 86400), "time between samples (1)"
-    add("--interval", type=apart, default=1.0, metavar="SECONDS", help=each)
-    some = "only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)"
-    add("--gpu", action="append", default=[], metavar="INDEX|UUID", help=some)
-    there = "also watch this process and its children, until the process ends"
-    how("--pid", type=int, metavar="PID", help=there)
-    add_shared(parser, "--timeout")
-    table = "also write every sample into this CSV file, for a spreadsheet"
-    add("--csv", metavar="FILE", help=table)
-    how(
-        "--replay",
-        metavar="FILE",
-        help="judge a recording (of `--json` or `--csv`) or what nvidia-smi printed (its table, "
-        "-q, dmon, a log of --query-gpu); the command after `--` says what ran in it",
-    )
-    demo = "show what a training's run looks like, on any machine: a composed recording is replayed"
-    how("--demo", action="store_true", help=demo)
-
-
 def length(text: str) -> float:
     """Seconds; a word here is most likely a command without its `--`."""
     try:
@@ -82,68 +65,121 @@ def length(text: str) -> float:
         raise ArgumentTypeError(problem) from None
 
 
-def run(options: Namespace, out: Console) -> int:
-    if options.after and (options.once or options.demo or options.pid is not None):
+BETWEEN_SAMPLES = seconds(FASTEST_SECONDS, 86400)
+
+
+class MonitorQuestion(CommandQuestion):
+    """What is watched, how long, and beside which command; or which recording is judged."""
+
+    seconds: float = argument(
+        "how long to watch (default: until Ctrl-C, or the end of the command)",
+        default=0.0,
+        parse=length,
+        metavar="SECONDS",
+    )
+    once: bool = switch("print one sample, without a verdict", one_of="how")
+    interval: float = option(
+        "time between samples (1)",
+        default=1.0,
+        parse=BETWEEN_SAMPLES,
+        metavar="SECONDS",
+    )
+    gpu: tuple[str, ...] = options(
+        "only this GPU; repeatable (default: those of CUDA_VISIBLE_DEVICES)", metavar="INDEX|UUID"
+    )
+    pid: int | None = option(
+        "also watch this process and its children, until the process ends",
+        parse=int,
+        metavar="PID",
+        one_of="how",
+    )
+    timeout: float | None = shared(TIMEOUT)
+    csv: str | None = option(
+        "also write every sample into this CSV file, for a spreadsheet", metavar="FILE"
+    )
+    replay: str | None = option(
+        "judge a recording (of `--json` or `--csv`) or what nvidia-smi printed (its table, "
+        "-q, dmon, a log of --query-gpu); the command after `--` says what ran in it",
+        metavar="FILE",
+        one_of="how",
+    )
+    demo: bool = switch(
+        "show what a training's run looks like, on any machine: a composed recording is replayed",
+        one_of="how",
+    )
+    after: tuple[str, ...] = command_after_dashes()
+
+
+QUESTION = MonitorQuestion
+USAGE = "gpusetup monitor [SECONDS] [options] [-- COMMAND ...]"
+
+
+def run(question: MonitorQuestion, out: Console) -> Reply:
+    if question.after and (question.once or question.demo or question.pid is not None):
         raise UsageError(
             "`--once`, `--pid` and `--demo` run no command", hint="leave the command out"
         )
-    if options.demo:
-        options.replay, options.after = str(DEMO), DEMO_COMMAND
-    if options.replay and (options.gpu or options.seconds or options.csv):
+    if question.demo:
+        question = question.replaced(replay=str(DEMO), after=DEMO_COMMAND)
+    if question.replay and (question.gpu or question.seconds or question.csv):
         raise UsageError(
             "`--replay` judges a recording: nothing is watched",
             hint="only `--json`, `--output`, `--interval` and, after `--`, the "
             "command that ran go with it",
         )
-    return _replay(options, out) if options.replay else _watch(options, out)
+    if question.replay:
+        return _replay(question.replay, question, out)
+    return _watch(question, out)
 
 
 def start_nvml(interval: float, count: int = 0) -> StreamingChild:
     """The child that samples NVML, in our own interpreter; `count` 0: until it is ended."""
-    scripts = Path(__file__).resolve().parent.parent / "child_scripts"
-    hold_back = str(scripts / "hold_back.py")
-    read_nvml = str(scripts / "read_nvml.py")
-    every = (f"{interval:g}", str(count))
-    return StreamingChild((sys.executable, "-I", hold_back, read_nvml, *every))
+    package = Path(__file__).resolve().parent.parent
+    hold_back = package / "child_scripts" / "hold_back.py"
+    read_nvml = package / "child_scripts" / "read_nvml.py"
+    # `-I`: no variable and no file of the person's folder changes what the child imports.
+    python = (sys.executable, "-I")
+    command = (str(hold_back), str(read_nvml), f"{interval:g}", str(count))
+    return StreamingChild((*python, *command))
 
 
 class Watching(NamedTuple):
     """What one run of the command watches, and where it goes."""
 
     source: Source
-    options: Namespace
+    question: MonitorQuestion
     recording: Recording
     story: Story
 
 
-def _watch(options: Namespace, out: Console) -> int:
+def _watch(question: MonitorQuestion, out: Console) -> Reply:
     """Watch what can be watched: the child of NVML starts while the rest of us is imported."""
-    nvml = start_nvml(options.interval, 1 if options.once else 0)
+    nvml = start_nvml(question.interval, 1 if question.once else 0)
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import running_process
     from gpusetup.monitor.summary import Story
 
     # A process that is not there is refused before anything is waited for.
-    process = None if options.pid is None else running_process(options.pid)
-    if options.pid is not None and process is None:
+    process = None if question.pid is None else running_process(question.pid)
+    if question.pid is not None and process is None:
         nvml.end()
-        raise UsageError(f"No process {options.pid} can be seen", hint="`--pid` names one")
+        raise UsageError(f"No process {question.pid} can be seen", hint="`--pid` names one")
     with ExitStack() as stack:
-        source = _best_source(nvml, options, out)
+        source = _best_source(nvml, question, out)
         stack.callback(source.close)
-        _say_what_is_watched(source, options, out)
-        _choose(source, options, out)
-        if options.once:
-            return _once(source, options, out)
-        recording = stack.enter_context(Recording(out, options.csv))
+        _say_what_is_watched(source, question, out)
+        _choose(source, question, out)
+        if question.once:
+            return _once(source, question)
+        recording = stack.enter_context(Recording(out, question.csv))
         story = Story(source=source.name, not_watched=source.not_watched)
-        watching = Watching(source, options, recording, story)
-        if options.after:
+        watching = Watching(source, question, recording, story)
+        if question.after:
             return _command(watching)
         return _until_ended(watching, process)
 
 
-def _best_source(nvml: StreamingChild, options: Namespace, out: Console) -> Source:
+def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> Source:
     """NVML, else nvidia-smi, else the machine alone; `not_watched` says why it is not more.
 
     Raises Unsatisfiable or Blocked if a GPU was asked for and none can be watched.
@@ -155,23 +191,23 @@ def _best_source(nvml: StreamingChild, options: Namespace, out: Console) -> Sour
 
     source: Source
     try:
-        return open_nvml(nvml, Deadline(timeout_of(options), out.talk))
+        return open_nvml(nvml, Deadline(timeout_of(question.timeout), out.talk))
     except SourceEnded as problem:
         blocked, reason = problem.blocked, str(problem)
     try:
-        source = open_nvidia_smi(options.interval)
+        source = open_nvidia_smi(question.interval)
     except SourceEnded as problem:
         reason += f"; {problem}"
-        if options.gpu:
+        if question.gpu:
             kind = Blocked if blocked else Unsatisfiable
             message = f"No NVIDIA GPU can be watched ({reason})"
             raise kind(message, hint="`gpusetup doctor` names the cause") from None
-        source = Machine(options.interval)
+        source = Machine(question.interval)
     source.not_watched = reason
     return source
 
 
-def _say_what_is_watched(source: Source, options: Namespace, out: Console) -> None:
+def _say_what_is_watched(source: Source, question: MonitorQuestion, out: Console) -> None:
     """In the first line, if it is not everything; and why."""
     if source.name == "nvidia-smi":
         out.talk(
@@ -179,14 +215,14 @@ def _say_what_is_watched(source: Source, options: Namespace, out: Console) -> No
             f"links, because NVIDIA's library cannot be used ({source.not_watched})"
         )
     elif source.name == "machine":
-        command = "the command's CPU, memory and data loader, and " if options.after else ""
+        command = "the command's CPU, memory and data loader, and " if question.after else ""
         out.talk(
             f"Watching {command}this machine's CPU, memory, disk and network: no NVIDIA GPU can "
             f"be watched ({source.not_watched}); `gpusetup doctor` names the cause"
         )
 
 
-def _until_ended(watching: Watching, process: RunningProcess | None) -> int:
+def _until_ended(watching: Watching, process: RunningProcess | None) -> Reply:
     """Until the time is over or Ctrl-C, which is how one ends it (SIGTERM does the same)."""
     import signal
 
@@ -199,18 +235,18 @@ def _until_ended(watching: Watching, process: RunningProcess | None) -> int:
         recording.take(watch(watching.source, recording.out.talk, _limits(watching), tree))
     command = process.command if process else None
     recording.finish(replace(watching.story, command=command), aside=False)
-    return 0
+    return Reply()
 
 
-def _command(watching: Watching) -> int:
+def _command(watching: Watching) -> Reply:
     """A command runs whatever can be watched, and its exit code is ours."""
     from gpusetup.monitor.output import STDERR, STDOUT
     from gpusetup.monitor.session import Command, watch
 
-    options, recording = watching.options, watching.recording
+    question, recording = watching.question, watching.recording
     recording.stream()
-    argv = tuple(options.after)
-    stdout_is_ours = options.json and not options.output
+    argv = tuple(question.after)
+    stdout_is_ours = recording.out.json and not recording.out.output
     command = Command(argv, stdout_to=STDERR if stdout_is_ours else STDOUT)
     try:
         recording.take(watch(watching.source, recording.out.talk, _limits(watching), command))
@@ -218,7 +254,7 @@ def _command(watching: Watching) -> int:
         code = command.exit_code()
     story = replace(watching.story, command=argv, exit_code=code, epochs=command.epochs())
     recording.finish(story)
-    return code
+    return Reply(exit_code=code)
 
 
 def _limits(watching: Watching) -> Limits:
@@ -226,16 +262,16 @@ def _limits(watching: Watching) -> Limits:
     from gpusetup.monitor.session import Limits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 
-    options = watching.options
-    patience = PATIENCE_SECONDS if options.timeout is None else options.timeout
-    return Limits(seconds=options.seconds, patience=float(patience + options.interval))
+    question = watching.question
+    patience = PATIENCE_SECONDS if question.timeout is None else question.timeout
+    return Limits(seconds=question.seconds, patience=float(patience + question.interval))
 
 
-def _once(source: Source, options: Namespace, out: Console) -> int:
+def _once(source: Source, question: MonitorQuestion) -> Reply:
     from gpusetup.monitor.sources import SourceEnded
 
     try:
-        sample = source.next(timeout_of(options))
+        sample = source.next(timeout_of(question.timeout))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
     from gpusetup.monitor.host import Host
@@ -245,10 +281,10 @@ def _once(source: Source, options: Namespace, out: Console) -> int:
     host = Host().sample()
     gpus = tuple(with_unified_memory(gpu, host) for gpu in sample.gpus)
     # With a GPU the sample is that of the GPUs alone.
-    return out.answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
+    return answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
 
 
-def _replay(options: Namespace, out: Console) -> int:
+def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.documents import Sample, Summary
     from gpusetup.monitor.record import read_recording
@@ -256,37 +292,37 @@ def _replay(options: Namespace, out: Console) -> int:
 
     with Recording(out) as recording, ExitStack() as screen:
         recorded: Summary | None = None
-        if options.demo:
+        if question.demo:
             out.talk("A recording of another machine is shown; nothing is watched here.")
             screen.enter_context(recording.live())
-        run = read_recording(options.replay, options.interval)
+        run = read_recording(file, question.interval)
         for document in run.documents:
             if isinstance(document, Sample):
                 recording.take([document])
-                time.sleep(DEMO_SECONDS if options.demo and sys.stdout.isatty() else 0)
+                time.sleep(DEMO_SECONDS if question.demo and sys.stdout.isatty() else 0)
             else:
                 recorded = document
         if not recording.tally.samples:
-            raise UsageError(f"{options.replay} holds no sample")
+            raise UsageError(f"{file} holds no sample")
         if not run.has_times and recording.tally.samples > 1:
-            apart = f"{options.interval:g} s between its samples are assumed (`--interval`)"
-            out.talk(f"{options.replay} tells no time: {apart}")
+            apart = f"{question.interval:g} s between its samples are assumed (`--interval`)"
+            out.talk(f"{file} tells no time: {apart}")
         screen.close()
         story = story_of(recorded)
         source = story.source or run.source
-        command = tuple(options.after or ()) or story.command
+        command = tuple(question.after or ()) or story.command
         recording.finish(replace(story, source=source, command=command), aside=False)
-    return 0
+    return Reply()
 
 
-def _choose(source: Source, options: Namespace, out: Console) -> None:
+def _choose(source: Source, question: MonitorQuestion, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 
     gpus = source.first.gpus if source.first else ()
     variable = os.environ.get(VARIABLE)
-    if options.gpu:
-        source.positions = named_positions(options.gpu, gpus)
+    if question.gpu:
+        source.positions = named_positions(question.gpu, gpus)
     elif variable is not None and gpus:
         pci = os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
         source.positions, words = visible_positions(variable, gpus, pci_order=pci)

@@ -1,8 +1,8 @@
 """The parser of the command line: every command with its options, and what it says of a wrong word.
 
-Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `configure(parser)` and
-`run(options, out) -> exit code`; `ACTIONS` names the modules of a command that has several. Only
-the one asked for is imported. What a command answers stands in `documents.py`.
+Each command is a module of this folder with `SUMMARY`, `EXAMPLES`, `QUESTION`, the record of its
+options, and `run(question, out) -> Reply`; `ACTIONS` names the modules of a command that has
+several. Only the one asked for is imported. What a command answers stands in `documents.py`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import re
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from gpusetup import __version__
+from gpusetup.commands.question import add_options, refuse_values, takes_command
 from gpusetup.errors import UsageError
 from gpusetup.verify import streams
 
@@ -50,27 +52,31 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
         words = list(args or ())
-        place = words.index("--") if self.takes_command and "--" in words else len(words)
-        own, end = self._option_string_actions, [*words, "--"].index("--")
-        unknown = [w for w in words[:end] if w[:2] == "--" and w.partition("=")[0] not in own]
-        if unknown and not children_of(self):  # before a value of it is taken for something else
+        dashes = words.index("--") if "--" in words else len(words)
+        # An unknown option is refused before its value is taken for something else.
+        unknown = [word for word in words[:dashes] if self._is_unknown_option(word)]
+        if unknown and not children_of(self):
             self.refuse(unknown)
-        options, rest = super().parse_known_args(words[:place], namespace)
-        if self.takes_command:
-            options.after = words[place + 1 :]
-        if not children_of(self):
-            options.typed = words[:place]
+        if not self.takes_command:
+            return super().parse_known_args(words, namespace)
+        options, rest = super().parse_known_args(words[:dashes], namespace)
+        somebodys_command = words[dashes + 1 :]
+        if somebodys_command:
+            options.after = somebodys_command
         return options, rest
 
+    def _is_unknown_option(self, word: str) -> bool:
+        name = word.partition("=")[0]
+        return name.startswith("--") and name not in self._option_string_actions
+
     def error(self, message: str) -> None:  # type: ignore[override]
-        wrong = re.match("argument COMMAND: invalid choice: '([^']*)'", message)
-        if wrong:
-            ours = [own for own in CALLED if not own.startswith("--")]
-            self.complain(
-                f"gpusetup has no command {wrong[1]!r}",
-                [f"gpusetup {own}" for own in meant(wrong[1], ours)[:1]],
-            )
-        self.complain(message, ())
+        no_command = re.match("argument COMMAND: invalid choice: '([^']*)'", message)
+        if not no_command:
+            self.complain(message, ())
+        word = no_command[1]
+        commands = [name for name in CALLED if not name.startswith("--")]
+        nearest = [f"gpusetup {name}" for name in meant(word, commands)[:1]]
+        self.complain(f"gpusetup has no command {word!r}", nearest)
 
     def _print_message(self, message, file=None):  # type: ignore[no-untyped-def]
         """The help or the version: argparse's own passes over a stream that takes nothing."""
@@ -78,32 +84,41 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, unknown: Sequence[str]) -> None:
         """Refuse what this command does not take, with its own options of that meaning."""
-        own = self._option_string_actions
-        option = next((word for word in unknown if word.startswith("-")), None)
-        if option is None:
-            near = [word for word, one in own.items() if one.metavar in ("MACHINE", "FILE")]
-            self.complain(f"`{self.prog}` takes no {' '.join(unknown)!r}", near[:2])
-        name = (option or "").partition("=")[0]
-        if name in own or " " not in self.prog:
+        known_options = self._option_string_actions
+        options = [word for word in unknown if word.startswith("-")]
+        if not options:
+            # A file or a machine without its option is what people leave out most.
+            takers = []
+            for name, action in known_options.items():
+                if action.metavar in ("MACHINE", "FILE"):
+                    takers.append(name)
+            self.complain(f"`{self.prog}` takes no {' '.join(unknown)!r}", takers[:2])
+        name = options[0].partition("=")[0]
+        names_a_command = " " in self.prog
+        if name in known_options or not names_a_command:
             self.complain("options come after the command: `gpusetup doctor --json`", ())
-        self.complain(f"`{self.prog}` has no option `{name}`", meant(name, own))
+        self.complain(f"`{self.prog}` has no option `{name}`", meant(name, known_options))
 
-    def complain(self, message: str, near: Collection[str]) -> None:
-        raise UsageError(message, hint=f"{offered(near)} `{self.prog} --help` shows all".lstrip())
+    def complain(self, message: str, nearest: Collection[str]) -> NoReturn:
+        """End with this message, and with the words that may have been meant."""
+        all_options = f"`{self.prog} --help` shows all"
+        raise UsageError(message, hint=f"{offered(nearest)} {all_options}".lstrip())
 
 
 def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
     """The parsers of the commands, or of the actions, that one has."""
-    kinds = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
-    return next((kind.choices for kind in kinds), {})
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
 
 
 def parser_of(command: str) -> Parser:
     """The parser of a command, `doctor`, of one action, `fleet show`, or of all: nothing named."""
-    found = build_parser(command.partition(" ")[0])
+    parser = build_parser(command.partition(" ")[0])
     for word in command.split():
-        found = children_of(found)[word]
-    return found
+        parser = children_of(parser)[word]
+    return parser
 
 
 def command(name: str) -> ModuleType:
@@ -117,7 +132,7 @@ class Help(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith(EXAMPLES):
-            return "".join(f"{indent}{line}" for line in text.splitlines(keepends=True))
+            return textwrap.indent(text, indent)
         return super()._fill_text(text, width, indent)
 
 
@@ -168,12 +183,11 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         for action, what in actions.items():
             _add(below, f"{name} {action}", what)
         return
-    module.configure(child)
+    add_options(child, module.QUESTION)
+    child.takes_command = takes_command(module.QUESTION)
+    child.usage = getattr(module, "USAGE", None)
     if child.usage is None:
-        form: Any = Help(name)._format_args
-        own = (one for one in child._actions if not one.option_strings)
-        words = (form(one, one.metavar or one.dest) for one in own)
-        child.usage = " ".join((f"gpusetup {name} [options]", *words))
+        child.usage = f"gpusetup {name} [options]{_words_in_usage(child)}"
     child.set_defaults(command=name, json=False, output=None)
     if name not in WITHOUT_DOCUMENT:
         add = child.add_argument_group("common").add_argument
@@ -181,6 +195,16 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         add("--json", action="store_true", help=json)
         add("--schema", action=_Schema, nargs=0, help="print its JSON schema")
         add("--output", metavar="FILE", help="write the answer to this file")
+
+
+def _words_in_usage(parser: Parser) -> str:
+    """The words without a name, as argparse writes them: ` [PACKAGE ...]`."""
+    formatter: Any = Help(parser.prog)
+    words = ""
+    for action in parser._actions:
+        if not action.option_strings:
+            words += f" {formatter._format_args(action, action.metavar or action.dest)}"
+    return words
 
 
 class _Schema(argparse.Action):
@@ -196,7 +220,7 @@ class _Schema(argparse.Action):
 
 
 def _examples(lines: Sequence[str]) -> str:
-    return EXAMPLES + "\n".join(f"  {line}" for line in lines)
+    return EXAMPLES + textwrap.indent("\n".join(lines), "  ")
 
 
 # --- what was typed -----------------------------------------------------------------------------
@@ -207,30 +231,21 @@ def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
     none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)
     refuse_values(words[:end])
-    shown, ours = of_the_screen().parse_known_args(words[:end])
-    words = (*ours, *words[end:])
+    # What concerns the screen may stand anywhere before a `--`.
+    screen_options, words_left = of_the_screen().parse_known_args(words[:end])
+    words = (*words_left, *words[end:])
     if "help" in words[:1]:
         words = (*words[1:], "--help")
-    parser = build_parser(*[word for word in words if word in COMMANDS][:1])
+    commands = [word for word in words if word in COMMANDS]
+    parser = build_parser(*commands[:1])
     options, unknown = parser.parse_known_args(words)  # type: ignore[no-untyped-call]
-    asked = parser
-    for word in (options.command or "").split():
-        asked = children_of(asked)[word]
     if unknown:
-        asked.refuse(unknown)
-    vars(options).update(vars(shown))
+        parser_of_command = parser
+        for word in (options.command or "").split():
+            parser_of_command = children_of(parser_of_command)[word]
+        parser_of_command.refuse(unknown)
+    vars(options).update(vars(screen_options))
     return parser, options
-
-
-def refuse_values(words: Sequence[str]) -> None:
-    """No word of ours has a NUL or half of a character, which no path has. An empty one is a
-    variable that the caller's script forgot to set, never the default."""
-    for before, word in zip(("", *words), words, strict=False):
-        if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
-            raise UsageError("a value contains a NUL or a lone surrogate")
-        if not word or re.fullmatch("--[a-z-]+=", word):
-            option = (word or before).rstrip("=")
-            raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
 
 
 # --- a wrong word ---------------------------------------------------------------------------------
@@ -297,8 +312,13 @@ def meant(word: str, ours: Collection[str]) -> list[str]:
     from difflib import get_close_matches
 
     plain = word.lower().lstrip("-").replace("_", "-")
-    called = [own for own in ours if plain in (own[2:], *CALLED.get(own, "").split())]
-    return called[:3] or get_close_matches(word, ours, 1, 0.7)
+    same_meaning = []
+    for name in ours:
+        other_words = CALLED.get(name, "").split()
+        if plain == name[2:] or plain in other_words:
+            same_meaning.append(name)
+    # Nearer than 0.7 are slips of a finger; below it, difflib finds words of another meaning.
+    return same_meaning[:3] or get_close_matches(word, ours, 1, 0.7)
 
 
 def offered(words: Collection[str]) -> str:

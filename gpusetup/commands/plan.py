@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
-from argparse import _ArgumentGroup as ArgumentGroup
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import add_shared, gather
+from gpusetup.commands.common import FROM, Machine, MachineToRead, gather, shared
 from gpusetup.commands.plan_code import run_code
+from gpusetup.commands.question import CommandQuestion, Group, option, options, switch
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
 from gpusetup.configs.keys import optimizer_named, strategy_named
 from gpusetup.errors import BadInput, UsageError
@@ -27,7 +28,7 @@ from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, pl
 from gpusetup.plan.question import Question, job_of, shape_of_question
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
-from gpusetup.plan.tables import table_named
+from gpusetup.plan.tables import Table, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
 from gpusetup.render.plan import plan_text, serve_text
@@ -42,199 +43,221 @@ EXAMPLES = (
     'gpusetup plan --from-config train.yaml --gpu "RTX 4090"',
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
-JOB_OPTIONS = (
-    "strategy", "optimizer", "dtype", "amp", "quantize", "lora",
-    "tensor_parallel", "pipeline_parallel", "context_parallel",
-)  # fmt: skip
-"""Options that are fields of a job."""
 QUESTION_OPTIONS = (
     "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve",
 )  # fmt: skip
 """Options that are fields of a question."""
-FIELDS = {"--tp": "tensor_parallel", "--pp": "pipeline_parallel", "--cp": "context_parallel"}
-"""Option -> its field, if that has another name."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
 OFFLOADED = ("optimizer", "checkpoints")
+MODEL = Group("model", "for example: --model meta-llama/Llama-3.1-8B")
+JOB = Group("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
+GPUS = Group("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
+ANSWER = Group("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
+SERVING = Group("serving", "for example: --serve vllm --model qwen3-32b --context 8192 --batch 8")
+ONE_GPU = "gpu"
+"""One way to name the GPU."""
+ONE_UNKNOWN = "unknown"
+"""One value that is looked for."""
 
 
-class Flag(NamedTuple):
-    """An option with a value, as `--help` shows it."""
+class PlanQuestion(CommandQuestion):
+    """What is trained or served, how, and on which GPUs."""
 
-    name: str
-    metavar: str
-    help: str
-    kind: Callable[[str], Any] = str
-    choices: Collection[str] | None = None
-
-
-MODEL_FLAGS = (
-    Flag("--model", "NAME", "qwen3-8b, an id at the hub, or a config.json or its folder"),
-    Flag("--params", "124M", "instead of --model: the number of parameters"),
-    Flag("--from-config", "FILE", "a training config"),
-    Flag("--code", "FILE:NAME", "a function in your code that returns model and batch"),
-)
-JOB_FLAGS = (
-    Flag("--context", "N", "tokens a sequence: 32768", int),
-    Flag("--batch", "N", "sequences in one micro-batch, on all GPUs together", int),
-    Flag("--accumulate", "N", "micro-batches per optimizer step", int),
-    Flag("--trainer", "NAME", "use its defaults, and print its own keys or flags: trinity, trl, "
-         "hf, axolotl, verl, ..."),
-    Flag("--optimizer", "NAME", "adamw8bit, adafactor, ...", optimizer_named),
-    Flag("--dtype", "TYPE", "type of the weights: fp32, bf16, fp16", str, ("fp32", "bf16", "fp16")),
-    Flag("--amp", "TYPE", "mixed precision: bf16, fp16, none", str, ("bf16", "fp16", "none")),
-    Flag("--lora", "RANK", "train only LoRA adapters of this rank", int),
-    Flag("--quantize", "TYPE", "quantize the frozen model: nf4, int8, ...", str, QUANTIZATIONS),
-)  # fmt: skip
-GPU_FLAGS = (
-    Flag("--gpus", "N", "number of GPUs that train (not those of inference servers)", int),
-    Flag("--strategy", "NAME", "ddp, fsdp, zero2, dp (DataParallel), ...", strategy_named, SHARDED),
-    Flag("--sp", "N", "sequence parallelism", int),
-    Flag("--tp", "N", "tensor parallelism", int),
-    Flag("--pp", "N", "pipeline parallelism", int),
-    Flag("--cp", "N", "context parallelism", int),
-)
-SERVING_FLAGS = (
-    Flag("--weights", "TYPE", "type of the weights: bf16, fp8, int4, q4_k_m"),
-    Flag("--cache", "TYPE", "type of the cache: bf16, fp8, q8_0"),
-)
-
-
-def configure(parser: ArgumentParser) -> None:
-    parser.usage = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
-    for title, example, add_options in (
-        ("model", "--model meta-llama/Llama-3.1-8B", add_model),
-        ("job", "--context 4096 --batch 8 --trainer trl --lora 16", add_job),
-        ("GPUs", '--gpu "A100 80GB" --gpus 4 --strategy fsdp', add_gpus),
-        ("answer", "--model qwen3-14b --gpu H20 --max-context", add_answer),
-        ("serving", "--serve vllm --model qwen3-32b --context 8192 --batch 8", add_serving),
-    ):
-        add_options(parser.add_argument_group(title, f"for example: {example}"))
-
-
-def add_flags(group: ArgumentGroup, flags: Iterable[Flag]) -> None:
-    """Add options with a value; each is stored under the name of its field."""
-    for flag in flags:
-        dest = FIELDS.get(flag.name, flag.name.lstrip("-").replace("-", "_"))
-        group.add_argument(
-            flag.name,
-            dest=dest,
-            type=flag.kind,
-            choices=flag.choices,
-            metavar=flag.metavar,
-            help=flag.help,
-        )
-
-
-def add_model(group: ArgumentGroup) -> None:
-    """What is trained, and what of it."""
-    add_flags(group, MODEL_FLAGS)
-    group.add_argument(
-        "--fetch-config",
-        action="store_true",
-        help="read the config.json of an unknown model from its hub (uses the network)",
+    model: str | None = option(
+        "qwen3-8b, an id at the hub, or a config.json or its folder", metavar="NAME", group=MODEL
     )
-    group.add_argument(
-        "--freeze",
-        nargs="?",
+    params: str | None = option(
+        "instead of --model: the number of parameters", metavar="124M", group=MODEL
+    )
+    from_config: str | None = option("a training config", metavar="FILE", group=MODEL)
+    code: str | None = option(
+        "a function in your code that returns model and batch", metavar="FILE:NAME", group=MODEL
+    )
+    fetch_config: bool = switch(
+        "read the config.json of an unknown model from its hub (uses the network)", group=MODEL
+    )
+    freeze: str | None = option(
+        "the model is frozen, not trained; or: embeddings, 10 (first layers), 90%%",
         const="all",
         metavar="PART",
-        help="the model is frozen, not trained; or: embeddings, 10 (first layers), 90%%",
+        group=MODEL,
     )
-    group.add_argument(
-        "--embedding",
-        dest="tables",
-        action="append",
-        type=table_named,
+    embedding: tuple[Table, ...] = options(
+        "an embedding table next to the model: users=6040x64; repeat it for items",
         metavar="ROWSxWIDTH",
-        help="an embedding table next to the model: users=6040x64; repeat it for items",
+        parse=table_named,
+        group=MODEL,
     )
 
-
-def add_job(group: ArgumentGroup) -> None:
-    """How is trained."""
-    add_flags(group, JOB_FLAGS)
-    group.add_argument(
-        "--checkpointing",
-        nargs="?",
+    context: int | None = option("tokens a sequence: 32768", metavar="N", parse=int, group=JOB)
+    batch: int | None = option(
+        "sequences in one micro-batch, on all GPUs together", metavar="N", parse=int, group=JOB
+    )
+    accumulate: int | None = option(
+        "micro-batches per optimizer step", metavar="N", parse=int, group=JOB
+    )
+    trainer: str | None = option(
+        "use its defaults, and print its own keys or flags: trinity, trl, hf, axolotl, verl, ...",
+        metavar="NAME",
+        group=JOB,
+    )
+    optimizer: str | None = option(
+        "adamw8bit, adafactor, ...", metavar="NAME", parse=optimizer_named, group=JOB
+    )
+    dtype: str | None = option(
+        "type of the weights: fp32, bf16, fp16",
+        metavar="TYPE",
+        choices=("fp32", "bf16", "fp16"),
+        group=JOB,
+    )
+    amp: Literal["bf16", "fp16", "none"] | None = option(
+        "mixed precision: bf16, fp16, none",
+        metavar="TYPE",
+        choices=("bf16", "fp16", "none"),
+        group=JOB,
+    )
+    lora: int | None = option(
+        "train only LoRA adapters of this rank", metavar="RANK", parse=int, group=JOB
+    )
+    quantize: str | None = option(
+        "quantize the frozen model: nf4, int8, ...",
+        metavar="TYPE",
+        choices=QUANTIZATIONS,
+        group=JOB,
+    )
+    checkpointing: str | None = option(
+        "full, selective or none",
         const="full",
         choices=CHECKPOINTINGS,
         metavar="full",
-        help="full, selective or none",
+        group=JOB,
     )
-    group.add_argument(
-        "--offload",
-        action="append",
-        choices=OFFLOADED,
-        metavar="WHAT",
-        help="keep in RAM: optimizer, checkpoints",
+    offload: tuple[str, ...] = options(
+        "keep in RAM: optimizer, checkpoints", choices=OFFLOADED, metavar="WHAT", group=JOB
     )
 
-
-def add_gpus(group: ArgumentGroup) -> None:
-    """Where is trained: one way to name the GPU, their number, and how they share the work."""
-    place = group.add_mutually_exclusive_group()
-    place.add_argument("--gpu", metavar="NAME", help='a GPU by name: "A100 80GB"')
-    place.add_argument("--gpu-mem", metavar="SIZE", help="a GPU by its memory: 24GiB")
-    add_shared(place, "--from")
-    add_flags(group, GPU_FLAGS)
-
-
-def add_answer(group: ArgumentGroup) -> None:
-    """What is looked for."""
-    unknown = group.add_mutually_exclusive_group()
-    for flag, name, help_text in (
-        ("--max-context", "context", "find the longest context that fits"),
-        ("--max-batch", "batch", "find the largest batch that fits"),
-        ("--gpus-needed", "gpus", "find the fewest GPUs that are enough, without offload"),
-    ):
-        unknown.add_argument(flag, dest="solve", action="store_const", const=name, help=help_text)
-    group.add_argument("--cells", metavar="CSV", help="answer every row of a CSV file, as JSON")
-    group.add_argument(
-        "--predict", action="store_true", help="only predict; do not use measured results"
+    gpu: str | None = option(
+        'a GPU by name: "A100 80GB"', metavar="NAME", group=GPUS, one_of=ONE_GPU
     )
-
-
-def add_serving(group: ArgumentGroup) -> None:
-    """A server in place of a training."""
-    group.add_argument(
-        "--serve",
-        nargs="?",
-        const="vllm",
-        metavar="ENGINE",
-        help="vllm (default), sglang, llama.cpp",
+    gpu_mem: str | None = option(
+        "a GPU by its memory: 24GiB", metavar="SIZE", group=GPUS, one_of=ONE_GPU
     )
-    add_flags(group, SERVING_FLAGS)
+    machine: Machine | None = shared(FROM, group=GPUS, one_of=ONE_GPU)
+    gpus: int | None = option(
+        "number of GPUs that train (not those of inference servers)",
+        metavar="N",
+        parse=int,
+        group=GPUS,
+    )
+    strategy: str | None = option(
+        "ddp, fsdp, zero2, dp (DataParallel), ...",
+        metavar="NAME",
+        parse=strategy_named,
+        choices=SHARDED,
+        group=GPUS,
+    )
+    sp: int | None = option("sequence parallelism", metavar="N", parse=int, group=GPUS)
+    tp: int | None = option("tensor parallelism", metavar="N", parse=int, group=GPUS)
+    pp: int | None = option("pipeline parallelism", metavar="N", parse=int, group=GPUS)
+    cp: int | None = option("context parallelism", metavar="N", parse=int, group=GPUS)
+
+    max_context: bool = switch(
+        "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN
+    )
+    max_batch: bool = switch("find the largest batch that fits", group=ANSWER, one_of=ONE_UNKNOWN)
+    gpus_needed: bool = switch(
+        "find the fewest GPUs that are enough, without offload", group=ANSWER, one_of=ONE_UNKNOWN
+    )
+    cells: str | None = option(
+        "answer every row of a CSV file, as JSON", metavar="CSV", group=ANSWER
+    )
+    predict: bool = switch("only predict; do not use measured results", group=ANSWER)
+
+    serve: str | None = option(
+        "vllm (default), sglang, llama.cpp", const="vllm", metavar="ENGINE", group=SERVING
+    )
+    weights: str | None = option(
+        "type of the weights: bf16, fp8, int4, q4_k_m", metavar="TYPE", group=SERVING
+    )
+    cache: str | None = option("type of the cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING)
+
+    @property
+    def solve(self) -> str | None:
+        """The field of a job whose largest (of GPUs: least) value is looked for."""
+        if self.max_context:
+            return "context"
+        if self.max_batch:
+            return "batch"
+        return "gpus" if self.gpus_needed else None
+
+    def job_fields(self) -> dict[str, Any]:
+        """The fields of a job that were given."""
+        values = {
+            "strategy": self.strategy,
+            "optimizer": self.optimizer,
+            "dtype": self.dtype,
+            "amp": self.amp,
+            "quantize": self.quantize,
+            "lora": self.lora,
+            "tensor_parallel": self.tp,
+            "pipeline_parallel": self.pp,
+            "context_parallel": self.cp,
+        }
+        fields = {name: value for name, value in values.items() if value is not None}
+        for what in self.offload:
+            fields[f"offload_{what}"] = True
+        if self.checkpointing:
+            name = "selective" if self.checkpointing == "selective" else "checkpointing"
+            fields[name] = self.checkpointing != "none"
+        return fields
+
+    def serving(self) -> dict[str, Any]:
+        """What a server is asked."""
+        return {
+            "serve": self.serve,
+            "model": self.model,
+            "params": self.params,
+            "context": self.context,
+            "batch": self.batch,
+            "gpus": self.gpus,
+            "weights": self.weights,
+            "cache": self.cache,
+        }
 
 
-def run(options: Namespace, out: Console) -> int:
+QUESTION = PlanQuestion
+USAGE = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [options]"
+
+
+def run(options: PlanQuestion, out: Console) -> Reply:
     check_modes(options)
     if options.cells:
-        return run_cells(options, out)
+        return run_cells(Path(options.cells), out, predict=options.predict)
     if options.serve:
         place = place_of_options(options, out)
-        served = serve_plan(vars(options), place, fetcher(options, out))
-        return out.answer(served, serve_text, yes=served.fits)
+        served = serve_plan(options.serving(), place, fetcher(options, out))
+        return reply(served, serve_text, yes=served.fits)
     if options.code:
         return run_code(options, out, place_of_options(options, out))
     plan = answer(request_of(options, out))
-    return out.answer(plan, plan_text, yes=plan.fits)
+    return reply(plan, plan_text, yes=plan.fits)
 
 
-def run_cells(options: Namespace, out: Console) -> int:
+def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
     """Answer each row; a row that cannot be answered fails alone, unless that is all of them."""
     gpus = load_catalog().gpus
-    cells = tuple(plans(Path(options.cells), gpus, predict=options.predict))
+    cells = tuple(plans(file, gpus, predict=predict))
     errors = [cell.error for cell in cells if cell.error]
     if errors and len(errors) == len(cells):
-        raise BadInput(f"{options.cells}: no row can be answered; {errors[0]}")
+        raise BadInput(f"{file}: no row can be answered; {errors[0]}")
     if errors:
         counted = f"{len(errors)} of {len(cells)} rows"
-        out.talk(f"{options.cells}: {counted} could not be answered; the first: {errors[0]}")
-    return out.answer(PlanCellsAnswer(cells=cells))
+        out.talk(f"{file}: {counted} could not be answered; the first: {errors[0]}")
+    return Reply(PlanCellsAnswer(cells=cells))
 
 
-def request_of(options: Namespace, out: Console) -> PlanRequest:
+def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
     """The question, checked before the machine is read, and what its answer is made with."""
     question = question_of(options)
     from_config = None
@@ -263,27 +286,20 @@ def request_of(options: Namespace, out: Console) -> PlanRequest:
     )
 
 
-def fetcher(options: Namespace, out: Console) -> Callable[[str], Shape] | None:
+def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | None:
     """How an unknown model's shape is got from its hub; None if nobody allowed the network."""
     if not options.fetch_config:
         return None
     return lambda model: fetched_shape(model, out.talk)
 
 
-def question_of(options: Namespace) -> Question:
+def question_of(options: PlanQuestion) -> Question:
     """The question of the command line."""
-    job_fields = {
-        name: getattr(options, name) for name in JOB_OPTIONS if getattr(options, name) is not None
-    }
-    job_fields |= {f"offload_{what}": True for what in options.offload or ()}
-    if options.checkpointing:
-        field = "selective" if options.checkpointing == "selective" else "checkpointing"
-        job_fields[field] = options.checkpointing != "none"
     return Question(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
-        tables=tuple(options.tables or ()),
-        job_fields=job_fields,
+        tables=options.embedding,
+        job_fields=options.job_fields(),
     )
 
 
@@ -320,18 +336,22 @@ def config_question(file: str, from_options: Question) -> config.FromConfig:
 
 def needs_config_rank(job_fields: Mapping[str, Any], from_config: config.FromConfig) -> bool:
     """Whether `--quantize` asks for adapters, whose rank the config has though it uses none."""
-    has_rank = from_config.rank is not None and job_fields.get("lora") is None
-    return has_rank and job_fields.get("quantize") not in (None, "fp8")
+    if from_config.rank is None or job_fields.get("lora") is not None:
+        return False
+    # A model in fp8 is trained as it is; in every other format only adapters can be trained.
+    quantization = job_fields.get("quantize")
+    return quantization not in (None, "fp8")
 
 
-def place_of_options(options: Namespace, out: Console) -> Place:
+def place_of_options(options: PlanQuestion, out: Console) -> Place:
     """The GPU that was named, or the machine's."""
     if options.gpu_mem:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
         return named_gpu(options.gpu, catalog.gpus)
-    return machine_place(with_catalog(gather(options, out), catalog))
+    machine = gather(MachineToRead(options.machine), out)
+    return machine_place(with_catalog(machine, catalog))
 
 
 # --- what goes together ---------------------------------------------------------------------------
@@ -347,13 +367,13 @@ TAKES = {
 """What goes with a mode; all else says nothing to it."""
 
 
-def check_modes(options: Namespace) -> None:
+def check_modes(options: PlanQuestion) -> None:
     """UsageError if two options ask for different things."""
-    typed = {word.partition("=")[0] for word in options.typed if word.startswith("--")}
+    typed = options.given_flags()
     if not options.serve and {"--weights", "--cache"} & typed:
         raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
     for mode, options_of_mode in TAKES.items():
-        others = typed - {mode, *options_of_mode, "--json", "--output"}
+        others = typed - {mode, *options_of_mode}
         if mode in typed and others:
             hint = f"it takes `{'`, `'.join(options_of_mode)}`"
             raise UsageError(f"`{min(others)}` says nothing to `{mode}`", hint=hint)

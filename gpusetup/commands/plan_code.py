@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from argparse import Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
 from gpusetup.plan import code
@@ -18,6 +21,9 @@ from gpusetup.render.plan import plan_text
 from gpusetup.system.processes import run
 from gpusetup.system.system import System
 
+if TYPE_CHECKING:
+    from gpusetup.commands.plan import PlanQuestion
+
 FIRST_BATCH = 8
 """The batch of a GPU that is traced first if `--max-batch` leaves it open."""
 SCRIPT = Path(__file__).resolve().parents[1] / "child_scripts" / "trace_code.py"
@@ -25,8 +31,8 @@ SECONDS = 120.0
 """How long a trace may take before the child is ended."""
 
 
-def run_code(options: Namespace, out: Console, place: Place) -> int:
-    """Trace, decide, show. What the code raised is shown in full under `-v`."""
+def run_code(options: PlanQuestion, out: Console, place: Place) -> Reply:
+    """Trace and decide. What the code raised is shown in full under `-v`."""
     question = question_of(options, place)
     out.talk(f"tracing one step of {options.code}...")
     try:
@@ -35,13 +41,14 @@ def run_code(options: Namespace, out: Console, place: Place) -> int:
         out.debug(problem.trace)
         raise
     answer = code.code_plan(traced, question, code.largest_batch(traced, question))
-    return out.answer(answer, plan_text, yes=answer.fits)
+    return reply(answer, plan_text, yes=answer.fits)
 
 
-def question_of(options: Namespace, place: Place) -> CodeQuestion:
+def question_of(options: PlanQuestion, place: Place) -> CodeQuestion:
     """The words of the command line, checked."""
-    finds_batch = options.solve == "batch"
-    if (options.batch is None) != finds_batch:
+    finds_batch = options.max_batch
+    batch = options.batch
+    if (batch is None) != finds_batch:
         raise UsageError(
             "`--code` takes one of `--batch` and `--max-batch`",
             hint="`--batch 32`; `--max-batch` finds the largest that fits",
@@ -50,9 +57,10 @@ def question_of(options: Namespace, place: Place) -> CodeQuestion:
     gpus = options.gpus or (1 if alone else place.count or 1)
     if options.strategy == "single" and gpus > 1:
         raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
+    batch_per_gpu = FIRST_BATCH if batch is None else math.ceil(batch / max(gpus, 1))
     request = TraceRequest(
-        code=options.code,
-        batch=FIRST_BATCH if finds_batch else -(-options.batch // max(gpus, 1)),
+        code=options.code or "",
+        batch=batch_per_gpu,
         amp=None if options.amp == "none" else options.amp,
         checkpointing=options.checkpointing not in (None, "none"),
         strategy=options.strategy or ("ddp" if gpus > 1 else "single"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import ArgumentParser, Namespace
 from datetime import date
 from functools import partial
 
@@ -22,7 +21,14 @@ from gpusetup.choose.installed import followers, marker_environment
 from gpusetup.choose.nightly import is_nightly, nightly_answer
 from gpusetup.choose.notes import age_note
 from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_named
-from gpusetup.commands.common import add_shared, gather, read_listed
+from gpusetup.commands.common import (
+    MachineToRead,
+    gather,
+    words_with_files,
+)
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
+from gpusetup.commands.resolve_question import ResolveQuestion
 from gpusetup.commands.words import index_root_of, refuse_scripts
 from gpusetup.errors import UsageError
 from gpusetup.model.builds import FAMILY, Rejection
@@ -30,7 +36,6 @@ from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.units import architecture_named
 from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
 from gpusetup.render.resolution import family, resolution_text
@@ -54,77 +59,52 @@ EXAMPLES = (
 )
 
 
-def configure(parser: ArgumentParser) -> None:
-    parser.add_argument(
-        "packages",
-        nargs="*",
-        metavar="PACKAGE",
-        help="packages that use torch: `vllm`, 'jax[cuda13]'; torch is chosen to fit, and your "
-        "package index is asked",
+QUESTION = ResolveQuestion
+
+
+def run(question: ResolveQuestion, out: Console) -> Reply:
+    packages = words_with_files(question.packages, question.requirements, out, installs=False)
+    refuse_scripts(packages)
+    # A torch among the words is what `--torch` asks for.
+    wish = with_torch_named(parse_words(packages), question.torch)
+    question = question.replaced(
+        packages=packages if wish.words else (),
+        torch=wish.torch,
+        installer=_installer_of(question),
     )
-    group = parser.add_argument_group("another machine")
-    add = group.add_argument
-    add_shared(group, "--from", "--driver", "--gpu")
-    add("--os", choices=("linux", "windows", "macos"))
-    add("--machine", type=architecture_named, choices=("x86_64", "aarch64"))
-    python = "Python version, also 3.13t"
-    add("--python", dest="python_version", metavar="3.11", help=python)
-    add("--glibc", metavar="2.35", help="version of the C library (Linux)")
-    group = parser.add_argument_group("request")
-    add = group.add_argument
-    add_shared(group, "-r --requirements", "--torch", "--backend", "--index")
-    add(
-        "--installer",
-        choices=("uv", "pip", "conda", "uv-tool"),
-        help="whose commands to print; uv-tool: `uv tool install` of a PACKAGE",
-    )
-    name = "the name of a new conda environment, which conda's commands then create"
-    add("-n", "--name", dest="conda_name", metavar="NAME", help=name)
-    add("--explain", action="store_true", help="list every reason against a build")
-    refresh = "ask PyTorch's index now for builds that gpusetup's dated table does not know"
-    add("--refresh", action="store_true", help=refresh)
-    offline = "with PACKAGE: use no network, only gpusetup's own table"
-    add("--offline", action="store_true", help=offline)
+    return _answer(question, out)
 
 
-def run(options: Namespace, out: Console) -> int:
-    read_listed(options, out)
-    refuse_scripts(options.packages)
-    options.installer = _installer_of(options)
-    return answer(options, out)
-
-
-def _installer_of(options: Namespace) -> str | None:
+def _installer_of(question: ResolveQuestion) -> str | None:
     """The installer that was asked for; the name of a conda environment asks for conda."""
-    installer: str | None = options.installer
-    if options.conda_name is None:
-        return installer
-    conda_name(options.conda_name)
-    if installer not in (None, "conda"):
+    if question.name is None:
+        return question.installer
+    conda_name(question.name)
+    if question.installer not in (None, "conda"):
         raise UsageError(
-            f"`--name` names a conda environment, and {installer} creates none",
+            f"`--name` names a conda environment, and {question.installer} creates none",
             hint="leave out `--installer`, or use `gpusetup install --venv DIR` for a new folder",
         )
     return "conda"
 
 
-def answer(options: Namespace, out: Console) -> int:
-    root = index_root_of(options.index_root)
-    live = _live_index(options, root, out)
+def _answer(question: ResolveQuestion, out: Console) -> Reply:
+    root = index_root_of(question.index)
+    live = _live_index(question, root, out)
     catalog = live.catalog if live else load_catalog()
-    description = completed_by_gpus(_description(options), catalog)
-    if is_nightly(options.torch):
-        return _answer_nightly(options, out, description)
-    machine = described(_machine(options, description, out), description, catalog)
+    description = completed_by_gpus(question.description(), catalog)
+    if is_nightly(question.torch):
+        return _answer_nightly(question, out, description)
+    machine = described(_machine(question, description, out), description, catalog)
     machine = with_catalog(machine, catalog)
-    wish = _wish(options, machine)
+    wish = _wish(question, machine)
     check_wish(wish, catalog)
     # A described machine has no torch; and packages are asked for with the newest that they take.
     is_new = description != Description() or bool(wish.words)
     host = host_of(without_torch(machine) if is_new else machine, catalog)
     index = _index(machine, root, out) if wish.words and not wish.offline else None
     choice = choose(wish, host, catalog, index)
-    document = _document(options, choice, machine, root)
+    document = _document(question, choice, machine, root)
     notes = (*_notes(document, machine, root), *_live_notes(live, choice, machine))
     document = replace(document, notes=notes)
     if live:
@@ -133,21 +113,21 @@ def answer(options: Namespace, out: Console) -> int:
     screen = partial(
         resolution_text,
         snapshot=machine,
-        installer=options.installer or "uv",
-        explain=options.explain,
+        installer=question.installer or "uv",
+        explain=question.explain,
     )
-    return out.answer(document, screen, yes=document.torch)
+    return reply(document, screen, yes=document.torch)
 
 
-def _wish(options: Namespace, machine: Snapshot) -> Wish:
-    """What is wanted: the options and the words; a torch among the words is `--torch`'s."""
-    wish = parse_words(options.packages, marker_environment(machine))
-    wish = with_torch_named(wish, options.torch)
+def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
+    """What is wanted of a machine: the options, and the words whose markers are true there."""
+    wish = parse_words(question.packages, marker_environment(machine))
     return replace(
         wish,
-        backend=options.backend,
-        installer=options.installer or "auto",
-        offline=options.offline,
+        torch=question.torch,
+        backend=question.backend,
+        installer=question.installer or "auto",
+        offline=question.offline,
     )
 
 
@@ -167,7 +147,9 @@ def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
 # --- the document ---------------------------------------------------------------------------------
 
 
-def _document(options: Namespace, choice: Choice, machine: Snapshot, root: str) -> ResolveAnswer:
+def _document(
+    question: ResolveQuestion, choice: Choice, machine: Snapshot, root: str
+) -> ResolveAnswer:
     """The answer as a document, with the commands of every installer."""
     shown_root = without_logins(root)
     choice = choice.at_root(shown_root)
@@ -177,7 +159,7 @@ def _document(options: Namespace, choice: Choice, machine: Snapshot, root: str) 
         choice,
         machine,
         _names_to_install(choice, machine),
-        new_environment(machine, options.conda_name),
+        new_environment(machine, question.name),
     )
     document = replace(
         document,
@@ -188,7 +170,7 @@ def _document(options: Namespace, choice: Choice, machine: Snapshot, root: str) 
     )
     if not choice.packages:
         document = replace(document, newest=offer_of(choice, machine))
-    return _with_tools(options, document)
+    return _with_tools(question, document)
 
 
 def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
@@ -230,33 +212,21 @@ def _rejections(choice: Choice) -> tuple[Rejection, ...]:
     return tuple(row for row in newest.rejections if (row.torch, row.backend) not in chosen)
 
 
-def _description(options: Namespace) -> Description:
-    """The machine that the options describe."""
-    return Description(
-        driver=options.driver,
-        gpus=tuple(options.gpu),
-        os=options.os,
-        machine=options.machine,
-        python=options.python_version,
-        glibc=options.glibc,
-    )
-
-
-def _answer_nightly(options: Namespace, out: Console, description: Description) -> int:
+def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
     """The nightly index for this machine and its commands; nothing is installed."""
-    if options.packages:
+    if question.packages:
         raise UsageError(
             "`--torch nightly` chooses torch without packages",
             hint="leave them out: few packages support a nightly build",
         )
     catalog = load_catalog()
-    machine = described(_machine(options, description, out), description, catalog)
+    machine = described(_machine(question, description, out), description, catalog)
     machine = with_catalog(machine, catalog)
-    wish = Wish(backend=options.backend, installer=options.installer or "auto")
-    root = without_logins(index_root_of(options.index_root))
+    wish = Wish(backend=question.backend, installer=question.installer or "auto")
+    root = without_logins(index_root_of(question.index))
     document = nightly_answer(wish, host_of(machine, catalog), catalog, root)
-    screen = partial(resolution_text, snapshot=machine, installer=options.installer or "uv")
-    return out.answer(document, screen, yes=document.torch)
+    screen = partial(resolution_text, snapshot=machine, installer=question.installer or "uv")
+    return reply(document, screen, yes=document.torch)
 
 
 def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, ...]:
@@ -273,18 +243,18 @@ def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, 
 # --- the index, asked now ------------------------------------------------------------------------
 
 
-def _live_index(options: Namespace, root: str, out: Console) -> LiveIndex | None:
+def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex | None:
     """What torch's index lists now; None without `--refresh`."""
-    if not options.refresh:
+    if not question.refresh:
         return None
-    if options.offline:
+    if question.offline:
         raise UsageError("`--refresh` asks an index, and `--offline` uses no network")
-    if is_nightly(options.torch):
+    if is_nightly(question.torch):
         raise UsageError(
             "`--refresh` looks for releases, and `--torch nightly` is none",
             hint="leave out `--refresh`: the nightly index is printed without asking it",
         )
-    backend = Wish(torch=options.torch, backend=options.backend).wanted_backend
+    backend = Wish(torch=question.torch, backend=question.backend).wanted_backend
     if backend != "auto" and not re.fullmatch(LABEL, backend):
         raise UsageError(
             f"{backend!r} is no backend of torch", hint="such as `cpu`, `cu134` or `rocm7.2`"
@@ -322,10 +292,10 @@ def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tu
     )
 
 
-def _machine(options: Namespace, description: Description, out: Console) -> Snapshot:
+def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
     """This machine, or its system alone where the rest is described: no driver is waited for."""
-    if options.machine_from or not description.is_whole:
-        return gather(options, out)
+    if question.machine or not description.is_whole:
+        return gather(MachineToRead(question.machine), out)
     from gpusetup.probe.host import read_os
 
     return read_os(System())
@@ -334,11 +304,11 @@ def _machine(options: Namespace, description: Description, out: Console) -> Snap
 # --- tools ---------------------------------------------------------------------------------------
 
 
-def _with_tools(options: Namespace, answer: ResolveAnswer) -> ResolveAnswer:
+def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnswer:
     """The answer with the command for a tool of uv, where one is asked for."""
-    if options.installer != "uv-tool":
+    if question.installer != "uv-tool":
         return answer
-    if not options.packages:
+    if not question.packages:
         raise UsageError(
             "`--installer uv-tool` needs the tool's package",
             hint="such as `gpusetup resolve --installer uv-tool whisperx`",

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from gpusetup.commands.common import add_shared, gather
+from gpusetup.commands.common import (
+    FROM,
+    KEEP_PRIVATE,
+    PYTHON,
+    TIMEOUT,
+    Machine,
+    MachineToRead,
+    gather,
+    shared,
+)
+from gpusetup.commands.question import CommandQuestion, arguments
+from gpusetup.commands.reply import Reply, answer
 from gpusetup.errors import BadInput, UsageError
 from gpusetup.render.console import Console
 
@@ -21,25 +31,36 @@ EXAMPLES = (
 )
 
 
-def configure(parser: ArgumentParser) -> None:
-    parser.add_argument("diff", nargs="*", metavar="diff A B", help="compare two records")
-    add_shared(parser, "--from", "--python", "--timeout", "--keep-private")
+class SnapshotQuestion(CommandQuestion):
+    """Which machine is recorded, or which two records are compared."""
+
+    diff: tuple[str, ...] = arguments("compare two records", metavar="diff A B")
+    machine: Machine | None = shared(FROM)
+    python: str | None = shared(PYTHON)
+    timeout: float | None = shared(TIMEOUT)
+    keep_private: bool = shared(KEEP_PRIVATE)
 
 
-def run(options: Namespace, out: Console) -> int:
-    if options.diff:
-        return _diff(options.diff, out)
+QUESTION = SnapshotQuestion
+
+
+def run(question: SnapshotQuestion, out: Console) -> Reply:
+    if question.diff:
+        return _diff(question.diff)
     from gpusetup.model.codec import to_json
     from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact
 
-    snapshot = gather(options, out)
-    shared = snapshot if options.keep_private else redact(snapshot)
-    out.json_text(to_json(shared) + "\n" if out.json else dump_snapshot(shared))
-    return 0
+    wanted = MachineToRead(question.machine, question.python, question.timeout)
+    snapshot = gather(wanted, out)
+    if not question.keep_private:
+        snapshot = redact(snapshot)
+    # Both are JSON: the usual one in lines that a person can read and compare.
+    out.json_text(to_json(snapshot) + "\n" if out.json else dump_snapshot(snapshot))
+    return Reply()
 
 
-def _diff(words: list[str], out: Console) -> int:
+def _diff(words: tuple[str, ...]) -> Reply:
     from gpusetup.fleet.compare import compare
     from gpusetup.fleet.folder import named_record
     from gpusetup.render.fleet import compare_screen
@@ -53,5 +74,5 @@ def _diff(words: list[str], out: Console) -> int:
     for node in (first, second):
         if node.problem:
             raise BadInput(node.problem, hint="write it again with `gpusetup snapshot --output`")
-    answer = compare(first, second)
-    return out.answer(answer, compare_screen, yes=not answer.matters)
+    comparison = compare(first, second)
+    return answer(comparison, compare_screen, yes=not comparison.matters)

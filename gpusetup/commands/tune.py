@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from gpusetup.commands.common import add_shared, gather
-from gpusetup.errors import BadInput, UsageError
+from gpusetup.commands.common import (
+    DEVICE,
+    FROM,
+    PYTHON,
+    Machine,
+    MachineToRead,
+    gather,
+    shared,
+)
+from gpusetup.commands.question import CommandQuestion, Group, argument, option, switch
+from gpusetup.commands.reply import Reply
+from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
 from gpusetup.render.console import Console
 from gpusetup.tune.answer import TuneAnswer
@@ -33,97 +42,121 @@ EXAMPLES = (
 INTERRUPTED = 130
 
 
-def configure(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("config", nargs="?", metavar="CONFIG", help="a YAML, JSON, TOML or Python config")
-    add_shared(parser, "--from", "--python")
-    group = parser.add_argument_group("the config")
-    preset = "print a config to start from, or write it with -o; `list` shows the presets"
-    names = (LIST, *(row.name for row in PRESETS))
-    group.add_argument("--preset", type=spelled, choices=names, metavar="NAME", help=preset)
-    add = group.add_mutually_exclusive_group().add_argument
-    add("-o", dest="target", metavar="OUT", help="write the tuned config, or the preset, to OUT")
-    own = "change CONFIG itself; the previous one is kept"
-    add("--in-place", action="store_true", help=own)
-    group = parser.add_argument_group("measuring")
-    add = group.add_argument
-    gain = "measure the gain of AMP, batch, workers and compile"
-    add("--benchmark", action="store_true", help=gain)
-    add("--batch-size", action="store_true", help="find the batch size that fits")
-    makes = (
-        "a function that takes a batch size and returns model and batch, or a dict with 'model', "
-        "'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)"
-    )
-    add("--code", metavar="MODULE:FUNCTION", help=makes)
-    add("--max", type=int, metavar="N", help="the largest size to try")
-    grow = "write a larger batch that ran, although it changes the experiment"
-    add("--grow-batch", action="store_true", help=grow)
-    add("--gpu-mem", type=_size, metavar="8GiB", help="use no more memory than this")
-    goal = "the largest, or the fastest"
-    add("--objective", choices=("fit", "speed"), default="fit", help=goal)
-    add("--amp", choices=("bf16", "fp16"), help="train with mixed precision")
-    add_shared(group, "--device", help="auto, cpu, cuda, cuda:1")
-
-
 def _size(text: str) -> int:
     from gpusetup.plan.place import memory_size
 
     return memory_size(text)
 
 
-def _check(options: Namespace) -> None:
+THE_CONFIG = Group("the config")
+MEASURING = Group("measuring")
+
+
+class TuneQuestion(CommandQuestion):
+    """Which config is tuned, where it is written, and what is measured for it."""
+
+    config: str | None = argument("a YAML, JSON, TOML or Python config", metavar="CONFIG")
+    machine: Machine | None = shared(FROM)
+    python: str | None = shared(PYTHON)
+    preset: str | None = option(
+        "print a config to start from, or write it with -o; `list` shows the presets",
+        metavar="NAME",
+        parse=spelled,
+        choices=(LIST, *(row.name for row in PRESETS)),
+        group=THE_CONFIG,
+    )
+    target: str | None = option(
+        "write the tuned config, or the preset, to OUT",
+        "-o",
+        metavar="OUT",
+        group=THE_CONFIG,
+        one_of="written",
+    )
+    in_place: bool = switch(
+        "change CONFIG itself; the previous one is kept", group=THE_CONFIG, one_of="written"
+    )
+    benchmark: bool = switch("measure the gain of AMP, batch, workers and compile", group=MEASURING)
+    batch_size: bool = switch("find the batch size that fits", group=MEASURING)
+    code: str | None = option(
+        "a function that takes a batch size and returns model and batch, or a dict with 'model', "
+        "'batch', 'loss', 'optimizer', 'dataset' (a Dataset or DataLoader)",
+        metavar="MODULE:FUNCTION",
+        group=MEASURING,
+    )
+    max: int | None = option("the largest size to try", metavar="N", parse=int, group=MEASURING)
+    grow_batch: bool = switch(
+        "write a larger batch that ran, although it changes the experiment", group=MEASURING
+    )
+    gpu_mem: int | None = option(
+        "use no more memory than this", metavar="8GiB", parse=_size, group=MEASURING
+    )
+    objective: str = option(
+        "the largest, or the fastest", default="fit", choices=("fit", "speed"), group=MEASURING
+    )
+    amp: Literal["bf16", "fp16"] | None = option(
+        "train with mixed precision", choices=("bf16", "fp16"), group=MEASURING
+    )
+    device: str = shared(DEVICE, help="auto, cpu, cuda, cuda:1", group=MEASURING)
+
+    @property
+    def measures(self) -> bool:
+        """Whether the person's code is run."""
+        return self.benchmark or self.batch_size
+
+
+QUESTION = TuneQuestion
+
+
+def _check(question: TuneQuestion) -> None:
     """`UsageError` for questions that contradict themselves."""
-    config, measuring = options.config, options.benchmark or options.batch_size
-    code, writes = options.code, options.in_place or options.target
+    config, measuring = question.config, question.measures
+    code, writes = question.code, question.in_place or question.target
     rules = (
         (
             not config and (writes or not measuring),
             "there is nothing to tune: name a CONFIG, or start from a preset with `--preset list`",
         ),
-        (measuring and options.machine_from, "another machine cannot be measured: remove `--from`"),
+        (measuring and question.machine, "another machine cannot be measured: remove `--from`"),
         (code and not measuring, "`--code` is measured: add `--batch-size` or `--benchmark`"),
         (
-            options.grow_batch and not (config and measuring),
+            question.grow_batch and not (config and measuring),
             "`--grow-batch` writes a batch that ran: it needs a CONFIG, and `--batch-size` or"
             " `--benchmark`",
         ),
         (measuring and not code, "measuring needs your code: add `--code MODULE:FUNCTION`"),
         (code and not all(code.rpartition(":")), f"`--code {code}` is not MODULE:FUNCTION"),
-        (options.max is not None and options.max < 1, "`--max` is at least 1"),
+        (question.max is not None and question.max < 1, "`--max` is at least 1"),
     )
     for wrong, problem in rules:
         if wrong:
             raise UsageError(problem, hint="`gpusetup tune --help` shows what it takes")
 
 
-def run(options: Namespace, out: Console) -> int:
+def run(question: TuneQuestion, out: Console) -> Reply:
     """Measure what is to be measured, then propose for the config, if there is one."""
-    if options.preset:
+    if question.preset:
         from gpusetup.commands.tune_preset import run_preset
 
-        return run_preset(options, out)
-    _check(options)
+        return run_preset(question)
+    _check(question)
     from gpusetup.render.tune import tune_screen
     from gpusetup.tune.case import facts_of
 
-    config = _read(options.config) if options.config else None
-    facts = facts_of(_machine(options, out)) if config or options.benchmark else None
+    config = _read(question.config) if question.config else None
+    facts = facts_of(_machine(question, out)) if config or question.benchmark else None
     answer, measured = TuneAnswer(), None
-    if options.benchmark or options.batch_size:
-        answer, measured = _measure(options, out, config, facts)
+    if question.measures:
+        answer, measured = _measure(question, out, config, facts)
     if config and facts:
         from gpusetup.tune.rules import NOTHING_MEASURED, propose
 
         proposal = propose(config, facts, measured or NOTHING_MEASURED)
         answer = replace(answer, device=answer.device or facts.gpu)
-        answer = _written(options, answer, config, proposal)
+        answer = _written(question, answer, config, proposal)
     is_answered = config or answer.batch_size or answer.benchmark
-    code = out.answer(
-        answer,
-        partial(tune_screen, config=options.config),
-        yes=bool(is_answered) and not answer.cannot_fit,
-    )
-    return INTERRUPTED if answer.interrupted else code
+    code = 0 if is_answered and not answer.cannot_fit else Unsatisfiable.exit_code
+    screen = partial(tune_screen, config=question.config)
+    return Reply(answer, screen, INTERRUPTED if answer.interrupted else code)
 
 
 def _read(path: str) -> Config:
@@ -139,10 +172,10 @@ def _read(path: str) -> Config:
     return config
 
 
-def _machine(options: Namespace, out: Console) -> Snapshot:
+def _machine(question: TuneQuestion, out: Console) -> Snapshot:
     """The machine that the options name; this one also by nvidia-smi, if NVML does not load."""
-    machine = gather(options, out)
-    if options.machine_from:
+    machine = gather(MachineToRead(question.machine, question.python), out)
+    if question.machine:
         return machine
     from gpusetup.probe.nvidia_smi import with_gpus_of_nvidia_smi
     from gpusetup.system.system import System
@@ -151,7 +184,7 @@ def _machine(options: Namespace, out: Console) -> Snapshot:
 
 
 def _written(
-    options: Namespace, answer: TuneAnswer, config: Config, proposal: Proposal
+    question: TuneQuestion, answer: TuneAnswer, config: Config, proposal: Proposal
 ) -> TuneAnswer:
     """The answer with what changes in the config, written if that was asked for."""
     from gpusetup.configs.config import edited
@@ -159,8 +192,10 @@ def _written(
     from gpusetup.tune.config_file import write_tuned
 
     tuned, written_to = edited(config, proposal.edits), None
-    if options.target or options.in_place:
-        written_to = write_tuned(options.config, options.target, config.raw, tuned.raw)
+    if question.target or question.in_place:
+        written_to = write_tuned(
+            question.config or config.name, question.target, config.raw, tuned.raw
+        )
     return replace(
         answer,
         changes=proposal.changes,
@@ -172,7 +207,7 @@ def _written(
 
 
 def _measure(
-    options: Namespace, out: Console, config: Config | None, facts: Facts | None
+    question: TuneQuestion, out: Console, config: Config | None, facts: Facts | None
 ) -> tuple[TuneAnswer, Measured]:
     from gpusetup.probe.target import choose_target
     from gpusetup.render.tune import measuring
@@ -183,18 +218,18 @@ def _measure(
     from gpusetup.tune.rules import worker_count
 
     job = BenchJob(
-        code=options.code,
-        amp=options.amp,
-        device=options.device,
-        memory_limit_bytes=options.gpu_mem,
-        python=choose_target(System(), options.python).python,
+        code=question.code,
+        amp=question.amp,
+        device=question.device,
+        memory_limit_bytes=question.gpu_mem,
+        python=choose_target(System(), question.python).python,
     )
     request = MeasureRequest(
-        benchmark=options.benchmark,
+        benchmark=question.benchmark,
         job=job,
-        finds_fastest=options.objective == "speed",
-        largest=options.max,
-        grows=options.grow_batch,
+        finds_fastest=question.objective == "speed",
+        largest=question.max,
+        grows=question.grow_batch,
         workers=worker_count(facts)[0] if facts else 0,
     )
     baseline = baseline_of(config) if config else DEFAULT_BASELINE

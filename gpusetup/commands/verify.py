@@ -7,42 +7,102 @@ and not about ours.
 from __future__ import annotations
 
 import os
-from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING
+from argparse import Action, ArgumentParser
+from typing import TYPE_CHECKING, Any
 
-from gpusetup.commands.common import add_shared
+from gpusetup.commands.common import PYTHON, shared
+from gpusetup.commands.question import CommandQuestion, option, options, switch
+from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked, Unsatisfiable, UsageError
 from gpusetup.render.console import Console
-from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, checked
+from gpusetup.verify.options import EXAMPLES, SUMMARY, add_options, read_options
 from gpusetup.verify.values import WrongQuestion
 
 if TYPE_CHECKING:
     from gpusetup.model.documents import VerifyAnswer
     from gpusetup.system.processes import Output
 
-__all__ = ["EXAMPLES", "SUMMARY", "caught", "configure", "run"]
+__all__ = ["EXAMPLES", "QUESTION", "SUMMARY", "ask_from_python", "run"]
 
 
-def configure(parser: ArgumentParser) -> None:
-    add_shared(parser, "--python")
+def _options_of_the_folder() -> dict[str, Action]:
+    """The options of `python -m gpusetup.verify`, which stands alone and has no record of ours."""
+    parser = ArgumentParser(add_help=False)
     add_options(parser)
+    return {action.option_strings[0]: action for action in parser._actions}
 
 
-def run(options: Namespace, out: Console) -> int:
+_OPTIONS = _options_of_the_folder()
+
+
+def _details(flag: str) -> dict[str, Any]:
+    """How the folder's own parser takes this option."""
+    action = _OPTIONS[flag]
+    return {
+        "metavar": action.metavar,
+        "choices": action.choices,
+        "parse": action.type or str,
+    }
+
+
+def _value(flag: str) -> Any:
+    """An option with one value."""
+    action = _OPTIONS[flag]
+    return option(str(action.help), flag, default=action.default, **_details(flag))
+
+
+def _several(flag: str) -> Any:
+    """An option that takes several words each time."""
+    help_text = str(_OPTIONS[flag].help)
+    return options(help_text, flag, takes_several=True, **_details(flag))
+
+
+def _switch(flag: str) -> Any:
+    """An option without a value."""
+    return switch(str(_OPTIONS[flag].help), flag)
+
+
+class VerifyQuestion(CommandQuestion):
+    """What of which torch is tested, and how long."""
+
+    python: str | None = shared(PYTHON)
+    level: str = _value("--level")
+    seconds: float | None = _value("--seconds")
+    seed: int | None = _value("--seed")
+    only: tuple[str, ...] = _several("--only")
+    skip: tuple[str, ...] = _several("--skip")
+    with_packages: tuple[str, ...] = _several("--with")
+    timeout: float | None = _value("--timeout")
+    device: str = _value("--device")
+    expect: tuple[str, ...] = _several("--expect")
+    strict: bool = _switch("--strict")
+    junit: str | None = _value("--junit")
+
+
+QUESTION = VerifyQuestion
+
+
+def run(question: VerifyQuestion, out: Console) -> Reply:
+    """The child writes the answer itself."""
     from gpusetup.verify.child import start_by_path
 
-    python = _target(options, out)
+    python = _target(question, out)
     if not out.color:
         os.environ["NO_COLOR"] = "1"
+    words = question.words("python")
+    if out.json:
+        words.append("--json")
+    if out.verbose:
+        words.append("--verbose")
+    if out.output is not None:
+        words.append(f"--output={out.output}")
     try:
-        more = ["--json"] * out.json + ["--verbose"] * out.verbose
-        more += [] if options.output is None else [f"--output={options.output}"]
-        return start_by_path(python, [*passed_on(options), *more])
+        return Reply(exit_code=start_by_path(python, words))
     except OSError as problem:
         raise Blocked(f"Cannot start {python}: {problem.strerror}") from problem
 
 
-def caught(options: Namespace, out: Console) -> None:
+def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
     """The same from Python: the child's document is read, and is the answer.
 
     Raises what the child's error document says, and ToolFailed where it gave none.
@@ -53,12 +113,13 @@ def caught(options: Namespace, out: Console) -> None:
     from gpusetup.system.processes import run as start
     from gpusetup.verify.child import GENTLY_SECONDS
 
-    python = _target(options, out)
-    argv = (python, str(Path(gpusetup.verify.__file__).parent), *passed_on(options), "--json")
+    python = _target(question, out)
+    folder = str(Path(gpusetup.verify.__file__).parent)
+    argv = (python, folder, *question.words("python"), "--json")
     said = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
     if said.exit is None:
         raise Blocked(f"Cannot start {python}: {said.problem}")
-    out.answer(document_of(said))
+    return document_of(said)
 
 
 def document_of(said: Output) -> VerifyAnswer:
@@ -78,24 +139,15 @@ def document_of(said: Output) -> VerifyAnswer:
     raise CLASSES.get(problem.exit, GpuSetupError)(problem.message, problem.hint)
 
 
-def _target(options: Namespace, out: Console) -> str:
+def _target(question: VerifyQuestion, out: Console) -> str:
     """The interpreter whose torch is proven. Raises UsageError for options that contradict."""
     from gpusetup.probe.target import choose_target
     from gpusetup.system.system import System
 
     try:
-        checked(options)
+        read_options(question.words("python"))
     except WrongQuestion as wrong:
         raise UsageError(wrong.message, wrong.hint) from wrong
-    target = choose_target(System(), options.python)
+    target = choose_target(System(), question.python)
     out.talk(f"target: {target.python} ({target.chosen_by})")
     return target.python
-
-
-def passed_on(options: Namespace) -> list[str]:
-    """The words that the folder's own program takes: all but those that are ours."""
-    ours = ArgumentParser(add_help=False, allow_abbrev=False)
-    add_shared(ours, "--python")
-    ours.add_argument("--output")
-    ours.add_argument("--json", action="store_true")
-    return ours.parse_known_args(options.typed)[1]

@@ -74,7 +74,7 @@ def words_of_files(
     BadInput for what cannot be read; UsageError for what cannot be asked here.
     """
     for path in map(Path, files):
-        text = named_file.read_text(path, MOST_BYTES)
+        text = named_file.read_text_once(path, MOST_BYTES)
         if installs and re.search(r"--(hash|require-hashes)", text):
             raise UsageError(
                 f"{path} names hashes, but gpusetup may choose files with other hashes",

@@ -84,7 +84,7 @@ def key_table() -> KeyTable:
 OTHER_PHASES = frozenset((
     "val", "valid", "validate", "validation", "eval", "evaluation", "evaluator", "test", "testing",
     "predict", "prediction", "infer", "inference", "explorer", "generation", "sampling", "serve",
-    "serving",
+    "serving", "evaluators", "evaluations", "evals", "tests",
 ))  # fmt: skip
 """A key under one of these words (`val_dataloader`, `cfg.eval`) says nothing about training."""
 TRAINING = frozenset(("train", "training", "trainer"))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
 from gpusetup.choose.choice import Choice
+from gpusetup.diagnosis.answers import plain_answer
 from gpusetup.diagnosis.case import build_case
-from gpusetup.diagnosis.doubts import Doubt, doubts
+from gpusetup.diagnosis.certainty import Doubt, doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
     likely_cause,
@@ -98,6 +99,8 @@ def diagnose(
     context, answer = build_case(snapshot, catalog, choice, other_host=other_host)
     collected = collect(context, rules)
     remaining = refute(context, collected)
+    if plain_answer(context):
+        remaining = without_makers(remaining)
     fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
     explained = with_explanations(without_nvidias(context, fitting))
     main = choose_root(context, explained)
@@ -164,6 +167,13 @@ def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tupl
         return place is not None and place[0] in OF_NVIDIAS_STACK
 
     return tuple(finding for finding in findings if not is_of_nvidia(finding))
+
+
+def without_makers(remaining: Remaining) -> Remaining:
+    """What is found without the GPU's maker: who asks whether torch runs there has no failure."""
+    ids = (*OTHER_MAKERS, "no-nvidia-gpu")
+    findings = tuple(finding for finding in remaining.findings if finding.id not in ids)
+    return remaining._replace(findings=findings, ruled_out=())
 
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:

@@ -10,6 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
+from gpusetup.diagnosis.answers import (
+    answer_to_a_working_stack,
+    plain_answer,
+    shows_a_working_gpu,
+)
 from gpusetup.evidence.context import (
     driver_answers,
     events,
@@ -21,7 +26,6 @@ from gpusetup.evidence.context import (
     says_nothing_else,
     serving,
 )
-from gpusetup.evidence.facts import driver_serves, wanted_cuda
 from gpusetup.findings.presence import serves_its_maker
 from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.machine import visible_gpus
@@ -37,11 +41,9 @@ elsewhere in the text, for example on the host, does not prove that the program 
 
 def may_be_ok(context: RuleContext) -> bool:
     """Whether a working stack is shown, and a text complains of nothing."""
-    if is_report(context) and (
-        _answers_a_question(context) or _ended_well(context) or _works_and_asks(context)
-    ):
+    if is_report(context) and is_answered(context):
         return True
-    complains = is_report(context) and readings(context, COMPLAINT)
+    complains = is_report(context) and complains_of_something(context)
     # If a library of CUDA fails, what a text showed before that proves nothing.
     library_fails = events(context, "cuda-library-error", "cuda-call-not-supported")
     if complains or library_fails or torch_said_false(context.snapshot):
@@ -51,45 +53,16 @@ def may_be_ok(context: RuleContext) -> bool:
     )
 
 
-def _works_and_asks(context: RuleContext) -> bool:
-    """Whether a GPU computes in a text that names no failure: its question is of speed, of the last
-    digits, or there is none."""
-    shown = events(context, *WORKS)
-    unused = events(context, "gpu-unused", "run-hangs")
-    if not shown or unused or not says_nothing_else(context, "foreign-gpu"):
-        return False
-    plain_word_only = {event.kind for event in shown} == {"works-there"}
-    if plain_word_only and readings(context, COMPLAINT):
-        return False
-    return not torch_said_false(context.snapshot)
+def complains_of_something(context: RuleContext) -> bool:
+    """Whether a line complains, or a person names a failure in whatever words."""
+    return bool(readings(context, COMPLAINT) or events(context, "names-failure"))
 
 
-WORKS = ("gpu-speed", "gpu-trains", "works-there", "result-differs")
-"""Events of a GPU that computes; `report.works` gives them only where no failure is named."""
-
-
-def answer_to_its_question(context: RuleContext) -> str:
-    """What helps who asks why a GPU that works is slow, or why its last digits differ."""
-    said = events(context, *WORKS)
-    words = (said[0].text or "").strip(" .") if said else "a program runs on it"
-    if events(context, "result-differs"):
-        return (
-            "the GPU computes. Convolutions use TF32 on GPUs from compute capability 8.0 on, and "
-            "sums run in another order than on the CPU, so the last digits differ: set "
-            "`torch.backends.cudnn.allow_tf32 = False` (for matrix products: "
-            '`torch.set_float32_matmul_precision("highest")`) and compare again'
-        )
-    if events(context, "asks-of-compile"):
-        return (
-            f"the GPU computes ({words}). torch.compile needs its first runs to compile: do not "
-            "count them (warm-up), and compile a function without Python loops over batches"
-        )
-    if events(context, "gpu-speed", "gpu-trains", "gpu-starved"):
-        return (
-            f"the GPU computes ({words}), and the text shows no failure. What it waits for: run "
-            "`gpusetup monitor` next to the program"
-        )
-    return f"the text says that it works ({words}), and shows no failure"
+def is_answered(context: RuleContext) -> bool:
+    """Whether a text leaves nothing open: its plain question has an answer, its run came to an end,
+    or its GPU computes."""
+    works = shows_a_working_gpu(context) and not torch_said_false(context.snapshot)
+    return bool(plain_answer(context) or _ended_well(context) or works)
 
 
 def _ended_well(context: RuleContext) -> bool:
@@ -97,12 +70,6 @@ def _ended_well(context: RuleContext) -> bool:
     printed before was no failure."""
     ended = events(context, "run-finished") and not events(context, "gpu-unused", "gpu-starved")
     return bool(ended and is_cuda_build(context.torch) and gpus(context))
-
-
-def _answers_a_question(context: RuleContext) -> bool:
-    """Whether a plain question is asked, and the driver serves the CUDA that it is about."""
-    wanted = wanted_cuda(context)
-    return wanted is not None and driver_serves(context, wanted) is True
 
 
 def torch_said_false(machine: Snapshot) -> bool:
@@ -126,8 +93,7 @@ def _report_is_healthy(context: RuleContext) -> bool:
 
 def is_proven(context: RuleContext) -> bool:
     """Whether nothing is left to ask: something computed, or a plain question is answered."""
-    answered = _answers_a_question(context) or _ended_well(context) or _works_and_asks(context)
-    return computed(context) or answered
+    return computed(context) or is_answered(context)
 
 
 def computed(context: RuleContext) -> bool:
@@ -199,15 +165,11 @@ def proof(context: RuleContext) -> str:
 def _answer_without_a_gpu(context: RuleContext) -> str:
     """What is said where no GPU was judged: to a question, of a run, of a machine without one."""
     torch = context.torch
-    if is_report(context) and _answers_a_question(context):
-        return (
-            f"driver {context.driver.version} runs builds for CUDA {wanted_cuda(context)}: keep "
-            "the driver, and remove nothing. The CUDA that nvidia-smi shows is the newest that the "
-            "driver supports; older ones run too"
-        )
+    if answer := plain_answer(context):
+        return answer
     waits = events(context, "gpu-starved") and events(context, "names-no-failure")
-    if is_report(context) and (_works_and_asks(context) or waits):
-        return answer_to_its_question(context)
+    if is_report(context) and (shows_a_working_gpu(context) or waits):
+        return answer_to_a_working_stack(context)
     if is_report(context) and _ended_well(context):
         return (
             f"torch {torch.version} works here: the program came to its end. The messages before "

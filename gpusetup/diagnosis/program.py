@@ -74,8 +74,8 @@ def fit_to_program(context: RuleContext, finding: Finding) -> Finding:
 
 
 WITHOUT_CUDA = (
-    "Use the build of {0} for this GPU, if there is one, or its build for the CPU. Or use a "
-    "machine with an NVIDIA GPU"
+    "Let {0} run on the CPU: by an option (often `--device cpu`), or by its build for the CPU. Or "
+    "use its build for this GPU, if there is one, or a machine with an NVIDIA GPU"
 )
 OF_ANOTHER_MAKER = (
     "Use the build of {0} for this GPU (ROCm, Vulkan or SYCL, as its project offers), or its build "

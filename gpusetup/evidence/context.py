@@ -7,6 +7,7 @@ machine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from gpusetup.model.finding import Evidence, Findings
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import (
     Driver,
+    Event,
     Events,
     Gpu,
     Os,
@@ -142,6 +144,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 # No order: these events are no failures, whatever layer they come from.
 NO_FAILURES = (
     "torch-only-named",
+    *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
     *(
         "program-found-gpu",
         "release-regressed",
@@ -150,7 +153,7 @@ NO_FAILURES = (
         "host-of-a-lender",
     ),
     "gpu-speed",
-    *("works-there", "gpu-trains", "result-differs", "asks-of-compile", "names-no-failure"),
+    *("works-there", "gpu-trains", "gpu-in-use", "asks-about", "names-no-failure", "names-failure"),
     "requirement-broken",
     "capability-warning",
     "gpu-computes",
@@ -235,7 +238,11 @@ def has_nvidia(context: RuleContext) -> bool | None:
     if machine.os.family == "macos":
         return False
     # In WSL a GPU is on no bus: a program that looks there finds none in any case.
-    denied = events(context, "no-nvidia-gpu") and not machine.os.wsl
+    denied = [
+        event
+        for event in events(context, "no-nvidia-gpu")
+        if not machine.os.wsl or is_a_persons_word(context, event)
+    ]
     if denied and machine.driver.nvml_code is None:
         return False
     if machine.driver.version or machine.driver.module_loaded:
@@ -271,6 +278,27 @@ def kernel_driver_spoke(context: RuleContext) -> bool:
     nvml = machine.driver.nvml_code
     silent = failed_children(context)
     return bool(nvml not in (None, *NO_KERNEL_DRIVER) or machine.cuda_api.init_code == 0 or silent)
+
+
+LINE = re.compile(r"line (\d+)$")
+"""How a source names a place in a text."""
+
+
+def line_of(source: str | None) -> int:
+    """The line of a text that a source names; 0 if it names none."""
+    named = LINE.search(source or "")
+    return int(named[1]) if named else 0
+
+
+def lines_of_a_person(context: RuleContext) -> set[int]:
+    """The lines of a text in which a person speaks and quotes no program."""
+    listed = readings(context, "report.sentences")
+    return {int(number) for reading in listed for number in (reading.value or "").split()}
+
+
+def is_a_persons_word(context: RuleContext, event: Event) -> bool:
+    """Whether a message stands in a sentence of a person's own."""
+    return line_of(event.source) in lines_of_a_person(context)
 
 
 def on(context: RuleContext, family: str) -> bool:

@@ -94,9 +94,14 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
 def wanted_cuda(context: RuleContext) -> str | None:
     """The CUDA of the torch that a plain question is about."""
     wanted = context.snapshot.wanted
-    if not events(context, "question-asked") or not says_nothing_else(context):
+    topics = {event.values.get("topic") for event in events(context, "question-asked")}
+    if not topics & OF_DRIVER_AND_CUDA or not says_nothing_else(context):
         return None
     return wanted.cuda or cuda_of(wanted.backend or "")
+
+
+OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers", "card"}
+"""Topics of questions that a driver's version may answer with no (`messages.questions`)."""
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:

@@ -5,7 +5,9 @@ Each returns what was read in a sentence, or "", like those in `evidence.facts`.
 
 from __future__ import annotations
 
-from gpusetup.accelerators.amd import gfx_of
+import re
+
+from gpusetup.accelerators.amd import BUILT_FOR, FIRST_ROCM, gfx_of
 from gpusetup.evidence.context import (
     RuleContext,
     events,
@@ -119,8 +121,8 @@ def another_release_works(context: RuleContext) -> str:
 
 
 def the_gpu_computes(context: RuleContext) -> str:
-    """A text that names no failure shows how fast the GPU computes, or that a training goes on."""
-    for event in events(context, "gpu-speed", "gpu-trains"):
+    """A text that leaves no failure open shows a device in use, a speed, or a training."""
+    for event in events(context, "gpu-in-use", "gpu-speed", "gpu-trains"):
         return f"the GPU computes ({(event.text or '')[:60].strip()})"
     return ""
 
@@ -130,6 +132,45 @@ def a_program_found_the_gpu(context: RuleContext) -> str:
     for event in events(context, "program-found-gpu"):
         return f"the program found the GPU itself ({(event.text or '')[:60].strip()})"
     return ""
+
+
+def rocm_build_has_the_target(context: RuleContext) -> str:
+    """A program printed a ROCm build, and builds of that ROCm have kernels for the named board.
+
+    A kernel that is missing all the same is one for another GPU: the processor's own graphics, or
+    the target that a variable names.
+    """
+    rocm = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    if rocm is None or context.torch.kernels is not None:
+        return ""
+    for event in events(context, "foreign-gpu"):
+        target = gfx_of(event.values.get("name", ""))
+        first = FIRST_ROCM.get(target or "", "0")
+        if target in BUILT_FOR and parsed(rocm[1]) >= parsed(first):
+            return f"torch's builds for ROCm {rocm[1]} have kernels for {target}"
+    return ""
+
+
+LOOK_FOR_CUDA = (
+    *("no-nvidia-driver", "torch-not-compiled-with-cuda", "cuda-unavailable", "cuda-error"),
+    *("hip-kernel-missing", "no-xpu", "torch-missing", "question-asked", "cuda-toolkit-missing"),
+    *("no-matching-distribution", "wrong-index", "python-no-wheel", "extension-abi-mismatch"),
+)
+"""Messages that show more of torch than the maker of the GPU does."""
+
+
+def only_the_maker_is_named(context: RuleContext) -> str:
+    """A text names a GPU of another maker and shows neither a build of torch nor its words.
+
+    Whether the build, the driver or the program is at fault, the maker's name does not tell.
+    """
+    named = [e.values.get("name") or e.text or "" for e in events(context, "foreign-gpu")]
+    torch = context.torch
+    complains = events(context, "gpu-unused", "no-hip-gpus")
+    is_read = torch.backend or torch.version or events(context, *LOOK_FOR_CUDA)
+    if not is_report(context) or is_read or not (named and complains):
+        return ""
+    return f"the text names the GPU ({named[0][:40].strip()}) and does not show which torch runs"
 
 
 def target_is_overridden(context: RuleContext) -> str:

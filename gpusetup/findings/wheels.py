@@ -59,6 +59,8 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | No
     """Another index, or another Python: with the build that the resolver found."""
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
+    if cause == "no-wheel-for-platform" and not _is_of_torch(asked):
+        return _without_its_wheel(context, asked)
     if board_of(context.snapshot) and paste.chosen_build(context) is None:
         return jetson_fix(context)
     tags = re.search(r"-cp(\d)(\d+)t?-", asked)
@@ -76,6 +78,33 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | No
     if cause == "glibc-too-old" and paste.chosen_build(context) is None:
         return None
     return paste.install_torch(context, "Ask for what exists. ")
+
+
+def _is_of_torch(asked: str) -> bool:
+    """Whether an installer's message is about torch or what its index holds beside it."""
+    name = requirement(asked)[0]
+    return not name or (name.startswith(OURS) and name not in BESIDE_TORCH)
+
+
+BESIDE_TORCH = ("torchcodec", "torch-geometric", "torch-scatter", "torch-sparse", "torch-cluster")
+"""Packages whose names begin like torch's, and that are released on their own."""
+
+
+def _without_its_wheel(context: RuleContext, asked: str) -> Fix:
+    """Another package than torch has no wheel here: torch stays as it is."""
+    name, exact, _ = requirement(asked)
+    machine = context.os.machine or "this processor"
+    releases = paste.pip(context, "index", "versions", name)
+    markers = (
+        "`tool.uv.environments`, or its own marker" if paste.in_a_project(context) else "a marker"
+    )
+    here = f"{name} {exact}" if exact else name
+    return Fix(
+        text=f"torch is not at fault, and stays. {here} has no wheel for {machine}: loosen its pin "
+        f"to a release that has one, or leave it out on this system by {markers} "
+        f"(`; platform_machine != '{machine}'`). If you need this release, build it from source",
+        looks=paste.look("see its releases", releases) if context.installer != "uv" else (),
+    )
 
 
 def _other_python(context: RuleContext, asked: str) -> Fix:

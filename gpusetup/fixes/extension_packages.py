@@ -8,7 +8,9 @@ from gpusetup.catalog.facts import extension, extension_modules
 from gpusetup.catalog.jetpack import undeclared
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events, on
+from gpusetup.evidence.facts import failing_package
 from gpusetup.fixes import paste
+from gpusetup.model.finding import Fix
 from gpusetup.model.shell import Lines, filled
 
 NAMED_AS_MODULES = frozenset((
@@ -82,6 +84,21 @@ def folders_first(context: RuleContext, folder: str) -> Lines:
 
 
 FIRST = 'export LD_LIBRARY_PATH="$({python} -c {code})${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
+
+
+def newer_glibc(context: RuleContext, text: str) -> Fix:
+    """A system with a newer glibc; where a package beside torch needs it, first that package."""
+    container = paste.posix(context, "docker run --rm --gpus all -it ubuntu:24.04")
+    module = failing_package(context)
+    if module in ("", "torch"):
+        return Fix(text=text, commands=container)
+    package = distribution_of(module) or module
+    return Fix(
+        text=f"{package} needs it, and torch does not: install a release of {package} that was "
+        "built for an older system, build it here from source (`pip install --no-build-isolation "
+        f"--no-binary {package} {package}`), or remove it if your program runs without it. {text}",
+        alternatives=paste.other("a container with a newer system", *container),
+    )
 
 
 def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:

@@ -34,7 +34,7 @@ INSTALLING = (
 )
 """Events of somebody who is about to install torch: the torch that is there does not count."""
 SHOW_WHICH_TORCH = (
-    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel"),
+    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
     *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
@@ -104,6 +104,11 @@ def reboot_was_tried(context: RuleContext) -> str:
     return "the machine was restarted already" if "reboot" in tried else ""
 
 
+def cluster_without_docker(context: RuleContext) -> str:
+    """A cluster whose jobs are given by a scheduler: its users start no docker."""
+    return "a scheduler gives the jobs here" if events(context, "slurm-job", "login-node") else ""
+
+
 def no_administrator(context: RuleContext) -> str:
     """A user who has no administrator's rights on the machine."""
     said = events(context, "no-root-rights")
@@ -162,7 +167,7 @@ def torch_inside_a_program(context: RuleContext) -> str:
     """A program that is one executable, with its Python and torch inside."""
     for event in events(context, "packaged-program"):
         name = event.values.get("program", "the program")
-        return f"{name} brings its own Python and torch"
+        return f"{name} brings its own Python and its own libraries"
     return ""
 
 
@@ -228,10 +233,11 @@ NEEDS: tuple[NeedRow, ...] = (
     ),
     NeedRow(
         what="packaged program",
-        lines=INSTALLS_TORCH,
+        lines=rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? install\b",
         denied=torch_inside_a_program,
-        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU",
-        instead="pip does not reach that torch: take a newer release of the program (made for this "
+        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU"
+        r"|site-packages|[Uu]pdate CTranslate2",
+        instead="pip does not reach them: take a newer release of the program (made for this "
         "GPU), or run the program from its source",
     ),
     NeedRow(
@@ -255,6 +261,14 @@ NEEDS: tuple[NeedRow, ...] = (
         clauses=r"[Rr]eboot|power-off|kernel's command line|modprobe|driver",
         instead="The host is its lender's: report the message to the lender, stop this instance, "
         "and start one on another host",
+    ),
+    NeedRow(
+        what="container program",
+        lines=r"^(?:sudo )?docker run\b",
+        denied=cluster_without_docker,
+        clauses=r"a container with one",
+        instead="Clusters have no docker: use the cluster's own container program, for example "
+        "`apptainer exec --nv docker://IMAGE COMMAND`",
     ),
     NeedRow(
         what="rights",

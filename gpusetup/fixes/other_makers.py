@@ -17,7 +17,9 @@ from gpusetup.model.versions import parsed
 
 AMDS_FOR_WINDOWS = "AMD's builds for Windows: https://rocm.docs.amd.com"
 """PyTorch's index has ROCm builds for Linux only (as of November 2026)."""
-SHOW_A_TORCH = ("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus")
+SHOW_A_TORCH = (
+    *("torch-not-compiled-with-cuda", "hip-kernel-missing", "no-hip-gpus", "no-nvidia-driver"),
+)
 """What only an installed torch says."""
 
 
@@ -103,6 +105,9 @@ def amd(context: RuleContext) -> Fix:
             text=f"{WITHOUT_ROCM_ON_WINDOWS[program]}. Or install AMD's ROCm build of torch for "
             f"Windows, if AMD publishes one for this GPU ({AMDS_FOR_WINDOWS})"
         )
+    if is_rocm and events(context, "cuda-toolkit-missing"):
+        package = context.snapshot.failing.program or "the package"
+        return Fix(text=BUILD_FOR_ROCM.format(package))
     commands = () if windows else lines("ls -l /dev/kfd /dev/dri", "rocminfo | grep -i gfx")
     looks = paste.look("check ROCm's device nodes and its list of GPUs", *commands)
     if without_kernels := _without_kernels(context, board, windows=windows):
@@ -127,9 +132,17 @@ def amd(context: RuleContext) -> Fix:
     return Fix(
         text="Install AMD's ROCm build of torch, if AMD publishes one for this GPU and system "
         f"(PyTorch's, on Linux, has kernels for {', '.join(BUILT_FOR)}). Otherwise the CPU build "
-        "works",
+        f"works{'. ' + AMDS_FOR_WINDOWS if windows else ''}",
         alternatives=_if_served(context),
     )
+
+
+BUILD_FOR_ROCM = (
+    "Keep torch, which is ROCm's, and install no CUDA toolkit: the ordinary build of {0} is for "
+    "CUDA. Build {0} for ROCm, if its project can (flash-attn: set "
+    "`FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE` and have ROCm's compiler installed), or do without "
+    'it (in transformers `attn_implementation="sdpa"`)'
+)
 
 
 def _if_served(context: RuleContext) -> tuple[Alternative, ...]:
@@ -223,6 +236,13 @@ def apple(context: RuleContext) -> Fix:
         message = " ".join(event.text or "" for event in lacks)
         text = next((way for words, way in ON_MPS if re.search(words, message)), None)
         fallback = (paste.setting(context, "PYTORCH_ENABLE_MPS_FALLBACK", "1"),)
+        library = _library_that_computes(context)
+        if library:
+            newer = paste.pip(context, "install", "--upgrade", library)
+            first = (
+                f"Update {library} first: its newer releases know what mps lacks. If it remains: "
+            )
+            return Fix(text=f"{first}{text or LACKS}", commands=(newer,))
         return Fix(text=text or LACKS, commands=() if text else fallback)
     # No order: a text in which torch speaks has one; on a machine it was looked for.
     missing = events(context, "torch-missing") or context.torch.installed is False
@@ -232,6 +252,17 @@ def apple(context: RuleContext) -> Fix:
         '"cuda" in your code by "mps" or "cpu"',
         commands=(install,) if missing else (),
     )
+
+
+LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
+"""Libraries that compute for a program, and that learn what Metal lacks from release to release."""
+
+
+def _library_that_computes(context: RuleContext) -> str:
+    """The library that a text shows to be imported, of those that learn what mps lacks."""
+    shown = {event.values.get("library", "") for event in events(context, "library-imported")}
+    listed = {one.name for one in context.snapshot.packages or ()}
+    return next((name for name in LIBRARIES_ON_MPS if name in shown | listed), "")
 
 
 LACKS = (

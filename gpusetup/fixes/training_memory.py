@@ -42,15 +42,101 @@ def has_no_segments(context: RuleContext) -> bool:
 def full_memory(context: RuleContext, text: str) -> Fix:
     """The way out of a full GPU: the trainer's steps if the text shows one, else the general ones.
 
-    `text`: the general steps.
+    `text`: the general steps. What the text's own numbers show comes before them.
     """
-    variable = () if has_no_segments(context) else (paste.setting(context, *ALLOCATOR),)
+    has_segments = not has_no_segments(context) and unused_may_help(context) is not False
+    variable = (paste.setting(context, *ALLOCATOR),) if has_segments else ()
     looks = paste.look("see what holds the memory", *lines("nvidia-smi"))
+    first = whole_model_on_each_gpu(context) or copies_of_one_process(context)
     if trainer := trainer_of(context):
         ordered = _steps_of_trainer(trainer, variable)
-        return Fix(text=ordered, commands=variable, looks=(*looks, *_plans(context)))
+        return Fix(text=first + ordered, commands=variable, looks=(*looks, *_plans(context)))
+    if context.snapshot.failing.program in GENERATING:
+        return Fix(text=TO_GENERATE, looks=looks)
+    if unused_may_help(context):
+        first += SEGMENTS_FIRST
     against = ". Expandable segments help against fragmentation" if variable else ""
-    return Fix(text=f"{text}{against}. {COMPUTED}", commands=variable, looks=looks)
+    return Fix(text=f"{first}{text}{against}. {COMPUTED}", commands=variable, looks=looks)
+
+
+def unused_may_help(context: RuleContext) -> bool | None:
+    """Whether torch holds as much unused memory as was asked for: then it lies in pieces.
+
+    None if torch's message does not say how much it holds unused.
+    """
+    for message in events(context, "out-of-memory"):
+        asked, unused, total = (
+            whole_number(message.values.get(name))
+            for name in ("asked_bytes", "idle_bytes", "total_bytes")
+        )
+        if asked is not None and unused is not None:
+            return unused >= max(asked, LEAST_SHARE * (total or 0))
+    return None
+
+
+LEAST_SHARE = 0.05
+"""The share of a GPU that unused memory must have before it is worth a setting; a choice."""
+
+
+SEGMENTS_FIRST = (
+    "torch holds as much unused memory as was asked for, in pieces that are too small: set the "
+    "variable below first. "
+)
+GENERATING = ("ComfyUI", "stable-diffusion-webui", "diffusers", "InvokeAI", "SD.Next", "Fooocus")
+"""Programs that make pictures and train nothing."""
+TO_GENERATE = (
+    "To generate pictures or films, load a smaller form of the model (fp8, GGUF, 4 bits), let the "
+    "program move parts to the computer's memory (ComfyUI: `--lowvram`; diffusers: "
+    "`enable_model_cpu_offload()`), and lower resolution, frames or batch. End other programs on "
+    "the GPU"
+)
+BYTES_A_PARAMETER = 2
+"""bf16 and fp16: how the weights of a frozen model lie on the GPU under LoRA."""
+USUAL_GPU_BYTES = 24 * GIB
+"""What is taken where a text does not show a GPU's memory: the largest GeForce card until 2024."""
+
+
+def whole_model_on_each_gpu(context: RuleContext) -> str:
+    """What to do first where the weights alone are larger than one GPU; "" if they are not.
+
+    Data-parallel training, LoRA's too, puts the whole model on each GPU: no batch size helps then.
+    """
+    named = [event.values.get("billions", "") for event in events(context, "model-size")]
+    sizes = [float(size) for size in named if size]
+    memory = memory_of_one_gpu(context)
+    weights_bytes = max(sizes, default=0.0) * 1e9 * BYTES_A_PARAMETER
+    if weights_bytes <= memory:
+        return ""
+    return (
+        f"The weights of {max(sizes):g}B parameters take {weights_bytes / 1e9:.0f} GB in 16 bits, "
+        "and data-parallel training puts all of them on each GPU, so no batch size helps. Split "
+        "the model over the GPUs (DeepSpeed ZeRO-3 or FSDP), or load it in 4 bits (QLoRA). "
+    )
+
+
+def memory_of_one_gpu(context: RuleContext) -> float:
+    """The memory of one GPU in bytes, as far as the text shows it."""
+    for message in events(context, "out-of-memory"):
+        if total_bytes := whole_number(message.values.get("total_bytes")):
+            return total_bytes
+    shown = [gpu.memory_total_bytes for gpu in gpus(context) if gpu.memory_total_bytes]
+    return max(shown, default=USUAL_GPU_BYTES)
+
+
+def copies_of_one_process(context: RuleContext) -> str:
+    """What to do first where one process drives all GPUs (`nn.DataParallel`); "" if none does.
+
+    It gathers outputs and gradients on the first GPU, and DeepSpeed's and FSDP's settings are
+    not read without a launcher.
+    """
+    if not events(context, "one-process-parallel"):
+        return ""
+    return (
+        "The training runs as one process over all GPUs (DataParallel), which fills the first GPU "
+        "and ignores DeepSpeed's and FSDP's settings: start one process a GPU "
+        "(`torchrun --nproc-per-node=gpu …`, `accelerate launch …`; LLaMA-Factory: "
+        "`FORCE_TORCHRUN=1 llamafactory-cli train …`). "
+    )
 
 
 def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:

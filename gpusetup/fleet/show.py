@@ -47,13 +47,15 @@ class Uncompared(Frozen):
 
 
 class Common(Frozen):
-    """A finding that most nodes have: it tells none of them from the others."""
+    """A finding that most nodes have, or most of a kind: it tells none of them from the others."""
 
     id: str
     severity: Severity
     title: str
     nodes: int
     of: int
+    gpus: tuple[str, ...] = ()
+    """The models of the GPUs of that kind; empty if most nodes of the whole fleet have it."""
 
 
 class Exclude(Frozen):
@@ -85,7 +87,6 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
     common_findings = common(records.nodes)
-    common_ids = {finding.id for finding in common_findings}
     differences = drifts(nodes)
     slow_rates = outliers(nodes)
     lone = lone_kinds(nodes)
@@ -94,6 +95,7 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     for node in nodes:
         drift = [*differences.get(node.name, ()), *slow_rates.get(node.name, ())]
         drift += [odd[node.name] for odd in (lone, old) if node.name in odd]
+        common_ids = {row.id for row in common_findings if row.gpus in ((), node.kind)}
         rows.append(_row(node, drift, common_ids))
     rows.sort(key=_worst_first)
     failed = [row.name for row in rows if row.status == "failed"]
@@ -112,27 +114,48 @@ NO_RECORD = "no record: the node did not answer"
 
 
 def common(nodes: Sequence[Node]) -> tuple[Common, ...]:
-    """The findings that more than half of the nodes have."""
+    """The findings that more than half of the nodes have, or more than half of one kind.
+
+    On nodes whose GPUs are all divided (MIG), the finding about that is no difference, although
+    the rest of the fleet has other GPUs.
+    """
+    of_all = _common_among(nodes)
+    ids_of_all = {row.id for row in of_all}
+    by_kind: dict[tuple[str, ...], list[Node]] = {}
+    for node in nodes:
+        by_kind.setdefault(node.kind, []).append(node)
+    of_kinds: list[Common] = []
+    if len(by_kind) > 1:
+        for kind in sorted(filter(None, by_kind)):
+            rows = _common_among(by_kind[kind])
+            of_kinds += [replace(row, gpus=kind) for row in rows if row.id not in ids_of_all]
+    return (*of_all, *of_kinds)
+
+
+def _common_among(nodes: Sequence[Node]) -> list[Common]:
+    """The findings that more than half of these nodes have, the most frequent first."""
     counts: Counter[str] = Counter()
     examples: dict[str, NodeFinding] = {}
     for node in nodes:
         findings = {finding.id: finding for finding in node.findings}
         counts.update(findings.keys())
         examples = {**findings, **examples}
-    node_count = sum(bool(node.facts) for node in nodes)
+    node_count = sum(1 for node in nodes if node.facts)
     if node_count < LEAST_NODES:
-        return ()
-    return tuple(
-        Common(
-            id=id,
-            severity=examples[id].severity,
-            title=examples[id].title,
-            nodes=count,
-            of=node_count,
-        )
-        for id, count in counts.most_common()
-        if count * 2 > node_count
-    )
+        return []
+    rows = []
+    for id, count in counts.most_common():
+        example = examples[id]
+        if count * 2 > node_count:
+            row = Common(
+                id=id,
+                severity=example.severity,
+                title=example.title,
+                nodes=count,
+                of=node_count,
+            )
+            rows.append(row)
+    return rows
 
 
 def _row(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> NodeAnswer:

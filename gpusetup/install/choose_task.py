@@ -83,7 +83,10 @@ class Stops:
             # Packages beside a torch that stays are no repair of it, and neither is a named build.
             stays_beside = choice.installed is not None and not wish.is_about_torch
             is_wanted = wish.names_build or wish.upgrade or stays_beside
-            if trouble and not is_wanted:
+            # A file in the working folder hides torch from programs started there, and from nobody
+            # else.
+            hides_torch_here = trouble is not None and trouble.id == "module-shadowed"
+            if trouble and not is_wanted and not hides_torch_here:
                 raise not_torchs_fault(trouble, machine)
             if trouble:
                 self.talk(

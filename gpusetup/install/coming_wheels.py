@@ -13,12 +13,13 @@ from gpusetup.install.target.find import Target
 from gpusetup.install.wheels import in_folder
 from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.uv.certificates import certificates
 from gpusetup.uv.errors import hint_for
+from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel, wheel_of
+from gpusetup.uv.pages import answered
 from gpusetup.uv.question import Question, Requirements, changes_of, lock_of
 
-SIZE_SECONDS = 5.0
+SIZE_TIMEOUTS = (5.0, 5.0)
 WORKERS = 4
 
 
@@ -67,8 +68,10 @@ def _locked(
     wheels = [wheel_of(row, family, target.layout.version) for row in rows]
     if job.wheels:
         return tuple(in_folder(job.wheels, wheels)), locked.notes
+    allowed = AllowedHosts((split_login(wanted.index)[0], *job.settings.addresses))
     with ThreadPoolExecutor(WORKERS) as pool:
-        return tuple(pool.map(with_size, wheels)), locked.notes
+        sized = pool.map(lambda wheel: with_size(wheel, allowed), wheels)
+        return tuple(sized), locked.notes
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
@@ -79,13 +82,14 @@ def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
     import requests
     from urllib3.exceptions import HTTPError
 
+    allowed = AllowedHosts((split_login(wanted.index)[0],))
     message = no.message
     missing = ("403", "404") if wanted.index.startswith(INDEX_ROOT) else ("404",)
     for name, version in (word.split("==") for word in wanted.family):
         url, login = split_login(f"{wanted.index}/{name}/")
         try:
-            page = requests.get(url, auth=login, timeout=SIZE_SECONDS, verify=certificates())
-            status, listing = f"{page.status_code} {page.reason}", unquote(page.text)
+            with answered(url, allowed, login=login, timeouts=SIZE_TIMEOUTS) as page:
+                status, listing = f"{page.status_code} {page.reason}", unquote(page.text)
         except (requests.RequestException, HTTPError) as problem:
             status, listing = str(problem), ""
         lacks = f"{name}-{version}" not in listing or re.search(
@@ -105,23 +109,21 @@ LACKS = r"{0}=={1}\S* has no wheels with a matching|404 Not Found\) for url \(\S
 file is gone."""
 
 
-def with_size(wheel: Wheel) -> Wheel:
+def with_size(wheel: Wheel, allowed: AllowedHosts) -> Wheel:
     """With its size, where the index does not say it and the server does."""
     if wheel.size_bytes is not None or not wheel.url.startswith("http"):
         return wheel
-    return replace(wheel, size_bytes=_size_of(wheel.url))
+    return replace(wheel, size_bytes=_size_of(wheel.url, allowed))
 
 
-def _size_of(address: str) -> int | None:
+def _size_of(address: str, allowed: AllowedHosts) -> int | None:
     """The length that a server states; None for whatever else it answers."""
     import requests
     from urllib3.exceptions import HTTPError
 
     url, login = split_login(address)
     try:
-        with requests.head(
-            url, auth=login, timeout=SIZE_SECONDS, allow_redirects=True, verify=certificates()
-        ) as answer:
+        with answered(url, allowed, login=login, timeouts=SIZE_TIMEOUTS, method="HEAD") as answer:
             length = answer.headers.get("Content-Length", "") if answer.ok else ""
     except (requests.RequestException, HTTPError, OSError, ValueError):
         # No HTTP at all, a header without an end: the size is only shown.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from gpusetup.choose.wish import Wish
@@ -19,8 +21,9 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.versions import parsed
 from gpusetup.system.refusals import blocked_by
-from gpusetup.uv.certificates import certificates
+from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel
+from gpusetup.uv.pages import answered
 
 TIMEOUTS = (5.0, 30.0)
 
@@ -31,6 +34,21 @@ def use_wheelhouse(job: Job, target: Target, folder: str, wish: Wish) -> Wish:
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
     return wish if wish.torch else replace(wish, torch=f"=={torch}")
+
+
+def folder_of_settings(job: Job) -> str | None:
+    """The folder of wheels that the person's settings name in place of every index.
+
+    That is what `no-index` with `find-links` means for uv and pip; it is `--offline DIR` here.
+    """
+    settings = job.settings
+    folders = [folder for folder in settings.wheel_folders if Path(folder).is_dir()]
+    # Of several folders none is chosen; uv is then not asked either, and the error says why.
+    if not settings.single("no-index") or len(folders) != 1:
+        return None
+    source = settings.source_of("no-index")
+    job.talk(f"note: {source} sets no-index: everything comes from {folders[0]} (find-links)")
+    return folders[0]
 
 
 def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -49,7 +67,9 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
         logins[urlsplit(torch_index).netloc] = torch_login
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        came = {one.filename: _fetched(job, one, folder, logins) for one in plan.wheels}
+        allowed = AllowedHosts((torch_index, *job.settings.addresses))
+        fetching = Fetching(folder, allowed, logins)
+        came = {wheel.filename: _fetched(job, wheel, fetching) for wheel in plan.wheels}
         known = sorted({**noted(folder), **came}.items())
         rows = "".join(f"{digest}  {name}\n" for name, digest in known)
         write_safely(folder / SUMS, rows)
@@ -58,22 +78,30 @@ def fetch_into_folder(job: Job, plan: Plan) -> str:
     return f"{len(came)} wheels are in {folder}; there: `gpusetup install --offline DIR`"
 
 
-def _fetched(job: Job, wheel: Wheel, folder: Path, logins: dict[str, tuple[str, str]]) -> str:
+class Fetching(NamedTuple):
+    """Where wheels go, and how they are fetched."""
+
+    folder: Path
+    allowed: AllowedHosts
+    logins: Mapping[str, tuple[str, str]]
+    """By host."""
+
+
+def _fetched(job: Job, wheel: Wheel, fetching: Fetching) -> str:
     """The sha256 of a wheel, which is whole and checked before it gets its name; what is there
     already is checked."""
     import requests
 
+    folder = fetching.folder
     path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
     if path.is_file() and wheel.sha256 == (there := sha256_of(path)):
         return there
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
-    login = logins.get(urlsplit(wheel.url).netloc)
+    login = fetching.logins.get(urlsplit(wheel.url).netloc)
     try:
         with (
-            requests.get(
-                wheel.url, stream=True, timeout=TIMEOUTS, auth=login, verify=certificates()
-            ) as got,
+            answered(wheel.url, fetching.allowed, login=login, timeouts=TIMEOUTS) as got,
             open(part, "xb", opener=no_link) as file,
         ):
             got.raise_for_status()

@@ -30,6 +30,8 @@ class Job(Record):
     store: Path | None = None
     """The target's store, once its lock is held."""
     done: list[DoneStep] = []
+    contacted: tuple[str, ...] = ()
+    """The hosts that uv was connected with while it fetched."""
     prefix: str | None = None
     """The environment; its own pip.conf is not read, and named where that matters."""
     read_settings: PersonSettings | None = None

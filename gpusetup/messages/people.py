@@ -175,6 +175,11 @@ SITUATION: tuple[Row, ...] = (
     ),
 )
 
+LANGUAGE_MODELS = (
+    "qwen|llama|mistral|千问|yi-|glm|deepseek|gemma|phi-|baichuan|internlm|falcon|opt-|bloom|pythia"
+)
+"""Families of models whose name says how many billions of parameters they have."""
+
 IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://"),
     row("container-engine", r"/(?:var/)?run/(?P<engine>crio|containerd|k3s)\b[\w/.-]*\.sock", ".sock"),
@@ -188,6 +193,12 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("packaged-program", r"[\\/]_MEI\d{3,8}[\\/]|\\_internal\\(?:torch|\w+\.dll)|(?:\brun(?:ning)?|\bstart(?:ing|ed)?|\blaunch(?:ing|ed)?|\bopen(?:ing|ed)?|运行|启动|双击|用|打开|запуск\w*)[ `'\"]{1,3}(?!python|pip|cmd|power|ollama|nvidia|wsl|conda|git|uv\b|setup|install)(?P<program>[\w-]{1,30}\.exe)\b", ".exe", "_mei", "_internal"),
     row("gpu-unused", r"FP16 is not supported on CPU; using FP32 instead", "fp16 is not supported on cpu"),
     row("host-of-a-lender", r"\b(?:RunPod|vast\.ai|TensorDock|SaladCloud|Novita)\b|\b(?:can ?not|can't|not allowed to|no way to|unable to) (?:reboot|restart|power[- ]cycle)\b", "runpod", "vast.ai", "tensordock", "saladcloud", "novita", "reboot", "restart", "cycle"),
+    row("one-process-parallel", r"Training with DataParallel\b|\bnn\.DataParallel\(|nn/parallel/data_parallel\.py", "dataparallel", "data_parallel"),
+    row("model-size", rf"(?<![A-Za-z])(?:{LANGUAGE_MODELS})[\w. -]{{0,16}}?(?<![\d.])(?P<billions>\d{{1,3}}(?:\.\d{{1,2}})?)[ -]?B(?![A-Za-z]|-A\d)", *LANGUAGE_MODELS.split("|")),
+    row("torch-loads-libraries", r"\b_load_global_deps\b|from torch\._C import \*(?! *\n?ModuleNotFound)|\b_preload_cuda_deps\b", "_load_global_deps", "torch._c", "_preload_cuda_deps"),
+    row("packaged-program", r"\bStandalone (?P<program>[A-Z][\w-]{2,30}) r?\d", "standalone"),
+    row("host-of-a-lender", r"\bhf jobs\b|\bHF Jobs\b|\bHugging ?Face Jobs\b|\b(?:Modal|Paperspace|CoreWeave|Lightning AI|Lambda(?: Labs| Cloud)?|Jarvislabs|Vultr|SageMaker|Vertex AI)\b(?: (?:job|pod|instance|machine|GPU|node)s?)", "hf jobs", "hugging", "modal", "paperspace", "coreweave", "lightning", "lambda", "jarvis", "vultr", "sagemaker", "vertex"),
+    row("library-imported", r"\bfrom (?P<library>diffusers|transformers|accelerate|kornia|timm)(?:\.\w+)* import\b", "diffusers", "transformers", "accelerate", "kornia", "timm"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
@@ -269,21 +280,8 @@ SEVERAL: tuple[Row, ...] = (
 )
 """A run over several GPUs, and one that does not go on."""
 
-QUESTION_WORD = r"(?:must|do|should|shall|can|may|need|have|does|is|are|will|would|could)"
-QUESTIONS: tuple[Row, ...] = tuple(
-    row("question-asked", pattern, "?")
-    for pattern in (
-        rf"\b{QUESTION_WORD} (?:I|we|it|that|this|they|my|the)\b[^?\n]{{0,200}}\b(?:cuda|drivers?|fit|together|compatible|work with)\b[^?\n]{{0,120}}\?",
-        r"\b(?:which|what) (?:version of )?(?:cuda|driver|torch|pytorch)\b[^?\n]{0,80}\?",
-        r"(?:需要|必须|要不要|能不能|可以|是否|兼容)[^?\n]{0,40}(?:CUDA|cuda|驱动)[^?\n]{0,30}\?|(?:CUDA|cuda|驱动)[^?\n]{0,40}(?:需要|必须|兼容|可以|能用|吗)[^?\n]{0,20}\?",
-        r"\b(?:muss|kann|soll|darf|brauche) ich\b[^?\n]{0,80}(?:CUDA|Treiber)[^?\n]{0,60}\?|(?:нужно ли|надо ли|можно ли|обязательно ли)[^?\n]{0,80}(?:CUDA|драйвер)[^?\n]{0,60}\?",
-    )
-)
-"""A plain question about driver and CUDA."""
-
 ROWS: tuple[Row, ...] = (
     *unused_gpu.ROWS,
-    *QUESTIONS,
     *SEVERAL,
     *(
         row("remedy-tried", pattern, *TRIED_NEEDLES[what], unless=NOT_TRIED, what=what)

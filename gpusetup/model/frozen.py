@@ -33,7 +33,7 @@ Flag = bool | None
 """What may be unknown, or not there: each fact of a record."""
 
 if TYPE_CHECKING:
-    from typing_extensions import dataclass_transform
+    from typing_extensions import dataclass_transform as dataclass_transform
 
     @dataclass_transform(frozen_default=True, kw_only_default=True)
     class Frozen:

@@ -24,6 +24,12 @@ def core_full(subject: Subject) -> bool:
 
 
 @Sign
+def many_threads(subject: Subject) -> bool:
+    """Its busiest process computes on many threads."""
+    return at_least(subject.work.busiest_cpu, marks.MANY_THREADS)
+
+
+@Sign
 def works_between_steps(subject: Subject) -> bool:
     """Its main process computes a part of the time: it prepares what comes next."""
     return at_least(subject.work.busiest_cpu, marks.RESTING_CPU)

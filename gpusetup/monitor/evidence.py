@@ -6,7 +6,7 @@ A figure that no source told is a question mark.
 from __future__ import annotations
 
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.work import Work
+from gpusetup.monitor.work import Work, or_zero
 
 UNKNOWN = "?"
 
@@ -68,6 +68,16 @@ def over_the_links(subject: Subject) -> str:
         if rate:
             sentence += f", {rate / 1e9:.1f} GB/s over {link}"
     return sentence
+
+
+def computed_on_the_host(subject: Subject) -> str:
+    """A part of each step runs on the CPU, as with an optimizer that is offloaded."""
+    work = subject.work
+    return (
+        f"{worked(subject)}, its process computed on the CPU ({whole(work.busiest_cpu)} % of a "
+        f"core) and read nothing, and {or_zero(work.pcie_rate) / 1e9:.1f} GB/s went over PCIe: a "
+        "part of each step runs on the host"
+    )
 
 
 def in_collectives(subject: Subject) -> str:

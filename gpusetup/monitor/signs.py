@@ -234,14 +234,20 @@ def launched(subject: Subject) -> bool:
 
 
 @Sign
-def links_carry(subject: Subject) -> bool:
-    """NVLink or PCIe carries much."""
+def nvlink_carries(subject: Subject) -> bool:
+    """NVLink carries much of what GPUs exchange."""
+    return at_least(subject.work.link_rate, marks.NVLINK_RATE)
+
+
+@Sign
+def pcie_carries(subject: Subject) -> bool:
+    """PCIe carries more than batches of data, or much of what its link can."""
     work = subject.work
-    return (
-        at_least(work.link_rate, marks.NVLINK_RATE)
-        or at_least(work.pcie_rate, marks.PCIE_RATE)
-        or at_least(work.pcie_share, 30.0)
-    )
+    return at_least(work.pcie_rate, marks.PCIE_RATE) or at_least(work.pcie_share, 30.0)
+
+
+links_carry = nvlink_carries | pcie_carries
+"""NVLink or PCIe carries much."""
 
 
 @Sign

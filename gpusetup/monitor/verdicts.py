@@ -78,6 +78,9 @@ CASES: tuple[Case, ...] = (
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
          e.hangs, waits_where),
+    Case("communication-bound", "offload",
+         s.pcie_carries & partly & c.many_threads & c.reads_nothing,
+         e.computed_on_the_host, ("stay-on-the-gpu",)),
     Case("communication-bound", "links",
          s.several & (links_hold_it_back | kernels_wait_for_links),
          e.over_the_links, fewer_bytes),

@@ -119,6 +119,9 @@ def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     """What may take memory and is not counted, by the names of its keys; models come first."""
     question = request.question
     models = tuple(uncounted_models(question.rl, request.job.shape))
+    shape = request.job.shape
+    if shape.assumed:
+        models = (f"the shape of {shape.name} ({shape.assumed})", *models)
     if question.rl is None and question.trainer in ALWAYS_RL and request.config is None:
         models = ("the inference engine and the reference model (give the config)",)
     keys = [key.key for key in request.config.not_understood] if request.config else []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from gpusetup.configs.config import Config
 from gpusetup.errors import UsageError
+from gpusetup.model.documents import ConfigKey
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.config import for_gpus, question_of
+from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import CLEAR_UNMEASURED, decide, doubt
-from gpusetup.plan.job import Job, Recipe
+from gpusetup.plan.job import BYTES, QUANTIZED, Job, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
@@ -25,6 +27,8 @@ class BatchVerdict(Frozen):
     capacity_gib: float
     reason: str
     """One sentence."""
+    may_fit_because: str = ""
+    """Why a batch that is too much may fit all the same, as the end of a sentence."""
 
 
 def batch_verdict(
@@ -48,16 +52,66 @@ def batch_verdict(
     # A key that nothing has read may take memory, so no batch is sure beside it.
     is_uncounted = bool(question_of(config).read.not_understood)
     leaves_a_fifth = needed <= capacity * (1 - CLEAR_UNMEASURED)
+    may_fit_because = ""
     if leaves_a_fifth and not is_uncounted and not doubt(job, recipe):
         verdict = "clear"
     elif needed > capacity * (1 + CLEAR_UNMEASURED):
         verdict = "too much"
+        may_fit_because = _why_it_may_fit(question_of(config), job, recipe, capacity)
     return BatchVerdict(
         verdict=verdict,
         total_gib=needed,
         capacity_gib=capacity,
         reason=f"by `gpusetup plan` a batch of {per_gpu} needs {needed:.1f} of {capacity:.1f} GiB",
+        may_fit_because=may_fit_because,
     )
+
+
+MOST_KEYS_NAMED = 3
+
+
+def _why_it_may_fit(from_config: FromConfig, job: Job, recipe: Recipe, capacity_gib: float) -> str:
+    """Why a run that is too large by the plan may fit all the same; "" if nothing can save enough.
+
+    Three things are outside of what plan counts: a launcher that shards the model (accelerate's and
+    DeepSpeed's settings are not in this file), keys that plan has not read (`use_badam`), and what
+    its notes name (expert parallelism).
+    """
+    names_strategy = "strategy" in from_config.question.job_fields
+    may_be_sharded = job.gpus > 1 and not names_strategy and job.copies_model
+    if may_be_sharded:
+        job = replace(job, strategy="fsdp")
+        if memory(job, recipe).total / GIB <= capacity_gib:
+            return (
+                f"its launcher shards the model over the {job.gpus} GPUs (FSDP, ZeRO), which this "
+                "config does not say"
+            )
+    # Whatever saves memory, the GPUs hold the weights: in 16 bits, or as they are quantised.
+    sharing_gpus = job.gpus if may_be_sharded or job.shards_parameters or from_config.notes else 1
+    bytes_per_weight = QUANTIZED.get(job.quantize or "", BYTES["bf16"])
+    weights_gib = job.shape.parameters * bytes_per_weight / sharing_gpus / GIB
+    if weights_gib > capacity_gib:
+        return ""
+    if from_config.question.rl is not None:
+        return "plan counts too much: it never compared such a run with a measurement"
+    if from_config.notes:
+        return from_config.notes[0]
+    unread_keys = [key for key in from_config.read.not_understood if _may_save_memory(key)]
+    if unread_keys:
+        names = ", ".join(f"`{key.key}`" for key in unread_keys[:MOST_KEYS_NAMED])
+        return f"a key that plan does not know saves memory ({names})"
+    return ""
+
+
+def _may_save_memory(key: ConfigKey) -> bool:
+    """Whether a key could switch on something that saves memory: a switch, a number or a word.
+
+    Paths, names on a hub, special tokens and the items of a list are none of these.
+    """
+    is_list_item = key.key.endswith("]")
+    is_off = key.value.lower() in ("false", "no", "off", "0", "none", "null", "")
+    is_plain = re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value) is not None
+    return is_plain and not is_off and not is_list_item
 
 
 def _run(

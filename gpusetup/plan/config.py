@@ -24,6 +24,7 @@ from gpusetup.plan.config_rl import GENERATING, method_of, reinforcement
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.question import LARGEST, Question
 from gpusetup.plan.rope import RopeScaling
+from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
@@ -218,8 +219,9 @@ def batch(reader: Reader, fields: Fields) -> Fields:
     each = reader.number("batch", LARGEST["batch"])
     total = None if trinity and each else reader.number("total", LARGEST["batch"])
     if each is None and total is None and not trinity:
-        reader.assumed.append("the config names no batch: plan assumes 1 on each GPU")
-        each = 1
+        each = usual_batch(fields["trainer"])
+        whose = f"{fields['trainer']}'s own {each}" if each > 1 else "plan assumes 1"
+        reader.assumed.append(f"the config names no batch: {whose} on each GPU")
     return {"per_gpu": each, "total": total}
 
 
@@ -321,8 +323,8 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
         return {"strategy": f"zero{stage}" if stage else "ddp"}
     words = list[str]()
     for role in ("fsdp", "strategy"):
-        reader.word(role)
-        for _, text in reader.all(role):
+        for setting, text in reader.all(role):
+            reader.note(setting, f"{role}: {text}")
             words += text.lower().replace(",", " ").split()
     strategies = [meaning("strategy", word) for word in words]
     known_strategies = [name for name in strategies if name]

@@ -15,6 +15,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan.mixers import (
     ATTENTION,
     ONLY_MLP,
+    is_parallel,
     is_state_space_alone,
     mixer_parameters,
     mixers_of,
@@ -38,6 +39,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     ),
     "num_experts": ("num_local_experts", "n_routed_experts", "moe_num_experts"),
     "num_experts_per_tok": ("moe_k", "num_experts_per_token", "moe_top_k", "top_k_experts"),
+    "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts"),
     "hidden_act": (
         "activation_function", "hidden_activation", "activation",
     ),
@@ -113,8 +115,8 @@ def shape_of(values: Mapping[str, Any], what: str = "config.json") -> Shape:
     ...     "n_positions": 1024, "vocab_size": 50257, "layer_norm_epsilon": 1e-5}).parameters
     124356096
     """
-    if isinstance(values.get("vision_config"), Mapping):
-        return with_images(values, what)
+    if nested_text(values) is not None or isinstance(values.get("vision_config"), Mapping):
+        return with_towers(values, what)
     config = ModelConfig(values, what)
     if values.get("is_encoder_decoder") or "model_type" not in values:
         raise unknown_family(values, what)
@@ -160,7 +162,12 @@ def decoder(config: ModelConfig) -> Shape:
     if "learned positions" in family:
         outside += native_context * hidden
     mlp = mlp_of(config, 3 if gated else 2, mixers)
+    # Gemma 3n and 4 have a small embedding of every token for each layer.
+    per_layer = config.get("vocab_size_per_layer_input") * config.get("hidden_size_per_layer_input")
+    if "gemma3n" in config.kind or "gemma4" in config.kind:
+        outside += per_layer * layers
     fixed = outside + sum(mixer_sizes) + layers * norms + mlp.dense_layers * mlp.dense
+    attention_layers = cached_layers_of(config, mixers)
     return Shape(
         name=model_name(config),
         kind=config.kind,
@@ -185,8 +192,16 @@ def decoder(config: ModelConfig) -> Shape:
         vocabulary=vocabulary,
         latent=latent_width(config),
         roughly=any(mixer != ATTENTION for mixer in mixers),
+        cached_layers=attention_layers if attention_layers < layers else None,
         native_context=native_context or None,
     )
+
+
+def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
+    """How many layers keep keys and values; a state space or a convolution has a state instead."""
+    if is_parallel(config):  # attention and state space side by side in every layer
+        return len(mixers)
+    return sum(mixer == ATTENTION for mixer in mixers)
 
 
 def latent_width(config: ModelConfig) -> int:
@@ -341,22 +356,55 @@ def layers_with_experts(config: ModelConfig, layers: int) -> int:
     return max(layers - dense_layers, 0) // period
 
 
-def with_images(values: Mapping[str, Any], what: str) -> Shape:
-    """Text with a tower of images: the text's shape with the parameters of the tower's layers."""
-    candidates = (values.get(key) for key in ("text_config", "llm_config", "language_config"))
-    text_config = next((part for part in candidates if isinstance(part, Mapping)), values)
-    shape = shape_of({key: one for key, one in text_config.items() if key != "vision_config"}, what)
-    vision = ModelConfig(values["vision_config"], what)
+TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
+"""Keys under which the config of a model of images or sound has that of its text."""
+TOWER_PARTS = ("vision_config", "audio_config")
 
-    def size(*names: str) -> int:
-        return next((found for name in names if (found := vision.get(name))), 0)
 
-    hidden = size("embed_dim", "hidden_size", "width")
-    mlp_width = size("intermediate_size") or default_mlp_width(vision)
-    matrices = 3 if vision.values.get("hidden_act") == "silu" else 2
-    tower = (
-        size("depth", "num_hidden_layers", "layers") * hidden * (4 * hidden + matrices * mlp_width)
-    )
+def nested_text(values: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The config of the text within one of text with images or sound; None if there is none."""
+    for key in TEXT_PARTS:
+        part = values.get(key)
+        if isinstance(part, Mapping) and part:
+            return part
+    return None
+
+
+def with_towers(values: Mapping[str, Any], what: str) -> Shape:
+    """Text with towers of images or sound: the text's shape with the parameters of their layers."""
+    text_config = nested_text(values)
+    if text_config is None:
+        text_config = {key: part for key, part in values.items() if key not in TOWER_PARTS}
+    shape = shape_of(text_config, what)
+    tower = 0
+    for key in TOWER_PARTS:
+        tower_config = values.get(key)
+        if isinstance(tower_config, Mapping) and tower_config:
+            tower += tower_parameters(ModelConfig(tower_config, what))
     name = values.get("_name_or_path") or values.get("name") or values.get("model_type")
-    return replace(shape, name=str(name), parameters=shape.parameters + tower,
-                   active=shape.active + tower, tower=tower)  # fmt: skip
+    return replace(
+        shape,
+        name=str(name or shape.name),
+        parameters=shape.parameters + tower,
+        active=shape.active + tower,
+        tower=shape.tower + tower,
+    )
+
+
+def tower_parameters(config: ModelConfig) -> int:
+    """The parameters of the layers of an encoder of images or sound."""
+    hidden = first_size(config, "embed_dim", "hidden_size", "d_model", "width")
+    layers = first_size(config, "depth", "num_hidden_layers", "encoder_layers", "layers")
+    width = first_size(config, "intermediate_size", "encoder_ffn_dim")
+    matrices = 3 if config.values.get("hidden_act") == "silu" else 2
+    mlp_width = width or default_mlp_width(config)
+    return layers * hidden * (4 * hidden + matrices * mlp_width)
+
+
+def first_size(config: ModelConfig, *names: str) -> int:
+    """The first of the names that families have for one size; 0 if there is none."""
+    for name in names:
+        size = config.get(name)
+        if size:
+            return size
+    return 0

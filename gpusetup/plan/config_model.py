@@ -43,11 +43,29 @@ def known_name(text: str) -> str:
         return text
     name = text
     if "torchtune." in text:
-        name = re.sub(r"^(?:qlora|lora|dora)_", "", text.rpartition(".")[2])
-        name = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
+        name = _name_of_component(text.rpartition(".")[2])
     name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
     last_part = name.rstrip("/").rpartition("/")[2]
     return last_part if is_known(last_part) and not is_known(name) else name
+
+
+def _name_of_component(component: str) -> str:
+    """The model that a builder of torchtune is for, which spells `.` as `_`.
+
+    >>> [_name_of_component(name) for name in ("lora_llama3_1_8b", "llama3_8b", "qwen3_0_6b")]
+    ['llama3.1_8b', 'llama3_8b', 'qwen3_0.6b']
+    """
+    name = re.sub(r"^(?:qlora|lora|dora)_", "", component)
+    # A version (`llama3_1_8b`) and a size (`qwen3_0_6b`) are spelled alike: the table knows which.
+    with_version = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
+    with_size = re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name)
+    with_both = re.sub(r"(\d)_(\d)", r"\1.\2", name)
+    return next(filter(is_known, (with_version, with_size, with_both)), name)
+
+
+TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
+"""Trainers that train the whole model unless `use_peft` or `adapter` says LoRA, whatever rank their
+config has (TRL, ModelConfig; axolotl's examples leave `adapter:` empty beside `lora_r: 8`)."""
 
 
 def adapters(reader: Reader, fields: Fields) -> Fields:
@@ -57,7 +75,7 @@ def adapters(reader: Reader, fields: Fields) -> Fields:
         trained_layers = reader.number("trained-layers", 10**4) or 2
         return {"freeze": f"-{trained_layers}"}
     is_lora = method in ("lora", "qlora", "true", "yes")
-    is_off = not is_lora and (method or fields["trainer"] == "trl")
+    is_off = not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA)
     rank = None if is_off else reader.number("rank", LARGEST["lora"])
     if is_lora and rank is None:
         rank = 16 if fields["trainer"] == "trl" else 8

@@ -9,6 +9,7 @@ from gpusetup.plan.job import Job, Recipe, Strategy, takes_longest
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
 from gpusetup.plan.memory import Memory, memory
 from gpusetup.plan.models_beside import beside_in_words
+from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
 
 CLEAR, CLEAR_UNMEASURED = 0.03, 0.2
@@ -83,9 +84,10 @@ def doubt(job: Job, recipe: Recipe) -> str | None:
     on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
     often = "often need more memory than plan counts"
     rows = (
-        (job.shape.kind == "unet",  # whose levels have widths of their own
-         f"plan models the layers of {job.shape.name} only roughly, and never compared them with "
-         "a measurement"),
+        # Scripts for images differ in what they hold, and the levels of a U-Net in their widths.
+        (job.shape.kind in DENOISERS,
+         f"plan counts what {job.shape.name} keeps only roughly, and runs of images and video "
+         f"{often}"),
         (job.shape.roughly,
          f"{job.shape.name} has layers that are no attention; plan counts their weights, and what "
          "they keep only roughly"),

@@ -111,6 +111,8 @@ class Job(Frozen):
     beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
     """2 where a sample is a pair, whose chosen and rejected answers are computed together."""
+    encoder_parameters: int = 0
+    """Parameters of the frozen encoders of text and the VAE that a denoiser has on the GPU."""
     engine_bytes: float = 0.0
     """What an inference engine reserves on the same GPU."""
     engine_sleeps: bool = False
@@ -226,8 +228,8 @@ JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
 
 
 BESIDE_FIELDS = (
-    "beside", "sequences_of_sample", "engine_bytes", "engine_sleeps", "policy_leaves",
-    "generated_at_once",
+    "beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
+    "policy_leaves", "generated_at_once",
 )  # fmt: skip
 """Fields that follow from what stands beside the model: no setting of the training says them."""
 

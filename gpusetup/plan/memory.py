@@ -17,6 +17,7 @@ from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
 from gpusetup.plan.losses import LOSSES, TRAINER_LOGIT
 from gpusetup.plan.models_beside import generation_cache
 from gpusetup.plan.states import (
+    frozen_encoders,
     gathered_unit,
     gradients,
     gradients_in_forward,
@@ -253,6 +254,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
     ("states", IN_STEP, resident_states),
     ("states", ("generation",), states_while_generating),
     ("states", WHOLE_RUN, states_beside),
+    ("states", WHOLE_RUN, frozen_encoders),
     ("states", IN_STEP, unsharded_extra),
     ("states", (*FORWARD, "backward"), gathered_unit),
     ("states", FORWARD, gradients_in_forward),

@@ -58,6 +58,9 @@ def mixers_of(config: Keys) -> Sequence[str]:
         if key in values and (values[key] or key == "attn_layer_indices"):
             attention_layers = values[key] if isinstance(values[key], list) else []
             return [ATTENTION if layer in attention_layers else other for layer in range(layers)]
+    listed_attention = full_attention_layers(config)
+    if listed_attention:
+        return [ATTENTION if layer + 1 in listed_attention else LINEAR for layer in range(layers)]
     period = config.get("attn_layer_period") or config.get("full_attention_interval")
     if period > 1:
         offset = period - 1
@@ -70,6 +73,15 @@ def mixers_of(config: Keys) -> Sequence[str]:
     if is_parallel(config) or is_state_space_alone(config):
         return [STATE_SPACE] * layers
     return [ATTENTION] * layers
+
+
+def full_attention_layers(config: Keys) -> frozenset[int]:
+    """Layers of full attention where the others have Kimi's linear attention, counted from 1."""
+    linear_config = config.values.get("linear_attn_config")
+    if not isinstance(linear_config, dict):
+        return frozenset()
+    layers = linear_config.get("full_attn_layers")
+    return frozenset(layers) if isinstance(layers, list) and layers else frozenset()
 
 
 def mixer_named(config: Keys, kind: str) -> str:
@@ -137,11 +149,25 @@ def latent_attention(config: Keys) -> int:
 def linear_attention(config: Keys) -> int:
     """Gated DeltaNet of Qwen3-Next and Qwen3.5: projections, two gates, a short convolution."""
     hidden = config.need("hidden_size")
+    if full_attention_layers(config):
+        return kimi_linear_attention(config)
     value_heads = config.need("linear_num_value_heads")
     keys = config.need("linear_num_key_heads") * config.need("linear_key_head_dim")
     values = value_heads * config.need("linear_value_head_dim")
     convolution = (2 * keys + values) * config.get("linear_conv_kernel_dim", 4)
     return hidden * (2 * keys + 3 * values + 2 * value_heads) + convolution
+
+
+def kimi_linear_attention(config: Keys) -> int:
+    """Kimi Delta Attention: four projections, and two gates through the width of one head."""
+    hidden = config.need("hidden_size")
+    linear_config = config.values["linear_attn_config"]
+    heads, head_width = linear_config.get("num_heads"), linear_config.get("head_dim")
+    if not isinstance(heads, int) or not isinstance(head_width, int):
+        raise BadInput("`linear_attn_config` has no `num_heads` and `head_dim`")
+    width = heads * head_width
+    gates = 2 * head_width * (hidden + width)
+    return 4 * hidden * width + gates
 
 
 def state_space(config: Keys) -> int:

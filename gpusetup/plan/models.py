@@ -15,6 +15,13 @@ from gpusetup.errors import BadInput, UsageError
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.config_json import shape_of
+from gpusetup.plan.model_names import (
+    SizeInName,
+    base_in_name,
+    parts_beyond,
+    short_name,
+    size_in_name,
+)
 from gpusetup.plan.shape import Shape
 
 KNOWN = Path(__file__).resolve().parents[1] / "data" / "plan" / "models.json"
@@ -54,26 +61,10 @@ def hub_ids() -> Mapping[str, str]:
     for name in model_table().models:
         ids.setdefault(short_name(name), name)
         ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
+    for name, row in model_table().models.items():
+        for other_name in row.get("also", ()):
+            ids.setdefault(short_name(other_name), name)
     return ids
-
-
-NAME_VARIANT = re.compile(
-    r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|v\d+(?:\.\d+)?|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
-)
-"""Parts of a name that change nothing of the shape: the tuning, the revision, the format."""
-
-
-def short_name(text: str) -> str:
-    """A name without owner, variant and dashes.
-
-    >>> short_name("Qwen/Qwen3-8B") == short_name("qwen3_8b")
-    True
-    >>> short_name("meta-llama/Meta-Llama-3.1-8B-Instruct") == short_name("llama-3.1-8b")
-    True
-    """
-    bare = text.strip().lower().rpartition("/")[2].removeprefix("meta-").replace("_", "-")
-    bare = re.sub(r"-?bnb-[48]bit$|-gguf$|-awq$|-gptq$|-int[48]$", "", bare)
-    return re.sub(r"[- ]", "", NAME_VARIANT.sub("", bare.replace(" ", "-")))
 
 
 def hub_id(text: str) -> str:
@@ -125,12 +116,80 @@ def model_named(text: str) -> Shape:
     raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
 
 
+def shape_or_relative(text: str) -> Shape:
+    """The shape of a model; if only its name is known, that of its base or of a relative.
+
+    A fine-tuned model has its base's shape (`Hermes-3-Llama-3.1-8B`). Another model at a hub whose
+    name says a size gets the shape of a known relative, made as large; `assumed` says so, and no
+    plan of such a shape is sure. Raises UsageError if the name says nothing.
+
+    >>> shape_or_relative("NousResearch/Hermes-3-Llama-3.1-8B").layers
+    32
+    >>> shape_or_relative("some-lab/Thing-48B-A3B").assumed != ""
+    True
+    """
+    if is_at_hand(text) or WITHOUT_ATTENTION.search(text.lower()):
+        return model_named(text)
+    base = base_in_name(text, hub_ids())
+    if base is not None:
+        return shape_of_fine_tuned(text, hub_ids()[base])
+    size = size_in_name(text)
+    if size is None or not HUB_ID.fullmatch(text):
+        return model_named(text)  # the error with the nearest names
+    return shape_of_relative(text, size)
+
+
+def shape_of_fine_tuned(text: str, base: str) -> Shape:
+    """The shape of a model whose name holds its base's."""
+    shape = known_shape(base)
+    more_parts = parts_beyond(text, base)
+    assumed = ""
+    if more_parts:
+        assumed = f"as {shape.name} by its name, without what {', '.join(more_parts)} adds"
+    name = text.rpartition("/")[2]
+    return replace(shape, name=name, base=shape.name, assumed=assumed)
+
+
+def shape_of_relative(text: str, size: SizeInName) -> Shape:
+    """A known decoder of text that is near in family and size, with layers for the whole size."""
+    is_mixture = size.active < size.parameters
+    family = re.match(r"[a-z]+", short_name(text))
+    relatives: list[tuple[float, str]] = []
+    for name, row in model_table().models.items():
+        has_experts = "experts" in row
+        writes_text = "vocabulary" in row and "tokens" not in row and "tower" not in row
+        if has_experts != is_mixture or not writes_text:
+            continue
+        distance = abs(math.log(row["parameters"] / size.parameters))
+        # A relative by name is nearer than a stranger that is up to 2.7 times as large.
+        if family is None or not short_name(name).startswith(family[0]):
+            distance += 1
+        if row["vocabulary"] < RECENT_VOCABULARY:
+            distance += 2
+        relatives.append((distance, name))
+    shape = known_shape(min(relatives)[1])
+    ratio = size.parameters / shape.parameters
+    return replace(
+        shape,
+        name=text.rpartition("/")[2],
+        parameters=size.parameters,
+        active=size.active,
+        layers=max(1, round(shape.layers * ratio)),
+        assumed=f"like {shape.name}, by its name and size; `--fetch-config` reads its own",
+    )
+
+
+RECENT_VOCABULARY = 100_000
+"""Models since 2024 have at least as many tokens; the logits are as wide."""
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
 def unknown_hint(text: str) -> str:
     """How to go on with a model whose name is not known, one way a line."""
     close = difflib.get_close_matches(short_name(text), hub_ids(), 3, 0.4)
     close_names = ", ".join(dict.fromkeys(hub_ids()[key].rpartition("/")[2] for key in close))
     lines = [f"similar known names: {close_names or 'none'}"]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", text):
+    if HUB_ID.fullmatch(text):
         lines.append(
             f"its config.json from the hub: add `--fetch-config`, or run `hf download {text} "
             "config.json --local-dir .` and give `--model ./config.json`"
@@ -140,8 +199,8 @@ def unknown_hint(text: str) -> str:
             "any model by its config.json: `--model path/to/config.json` (the file or its folder), "
             "or its id at the hub with `--fetch-config`"
         )
-    size_in_name = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
-    size = size_in_name[1].upper() if size_in_name else "7B"
+    size_word = re.search(r"(?<![\w.])(\d+(?:\.\d+)?[bm])(?![a-z0-9])", text.lower())
+    size = size_word[1].upper() if size_word else "7B"
     lines.append(f"by its size alone, roughly: `--params {size}`")
     return "\n".join(lines)
 

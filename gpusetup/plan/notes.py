@@ -11,20 +11,23 @@ from gpusetup.plan.decide import Decision, doubt, fewest_gpus, gpus_needed, max_
 from gpusetup.plan.job import BYTES, Job, yarn
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import Question
-
-ROOMY = 0.8
-"""The share of a card below which an estimate that was never measured is safe."""
+from gpusetup.plan.states import FROZEN_ENCODER_BYTES
 
 
 def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]:
     """What a person should know beside the plan, the model's own notes first."""
     job = decision.job
+    if job.shape.base:
+        yield f"{job.shape.name} has the shape of {job.shape.base}, which is in its name"
+    if job.shape.assumed:
+        yield f"the shape of {job.shape.name} is not known: {job.shape.assumed}"
     if job.shape.beside:
         yield (
             f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
             "by `--context`"
         )
-        yield encoders_note(decision)
+        if job.encoder_parameters:
+            yield encoders_note(job)
     yield from parts_beside(question, decision)
     if job.strategy == "dp" and job.gpus > 1:
         yield from data_parallel_notes(job, decision.shown.recipe)
@@ -38,16 +41,12 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
     yield from uncertainties(question, decision, place)
 
 
-def encoders_note(decision: Decision) -> str:
-    """What the frozen text encoders and the VAE of a denoiser add, if they are on the same GPU."""
-    encoder_bytes = 2.0 * decision.job.shape.beside
-    encoders = f"the text encoders and the VAE ({encoder_bytes / GIB:.1f} GiB)"
-    with_encoders = decision.shown.memory.total + encoder_bytes
-    if decision.fits and with_encoders <= ROOMY * decision.limits.capacity:
-        return f"it still fits with {encoders} on the same GPU: {with_encoders / GIB:.1f} GiB"
+def encoders_note(job: Job) -> str:
+    """What the frozen text encoders and the VAE of a denoiser take, and how to be without them."""
+    encoder_bytes = FROZEN_ENCODER_BYTES * job.encoder_parameters
     return (
-        f"{encoders} are not counted: encode the data before the training, or load these models on "
-        "another GPU"
+        f"the text encoders and the VAE are counted on the GPU ({encoder_bytes / GIB:.1f} GiB): "
+        "encode texts and images before the training, and they take nothing"
     )
 
 
@@ -168,13 +167,6 @@ def uncertainties(question: Question, decision: Decision, place: Place) -> Itera
         yield assumed_shape(question, job)
     if total + place.used_bytes > capacity:
         yield f"it fits only if other programs free {place.used_bytes / GIB:.1f} GiB"
-    encoder_bytes = 2.0 * job.shape.beside
-    with_encoders = total + encoder_bytes
-    if encoder_bytes and question.trainer != "finetrainers" and with_encoders > ROOMY * capacity:
-        yield (
-            f"with the encoders of text and the VAE on the GPU {with_encoders / GIB:.1f} GiB are "
-            "needed: encode the data before, or load them on another GPU"
-        )
 
 
 def assumed_shape(question: Question, job: Job) -> str:

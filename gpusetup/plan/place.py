@@ -17,6 +17,7 @@ from gpusetup.plan.measured import gpu_of
 
 System = Literal["linux", "windows", "wsl", "jetson"]
 OTHER_GPU = "`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine"
+COUNT_BEFORE_NAME = re.compile(r"(\d{1,4})\s*[x×*]\s*(?=[a-z])", re.IGNORECASE)
 
 
 class Place(Frozen):
@@ -62,6 +63,18 @@ def place_of(name: str | None, total_bytes: int) -> Place:
     )
 
 
+def count_in_name(text: str) -> tuple[int | None, str]:
+    """How many GPUs a text names, and the card's name alone.
+
+    >>> count_in_name("8x H100"), count_in_name("RTX 4090")
+    ((8, 'H100'), (None, 'RTX 4090'))
+    """
+    hit = COUNT_BEFORE_NAME.match(text.strip())
+    if hit is None:
+        return None, text
+    return int(hit[1]), text.strip()[hit.end() :]
+
+
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     """A GPU by its name; UsageError where it is unknown, or names several sizes of memory.
 
@@ -69,37 +82,51 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     SXM5, which most servers and clouds have.
     """
     gpu = gpu_described(text, rows)
-    remark = ""
-    if gpu.memory_total_bytes is None:
-        usual = _usual_card(text, rows)
-        if usual is None:
-            raise UsageError(
-                f"{text!r} does not name one memory size", hint=_memory_hint(text, rows)
-            )
-        remark = (
-            f"{text} is planned as {usual}; name another one in full: {_memory_hint(text, rows)}"
-        )
-        gpu = gpu_described(usual, rows)
-    assert gpu.memory_total_bytes is not None
-    place = place_of(gpu.name, gpu.memory_total_bytes)
-    words = tokens(gpu.name)
+    if gpu.memory_total_bytes is not None:
+        return described_place(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
+    usual = _usual_card(text, rows)
+    if usual is None or usual.memory_bytes is None:
+        raise UsageError(f"{text!r} does not name one memory size", hint=_memory_hint(text, rows))
+    name = usual.smi_names[0] if usual.smi_names else usual.name
+    remark = (
+        f"{text} is planned as {usual.name}; name another one in full: {_memory_hint(text, rows)}"
+    )
+    place = described_place(name, usual.memory_bytes, usual.capability)
+    return replace(place, remark=remark)
+
+
+def described_place(name: str, total_bytes: int, capability: Capability | None) -> Place:
+    """A GPU that somebody described; boards without memory of their own are unified."""
+    words = tokens(name)
     return replace(
-        place,
-        capability=gpu.compute_capability,
-        remark=remark,
+        place_of(name, total_bytes),
+        capability=capability,
         unified=bool(UNIFIED & words),
         system="jetson" if JETSON & words else "linux",
     )
 
 
-def _usual_card(text: str, rows: Sequence[GpuRow]) -> str | None:
-    """The SXM card of a name that several cards have; None if there is none, or several."""
+def _usual_card(text: str, rows: Sequence[GpuRow]) -> GpuRow | None:
+    """The card that a name means which several cards have; None if that is not clear.
+
+    The SXM card if there is one of one size: most servers and clouds have it. Else the card that is
+    called exactly so ("RTX 3080" beside "RTX 3080 12 GB"), or the only desktop card of that number.
+    """
     try:
         matching_rows = rows_named(text, rows)
     except UsageError:  # a capability (`sm_90`) names no card
         return None
-    names = {row.name for row in matching_rows if row.memory_gb and "SXM" in row.name}
-    return names.pop() if len(names) == 1 else None
+    with_memory = [row for row in matching_rows if row.memory_gb]
+    sxm_cards = [row for row in with_memory if "SXM" in row.name]
+    if len(sxm_cards) == 1:
+        return sxm_cards[0]
+    exact_words = tokens(text) - NOT_TELLING
+    exact = [row for row in with_memory if tokens(row.name) - NOT_TELLING == exact_words]
+    return exact[0] if len(exact) == 1 else None
+
+
+NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
+"""Words of a card's name that people leave out."""
 
 
 def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:

@@ -13,12 +13,12 @@ from gpusetup.plan.job import BYTES, JOB_DEFAULTS, TOKEN_BUDGET, Job, least_toke
 from gpusetup.plan.losses import LOSSES, SAME_LOSS
 from gpusetup.plan.models import (
     is_at_hand,
-    model_named,
     model_of_size,
     parameter_count,
+    shape_or_relative,
 )
 from gpusetup.plan.models_beside import RlSetup, models_beside
-from gpusetup.plan.shape import Shape
+from gpusetup.plan.shape import DENOISERS, Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.tables import Table
 from gpusetup.plan.trainers import trainer_defaults
@@ -115,11 +115,22 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "accumulate": question.accumulate or 1,
         "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
         "tables": sum(table.parameters for table in question.tables),
+        "encoder_parameters": encoders_on_gpu(shape, trainer),
     })  # fmt: skip
     if question.rl is not None:
         job = with_models_beside(job, question.rl, limits)
     check(job, question)
     return job
+
+
+def encoders_on_gpu(shape: Shape, trainer: str) -> int:
+    """Parameters of the frozen encoders of text and the VAE that are on the GPU while it trains.
+
+    diffusers' and kohya's scripts hold them there unless you encode the data before; finetrainers
+    always encodes it before.
+    """
+    encodes_before = trainer == "finetrainers" or shape.kind not in DENOISERS
+    return 0 if encodes_before else shape.beside
 
 
 def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
@@ -178,7 +189,7 @@ def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None =
     if question.model is not None:
         if fetch is not None and not is_at_hand(question.model):
             return fetch(question.model)
-        return model_named(question.model)
+        return shape_or_relative(question.model)
     if question.params is not None:
         has_tokens = question.context is not None or question.solve == "context"
         return model_of_size(parameter_count(question.params), has_tokens=has_tokens)

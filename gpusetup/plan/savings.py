@@ -34,6 +34,8 @@ def same_training(job: Job) -> Changes:
     copies = job.gpus > 1 and job.strategy in ("dp", "ddp", "zero1", "zero2")
     changes = (
         (not job.amp and job.dtype == "fp32", "mixed precision (`--amp bf16`)", {"amp": "bf16"}),
+        (job.encoder_parameters > 0, "texts and images encoded before the training",
+         {"encoder_parameters": 0}),
         (not job.checkpointing, "checkpointing (`--checkpointing`)", {"checkpointing": True}),
         (job.loss != "fused" and job.shape.vocabulary > 0,
          "a fused loss kernel, which stores no logits", {"loss": "fused"}),

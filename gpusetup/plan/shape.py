@@ -63,6 +63,12 @@ class Shape(Frozen):
     roughly: bool = False
     """Whether some layers are of a kind whose activations plan only estimates (state space,
     linear attention, convolutions)."""
+    cached_layers: int | None = None
+    """The layers that keep keys and values for every token; None: all of them."""
+    base: str = ""
+    """The model that it was fine-tuned from, if its shape is that one's by name."""
+    assumed: str = ""
+    """What the shape was taken from, if the model's own is not known."""
     native_context: int | None = None
 
     @property

@@ -179,6 +179,15 @@ def states_beside(job: Job, recipe: Recipe) -> float:
     return total
 
 
+FROZEN_ENCODER_BYTES = 2
+"""Bytes a weight of frozen encoders: diffusers' scripts load them in 16 bits (`weight_dtype`)."""
+
+
+def frozen_encoders(job: Job, recipe: Recipe) -> float:
+    """Bytes of the encoders of text and the VAE of a denoiser; every GPU has them whole."""
+    return job.encoder_parameters * FROZEN_ENCODER_BYTES
+
+
 def unsharded_extra(job: Job, recipe: Recipe) -> float:
     """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
     is_alone = job.gpus == 1 and job.shards_parameters and job.fills_token_budget

@@ -42,6 +42,17 @@ def trainer_named(text: str | None) -> str | None:
     return next((name for name, row in trainers().items() if word in row.get("also", ())), text)
 
 
+def usual_batch(trainer: str | None) -> int:
+    """Sequences of a GPU if a trainer's config says nothing: 8 by transformers' TrainingArguments.
+
+    >>> usual_batch("trl"), usual_batch("axolotl"), usual_batch(None)
+    (8, 1, 1)
+    """
+    row = trainers().get(trainer or "")
+    batch = row.get("usual_batch", 1) if row else 1
+    return int(batch)
+
+
 PUBLISHED_IN_32_BITS = (
     *("bart", "bert", "clip", "dinov2", "distilbert", "gpt2", "modernbert", "roberta", "t5"),
     *("vit", "xlm-roberta"),

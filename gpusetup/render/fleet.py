@@ -118,8 +118,9 @@ def _drift(drift: Drift) -> Row:
 def _common(rows: Sequence[Common]) -> Iterator[Row]:
     for one in rows:
         if one.severity is not Severity.NOTE:
-            said = f"{one.title} ({one.nodes} of {one.of} nodes)"
-            yield marked(MARKS[one.severity], one.id, said, indent=2)
+            kind = f" with {', '.join(one.gpus)}" if one.gpus else ""
+            title = f"{one.title} ({one.nodes} of {one.of} nodes{kind})"
+            yield marked(MARKS[one.severity], one.id, title, indent=2)
 
 
 def _uncompared(answer: FleetAnswer) -> Iterator[Row]:

@@ -141,6 +141,7 @@ PATTERNS = (
     FieldPattern("python.executable", (" -c", " -m pip", " -m torch"), r"((?:[A-Z]:\\(?:[\w .()~@-]{1,60}\\){1,10}|(?<![\w.~$/])(?:\.{1,2})?/(?!usr/bin/|bin/)(?:[\w.@+~-]{1,60}/){1,10})python(?:3(?:\.\d{1,2})?)?(?:\.exe)?)[\"']? (?:-c\b|-m (?:pip|torch)\b)", HINT),
     FieldPattern("os.family", "portable", PORTABLE, GUESS, value="windows"),
     FieldPattern("os.family", "dll load failed", r"DLL load failed while importing", HINT, value="windows"),
+    FieldPattern("os.family", "linux", r"\b(?:on|in|under|using|my) (?:(?!wsl|docker)\w+ )?linux\b(?! subsystem| kernel)", GUESS, value="linux"),
     FieldPattern("os.family", "mps", r"requires a GPU \(not 'mps'\)|Device mps not supported|MPS backend out of memory|for the MPS device|not built with MPS|\[MPS\w+ ", USUAL, value="macos"),
     FieldPattern("os.family", ("mac", " chip", "m1 ", "m2 ", "m3 ", "m4 ", "m5 "), MAC, GUESS, value="macos"),
     FieldPattern("os.machine", "10.", r"\b(?:mac ?OS|OS ?X)[ :]{0,2}(?:[A-Z]\w{2,10} ){0,2}v?10\.(?:\d|1[0-5])\b", USUAL, value="x86_64"),
@@ -185,6 +186,7 @@ PATTERNS = (
     FieldPattern("driver.cuda", "__cuda", r"\b__cuda(?:==|=|-)(\d{1,2}\.\d)[=-]0\b", USUAL),
     # What people write in sentences, a value behind its word; the words of programs go before it.
     FieldPattern("torch.version", LABELS, rf"(?<![\w./=-])(?<!install )(?<!for )(?<!index )(?<!installation: )(?:py)?torch(?! ?(?:[<>~!]=?|==))(?:[ ,:(]+(?!(?:need|want|requir|install|instead|to|from|for|whl|index)\w{{0,3}}\b)[^\s\d]{{1,14}}){{0,4}}[ ,:(]{{1,3}}v?({RELEASE}(?:\.dev\d{{8}}|[abrc.]{{1,3}}\d{{1,3}})?\+(?:{LABEL}))\b", GUESS),
+    FieldPattern("torch.version", "torch", rf"(?<![\w./=-])(?:py)?torch({RELEASE}(?:\+(?:{LABEL}))?)(?![\w+]|\.\w)", GUESS),
     FieldPattern("torch.version", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?({RELEASE})(?=,? (?:with|and|built for|for|\() ?CUDA \d)", HINT),
     FieldPattern("torch.cuda", WITH_CUDA, rf"\b(?:it is|it's|this is|I have|I use|we have|we use|have|using|installed|runs?|with|uses) (?:py)?torch v?{RELEASE},? (?:with|and|built for|for|\()? ?CUDA (\d{{1,2}}\.\d)", HINT),
     FieldPattern("torch.version", TORCH_IS, rf"\b(?:py)?torch (?:is|is at|at|version is|shows|says|zeigt|ist|est|es|是|为)\W{{1,3}}v?({RELEASE}(?:\+(?:{LABEL}))?)\b", HINT),

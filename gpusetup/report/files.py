@@ -25,7 +25,8 @@ FAILED = lazy(
     rf"\b(?:OSError|ImportError|RuntimeError|FileNotFoundError)\b:? (?P<a>{PATH}): "
     rf"|\bError loading \W?(?P<b>{PATH})"
     rf"|\b(?:[Cc]ould not|[Cc]annot|[Ff]ailed to|[Uu]nable to) (?:load|find|open|locate)\b[^\n]{{0,80}}?[\"'(: ](?P<c>{PATH})"
-    rf"|(?P<d>{PATH}): (?:undefined symbol|cannot open shared object)",
+    rf"|(?P<d>{PATH}): (?:undefined symbol|cannot open shared object)"
+    rf"|\bnot found \(required by (?P<e>{PATH})\)",
     re.I,
 )
 """What a loader says of a file that it could not load."""

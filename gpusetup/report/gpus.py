@@ -16,15 +16,18 @@ from gpusetup.model.versions import Capability
 from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.mentions import CARD_AROUND, is_another_card
 
+LETTER = r"A-Za-z0-9_\u00c0-\u04ff"
+"""What may not touch a name: Latin and Cyrillic letters. Chinese, Japanese and Korean have no space
+between a name and the words around it."""
 ENDING = (
     r"(?:[ -]?(?:Ti|SUPER)|D|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
-    r"|(?:Workstation|Server) Edition|D))(?!\w)"
+    rf"|(?:Workstation|Server) Edition|D))(?![{LETTER}])"
 )
-BOARD = r"(?:[ -](?:PCI-?e|SXM\d?|NVL|HBM\d\w?|\d{1,3} ?GB))(?!\w)"
+BOARD = rf"(?:[ -](?:PCI-?e|SXM\d?|NVL|HBM\d\w?|\d{{1,3}} ?GB))(?![{LETTER}])"
 NAME = (
-    rf"(?P<name>(?<![\w.-])(?:NVIDIA[ -])?(?:(?:(?:GeForce |Quadro |TITAN )*(?:(?:RTX|GTX|GT|MX|Quadro|GeForce)[ -]?(?:PRO )?[APKMT]?\d{{3,4}}(?:MX?)?|TITAN (?:Xp|X|V|RTX|Black|Z))(?:{ENDING})*)"
+    rf"(?P<name>(?<![{LETTER}.-])(?:NVIDIA[ -])?(?:(?:(?:GeForce |Quadro |TITAN )*(?:(?:RTX|GTX|GT|MX|Quadro|GeForce)[ -]?(?:PRO )?[APKMT]?\d{{3,4}}(?:MX?)?|TITAN (?:Xp|X|V|RTX|Black|Z))(?:{ENDING})*)"
     r"|(?:(?:(?<=NVIDIA )|(?:Tesla|GRID) )[ABHLTVPKMC]\d{1,3}\w{0,2}|(?<=NVIDIA )(?:Graphics Device|Thor)"
-    rf"|V100S?|A[456]000|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![\w/]))"
+    rf"|V100S?|A[456]000|A100|H[12]00|B200|L40S|T4|K80|P100|P40|M40|GB10|DGX Spark|GH200|Orin \(nvgpu\))(?:{BOARD})*)(?![{LETTER}/]))"
 )
 """An NVIDIA GPU as nvidia-smi, programs and people call it."""
 GPU_NAME = lazy(NAME, re.I)

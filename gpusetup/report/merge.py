@@ -196,7 +196,7 @@ def _library_folders(snapshot: Snapshot) -> Iterator[Event]:
             )
 
 
-SIZE_FIELDS = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes", "free": "free_bytes", "held": "held_bytes"}  # fmt: skip
+SIZE_FIELDS = {"asked": "asked_bytes", "total": "total_bytes", "total2": "total_bytes", "free": "free_bytes", "held": "held_bytes", "idle": "idle_bytes"}  # fmt: skip
 
 
 def _with_sizes(event: Event, os: Os) -> Event:

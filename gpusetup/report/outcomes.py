@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import RELEASE
 from gpusetup.messages.search import Text
+from gpusetup.messages.working import PRINTED_LABELS
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import SURE, Claim
-from gpusetup.report.works import PRINTED_LABELS
 
 CHARACTERS_READ = 20_000
 VERSION = rf"(?<![\w.])(?<!Python )(?<!python )(?<!\) )(?P<version>{RELEASE}(?:\.?(?:dev|rc|a|b)\d*)?(?:\+(?:{LABEL}))?)(?![\w+]|\.\d)"
@@ -31,6 +31,8 @@ WORKS_BEHIND = lazy(
 FAILS_BEHIND = lazy(
     r"(?i)\bFalse\b|\b(?:fails?|crash\w*|broken?|breaks)\b|(?:not|n't) work|报错|не работает"
 )
+ANSWERS = lazy(r"(?m)^\s*(True|False)\s*$")
+"""What torch printed to the question whether it sees a GPU."""
 AROUND, BESIDE = 48, 16
 """Characters in front of a version: for what happened with it, and for torch's name."""
 
@@ -44,15 +46,19 @@ def outcomes(text: Text) -> Iterator[Event | Claim]:
     {'good': '2.6.0+xpu', 'bad': '2.7.0+xpu'}
     """
     flat = PRINTED_LABELS.sub(" ", "\n".join(text.lines)[:CHARACTERS_READ])
-    shown: dict[str, set[str]] = {"good": set(), "bad": set()}
-    found = _torches(flat) if "torch" in text.low else []
-    for number, match in enumerate(found):
+    printed: dict[str, set[str]] = {"good": set(), "bad": set()}
+    told: dict[str, set[str]] = {"good": set(), "bad": set()}
+    matches = _torches(flat) if "torch" in text.low else []
+    for number, match in enumerate(matches):
         before = flat[max(match.start() - AROUND, 0) : match.start()]
-        following = found[number + 1].start() if number + 1 < len(found) else len(flat)
+        following = matches[number + 1].start() if number + 1 < len(matches) else len(flat)
         behind = flat[match.end() : min(following, match.end() + BEHIND)]
-        outcome = _outcome(before, behind)
-        if outcome:
-            shown[outcome].add(match["version"])
+        if answer := ANSWERS.search(behind):
+            printed["good" if answer[1] == "True" else "bad"].add(match["version"])
+        if outcome := _outcome(before, behind):
+            told[outcome].add(match["version"])
+    # What torch printed goes before what is said of the releases afterwards.
+    shown = printed if printed["good"] and printed["bad"] else told
     good, bad = shown["good"] - shown["bad"], shown["bad"] - shown["good"]
     if len(good) == 1 and len(bad) == 1:
         works, fails = good.pop(), bad.pop()

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import NamedTuple
 
+from gpusetup.evidence.wording import is_program_output
 from gpusetup.messages.people import ROWS
 from gpusetup.messages.row import Row
 from gpusetup.messages.search import Text
@@ -81,8 +82,28 @@ def prose_of(text: Text) -> Prose:
     return Prose("\n".join(paragraphs), tuple(starts)[: len(lines)], tuple(lines))
 
 
+SENTENCES = "report.sentences"
+"""The subject of the reading that names the lines in which only a person speaks."""
+
+
+def sentences(text: Text) -> Claim | None:
+    """The lines of a text in which a person speaks and no program is quoted."""
+    numbers = [
+        str(number)
+        for number, line in enumerate(text.lines[:LINES_JUDGED], 1)
+        if is_prose(line) and not is_program_output(line)
+    ]
+    return Claim(SENTENCES, " ".join(numbers), "report") if numbers else None
+
+
+LINES_JUDGED = 400
+"""Lines that are judged: a post is shorter, and a log has no sentences."""
+
+
 def person(text: Text) -> Facts:
     """What the person says of the GPU, of what was tried, and of the machine: each thing once."""
+    if own_lines := sentences(text):
+        yield own_lines
     prose = prose_of(text)
     low = lowered(prose.words)
     known: set[tuple[str, str]] = set()

@@ -23,6 +23,7 @@ from gpusetup.report import (
     outcomes,
     paths,
     person,
+    questions,
     runs,
     works,
 )
@@ -58,6 +59,7 @@ READERS: tuple[Reader, ...] = (
     bare_answer.bare_answer,
     launches.old_launches,
     person.person,
+    questions.questions,
     files.files,
     runs.runs,
     works.works,

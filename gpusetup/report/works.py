@@ -1,107 +1,224 @@
-"""What shows that a GPU computes although somebody asks a question: speeds, results, a plain word.
+"""What shows that a GPU computes: a device that a program names, a speed, a training that goes on.
 
-A text that shows a failure in any words yields nothing here: that part works is then no answer.
+A failure that somebody names comes before all of that, in whatever words: that a part works is then
+no answer. Only two things outrank it: a person's later word that the failure is mended, and a
+program that goes on after the line in which it complained.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from gpusetup.messages import working
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
+from gpusetup.report.failures import ALIGNED_LABEL, TABLE_STARTS
+from gpusetup.report.person import is_prose, prose_of
 
-CHARACTERS_READ = 60_000
-PRINTED_LABELS = lazy(
-    r"(?im)^\W*(?:is \w[\w ]{2,24} (?:available|build)|[\w ]{3,40} version|gpu models[\w ]*|cuda_module\w*|hip \w+|vulnerability [\w ]+|error_\w+|clang \w+)\b ?:.*$"
-    r"|\berrors?: (?:0|none)\b|\b(?:is_available|cuda\.is_available)\(\)|\bno (?:errors?|failures?|problems?)\b|\bCould not collect\b|--kill-on-bad-exit\S*"
-)
-"""Lines of lists that a tool prints on every machine, and words that deny a failure."""
-FAILURE_WORD = lazy(
-    r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bkilled\b"
-    r"|(?:\bnot|n't|n’t) (?:\w+ ){0,2}?(?:work|detect|find|found|recogni|support|available|see|start|load|use[ds]?\b|using)|\bcould not\b|\bcannot\b|\bunable\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:finds?|sees?|does|shows) nothing\b|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%|\b(?:reboots?|restarts?|shuts? (?:off|down)|turns? off|powers? off|blue ?screen|BSOD)\b|\bmissing\b|\bbroken?\b\bcorrupt\w*|\bNaNs?\b|\bsilent"
-    r"|(?:two|both|several|multi\w*|other) (?:gpus|cards) (?:do(?:es)?|did)(?: not|n't)|\bfalls? back\b|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:on|the) cpu (?:only|instead)\b"
-    r"|报错|错误|失败|无法|不能|崩溃|卡住|エラー|できない|落ち|오류|안 ?됨|ошибк|не работ|не вид|падает|вылета|\bfehler|\babsturz|stürzt|funktioniert n|\berreur|plante|ne (?:fonctionne|marche)|no funciona|não funciona|\bXid\b"
-)
-"""What names a failure, in whatever words."""
-SPEED = lazy(
-    r"(?i)(?<![\w.])\d[\d.,]{0,8} ?(?:it/s|its/s|s/it|sec(?:onds?)?/it|tokens?/s(?:ec(?:ond)?)?|tok/s|t/s\b|tps\b|tokens? (?:a|per|each) second|tokens? pro Sekunde|токен\w* в секунду|samples?/s\w*|im(?:g|ages?)/s\w*|fps\b|steps?/s\w*|ms/(?:step|iter\w*|batch|token|image)|TFLOPS)"
-    r"|(?<![\w.])\d[\d.,]{0,8} ?(?:ms|s|sec(?:onds?)?|秒|сек\w*|Sekunden)(?: ?/ ?| (?:per|a|an|each|pro|на) )(?:step|batch|image|iter\w*|epoch|token|frame|item|Bild|Schritt|шаг)"
-    r"|\b(?:on|with|using|auf|sur|на) (?:my |an? |the |meiner |ma )?(?:RTX |GeForce |GTX )?(?:[2-5]0[5-9]0\w{0,3}(?: Ti| Super)?|A100|H100|A6000|V100|L40S?|T4)\b[^.\n]{0,24}?[:=,]? ?\d[\d.,]{0,6} ?(?:ms|s|sec\w*|min\w*)\b"
-    r"|每(?:个)? ?(?:step|步|张|轮|epoch) ?\d[\d.]* ?(?:秒|ms|分钟)|\d[\d.]* ?(?:token|步|张)/?(?:每)?秒"
-)
-"""How fast something computes, in the units that programs and people use."""
-OF_SPEED = lazy(
-    r"(?i)\bspeeds?(?:up)?\b|\bslow(?:er|ly|down)?\b|\bfast(?:er)?\b|\bperformance\b|\bexpect(?:ed)?\b|\bnormal\b|\butili[sz]ation\b|\bbenchmarks?\b|\bthroughput\b|\boptimi[sz]\w*|\baccelerat\w*|\bimprov\w*|\bmy friend\b"
-    r"|正常|慢|快|提高|加速|优化|利用率|遅い|速[くい]|느리|빠르|медленн|быстр|нормальн|скорост|langsam|schnell|\blente?s?\b|rapide|lento|rápido|velocidad|vitesse"
-)
-"""What a question of speed speaks of."""
-A_GPU = lazy(
-    r"(?i)(?:\b|(?<=\d[x×]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?|[ABH]\d00|A\d{1,2}00|L40S?|T4|V100|MI\d{3}|RX ?\d{4}|Arc [AB]\d{3})\b|--device cuda|\bcuda:\d\b|\bon the GPU\b|显卡"
-)
-"""A GPU on which it computes, by its name or its device."""
-WORKS_THERE = lazy(
-    r"(?i)(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm)\b"
-    r"|\b(?:tested|verified|confirmed|checked) (?:on|with) (?:my |an? |the |two )?(?:\S{1,16} ){0,4}?(?:GPUs?|cards?|[RG]TX ?\d{3,4}|machine|Arc \w+)\b|\ball good\b|一切正常|funktioniert einwandfrei|всё работает|tout fonctionne|funciona perfectamente|funciona perfeitamente"
-)
-"""A person's plain word that it works."""
-CONTRAST = lazy(
-    r"(?i)\b(?:but|however|except|although|though|whereas|unless)\b|但是?|不过|可是|aber|но\b|mais|pero|mas\b|\?"
-)
-TRAINS_WELL = lazy(
-    r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\btrains? (?:fine|well|ok)\b|(?:训练|学习|跑)(?:得|能)?(?:起来|正常)|\bobučenie|обучение идёт|Training läuft"
-)
-"""A person's word that a training goes on."""
-DIFFERENT_RESULT = lazy(
-    r"(?i)\b(?:different|wrong|inaccurate|unequal|inconsistent|mismatch\w*)\b[^.\n]{0,30}\b(?:results?|outputs?|values?|numbers?|digits?)\b|\b(?:results?|outputs?|values?|digits?)\b[^.\n]{0,60}?\b(?:differs?|different|wrong|not (?:equal|the same)|deviates?|diverges?|mismatch\w*)\b"
-    r"|\berrors? of (?:about |up to |around )?\d?[\d.]*e-\d|\b(?:numerical|rounding) (?:errors?|differences?)\b|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
-)
-OF_UTILISATION = lazy(r"(?i)\b(?:utili[sz]ation|usage)\b|利用率|Auslastung|загрузка")
-"""What a text about a GPU that waits speaks of."""
-OF_COMPILE = lazy(r"(?i)\btorch[._]compile\b|--compile\b")
-ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
+LINES_READ, CHARACTERS_READ = 2_000, 60_000
+"""Of the beginning of a text: people's posts are shorter (the labelled ones: 99 % below)."""
+SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 SHOWN = 160
+"""Characters of a quote."""
+ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
+"""A tensor on the GPU, or the call that puts it there."""
+
+
+class Lines(NamedTuple):
+    """The lines of a text by what they say, each by its number (from 0)."""
+
+    complaints: tuple[int, ...]
+    """Lines in which a person names a failure."""
+    errors: tuple[int, ...]
+    """Lines in which a program does."""
+    slow: bool
+    """Whether a person calls it slow."""
 
 
 def works(text: Text) -> Iterator[Event]:
-    """Speeds and results on a GPU, and the word that all works, in a text that names no failure.
+    """Devices, speeds and trainings on a GPU, and what is asked about them.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.kind for event in works(text_of("42 tokens per second on my RTX 4080. Normal?"))]
-    ['gpu-speed']
-    >>> list(works(text_of("42 tokens per second on my RTX 4080, normal? Then it crashes")))
-    []
+    ['names-no-failure', 'gpu-speed', 'asks-about']
+    >>> said = "42 tokens per second on my RTX 4080, normal? Then it crashes"
+    >>> [event.kind for event in works(text_of(said))]
+    ['names-failure']
     """
-    flat = PRINTED_LABELS.sub(" ", "\n".join(text.lines))[:CHARACTERS_READ]
-    if FAILURE_WORD.search(flat):
+    lines = _lines_read(text)
+    flat = "\n".join(lines)
+    classified = _classify(lines)
+    in_use = tuple(_in_use(flat))
+    mended = _last_match(working.SOLVED, flat)
+    if mended and _is_mended(lines, classified):
+        yield _event("works-there", flat, mended)
+    elif not _goes_on(lines, classified, in_use):
+        if classified.complaints:
+            first = classified.complaints[0]
+            source = f"report, line {first + 1}"
+            yield Event(kind="names-failure", source=source, text=lines[first].strip()[:SHOWN])
         return
-    if OF_UTILISATION.search(flat):
+    if not classified.complaints and not classified.errors:
         yield Event(kind="names-no-failure", source="report")
-    on_a_gpu = A_GPU.search(flat)
-    # A speed alone proves no health: who is content, or asks of speed, has no other complaint.
-    of_speed = on_a_gpu and OF_SPEED.search(flat)
-    for kind, pattern, needs in (
-        ("gpu-speed", SPEED, of_speed),
-        ("gpu-trains", TRAINS_WELL, of_speed),
-        ("asks-of-compile", OF_COMPILE, on_a_gpu),
-        ("works-there", WORKS_THERE, True),
-        ("result-differs", DIFFERENT_RESULT, ON_A_DEVICE.search(flat)),
-    ):
-        found = pattern.search(flat) if needs else None
-        if kind == "works-there" and CONTRAST.search(flat):
-            continue  # that one thing works introduces the one that does not
-        if found:
-            yield Event(kind=kind, source=_line(flat, found), text=_sentence(flat, found))
+    topic = _topic_of_person(prose_of(text).words)
+    for form, match in in_use:
+        yield _event("gpu-in-use", flat, match, form=form)
+    yield from _said_to_work(flat, topic, is_shown=bool(in_use))
+    if topic:
+        name, words = topic
+        yield Event(kind="asks-about", values={"topic": name}, source="report", text=words)
 
 
-def _line(flat: str, found: re.Match[str]) -> str:
-    return f"report, line {flat.count(chr(10), 0, found.start()) + 1}"
+def _lines_read(text: Text) -> Sequence[str]:
+    kept: list[str] = []
+    room = CHARACTERS_READ
+    for line in text.lines[:LINES_READ]:
+        room -= len(line)
+        if room < 0:
+            break
+        kept.append(line)
+    return kept
 
 
-def _sentence(flat: str, found: re.Match[str]) -> str:
+def _classify(lines: Sequence[str]) -> Lines:
+    """Where a person and where a program names a failure, notices aside."""
+    complaints: list[int] = []
+    errors: list[int] = []
+    is_slow = False
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith(TABLE_STARTS):
+            continue
+        label = ALIGNED_LABEL.match(line)
+        line = line[label.end() :] if label else line
+        without_notices = working.NOTICES.sub(" ", working.PRINTED_LABELS.sub(" ", line))
+        is_slow = is_slow or working.SLOW.search(without_notices) is not None
+        if working.FAILURE.search(without_notices):
+            (complaints if is_prose(line) else errors).append(number)
+    return Lines(tuple(complaints), tuple(errors), is_slow)
+
+
+def _is_mended(lines: Sequence[str], classified: Lines) -> bool:
+    """Whether somebody says that it works now, and names no failure after that."""
+    words = [number for number, line in enumerate(lines) if _says_mended(line)]
+    if not words or classified.slow:
+        return False
+    later = (
+        number for number in (*classified.complaints, *classified.errors) if number > words[-1]
+    )
+    in_contrast = working.CONTRAST.search(" ".join(lines[words[-1] :]))
+    return not any(later) and not in_contrast
+
+
+def _says_mended(line: str) -> bool:
+    """Whether a line says that it works now, and names no failure behind these words."""
+    match = working.SOLVED.search(line)
+    return bool(match and not working.FAILURE.search(line[match.end() :]))
+
+
+def _goes_on(lines: Sequence[str], classified: Lines, in_use: Sequence[Shown]) -> bool:
+    """Whether no failure is named that what the text shows does not deny."""
+    flat = "\n".join(lines)
+    last_shown = max((_line_of(flat, match.end()) for _, match in in_use), default=-1)
+    for number in classified.complaints:
+        # A program that prints the name of its GPU sees it, whatever somebody concludes.
+        denied = last_shown >= 0 and working.NOT_SEEN.search(lines[number])
+        if not denied or working.FAILURE.search(working.NOT_SEEN.sub(" ", lines[number])):
+            return False
+    if max(classified.errors, default=-1) > last_shown:
+        return False
+    # Who calls it slow may run on the CPU, unless the text shows what the GPU does.
+    at_work = any(form not in ("available", "found") for form, _ in in_use)
+    return not classified.slow or at_work or _computes_on_a_gpu(flat)
+
+
+def _computes_on_a_gpu(flat: str) -> bool:
+    on_a_gpu = working.A_GPU.search(flat)
+    of_its_work = working.SPEED.search(flat) or working.TOPICS["loader"].search(flat)
+    return bool(on_a_gpu and of_its_work)
+
+
+Shown = tuple[str, re.Match[str]]
+"""What a line shows (its form's name), and where it stands."""
+
+
+def _in_use(flat: str) -> Iterator[Shown]:
+    """Lines that only a program prints which has its GPU: the last of each form."""
+    on_a_gpu = working.A_GPU.search(flat)
+    forms = (
+        ("device", working.DEVICE_SHOWN, True),
+        ("found", working.FOUND_SHOWN, True),
+        # A server and a training run on a CPU too.
+        ("training", working.TRAINING_SHOWN, on_a_gpu),
+        ("server", working.SERVER_SHOWN, on_a_gpu),
+        ("available", working.AVAILABLE_SHOWN, True),
+        ("tensor", ON_A_DEVICE, working.TOPICS["result"].search(flat)),
+    )
+    for name, form, counts in forms:
+        match = _last_match(form, flat) if counts else None
+        if match:
+            yield name, match
+
+
+def _said_to_work(flat: str, topic: tuple[str, str] | None, *, is_shown: bool) -> Iterator[Event]:
+    """A speed, a training that goes on, and a person's plain word."""
+    on_a_gpu = working.A_GPU.search(flat)
+    for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
+        match = form.search(flat) if on_a_gpu else None
+        # A speed alone proves no health: who is content, or asks about it, has no other complaint.
+        if match and (topic or is_shown or kind == "gpu-trains"):
+            yield _event(kind, flat, match)
+    word = working.WORKS_THERE.search(flat)
+    # That one thing works introduces the one that does not; games run on any driver.
+    introduces = working.CONTRAST.search(flat) and not (is_shown or (on_a_gpu and topic))
+    if word and not introduces and not working.OUTSIDE.search(flat):
+        yield _event("works-there", flat, word)
+
+
+def _topic_of_person(words: str) -> tuple[str, str] | None:
+    """What somebody asks about, with the words that show it: a question before any other line."""
+    asked = [
+        line for line in SENTENCE_END.split(words) if "?" in line or working.WONDERS.search(line)
+    ]
+    of_a_question = _topic(" ".join(asked), tuple(working.TOPICS))
+    # "Is that normal?" asks about what the other sentences say. Programs print their memory too, in
+    # lines that read like sentences.
+    if of_a_question and of_a_question[0] != "normal":
+        return of_a_question
+    others = ("result", "compile", "loader", "warnings", "speed", "normal")
+    return _topic(words, others) or of_a_question
+
+
+def _topic(words: str, topics: Sequence[str]) -> tuple[str, str] | None:
+    for topic in topics:
+        match = working.TOPICS[topic].search(words)
+        if match:
+            return topic, match[0][:SHOWN]
+    return None
+
+
+def _last_match(form: re.Pattern[str], flat: str) -> re.Match[str] | None:
+    last = None
+    for match in form.finditer(flat):
+        last = match
+    return last
+
+
+def _line_of(flat: str, place: int) -> int:
+    return flat.count("\n", 0, place)
+
+
+def _event(kind: str, flat: str, match: re.Match[str], **values: str) -> Event:
+    source = f"report, line {_line_of(flat, match.start()) + 1}"
+    return Event(kind=kind, values=values, source=source, text=_sentence(flat, match))
+
+
+def _sentence(flat: str, match: re.Match[str]) -> str:
     """The words and what stands around them on their line."""
-    first = flat.rfind("\n", 0, found.start()) + 1
-    last = flat.find("\n", found.end())
-    line = flat[first : last if last >= 0 else len(flat)].strip()
-    return line if len(line) <= SHOWN else found[0][:SHOWN]
+    first = flat.rfind("\n", 0, match.start()) + 1
+    last = flat.find("\n", match.end())
+    line = " ".join(flat[first : last if last >= 0 else len(flat)].split())
+    # What stands before the words in a long line is the log's own prefix.
+    return line if len(line) <= SHOWN else " ".join(flat[match.start() : last].split())[:SHOWN]

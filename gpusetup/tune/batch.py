@@ -130,6 +130,8 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
         reason = f"{BY_PLAN} cannot judge this config: {verdict}"
     else:
         reason = verdict.reason
+        if verdict.may_fit_because:
+            reason += f". It fits only if {verdict.may_fit_because}"
     if is_sure or case.fixed_by:
         yield f"{stays}: {reason}"
     elif mark is None:
@@ -235,6 +237,10 @@ def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
     if split.effective > LARGEST_EFFECTIVE:
         return
     largest_clear = _largest_clear_split(case, split)
+    smallest = plan_verdict(case, 1, split.effective)
+    may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
+    if largest_clear is None and may_fit:
+        return
     if largest_clear is None:
         yield DoesNotFit(
             f"{split.name}: {current.reason}, and no smaller batch is sure to fit. "

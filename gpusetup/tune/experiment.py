@@ -67,6 +67,9 @@ def network_size(case: Case) -> Iterator[Suggestion]:
         for setting in plain_values(case, role):
             name, value = name_of(setting.path), preset.value(guide_key)
             current = unquoted(setting.text)[:40]
+            # A reference to another setting (`!ref <width>`, `${width}`) is no size to compare.
+            if current.startswith(("!", "$", "<", "&", "*")):
+                continue
             comparisons.append(f"{name} {value} (yours: {current}, line {setting.line})")
     if comparisons:
         yield (
@@ -113,7 +116,7 @@ def unstable_loss(case: Case) -> Iterator[Suggestion]:
     for setting in unclipped:
         value = setting.text.strip() or "empty"
         yield (
-            f"{label(setting)} is {value}, so gradients are not clipped. The optimisation guide "
+            f"{label(setting)} is {value}, so it does not clip gradients. The optimisation guide "
             f"clips at {CLIP_AT}, which keeps one bad batch from making the loss explode or NaN. "
             "Not written, because clipping changes the updates"
         )

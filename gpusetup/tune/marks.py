@@ -86,7 +86,7 @@ def training_of(case: Case) -> Training:
     if is_of_language_trainer or _names_other_model(case):
         return "other"
     if case.with_role("hidden") and case.with_role("layers"):
-        return "sequences"
+        return "other" if _is_larger_than_the_guides(case) else "sequences"
     return "other" if _speaks_of_model(case) else "unknown"
 
 
@@ -110,6 +110,20 @@ def _names_other_model(case: Case) -> bool:
 def _speaks_of_model(case: Case) -> bool:
     return any(
         not MODEL_WORDS.isdisjoint(words_of(name)) for name in names_in(case.config.settings)
+    )
+
+
+LARGEST_SMALL_WIDTH = 1023
+LARGEST_SMALL_DEPTH = 11
+"""The acceleration guide's networks have up to 256 numbers and 4 layers. One of 1,024 numbers or 12
+layers (BERT's and GPT-2's smallest) is a language or speech model, for which it has no marks."""
+
+
+def _is_larger_than_the_guides(case: Case) -> bool:
+    widths = [whole_number(setting) or 0 for setting in plain_values(case, "hidden")]
+    depths = [whole_number(setting) or 0 for setting in plain_values(case, "layers")]
+    return (
+        max(widths, default=0) > LARGEST_SMALL_WIDTH or max(depths, default=0) > LARGEST_SMALL_DEPTH
     )
 
 

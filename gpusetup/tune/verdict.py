@@ -18,7 +18,7 @@ PREFERENCE = frozenset((
     "rpo_alpha", "desirable_weight", "max_prompt_length", "num_generations", "reward_funcs",
     "num_generations_per_prompt",
 ))  # fmt: skip
-"""Names of training by preferences or rewards, of which plan does not count everything."""
+"""Names of training by preferences or rewards, whose method may be one that plan does not know."""
 
 
 class CannotJudge(str):
@@ -34,15 +34,16 @@ def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdic
     elsewhere = sharded_elsewhere(case)
     if elsewhere:
         return CannotJudge(elsewhere)
-    preference_names = sorted(names_in(config.settings) & PREFERENCE)
-    if preference_names:
-        return CannotJudge(
-            f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
-            "pairs, reference model and generations plan does not count"
-        )
     try:
         from_config = question_of(config)
         question = from_config.question
+        preference_names = sorted(names_in(config.settings) & PREFERENCE)
+        # If plan recognises the method, it counts what stands beside the model.
+        if preference_names and question.rl is None:
+            return CannotJudge(
+                f"`{preference_names[0]}` belongs to preference or reinforcement training, whose "
+                "pairs, reference model and generations plan does not count"
+            )
         if question.model is None and question.params is None:
             return CannotJudge("it names no model that plan knows")
         if from_config.notes:
@@ -66,7 +67,7 @@ def cannot_fit(case: Case) -> str | None:
         return None
     try:
         verdict = batch_verdict(config, 1, card, any_length=True)
-        if verdict.verdict != "too much":
+        if verdict.verdict != "too much" or verdict.may_fit_because:
             return None
         return (
             "This model with these settings does not fit on this card: a single sample needs "

@@ -70,11 +70,11 @@ HONOURED = frozenset(
 """The settings that decide something here; all others are ignored, and named where they matter."""
 
 NOT_ABOUT_PACKAGES = re.compile(
-    r"UV_(UV|CACHE_DIR|NO_CACHE|PYTHON.*|(NO_)?MANAGED_PYTHON|TOOL_.*|PROJECT.*|WORKING_DIR|VENV_.*"
+    r"UV_(UV|CACHE_DIR|NO_CACHE|PYTHON(?!_PLATFORM|_VERSION).*|(NO_)?MANAGED_PYTHON|TOOL_.*|PROJECT.*|WORKING_DIR|VENV_.*"
     r"|INSTALL_DIR|INSTALLER_.*|UNMANAGED_INSTALL|DISABLE_UPDATE|NO_MODIFY_PATH|PUBLISH_.*|HTTP_.*"
     r"|REQUEST_TIMEOUT|LOCK_TIMEOUT|NO_PROGRESS|PREVIEW.*|LOG_CONTEXT|STACK_SIZE|RUN_.*"
     r"|(NO_)?ENV_FILE|NO_SYNC|FROZEN|LOCKED|ISOLATED|.*_TOKEN|COLOR|GITHUB_.*|INIT_.*|DOWNLOAD_URL"
-    r"|S3_.*|TORCH_BACKEND|CONFIG_FILE|NO_CONFIG|CREDENTIALS_DIR|CONCURRENT_BUILDS|REQUIRED_VERSION"
+    r"|S3_.*|CONFIG_FILE|NO_CONFIG|CREDENTIALS_DIR|CONCURRENT_BUILDS|REQUIRED_VERSION"
     r"|INDEX_.*_(USERNAME|PASSWORD)|CHECK_URL|TRUSTED_PUBLISHING|ENVIRONMENTS|REQUIRED_ENVIRONMENTS"
     r"|MANAGED|PACKAGE|WORKSPACE|SOURCES|DEFAULT_GROUPS|DEPENDENCY_GROUPS|DEV_DEPENDENCIES"
     r"|BUILD_BACKEND|CONFLICTS|ADD_BOUNDS|AUDIT.*)"
@@ -160,7 +160,8 @@ def _files_that_count() -> Iterator[Path]:
         return
     for folder in _configuration_folders():
         path = folder / "uv" / "uv.toml"
-        if path.is_file():
+        # A pipe is read as well, as uv does.
+        if path.exists() and not path.is_dir():
             yield path
 
 
@@ -187,7 +188,7 @@ def _of_file(path: Path) -> Source:
     `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
     """
     try:
-        values = parse_toml(named_file.read_text(path, MOST_BYTES))
+        values = parse_toml(named_file.read_text_once(path, MOST_BYTES))
     except ValueError:
         # The parser's own words may quote a password, so they are not shown.
         raise BadInput(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.logins import without_logins
 from gpusetup.system.processes import Output, how_it_ended
+from gpusetup.uv.hosts import Host
 
 QUESTION = "what-was-asked-for"
 """How uv calls our question in its sentences."""
@@ -41,11 +42,13 @@ def complaint(
     no: type[GpuSetupError] = Unsatisfiable,
     *,
     notes: Sequence[str] = (),
+    failures: Mapping[Host, str] = {},
 ) -> GpuSetupError:
     """The error for a uv that failed, with its own words whole.
 
     Its exit code tells "no" from "could not"; `no` is the kind of its "no". `notes` are settings of
     the person that took part, because uv's sentence does not say where its constraints come from.
+    `failures`: why hosts could not be reached, which uv, behind our proxy, cannot know.
     """
     # uv did not run to its end, so that it has no exit code of its own.
     if output.problem:
@@ -53,6 +56,7 @@ def complaint(
     kinds: dict[int | None, type[GpuSetupError]] = {NO: no, COULD_NOT: Unreached}
     kind = kinds.get(output.exit, ToolFailed)
     message = f"{title}: {said_by(output)}"
+    message += "".join(f"\n  cause: {host}: {why}" for host, why in failures.items())
     # A limit of the person may be why there is no solution.
     if kind is no and notes:
         message += "".join(f"\n  {note}" for note in notes)

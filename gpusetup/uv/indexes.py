@@ -15,6 +15,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import split_login
 from gpusetup.system.processes import run
 from gpusetup.uv.configuration import Source, working_folder
+from gpusetup.uv.hosts import documented_file_hosts, host_of
 from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
 
 NAMED = re.compile(r"([\w.-]+)=(.+)")
@@ -45,11 +46,17 @@ class Index(Frozen):
 
     @property
     def shown(self) -> str:
-        """
+        """The index for a person: its host, who names it, and where it keeps its files.
+
         >>> Index(url="https://packages.example/simple", source="UV_INDEX").shown
         'packages.example (UV_INDEX)'
+        >>> Index(url="https://pypi.org/simple", source="uv's default").shown
+        "pypi.org (uv's default; files: files.pythonhosted.org)"
         """
-        return f"{self.host} ({self.source})"
+        host = host_of(self.url)
+        file_hosts = documented_file_hosts(host) if host else ()
+        files = f"; files: {', '.join(file_hosts)}" if file_hosts else ""
+        return f"{self.host} ({self.source}{files})"
 
 
 def indexes_of(sources: tuple[Source, ...]) -> tuple[Index, ...]:

@@ -82,7 +82,7 @@ def _lines_of_file(name: str, source: Source) -> Iterator[str]:
         return
     path = Path(source.folder, unquote(parts.path) if parts.scheme == "file" else name)
     try:
-        text = named_file.read_text(path, MOST_BYTES)
+        text = named_file.read_text_once(path, MOST_BYTES)
     except BadInput as problem:
         raise BadInput(f"{source.name}: {problem.message}", hint="fix or unset it") from problem
     for line in text.replace("\\\n", " ").splitlines():

@@ -20,7 +20,8 @@ from gpusetup.errors import Unreached, Unsatisfiable
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import split_login, without_logins
-from gpusetup.uv.certificates import certificates
+from gpusetup.uv.hosts import AllowedHosts
+from gpusetup.uv.pages import answered
 
 if TYPE_CHECKING:
     from requests import Response
@@ -31,7 +32,6 @@ WHOLE_SECONDS = 30.0
 """For the whole page: one that drips is given up."""
 MOST_BYTES = 32 << 20
 """Of the page. torch's page of all wheels, with every backend since 2016, has some megabytes."""
-MOST_REDIRECTS = 3
 MOST_WHEELS = 50_000
 """Of a page: torch's own has some thousands; more than these are not looked at."""
 LINK = re.compile(r"<a\b(?P<attributes>[^<>]{0,2000})>", re.IGNORECASE)
@@ -114,13 +114,9 @@ def read_page(address: str, shown: str, backend: str, catalog: Catalog) -> str:
     url, login = split_login(address)
     deadline = time.monotonic() + WHOLE_SECONDS
     try:
-        with requests.Session() as session:
-            session.max_redirects = MOST_REDIRECTS
-            with session.get(
-                url, auth=login, timeout=TIMEOUTS, stream=True, verify=certificates()
-            ) as answer:
-                refuse_status(answer, shown, backend, catalog)
-                return read_within(answer, shown, deadline)
+        with answered(url, AllowedHosts((url,)), login=login, timeouts=TIMEOUTS) as answer:
+            refuse_status(answer, shown, backend, catalog)
+            return read_within(answer, shown, deadline)
     except requests.RequestException as problem:
         host = urlsplit(url).hostname
         reason = why_unreached(problem, host or shown)

@@ -17,6 +17,7 @@ from gpusetup.choose.index import IndexAnswer, Released
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.uv.errors import explanation
 from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
@@ -41,6 +42,11 @@ class PersonIndex:
         self.root, self.settings, self.begin = root, settings, before
         self.platform, self.environment = platform_of(machine)
         self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
+
+    @property
+    def torch_root(self) -> str:
+        """The root of torch's own indexes, without a login."""
+        return without_logins(self.root)
 
     def beside(
         self, build: TorchBuild, words: tuple[str, ...], limits: tuple[str, ...]

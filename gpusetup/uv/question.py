@@ -17,20 +17,23 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gpusetup.errors import ToolFailed, Unsatisfiable
+from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import split_login
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import QUESTION, complaint
+from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.indexes import login_variables
-from gpusetup.uv.program import ALONE, private_folder, uv_program
+from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.releases import newest_release
 from gpusetup.uv.settings import PersonSettings
 from gpusetup.uv.toml import parse_toml
+from gpusetup.uv.world import CONFIGURATION, World, private_world
 
 ASK_SECONDS = 300.0
 COMPILE = ("--format", "pylock.toml", "--quiet", "--no-header", "--no-annotate")
+PROJECT = "pyproject.toml"
 MAKE_ROOM = "nothing was changed; make room there"
 MOST_ROUNDS = 5
 """How often uv is asked again without the pre-releases of its answer; each round names new ones."""
@@ -97,6 +100,13 @@ class Question(Frozen):
     """How the error begins where uv has no answer."""
 
     @property
+    def addresses(self) -> tuple[str, ...] | None:
+        """The index that is asked besides the person's own; None if no index is asked."""
+        if self.wheels_folder:
+            return None
+        return (split_login(self.requirements.index)[0],)
+
+    @property
     def options(self) -> tuple[str, ...]:
         """Nothing is built: a source distribution runs its author's code."""
         options = ["--no-build", "--python", self.python]
@@ -143,6 +153,7 @@ def lock_of(
         return {package["name"]: package for package in packages}
 
     rows, notes = _without_prereleases(question, settings, ask)
+    _require_shown_hosts(question, settings, rows)
     return Locked(rows=tuple(rows.values()), notes=notes)
 
 
@@ -163,6 +174,20 @@ def changes_of(question: Question, settings: PersonSettings) -> Changes:
     rows, notes = _without_prereleases(question, settings, ask)
     versions = {name: str(row["version"]) for name, row in rows.items()}
     return Changes(versions=versions, notes=notes)
+
+
+def _require_shown_hosts(question: Question, settings: PersonSettings, rows: Rows) -> None:
+    """`Unreached` if a file of an answer lies on a host that was not shown.
+
+    uv may answer from its cache, for which it connects to nobody.
+    """
+    if question.addresses is None:
+        return
+    allowed = AllowedHosts((*question.addresses, *settings.addresses))
+    for row in rows.values():
+        # The best file is the one that comes.
+        for wheel in row.get("wheels", ())[:1]:
+            allowed.require(str(wheel.get("url", "")))
 
 
 @contextmanager
@@ -200,32 +225,47 @@ def _ask(
 
     Nothing of the question is in its arguments, which other users may read.
     """
+    if settings.single("no-index") and not question.wheels_folder:
+        raise _no_index(settings)
     verb, *options = words
-    with private_folder() as folder:
+    environment = _environment(question, settings)
+    with private_world(settings, environment, question.addresses) as world:
+        folder = world.folder
         with blocked_by_files(f"{folder} cannot be written", MAKE_ROOM):
-            limits = _write_question(question, settings, folder, disallowed)
-        project = str(folder / "pyproject.toml")
-        # The two commands name a project in different ways.
-        named = f"--requirement={project}" if verb == "install" else project
+            limits = _write_question(question, settings, world, disallowed)
+        # The two commands name a project in different ways. uv runs in its folder: of the whole
+        # path it would take no byte that is not UTF-8.
+        named = f"--requirement={PROJECT}" if verb == "install" else PROJECT
         # The one file of settings is ours; no other is looked for.
-        configuration = ("--config-file", str(folder / "uv.toml"))
+        configuration = ("--config-file", CONFIGURATION)
         argv = (uv_program(), "pip", verb, *ALONE, *configuration, *question.options)
-        environment = _environment(question, settings, folder)
         output = run(
             (*argv, *options, *limits, named),
             timeout=ASK_SECONDS,
-            environment=environment,
+            environment=world.environment,
             cwd=str(folder),
         )
+        if not output.ok:
+            world.refuse_strange_hosts()
     if not output.ok:
-        raise complaint(question.title, output, notes=settings.limits.notes)
+        notes = settings.notes_of_limits
+        raise complaint(question.title, output, notes=notes, failures=world.failures)
     return output
 
 
-def _environment(question: Question, settings: PersonSettings, folder: Path) -> dict[str, str]:
-    """The variables of a question: the person's, torch's login, and a private temporary folder."""
-    variables = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    variables |= question.environment
+def _no_index(settings: PersonSettings) -> Blocked:
+    """The error where the person's settings forbid to ask any index."""
+    source = settings.source_of("no-index")
+    return Blocked(
+        f"No index may be asked, because {source} sets no-index",
+        hint="nothing was changed; unset it, or install from a folder of wheels: "
+        "`gpusetup install --offline DIR`",
+    )
+
+
+def _environment(question: Question, settings: PersonSettings) -> dict[str, str]:
+    """The variables of a question: the person's, and torch's login."""
+    variables = dict(question.environment)
     _, login = split_login(question.requirements.index)
     if login:
         variables |= login_variables("TORCH", login)
@@ -233,18 +273,26 @@ def _environment(question: Question, settings: PersonSettings, folder: Path) -> 
 
 
 def _write_question(
-    question: Question, settings: PersonSettings, folder: Path, disallowed: Disallowed
+    question: Question, settings: PersonSettings, world: World, disallowed: Disallowed
 ) -> tuple[str, ...]:
     """Write all files of a question; the options that name those of limits on versions."""
     configuration = ""
     # In a folder of wheels there is no index, and so nothing of the person's to hand over.
     if not question.wheels_folder:
-        modes = dict.fromkeys(sorted(disallowed), "disallow")
-        changes = {"prerelease-package": modes} if modes else {}
+        changes: dict[str, Mapping[str, Any]] = {}
+        if disallowed:
+            changes["prerelease-package"] = dict.fromkeys(sorted(disallowed), "disallow")
+        if settings.single("exclude-newer"):
+            # torch's index states no dates: with a limit by date it would have nothing at all.
+            by_package = settings.single("exclude-newer-package")
+            limits_by_date = by_package if isinstance(by_package, dict) else {}
+            without_limit = dict.fromkeys(question.requirements.names, False)
+            changes["exclude-newer-package"] = {**limits_by_date, **without_limit}
         configuration = settings.configuration(**changes)
-    (folder / "uv.toml").write_text(configuration, encoding="utf-8")
+    world.configure(configuration)
+    folder = world.folder
     project = question.requirements.text
-    (folder / "pyproject.toml").write_text(project, encoding="utf-8")
+    (folder / PROJECT).write_text(project, encoding="utf-8")
     limits = settings.limits
     options: list[str] = []
     for option, lines in (
@@ -255,7 +303,7 @@ def _write_question(
         if lines:
             path = folder / f"{option.strip('-')}.txt"
             path.write_text("\n".join((*lines, "")), encoding="utf-8")
-            options += [option, str(path)]
+            options += [option, path.name]
     return tuple(options)
 
 

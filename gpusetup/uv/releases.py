@@ -25,9 +25,11 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from gpusetup.errors import Unreached
 from gpusetup.model.frozen import Frozen
-from gpusetup.uv.certificates import certificates
+from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.indexes import Index
+from gpusetup.uv.pages import answered
 from gpusetup.uv.settings import PersonSettings
 
 TIMEOUTS = (5.0, 6.0)
@@ -87,14 +89,11 @@ def read_page(url: str, index: Index) -> tuple[str, str]:
     from urllib3.exceptions import HTTPError
 
     deadline = time.monotonic() + WHOLE_SECONDS
+    allowed = AllowedHosts((index.url,))
+    accepted = {"Accept": PAGES}
     try:
-        with requests.get(
-            url,
-            auth=index.login,
-            headers={"Accept": PAGES},
-            timeout=TIMEOUTS,
-            stream=True,
-            verify=certificates(),
+        with answered(
+            url, allowed, login=index.login, headers=accepted, timeouts=TIMEOUTS
         ) as answer:
             if answer.status_code != 200:
                 return "", ""
@@ -107,7 +106,7 @@ def read_page(url: str, index: Index) -> tuple[str, str]:
                     return "", ""
             kind = answer.headers.get("Content-Type", "")
             return kind.lower(), b"".join(parts).decode("utf-8", "replace")
-    except (requests.RequestException, HTTPError, OSError, ValueError):
+    except (requests.RequestException, HTTPError, OSError, ValueError, Unreached):
         # A stranger's server may answer with anything; uv itself reports what matters of it.
         return "", ""
 

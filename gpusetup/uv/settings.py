@@ -19,6 +19,7 @@ from gpusetup.uv.configuration import (
     sources_of_settings,
     working_folder,
 )
+from gpusetup.uv.hosts import NAMED_BY_PERSON, hosts_named_by_person
 from gpusetup.uv.indexes import (
     Index,
     handed_over,
@@ -89,6 +90,13 @@ class PersonSettings:
                 return source.values[key]
         return None
 
+    def source_of(self, key: str) -> str:
+        """The first place that has a setting; empty if none has."""
+        for source in self.sources:
+            if key in source.values:
+                return source.name
+        return ""
+
     def listed(self, key: str) -> list[str]:
         """All values of a setting that is a list, from every place."""
         items: list[str] = []
@@ -118,6 +126,11 @@ class PersonSettings:
             return str(mode)
         return None
 
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every index and page of wheels that the settings name, without logins."""
+        return (*(index.url for index in self.indexes), *self.wheel_folders)
+
     # --- what is shown ----------------------------------------------------------------------------
 
     @property
@@ -127,6 +140,8 @@ class PersonSettings:
         # Folders of wheels are asked too, so that they belong to what is shown.
         for folder in self.wheel_folders:
             shown.append(f"{folder} (find-links)")
+        for host in hosts_named_by_person():
+            shown.append(f"{host} ({NAMED_BY_PERSON})")
         return tuple(shown)
 
     @property
@@ -134,8 +149,21 @@ class PersonSettings:
         """What a person should know: settings that count, and those that do not."""
         return tuple(self._notes())
 
+    @property
+    def notes_of_limits(self) -> tuple[str, ...]:
+        """The settings that limit which versions come."""
+        notes = list(self.limits.notes)
+        newest_day = self.single("exclude-newer")
+        if newest_day is not None:
+            notes.append(
+                f"{self.source_of('exclude-newer')} counts (exclude-newer): {newest_day}; not for "
+                "torch's own index, which states no dates. Another index without them has nothing "
+                "then"
+            )
+        return tuple(notes)
+
     def _notes(self) -> Iterator[str]:
-        yield from self.limits.notes
+        yield from self.notes_of_limits
         mode = self.single("link-mode")
         is_unsafe = mode is not None and mode not in SAFE_LINK_MODES
         if is_unsafe:

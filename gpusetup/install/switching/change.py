@@ -82,7 +82,7 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
             if verdict is None or verdict["verdict"] == "passed":
-                write_receipt(store / NEXT_RECEIPT, plan, job.done, verdict)
+                write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
         if verdict is not None and verdict["verdict"] != "passed":
             change.restore(job)
             return Outcome(kept=False, verdict=verdict)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gpusetup import __version__
+from gpusetup.install.job import Job
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.codec import to_plain
-from gpusetup.model.documents import DoneStep
 
 
-def write_receipt(
-    path: Path, plan: Plan, done: Iterable[DoneStep], verdict: Mapping[str, Any] | None
-) -> None:
+def write_receipt(path: Path, plan: Plan, job: Job, verdict: Mapping[str, Any] | None) -> None:
     """Write what was installed, without logins, users and home folders.
 
     The host of each file stays: whoever reads the receipt wants to know where a package came from.
@@ -38,12 +36,14 @@ def write_receipt(
         "before": {**plan.before},
         "after": {**plan.after},
         "wheels": wheels,
-        "steps": list(map(to_plain, done)),
+        "steps": list(map(to_plain, job.done)),
         "verdict": verdict and {"verdict": verdict["verdict"]},
     }
     redacted = redact_document(receipt)
     for row, place in zip(redacted["wheels"], places, strict=True):
         row |= place
+    # A file may be kept in uv's cache; then nobody was asked for it.
+    redacted["hosts"] = list(job.contacted)
     write_safely(path, json.dumps(redacted, indent=2) + "\n")
 
 

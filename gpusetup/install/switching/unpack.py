@@ -30,9 +30,11 @@ from gpusetup.install.target.layout import (
     files_of_all,
     record_rows,
 )
+from gpusetup.model.logins import split_login
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.lock import Wheel, fetching_environment, lock_text
 from gpusetup.uv.program import forget_step, private_folder
+from gpusetup.uv.world import private_world
 
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
@@ -61,11 +63,20 @@ def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
     (folder / "tmp").mkdir(parents=True)
     folder.chmod(0o700)
     (folder / "pylock.toml").write_text(lock_text(plan.wheels), encoding="utf-8")
-    environment = fetching_environment(job.settings, plan.choice.index_url)
-    with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
-        output = run_step(job, plan.steps[-1], environment, folder=str(folder))
-    if not output.ok:
-        raise complaint("cannot download and unpack the wheels", output, Unreached)
+    settings = job.settings
+    environment = fetching_environment(settings, plan.choice.index_url)
+    # A folder of wheels is no index, so that there is nobody to ask.
+    addresses = None if job.wheels else (split_login(plan.choice.index_url)[0],)
+    with private_world(settings, environment, addresses) as world:
+        # The command that is shown stays as it can be typed: the way into the network is no part.
+        variables = {**world.environment, "UV_CONFIG_FILE": str(world.configure())}
+        with job.show_progress(plan.wheels, Path(environment["UV_CACHE_DIR"])):
+            output = run_step(job, plan.steps[-1], variables, folder=str(folder))
+        job.contacted = world.contacted
+        if not output.ok:
+            world.refuse_strange_hosts()
+            title = "cannot download and unpack the wheels"
+            raise complaint(title, output, Unreached, failures=world.failures)
     return compared(folder / "root", plan.wheels, layout)
 
 

@@ -81,10 +81,23 @@ def check_target(layout: Layout, way: str = OWN) -> None:
             )
 
 
+def require_utf_8(folder: str) -> None:
+    """`Blocked` for a path that uv cannot take: it supports only names in UTF-8."""
+    try:
+        folder.encode()
+    except UnicodeEncodeError:
+        shown = folder.encode(errors="backslashreplace").decode()
+        raise Blocked(
+            f"The name of {shown} is not UTF-8, and uv supports no such folder",
+            hint="nothing was changed; name an environment elsewhere: `--venv DIR`",
+        ) from None
+
+
 def read_target(python: str | None, venv: str | None) -> Target:
     """The environment of an interpreter, or one that is to be made from it in the folder `venv`."""
     if python is None:
         raise UsageError("The target has no interpreter", hint="name one with `--python PATH`")
+    require_utf_8(venv or python)
     layout = layout_of(python)
     if venv is None and layout.implementation != "cpython":
         raise Blocked(

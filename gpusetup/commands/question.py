@@ -1,0 +1,366 @@
+"""A command's question as a typed record, from which its parser, help and Python API are made.
+
+A field is an option of the command line, and a keyword in Python:
+
+>>> class GreetQuestion(CommandQuestion):
+...     names: tuple[str, ...] = arguments("names to greet")
+...     times: int = option("how often", default=1, metavar="N", parse=int)
+...     loud: bool = switch("in capitals")
+>>> question = GreetQuestion.from_python("greet", {"names": ["Ada"], "times": 2})
+>>> question.names, question.times, question.loud, question.words()
+(('Ada',), 2, False, ['--times=2', '--', 'Ada'])
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gpusetup.errors import GpuSetupError, UsageError
+
+VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
+"""How an option is typed: with one value, repeatable, alone, or as a word without a name."""
+
+
+class Group(NamedTuple):
+    """A part of `--help`."""
+
+    title: str
+    description: str | None = None
+
+
+class Option(NamedTuple):
+    """What the command line and Python know of one field of a question."""
+
+    kind: int
+    help: str
+    default: Any = None
+    flags: tuple[str, ...] = ()
+    """Its names on the command line; none for a word without a name."""
+    metavar: str | None = None
+    choices: Collection[str] | None = None
+    parse: Callable[[str], Any] = str
+    """Turns the typed text into the value; raises ValueError or ArgumentTypeError if it cannot."""
+    const: str | None = None
+    """The value of an option that is typed without one, if that is allowed."""
+    group: Group | None = None
+    """Where in `--help` it stands; None: among the first."""
+    one_of: str | None = None
+    """Options with the same word here exclude each other."""
+    is_needed: bool = False
+    """Whether one of those that exclude each other has to be given."""
+    takes_several: bool = False
+    """Whether a repeatable option takes several words each time: `--only memory sdpa`."""
+    as_it_is: tuple[type, ...] = ()
+    """Types of values from Python that are taken without a look at them: a snapshot, bytes."""
+
+    @property
+    def shown_name(self) -> str:
+        """Its name in a message about it."""
+        return "/".join(self.flags)
+
+
+def option(
+    help: str, *flags: str, default: Any = None, parse: Callable[[str], Any] = str, **rest: Any
+) -> Any:
+    """An option with one value. Its flag is the field's name, unless `flags` say otherwise."""
+    return Option(VALUE, help, default, flags, parse=parse, **rest)
+
+
+def options(help: str, *flags: str, **rest: Any) -> Any:
+    """An option that may be repeated; its value is a tuple."""
+    return Option(LIST, help, (), flags, **rest)
+
+
+def switch(help: str, *flags: str, **rest: Any) -> Any:
+    """An option without a value: True if it is given."""
+    return Option(SWITCH, help, False, flags, **rest)
+
+
+def argument(help: str, *, default: Any = None, **rest: Any) -> Any:
+    """A word without a name; it has to be given unless a `default` stands for it."""
+    return Option(ARGUMENT, help, default, **rest)
+
+
+def arguments(help: str, **rest: Any) -> Any:
+    """Any number of words without a name; the value is a tuple."""
+    return Option(ARGUMENTS, help, (), **rest)
+
+
+def command_after_dashes() -> Any:
+    """Somebody's own command, which follows `--`; its words are not looked at."""
+    return Option(COMMAND, "", ())
+
+
+NEEDED: Any = object()
+"""The default of an argument that has to be given."""
+
+if TYPE_CHECKING:
+    from gpusetup.model.frozen import dataclass_transform
+
+    _FIELDS = (option, options, switch, argument, arguments, command_after_dashes)
+    _record = dataclass_transform(
+        kw_only_default=True, frozen_default=True, field_specifiers=_FIELDS
+    )
+else:
+
+    def _record(kind: type) -> type:
+        return kind
+
+
+@_record
+class CommandQuestion:
+    """What a command is asked. Subclasses list the fields; see the module's example."""
+
+    OPTIONS: Mapping[str, Option] = {}
+    """Field -> its option, in the order of `--help`."""
+    given: frozenset[str] = frozenset()
+    """The fields that were typed, or given in Python; all others have their defaults."""
+
+    def __init_subclass__(cls) -> None:
+        own = {name: spec for name, spec in vars(cls).items() if isinstance(spec, Option)}
+        named = {name: _with_flags(name, spec) for name, spec in own.items()}
+        cls.OPTIONS = {**cls.OPTIONS, **named}
+        for name, spec in named.items():
+            setattr(cls, name, spec.default)
+
+    def __init__(self, **values: Any) -> None:
+        unknown = values.keys() - self.OPTIONS.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no field {min(unknown)!r}")
+        self.__dict__.update(values)
+        self.__dict__["given"] = frozenset(values)
+
+    def replaced(self, **changes: Any) -> Any:
+        """The same question with other values; what was given stays as it was."""
+        other = type(self)(**{**self._given_values(), **changes})
+        other.__dict__["given"] = self.given
+        return other
+
+    def _given_values(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name in self.OPTIONS}
+
+    def given_flags(self) -> set[str]:
+        """The flags of what was given, each by its longest name: `--gpu`."""
+        flags = set()
+        for name in self.given:
+            if self.OPTIONS[name].flags:
+                flags.add(self.OPTIONS[name].flags[-1])
+        return flags
+
+    def words(self, *without: str) -> list[str]:
+        """What a person would type to give these values, the words without a name last."""
+        typed: list[str] = []
+        last: list[str] = []
+        for name, spec in self.OPTIONS.items():
+            if name in self.given and name not in without:
+                place = typed if spec.flags else last
+                place += _as_words(spec, getattr(self, name))
+        return [*typed, "--", *last] if last else typed
+
+    @classmethod
+    def from_python(cls, command: str, values: Mapping[str, Any]) -> Any:
+        """The question with these values, each checked as if it had been typed; None is no value.
+
+        Raises TypeError for a value of a type that the field does not take, and for an unknown
+        field; UsageError for a wrong value, as the command line does.
+        """
+        checked: dict[str, Any] = {}
+        for name, value in values.items():
+            spec = cls.OPTIONS.get(name)
+            if value is None:
+                continue
+            if spec is None:
+                raise TypeError(f"{command}() got an unexpected keyword argument {name!r}")
+            if isinstance(value, spec.as_it_is):
+                checked[name] = value
+                continue
+            _check_type(name, spec, value)
+            is_off = spec.kind == SWITCH and not value
+            if not is_off:
+                refuse_values(_as_words(spec, value))
+                checked[name] = _checked_value(spec, value)
+        _refuse_both(cls.OPTIONS, checked)
+        return cls(**checked)
+
+
+def _with_flags(name: str, spec: Option) -> Option:
+    """The option with the flag that its field's name gives it, if it names none itself."""
+    if spec.flags or spec.kind in (ARGUMENT, ARGUMENTS, COMMAND):
+        return spec
+    return spec._replace(flags=(f"--{name.replace('_', '-')}",))
+
+
+def _as_words(spec: Option, value: Any) -> list[str]:
+    """A value as the words that a person types for it."""
+    if spec.kind == SWITCH:
+        return [spec.flags[-1]] if value else []
+    texts = [str(part) for part in _each(value)]
+    return [f"{spec.flags[-1]}={text}" for text in texts] if spec.flags else texts
+
+
+def _each(value: Any) -> Sequence[Any]:
+    """The values of an option, whether it is repeatable or not."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return value
+    return (value,)
+
+
+# --- a value from Python --------------------------------------------------------------------------
+
+
+def refuse_values(words: Sequence[str]) -> None:
+    """UsageError for a word that nobody means.
+
+    No path has a NUL or half of a character. An empty word is a variable that the caller's script
+    forgot to set, never the default.
+    """
+    for before, word in zip(("", *words), words, strict=False):
+        if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
+            raise UsageError("a value contains a NUL or a lone surrogate")
+        if not word or re.fullmatch("--[a-z-]+=", word):
+            option = (word or before).rstrip("=")
+            raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
+
+
+def takes(spec: Option) -> str:
+    """The JSON type of what an option takes; `strings` is a list of texts."""
+    if spec.kind == SWITCH:
+        return "boolean"
+    if spec.kind in (LIST, ARGUMENTS, COMMAND):
+        return "strings"
+    try:
+        example = spec.parse("1")
+    except (ValueError, argparse.ArgumentTypeError, GpuSetupError):
+        return "string"
+    return "integer" if isinstance(example, int | float) else "string"
+
+
+TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "string": ("a text", (str, Path)),
+    "strings": ("a text, or a list of texts", (str, Path)),
+    "integer": ("a number", (str, Path, Real)),
+    "boolean": ("true or false", (bool,)),
+}
+"""JSON type -> what it is called, and the types that are taken for it in Python.
+
+A text that looks like a number is no number here: of the version 2.10 a float would lose a digit.
+"""
+
+
+def _check_type(name: str, spec: Option, value: Any) -> None:
+    """Raises TypeError if the option does not take such a value."""
+    kind = takes(spec)
+    called, types = TYPES[kind]
+    values = _each(value) if kind == "strings" else (value,)
+    for part in values:
+        is_other_bool = isinstance(part, bool) and kind != "boolean"
+        if is_other_bool or not isinstance(part, types):
+            raise TypeError(f"`{name}` is {called}, not {type(value).__name__}")
+
+
+def _checked_value(spec: Option, value: Any) -> Any:
+    """The value as the command line would read it; UsageError if it would refuse it."""
+    if spec.kind == SWITCH:
+        return value
+    parsed = tuple(_parsed(spec, str(part)) for part in _each(value))
+    return parsed if spec.kind in (LIST, ARGUMENTS, COMMAND) else parsed[0]
+
+
+def _parsed(spec: Option, text: str) -> Any:
+    """One text as its value, with the messages of the command line."""
+    try:
+        value = spec.parse(text)
+    except argparse.ArgumentTypeError as problem:
+        raise UsageError(f"argument {spec.shown_name}: {problem}") from problem
+    except ValueError as problem:
+        kind = getattr(spec.parse, "__name__", "")
+        raise UsageError(f"argument {spec.shown_name}: invalid {kind} value: {text!r}") from problem
+    if spec.choices is not None and value not in spec.choices:
+        offered = ", ".join(map(repr, spec.choices))
+        raise UsageError(
+            f"argument {spec.shown_name}: invalid choice: {value!r} (choose from {offered})"
+        )
+    return value
+
+
+def _refuse_both(known: Mapping[str, Option], values: Iterable[str]) -> None:
+    """UsageError if two of the values exclude each other."""
+    taken: dict[str, str] = {}
+    for name in values:
+        spec = known[name]
+        if spec.one_of is None:
+            continue
+        if spec.one_of in taken:
+            other = taken[spec.one_of]
+            raise UsageError(f"argument {spec.shown_name}: not allowed with argument {other}")
+        taken[spec.one_of] = spec.shown_name
+
+
+# --- the parser -----------------------------------------------------------------------------------
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) -> None:
+    """Give a parser the options of a question, in their groups."""
+    groups: dict[Group | None, Any] = {None: parser}
+    exclusive: dict[tuple[Group | None, str], Any] = {}
+    for name, spec in kind.OPTIONS.items():
+        if spec.kind == COMMAND:
+            continue
+        if spec.group is not None and spec.group not in groups:
+            groups[spec.group] = parser.add_argument_group(*spec.group)
+        place = groups[spec.group]
+        if spec.one_of is not None:
+            key = (spec.group, spec.one_of)
+            if key not in exclusive:
+                exclusive[key] = place.add_mutually_exclusive_group(required=spec.is_needed)
+            place = exclusive[key]
+        _add_option(place, name, spec)
+
+
+def _add_option(place: Any, name: str, spec: Option) -> None:
+    """One option; what is not typed is left out of the namespace, so that one sees what was."""
+    details: dict[str, Any] = {"help": spec.help, "default": argparse.SUPPRESS}
+    if spec.kind == SWITCH:
+        place.add_argument(*spec.flags, dest=name, action="store_true", **details)
+        return
+    details.update(metavar=spec.metavar, choices=spec.choices, type=spec.parse)
+    if spec.kind == ARGUMENT:
+        nargs = None if spec.default is NEEDED else "?"
+        # argparse would read the word SUPPRESS itself as the value of this kind.
+        place.add_argument(name, nargs=nargs, **{**details, "default": None})
+    elif spec.kind == ARGUMENTS:
+        place.add_argument(name, nargs="*", **details)
+    elif spec.kind == LIST and spec.takes_several:
+        place.add_argument(*spec.flags, dest=name, action="extend", nargs="+", **details)
+    elif spec.kind == LIST:
+        place.add_argument(*spec.flags, dest=name, action="append", **details)
+    elif spec.const is not None:
+        place.add_argument(*spec.flags, dest=name, nargs="?", const=spec.const, **details)
+    else:
+        place.add_argument(*spec.flags, dest=name, **details)
+
+
+def takes_command(kind: type[CommandQuestion]) -> bool:
+    """Whether somebody's command may follow `--`."""
+    return any(spec.kind == COMMAND for spec in kind.OPTIONS.values())
+
+
+def typed_question(kind: type[CommandQuestion], typed: argparse.Namespace) -> CommandQuestion:
+    """The question that was typed."""
+    values: dict[str, Any] = {}
+    for name, value in _typed_values(kind, typed):
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values)
+
+
+def _typed_values(
+    kind: type[CommandQuestion], typed: argparse.Namespace
+) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(typed).items():
+        if name in kind.OPTIONS and value is not None:
+            yield name, value

@@ -1,0 +1,37 @@
+"""What a command answers: a document, the screen that is a view of it, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from gpusetup.errors import Unsatisfiable
+from gpusetup.render.console import Console
+
+Document = TypeVar("Document")
+
+
+class Reply(NamedTuple):
+    """An answer that was not shown yet."""
+
+    document: Any = None
+    """What `--json` prints and Python gets; None if the command has already written its answer."""
+    screen: str | Callable[[Any], str] = ""
+    """The text for a person, or the function that makes it of the document."""
+    exit_code: int = 0
+
+
+def answer(
+    document: Document, screen: str | Callable[[Document], str] = "", *, yes: object = True
+) -> Reply:
+    """A document and its screen; the exit code is 1 if it is no `yes`."""
+    return Reply(document, screen, 0 if yes else Unsatisfiable.exit_code)
+
+
+def show(reply: Reply, out: Console) -> int:
+    """Write an answer to the console; returns the exit code."""
+    if reply.document is not None:
+        out.answer(reply.document, reply.screen)
+    elif isinstance(reply.screen, str) and reply.screen:
+        out.text(reply.screen)
+    return reply.exit_code

@@ -1,0 +1,83 @@
+"""What `gpusetup resolve` is asked."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpusetup.choose.described import Description
+from gpusetup.commands.common import (
+    BACKEND,
+    DRIVER,
+    FROM,
+    GPU,
+    INDEX,
+    REQUIREMENTS,
+    TORCH,
+    Machine,
+    shared,
+)
+from gpusetup.commands.question import CommandQuestion, Group, arguments, option, switch
+from gpusetup.model.units import architecture_named
+
+ANOTHER_MACHINE = Group("another machine")
+REQUEST = Group("request")
+
+
+class ResolveQuestion(CommandQuestion):
+    """Which build fits which machine, with which packages."""
+
+    packages: tuple[str, ...] = arguments(
+        "packages that use torch: `vllm`, 'jax[cuda13]'; torch is chosen to fit, and your "
+        "package index is asked",
+        metavar="PACKAGE",
+    )
+    machine: Machine | None = shared(FROM, group=ANOTHER_MACHINE)
+    driver: str | None = shared(DRIVER, group=ANOTHER_MACHINE)
+    gpu: tuple[str, ...] = shared(GPU, group=ANOTHER_MACHINE)
+    os: Literal["linux", "windows", "macos"] | None = option(
+        "", choices=("linux", "windows", "macos"), group=ANOTHER_MACHINE
+    )
+    architecture: str | None = option(
+        "",
+        "--machine",
+        choices=("x86_64", "aarch64"),
+        parse=architecture_named,
+        group=ANOTHER_MACHINE,
+    )
+    python: str | None = option("Python version, also 3.13t", metavar="3.11", group=ANOTHER_MACHINE)
+    glibc: str | None = option(
+        "version of the C library (Linux)", metavar="2.35", group=ANOTHER_MACHINE
+    )
+    requirements: tuple[str, ...] = shared(REQUIREMENTS, group=REQUEST)
+    torch: str | None = shared(TORCH, group=REQUEST)
+    backend: str = shared(BACKEND, group=REQUEST)
+    index: str | None = shared(INDEX, group=REQUEST)
+    installer: str | None = option(
+        "whose commands to print; uv-tool: `uv tool install` of a PACKAGE",
+        choices=("uv", "pip", "conda", "uv-tool"),
+        group=REQUEST,
+    )
+    name: str | None = option(
+        "the name of a new conda environment, which conda's commands then create",
+        "-n",
+        "--name",
+        metavar="NAME",
+        group=REQUEST,
+    )
+    explain: bool = switch("list every reason against a build", group=REQUEST)
+    refresh: bool = switch(
+        "ask PyTorch's index now for builds that gpusetup's dated table does not know",
+        group=REQUEST,
+    )
+    offline: bool = switch("with PACKAGE: use no network, only gpusetup's own table", group=REQUEST)
+
+    def description(self) -> Description:
+        """The machine that the options describe."""
+        return Description(
+            driver=self.driver,
+            gpus=self.gpu,
+            os=self.os,
+            machine=self.architecture,
+            python=self.python,
+            glibc=self.glibc,
+        )

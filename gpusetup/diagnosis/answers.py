@@ -1,0 +1,394 @@
+"""What is said to a plain question, and to somebody whose GPU works: a fact, then the next step.
+
+Each answer is made of the catalog's facts and one rule of the field. A question that the text's own
+values decide (a driver too old for the CUDA that is asked about) is a finding, and no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.catalog.kernels import served_by
+from gpusetup.choose.host import driver_family
+from gpusetup.choose.installed import vendors_of
+from gpusetup.evidence.context import (
+    cuda_needed,
+    events,
+    gpus,
+    is_report,
+    on,
+    says_nothing_else,
+)
+from gpusetup.evidence.facts import driver_serves, wanted_cuda
+from gpusetup.fixes import other_makers
+from gpusetup.model.patterns import lazy
+from gpusetup.model.shell import own_word
+from gpusetup.model.versions import parsed
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.builds import TorchBuild
+    from gpusetup.model.machine import Event, Gpu
+
+NEWEST_CUDA = (
+    "The CUDA that nvidia-smi shows is the newest that the driver supports; builds for older ones "
+    "run too"
+)
+
+
+# --- a GPU that works -----------------------------------------------------------------------------
+
+WORKS = ("gpu-in-use", "gpu-speed", "gpu-trains", "works-there")
+"""Events of a GPU that computes; `report.works` gives them only where no failure is open."""
+OF_OTHER_MAKERS = {
+    "amd": "`amd-smi monitor`",
+    "intel": "`xpu-smi dump`",
+    "apple": "the Activity Monitor's GPU history",
+}
+"""Whose GPU `gpusetup monitor` does not read -> what shows its load."""
+
+
+def shows_a_working_gpu(context: RuleContext) -> bool:
+    """Whether a GPU computes in a text that leaves no failure open."""
+    shown = events(context, *WORKS)
+    unused = events(context, "gpu-unused", "run-hangs")
+    return bool(shown and not unused and says_nothing_else(context, "foreign-gpu"))
+
+
+def answer_to_a_working_stack(context: RuleContext) -> str:
+    """What shows that the GPU computes, and what helps with what is asked about it."""
+    shown = events(context, *WORKS)
+    topic = next((event.values["topic"] for event in events(context, "asks-about")), "")
+    if events(context, "gpu-starved"):
+        topic = "loader"
+    elif topic == "normal" and events(context, "gpu-speed"):
+        topic = "speed"
+    works = _what_works(context, shown[0]) if shown else f"{_gpu_in_words(context)} computes"
+    return f"{works}, and the text shows no failure. {_next_step(context, topic)}"
+
+
+def _what_works(context: RuleContext, event: Event) -> str:
+    """What an event shows of a GPU, with the words that show it."""
+    gpu = _gpu_in_words(context)
+    quote = (event.text or "").strip(" .:")
+    says = {
+        "available": f"torch sees {gpu}",
+        "device": f"a program uses {gpu}",
+        "found": f"the program finds {gpu}",
+        "server": f"a program runs on {gpu}",
+        "training": f"a training runs on {gpu}",
+    }
+    if event.kind == "works-there":
+        return f"the text says that it works (“{quote}”)"
+    return f"{says.get(event.values.get('form', ''), f'{gpu} computes')} (“{quote}”)"
+
+
+NAMES_SHOWN = 2
+"""GPUs that a sentence names; of more it says how many there are."""
+
+
+def _gpu_in_words(context: RuleContext) -> str:
+    """The GPUs by name, else by their maker."""
+    names = list(dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ()))
+    if 0 < len(names) <= NAMES_SHOWN and "unknown" not in names:
+        return f"the {' and '.join(names)}"
+    makers = {"amd": "the AMD GPU", "intel": "the Intel GPU", "apple": "the Mac's GPU"}
+    return makers.get(_maker(context), "the GPU")
+
+
+def _next_step(context: RuleContext, topic: str) -> str:
+    """What helps with what somebody asks about a GPU that works."""
+    monitor = OF_OTHER_MAKERS.get(_maker(context), "`gpusetup monitor`")
+    steps = {
+        "result": (
+            "Convolutions use TF32 on GPUs from compute capability 8.0 on, and sums run in "
+            "another order than on the CPU, so the last digits differ. To compare again, set "
+            "`torch.backends.cudnn.allow_tf32 = False` (for matrix products: "
+            '`torch.set_float32_matmul_precision("highest")`)'
+        ),
+        "compile": (
+            "torch.compile needs its first runs to compile: do not count them (warm-up), and "
+            "compile a function without Python loops over batches"
+        ),
+        "memory": (
+            "To see what needs the memory (weights, gradients, optimizer, activations, cache), "
+            "run `gpusetup plan` with your model and settings"
+        ),
+        "loader": (
+            f"To see what it waits for, run {monitor} next to the program; if it waits for data, "
+            "more loader workers with persistent_workers=True help"
+        ),
+        "warnings": (
+            "Warnings of a program that goes on are notices: you can ignore them. To test the "
+            "GPU itself, run `gpusetup verify`"
+        ),
+        "speed": (
+            f"To see what limits the speed, run {monitor} next to the program; for a training "
+            "config, `gpusetup tune` proposes faster settings"
+        ),
+    }
+    return steps.get(topic, "Nothing needs a change. To test this machine, run `gpusetup verify`")
+
+
+def _maker(context: RuleContext) -> str:
+    """Whose GPU it is; "" if the text does not say."""
+    of_the_build = maker_of(context.torch.backend)
+    if of_the_build:
+        return of_the_build
+    if on(context, "macos"):
+        return "apple"
+    vendors = vendors_of(context.snapshot)
+    return next(iter(vendors)) if len(vendors) == 1 else ""
+
+
+# --- a plain question -----------------------------------------------------------------------------
+
+
+def plain_question(context: RuleContext) -> Event | None:
+    """The question of a text that names no failure; None if it has none."""
+    if not is_report(context) or not events(context, "names-no-failure"):
+        return None
+    failing = events(context, "gpu-unused", "run-hangs")
+    if failing or not says_nothing_else(context, "foreign-gpu", "cuda-toolkit-missing"):
+        return None
+    return next((event for event in events(context, "question-asked")), None)
+
+
+def plain_answer(context: RuleContext) -> str:
+    """The answer to a plain question, with the next step; "" if there is none."""
+    question = plain_question(context)
+    if question is None:
+        return ""
+    return ANSWERS[question.values["topic"]](context, question)
+
+
+def _of_the_driver(context: RuleContext, question: Event) -> str:
+    """Whether a driver is new enough, or which one is needed."""
+    version = context.driver.version
+    wanted = wanted_cuda(context) or question.values.get("cuda") or cuda_needed(context.torch)
+    if version and wanted:
+        if driver_serves(context, wanted) is not True:
+            return ""  # `driver-too-old` says what to do
+        floor = context.catalog.driver_floor(wanted, driver_family(context.snapshot))
+        return (
+            f"yes, driver {version} runs builds for CUDA {wanted} (they need {floor} or newer): "
+            f"keep the driver, and remove nothing. {NEWEST_CUDA}"
+        )
+    if version:
+        return (
+            f"driver {version} runs {_newest_served(context)}. For the build that fits, run "
+            f"`gpusetup resolve --driver {version}`"
+        )
+    floors = _floors(context, wanted)
+    return f"{floors}. `nvidia-smi` shows yours; `gpusetup resolve` picks the build that fits it"
+
+
+def _newest_served(context: RuleContext) -> str:
+    """The newest CUDA of torch's builds that the driver runs."""
+    served = {
+        build.cuda
+        for build in context.catalog.builds
+        if build.cuda and driver_serves(context, build.cuda)
+    }
+    newest = max(served, key=parsed, default=None)
+    return f"torch's builds up to CUDA {newest}" if newest else "none of torch's builds"
+
+
+def _floors(context: RuleContext, wanted: str | None) -> str:
+    """The driver that a CUDA needs; of both of today's majors if none is named."""
+    majors = (wanted,) if wanted else ("12", "13")
+    parts = []
+    for cuda in majors:
+        linux, windows = (context.catalog.driver_floor(cuda, on) for on in ("linux", "windows"))
+        parts.append(f"builds for CUDA {cuda} need driver {linux} (Windows: {windows}) or newer")
+    return ", ".join(parts)
+
+
+def _of_a_downgrade(context: RuleContext, question: Event) -> str:
+    """Whether CUDA or the driver must go back to an older one."""
+    wanted = wanted_cuda(context)
+    if wanted and driver_serves(context, wanted) is False:
+        return ""
+    shown = context.driver.cuda
+    kept = f" (here {shown})" if shown else ""
+    return (
+        f"no, keep the driver and remove nothing. The CUDA that nvidia-smi shows{kept} is the "
+        "newest that the driver supports; builds for older ones run too, and torch brings its own "
+        "CUDA libraries. `gpusetup install` picks the build that fits"
+    )
+
+
+def _of_the_toolkit(context: RuleContext, question: Event) -> str:
+    return (
+        "no, torch needs only the NVIDIA driver: its wheels bring the CUDA libraries and cuDNN. "
+        "You need a CUDA toolkit (nvcc) only to compile extensions from source, for example "
+        "flash-attn without a wheel. `gpusetup install` installs torch and tests it"
+    )
+
+
+def _of_two_numbers(context: RuleContext, question: Event) -> str:
+    by_driver, by_nvcc = context.driver.cuda, context.snapshot.toolkit.nvcc
+    shown = f" (here {by_driver})" if by_driver else ""
+    toolkit = f" (here {by_nvcc})" if by_nvcc else ""
+    return (
+        f"they may differ. nvidia-smi shows the newest CUDA that the driver supports{shown}, nvcc "
+        f"the installed toolkit{toolkit}, and torch.version.cuda the CUDA that torch was built "
+        "with and brings along. It works as long as the driver supports torch's CUDA major "
+        "version; nvcc counts only when you compile extensions. To test it, run `gpusetup verify`"
+    )
+
+
+def _of_python(context: RuleContext, question: Event) -> str:
+    """Which torch has wheels for a Python."""
+    python = question.values["python"]
+    rows = [row for row in context.catalog.builds if row.channel == "pytorch"]
+    releases = {row.torch for row in rows if python in row.pythons}
+    if not releases:
+        newest = max({p for row in rows for p in row.pythons if p[-1].isdigit()}, key=parsed)
+        return (
+            f"no, torch has no wheels for Python {python} (as of {context.catalog.as_of}; newest: "
+            f"Python {newest}). Create an environment with Python "
+            f"{context.catalog.milestone('usual python')}, and run `gpusetup install` there"
+        )
+    oldest, latest = min(releases, key=parsed), max(releases, key=parsed)
+    return (
+        f"yes, torch {oldest} to {latest} have wheels for Python {python}. `gpusetup install` "
+        "picks the one that fits the driver and the GPU"
+    )
+
+
+def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
+    """For which CUDA a release of torch is built, or which release has a CUDA."""
+    torch = context.snapshot.wanted.torch or context.torch.version or ""
+    release = torch.removeprefix("==").partition("+")[0]
+    cuda = question.values.get("cuda", "")
+    rows = [row for row in context.catalog.builds if row.cuda and row.channel == "pytorch"]
+    of_release = (
+        [row for row in rows if f"{row.torch}.".startswith(f"{release}.")] if release else rows
+    )
+    fitting = [row for row in of_release if f"{row.cuda}.".startswith(f"{cuda}.")]
+    if fitting:
+        newest = max(fitting, key=lambda row: parsed(row.torch))
+        return (
+            f"yes, torch {newest.torch} has builds for CUDA {newest.cuda} ({newest.backend}, "
+            f"driver {newest.driver_floor} or newer). "
+            "`gpusetup resolve` says whether it fits your machine"
+        )
+    labels = sorted({row.cuda for row in of_release if row.cuda}, key=parsed)
+    if not labels:
+        return f"the catalog does not know torch {release}. `gpusetup resolve` says what fits"
+    who = f"torch {release}" if release else "torch"
+    return (
+        f"no, {who} has builds for CUDA {', '.join(labels)}. You need none of CUDA {cuda}: a "
+        "driver that supports it runs these too. `gpusetup resolve` picks one"
+    )
+
+
+def _of_a_build(context: RuleContext, question: Event) -> str:
+    """Which build a GPU needs."""
+    build, named = context.choice.build, gpus(context)
+    if not named or build is None or not build.cuda:
+        return (
+            "the GPU and the driver decide, not an installed CUDA: torch brings its own. RTX 50 "
+            "cards need cu128 or newer, GTX 10 cards and older cu126 or older. `gpusetup resolve` "
+            "picks the build for your machine"
+        )
+    return f"{_fits(context, build)}. You need no CUDA toolkit for that: torch brings its own CUDA"
+
+
+def _of_a_card(context: RuleContext, question: Event) -> str:
+    """Whether torch runs on a GPU."""
+    build, named = context.choice.build, gpus(context)
+    capability = next((gpu.compute_capability for gpu in named if gpu.compute_capability), None)
+    if capability is None:
+        return ""
+    if build is None or served_by(build, capability, None) is None:
+        return f"no, none of torch's builds has kernels for {named[0].name}. Its CPU build works"
+    return f"yes: {_fits(context, build)}"
+
+
+def _fits(context: RuleContext, build: TorchBuild) -> str:
+    """The build that fits a GPU, with its driver and the command that says it again."""
+    gpu, family = gpus(context)[0], driver_family(context.snapshot)
+    floors = (
+        context.catalog.driver_floor(build.cuda or "", family),
+        context.catalog.first_driver(gpu, family),
+    )
+    floor = max((floor for floor in floors if floor), key=parsed)
+    return (
+        f"for {gpu.name}, torch {build.torch} from {build.backend} fits (driver {floor} or newer): "
+        f"`gpusetup resolve --gpu {_argument(gpu)}`"
+    )
+
+
+def _argument(gpu: Gpu) -> str:
+    """A GPU as a word of a command: its name, or its target if the name is no plain word."""
+    target = gpu.compute_capability.sm if gpu.compute_capability else "sm_86"
+    return own_word(gpu.name) if PLAIN_NAME.fullmatch(gpu.name) else target
+
+
+PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
+"""A GPU's name that a stranger's text may put into a command."""
+
+
+def _of_a_maker(context: RuleContext, question: Event) -> str:
+    """Whether torch uses the GPU of another maker, and how."""
+    words = (question.text or "").lower()
+    if any(word in words for word in ("mac", "apple", "mps")) or _maker(context) == "apple":
+        return f"yes, as the device mps. {other_makers.apple(context).text}"
+    if "intel" in words or "arc" in words:
+        return f"yes, as the device xpu. {other_makers.intel(context).text}"
+    return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}"
+
+
+def _of_wsl(context: RuleContext, question: Event) -> str:
+    return (
+        "no, install the NVIDIA driver in Windows only: WSL gets its libraries from there "
+        "(/usr/lib/wsl/lib), and a Linux driver inside WSL hides them. In WSL, run `gpusetup "
+        "install`"
+    )
+
+
+def _of_several_gpus(context: RuleContext, question: Event) -> str:
+    return (
+        "not by itself: each GPU keeps its own memory, and data parallel (DDP) puts the whole "
+        "model on each. To split a model over them, use FSDP or DeepSpeed ZeRO-3 (to train), or "
+        'tensor parallel or device_map="auto" (to infer). Whether yours fits: `gpusetup plan '
+        "--model NAME --gpu GPU --gpus 2 --strategy fsdp`"
+    )
+
+
+def _of_memory(context: RuleContext, question: Event) -> str:
+    named = gpus(context)
+    gpu = _argument(named[0]) if named else "'RTX 3090'"
+    return (
+        "the model, the method and the sequence length decide. gpusetup computes it without a GPU, "
+        f"for example: `gpusetup plan --model qwen3-8b --lora 16 --gpu {gpu}`"
+    )
+
+
+def _of_a_check(context: RuleContext, question: Event) -> str:
+    return (
+        'ask torch: `python -c "import torch; print(torch.cuda.is_available())"` prints True if '
+        "it sees the GPU. `gpusetup verify` computes on the GPU and checks the results"
+    )
+
+
+ANSWERS: dict[str, Callable[[RuleContext, Event], str]] = {
+    "driver": _of_the_driver,
+    "downgrade": _of_a_downgrade,
+    "toolkit": _of_the_toolkit,
+    "two-numbers": _of_two_numbers,
+    "python": _of_python,
+    "torch-cuda": _of_torchs_cuda,
+    "build": _of_a_build,
+    "card": _of_a_card,
+    "maker": _of_a_maker,
+    "wsl-driver": _of_wsl,
+    "several": _of_several_gpus,
+    "memory": _of_memory,
+    "check": _of_a_check,
+}
+"""What a question is about (`messages.questions`) -> what answers it."""

@@ -1,0 +1,184 @@
+"""How sure an answer about a text is: the one place that decides between `certain` and `likely`.
+
+A text shows what it shows. An answer about it is certain only if four things hold, which the groups
+of doubts below ask one after another:
+
+1. the facts that decide were read, in a program's own words, of the environment that failed;
+2. the message has one meaning, and its owner is known;
+3. nothing else in the text speaks against the cause;
+4. what would cure it was not tried already.
+
+Each doubt that holds makes the answer likely, and its sentence says what else it could be. A
+machine that was asked itself has none. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpusetup.causes import alike
+from gpusetup.diagnosis import grounds as ask
+from gpusetup.diagnosis.grounds import Grounds
+from gpusetup.evidence.context import RuleContext, is_report
+from gpusetup.model.finding import Finding
+from gpusetup.model.frozen import Frozen
+
+
+class Doubt(Frozen):
+    """One reason why an answer is only likely."""
+
+    reason: str
+    """Its name: what was not read, or what speaks against the cause."""
+    sentence: str
+    """What is open, and what it could be instead."""
+    holds: Callable[[Grounds], bool]
+    asks: str = ""
+    """The command whose output settles it."""
+
+
+NOT_READ = (
+    Doubt(
+        reason="said-in-words",
+        sentence="a person says it and no program's line shows it",
+        holds=ask.only_a_person_says_it,
+    ),
+    Doubt(
+        reason="compared-in-words",
+        sentence="the text does not show that nothing else differed between the two",
+        holds=ask.two_runs_are_compared_in_words,
+    ),
+    Doubt(
+        reason="build-not-read",
+        sentence="torch did not print its list of kernels here, so an extension, or the torch of "
+        "another Python, may be what lacks them",
+        holds=ask.build_was_not_read,
+        asks=alike.THIS_TORCH,
+    ),
+    Doubt(
+        reason="gpu-not-named",
+        sentence="the text names a family of GPUs and no model",
+        holds=ask.gpu_is_a_family,
+    ),
+    Doubt(
+        reason="pair-not-read",
+        sentence="the versions of torch and torchvision are not both shown, and a second copy of "
+        "one of them fails alike",
+        holds=ask.pair_was_not_read,
+        asks=alike.BOTH_VERSIONS,
+    ),
+    Doubt(
+        reason="python-not-read",
+        sentence="which Python it is decides which wheels exist, and the text does not show it",
+        holds=ask.python_was_not_read,
+    ),
+    Doubt(
+        reason="support-not-read",
+        sentence="on Windows it depends on the model whether AMD's builds support it",
+        holds=ask.boards_support_was_not_read,
+    ),
+    Doubt(
+        reason="no-virtual-gpu",
+        sentence="no virtual GPU is named, and a driver that is too old answers alike",
+        holds=ask.no_virtual_gpu_was_read,
+        asks="nvidia-smi",
+    ),
+    Doubt(
+        reason="time-not-read",
+        sentence="the text does not show that the GPU was there before; a container that was never "
+        "given it says the same",
+        holds=ask.it_may_never_have_worked,
+        asks=alike.NODES,
+    ),
+)
+"""1. What decides was not read."""
+
+OPEN = (
+    Doubt(
+        reason="several-reasons",
+        sentence="this message has several reasons",
+        holds=ask.message_has_several_reasons,
+    ),
+    Doubt(
+        reason="firmware-or-hardware",
+        sentence="the driver's firmware may be at fault as well as the GPU: another driver branch "
+        "tells them apart",
+        holds=ask.firmware_may_be_at_fault,
+    ),
+    Doubt(
+        reason="driver-of-the-maker",
+        sentence="Intel's driver, the rights on its device, or this release of torch may be at "
+        "fault",
+        holds=ask.driver_of_another_maker,
+    ),
+    Doubt(
+        reason="only-the-maker",
+        sentence="a GPU of another maker explains no failure alone: the installed build, the "
+        "maker's driver or the rights on the device may be at fault",
+        holds=ask.only_the_maker_was_read,
+        asks=alike.THIS_TORCH,
+    ),
+    Doubt(
+        reason="package-on-mps",
+        sentence="a newer release of the package that asks for it may no longer do so",
+        holds=ask.package_may_be_mended,
+    ),
+    Doubt(
+        reason="owner-not-known",
+        sentence="the text does not show which package asks for the library, or what keeps torch's "
+        "own away",
+        holds=ask.nobody_is_known_to_ask_for_it,
+    ),
+)
+"""2. The message has several meanings, or its owner is not known."""
+
+AGAINST = (
+    Doubt(
+        reason="several-torches",
+        sentence="the text names several releases of torch, and does not show which of them runs",
+        holds=ask.several_torches,
+    ),
+    Doubt(
+        reason="another-environment",
+        sentence="the program names another torch than the list of packages, so that list is of "
+        "another Python",
+        holds=ask.another_environment_is_listed,
+        asks=alike.WHICH_TORCH,
+    ),
+    Doubt(
+        reason="no-nvidia-gpu-said",
+        sentence="the text also says that there is no NVIDIA GPU, and then no library of CUDA "
+        "helps",
+        holds=ask.person_has_no_nvidia_gpu,
+    ),
+    Doubt(
+        reason="another-failure",
+        sentence="the text ends with another failure, which this does not explain",
+        holds=ask.text_ends_with_another_failure,
+    ),
+    Doubt(
+        reason="works-elsewhere",
+        sentence="another program computes on this GPU, so driver and GPU may be well",
+        holds=ask.works_elsewhere,
+    ),
+)
+"""3. Something else in the text speaks against it."""
+
+TRIED = (
+    Doubt(
+        reason="remedy-tried",
+        sentence="what cures this was tried already, so the program may use another environment",
+        holds=ask.remedy_was_tried,
+    ),
+)
+"""4. The cure was tried."""
+
+DOUBTS: tuple[Doubt, ...] = (*NOT_READ, *OPEN, *AGAINST, *TRIED)
+"""All of them; the first sentences are shown."""
+
+
+def doubts(context: RuleContext, root: Finding | None) -> tuple[Doubt, ...]:
+    """The reasons why the root of a text is only likely; none for a machine, which was asked."""
+    if root is None or not is_report(context):
+        return ()
+    grounds = Grounds(context, root)
+    return tuple(doubt for doubt in DOUBTS if doubt.holds(grounds))

@@ -1,0 +1,28 @@
+"""Whether words are a program's output or a person's own sentence."""
+
+from __future__ import annotations
+
+from gpusetup.model.patterns import lazy
+
+PRINTED = lazy(
+    r"\b[A-Z]\w*(?:Error|Exception|Warning|Failed)\b|(?i:\berror:? ?\d)"
+    r"|(?i:\b(?:error|fatal|warning)\b[\]:])|\bNo module named\b"
+    r"|\.(?:so|dll|dylib|pyd?|whl|cuh?|hpp|exe)\b|\b(?:sm|compute|gfx)_?\d{2,4}\b|0x[0-9A-Fa-f]{2}"
+    r"|command not found|No such file|is not recognized as|^(?:ba|z)?sh: "
+    r"|\bNVRM\b|\bXid\b|NVIDIA-SMI|\bNVML\b|\b(?:CUDA|CUDNN|CUBLAS|NCCL|HIP)_[A-Z]"
+    r"|\bcuda[A-Z]\w+|\bcu[A-Z]\w+|torch\.\w+|\w+\(\)|\d+(?:\.\d+)? ?[KMG]i?B\b"
+    r"|\d\+(?:cpu|cu\d|rocm|xpu)|==\d|>>> |[\w.]+/[\w.]+/|[A-Z]:\\|^\s*[\[{|+$#]|\w+=\S"
+)
+"""What stands in the lines of programs and hardly in sentences: names of errors and their numbers,
+files, addresses, sizes, calls, versions with a build."""
+
+
+def is_program_output(words: str) -> bool:
+    """Whether words look like a program's output, which a sentence may quote.
+
+    >>> is_program_output("RuntimeError: CUDA error: out of memory")
+    True
+    >>> is_program_output("my card falls off the bus whenever I train")
+    False
+    """
+    return PRINTED.search(words) is not None

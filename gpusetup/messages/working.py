@@ -1,0 +1,153 @@
+"""How a text shows that a GPU computes, and how it names a failure: sentences of nine languages.
+
+These are forms of a language or lines that many programs print, never the words of one text.
+`report.works` reads with them.
+"""
+
+from __future__ import annotations
+
+from gpusetup.model.patterns import lazy
+
+# --- what names no failure ------------------------------------------------------------------------
+
+PRINTED_LABELS = lazy(
+    r"(?im)^\W*(?:is \w[\w ()]{2,34} (?:available|built?)|[\w ]{3,40} version|gpu models[\w ]*|cuda_module\w*|hip \w+|vulnerability [\w ]+|error_\w+|clang \w+)\b ?[:?].*$"
+    r"|\berrors?: (?:0|none)\b|\b(?:is_available|cuda\.is_available)\(\)|\bno (?:errors?|failures?|problems?)\b|\bCould not collect\b|--kill-on-bad-exit\S*|<frozen [\w.]+>"
+)
+"""Lines of lists that a tool prints on every machine, and words that deny a failure."""
+NOTICES = lazy(
+    # Lines that a program itself marks as a notice.
+    r"(?i)^\W*(?:\S{0,60}[: ])?(?:(?:Future|Deprecation|User|Runtime|PendingDeprecation|Syntax|Resource|Import)?Warning|INFO|NOTICE|DEBUG)\b(?!.*\b(?:Error\b|Traceback|Xid\b|fall\w* back|on the CPU)).*$"
+    # A program that takes what it has in the place of what it did not find, and goes on.
+    r"|^.*\b(?:using the latest cached|defaulting to|skipping|will be (?:skipped|ignored)|optional\b.{0,40}\bnot (?:found|installed)|detection failed despite)\b.*$"
+    r"|\berrors?: (?:0|none)\b|\b(?:is_available|cuda\.is_available)\(\)|\b(?:no|without|zero|any) (?:more )?(?:errors?|failures?|problems?|issues?|crash(?:es)?|OOM)\b|\bCould not collect\b|--kill-on-bad-exit\S*"
+    # A condition, and what somebody does not use by choice.
+    r"|\b(?:if|when|where) (?:the |a )?(?:cuda|gpu|xpu|mps) is (?:unavailable|not available|missing)|\b(?:WSL2?|conda|docker|swap|a container) (?:is )?not used\b"
+    r"|\ball slots are idle\b|\bexit(?:ed)? (?:with )?code:? 0\b|\brestart\w* policy\b|\brestart: ?\S+|\b(?:warnings?|警告|경고) .{0,12}(?:ignore|忽略)|\bcan(?: be|not)? ignored?\b"
+    r"|sans (?:probl[eè]me|erreur)|sin (?:problemas?|errores)|sem (?:problemas?|erros)|ohne (?:Fehler|Probleme)|без (?:ошибок|проблем)|エラー(?:は|も)?(?:なく|ありません|出ません)|問題なく|没有?(?:报错|错误|问题)|문제 ?없이|오류 ?없이"
+)
+"""Printed labels, notices, and words that deny a failure: they are taken out before a failure is
+looked for."""
+NEGATED_VERB = r"(?:work|detect|find|found|recogni|support|available|see\b|start|load|us(?:e|es|ed|ing)\b|run|go(?:es)? |show|train|compile|connect|finish|get past|respond|load|fit\b|be (?:used|found|detected|loaded|seen))"
+FAILURE = lazy(
+    r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
+    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
+    r"|(?:does|do|did|is|are|was|were)(?: not|n't)(?: help\w*)?(?: me)? ?(?:[.,;!]|$)|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%"
+    r"|\b(?:reboots?|shuts? (?:off|down|itself)|turns? (?:itself )?off|powers? (?:itself )?off|blue ?screen|BSOD|(?:PC|computer|machine|system) restarts?)\b|\b(?:screen|display|monitor|PC|computer|machine|system|it|laptop|desktop)\b (?:just |then |simply )?(?:switch\w*|turn\w*|go(?:es|ing)?|went|power\w*) (?:\w+ )?(?:off|dark|dim|blank)\b|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|device_count\(\)\W{1,12}0(?!\d)|\bmissing\b|\bbroken?\b|\bcorrupt\w*|\bNaNs?\b|\bsilent|\bbugs?\b|\bgpu crash dump|\bdevice removed\b"
+    r"|\b(?:falls?|falling) back\b(?! (?:in)?to (?:the )?(?:xpu|mps|cuda|gpu|rocm)\b)|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:uses?|using|on|with) (?:the |my )?(?:cpu|igpu)\b(?: (?:only|instead)\b)?|\bonly (?:the )?cpu\b|\bworked (?:until|before|yesterday|last)\b|\bused to work\b|\bstopped working\b|\bno longer\b"
+    # zh, ja, ko
+    r"|报错|错误|失败|无法|不能(?!忽)|不了|不到|不行|不动|不工作|没(?:有)?(?:反应|识别|用上|使用)|用不|认不|识别不|崩溃|闪退|死机|蓝屏|黑屏|花屏|重启|关机|卡(?:住|死)|掉卡|溢出|爆显存|怎么回事"
+    r"|エラー|できな|できま?せん|ません(?!か)|ない(?:です|の|。|\.|$)|落ち|固ま|止ま|フリーズ|クラッシュ|失敗|真っ黒|再起動|シャットダウン"
+    r"|오류|에러|실패|안 ?(?:됨|되|돼|됩|써|쓰)|못 ?(?:하|합|해|잡|찾)|않(?:습|아|는|음)|멈(?:추|춰|춤|췄)|튕|꺼(?:지|져|짐)|재부팅|인식.{0,4}(?:못|안)"
+    # ru, de, fr, es, pt
+    r"|ошибк|сбо[йи]|не (?:работ|вид|использ|запуск|могу|удал|уда[её]т|наход|определя|груз|обуча|запуст)|падает|вылета|завис|выключа|перезагр|ч[её]рный экран"
+    r"|\bfehler|\babsturz|st(?:ü|ue)rzt|h(?:ä|ae)ngt|bricht ab|\b(?:geht|l(?:ä|ae)uft|funktioniert|erkennt|findet|sieht|nutzt|startet|erkannt|gefunden|benutzt|genutzt)\b[^.?!\n]{0,30}\b(?:nicht|keine?n?)\b|\b(?:nicht|keine?) (?:\w+ ){0,2}(?:erkannt|gefunden|benutzt|genutzt|unterst)|nur (?:auf )?(?:der |die )?CPU|schwarz"
+    r"|\berreur|\bplante|\bbloqu|\bfige|\bne (?:\w+ ){1,3}pas\b|\bn'(?:\w+ ){1,3}(?:pas|aucun)|\b[ée]chou|[ée]cran noir|red[ée]marre|s'[ée]teint"
+    r"|\bfalla\b|\bfallo\b|\bno (?:me |se |lo |la )?(?:funciona|detecta|usa|reconoce|ve\b|va\b|puedo|arranca|encuentra|carga|utiliza)|cuelga|colgad|congela|se cierra|se apaga|se reinicia|pantalla (?:negra|azul)"
+    r"|\bn[aã]o (?:\w+ )?(?:funciona|detecta|usa|reconhece|consigo|roda|inicia|encontra|carrega|utiliza)|\btrava|\berro(?:s|r(?:es)?)?\b|desliga|reinicia|tela (?:preta|azul)"
+    r"|\bXid\b"
+)
+"""What names a failure, in whatever words."""
+NOT_SEEN = lazy(
+    r"(?i)\b(?:gpu|cuda|card|graphics card)s?\b[^.\n]{0,24}\bnot (?:being )?(?:detected|found|seen|recogni[sz]ed|picked up)\b|\b(?:not|n't) (?:detect|find|see|recogni[sz]e)\b[^.\n]{0,20}\b(?:gpu|cuda|card)\b|(?:检测|识别|认)不(?:到|出)(?:显卡|GPU|cuda)"
+)
+"""A person's word that a program does not see the GPU. A program that prints its name denies it."""
+SLOW = lazy(
+    r"(?i)\bslow(?!er than (?:on )?(?:the |my )?cpu)(?:er|ly|ness)?\b|(?<!may )(?<!will )(?<!can )(?<!might )(?<!could )\btakes? (?:\S+ ){0,3}(?:hours?|minutes?|min\b|days|forever|ages)|很慢|太慢|慢得|遅すぎ|遅い|느려|느립|медленн|langsam|\blente?s?\b|lento|lentid|devagar"
+)
+"""A complaint of slowness: the GPU may be unused, unless the text shows that it computes."""
+OUTSIDE = lazy(
+    r"(?i)\bgam(?:es?|ing)\b|游戏|ゲーム|게임|\bигр|\bSpiele?n?\b|\bjeux?\b|\bjuegos?\b|\bjogos?\b|\bblender\b|\bnvidia-smi\b(?=[^.\n]{0,24}\b(?:works?|fine|ok))"
+)
+"""What works on any driver, whatever torch does: that it works proves nothing of torch."""
+SOLVED = lazy(
+    r"(?i)\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
+    r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b|\bit worked\b(?! (?:until|before|yesterday|last|in|on|with|fine until))"
+    r"|(?<!未)(?<!没有)(?<!没)解决了|搞定|解決しました|直りました|해결(?:했|됐|되었)|решил[аи]? (?:проблему|вопрос)|проблема решена|теперь (?:вс[её] )?работает|gel(?:ö|oe)st|l(?:ä|ae)uft jetzt|funktioniert jetzt|r[ée]solu|(?:marche|fonctionne) maintenant|solucionad|resuelto|ahora (?:s[ií] )?funciona|resolvid|agora funciona"
+)
+"""A person's word that what failed before is mended."""
+
+# --- what shows that a GPU computes ---------------------------------------------------------------
+
+A_GPU = lazy(
+    r"(?i)(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|7900 ?XTX?|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
+    r"|--device cuda|\bcuda:\d\b|\b(?:on|uses?|the|my|a|an) (?:\w+ ){0,2}GPUs?\b|\bGPU(?:s| (?:memory|utili[sz]ation|usage|occupation))\b|显卡|グラボ|그래픽|видеокарт|Grafikkarte|carte graphique|tarjeta|placa de v[ií]deo|\bxpu\b|\bmps\b"
+)
+"""A GPU on which it computes, by its name or its device."""
+DEVICE_SHOWN = lazy(
+    r"(?i)\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
+    r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b"
+    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\b100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
+)
+"""A line in which a program names the device that it took."""
+FOUND_SHOWN = lazy(
+    r"(?i)\blibrary=(?:cuda|rocm|metal|oneapi|cuda_v\d+)\b|\bggml_(?:cuda|hip|sycl|vulkan|metal)_init: found [1-9]\d{0,2} "
+)
+"""A line in which a program lists a GPU that it may take."""
+AVAILABLE_SHOWN = lazy(
+    r"(?i)(?<!is )\b(?:cuda|xpu|mps|gpu|rocm|hip)(?:\.is)?[ _](?:is )?available\b(?:\(\))?\)?[^.\n]{0,24}?\n?[>\s\W]{0,10}\bTrue\b|\+(?:cu\d{2,3}|rocm[\d.]+|xpu)[, )'\"]{1,4}True\b"
+)
+"""torch's own answer that it sees the GPU."""
+SERVER_SHOWN = lazy(
+    r"(?i)\bApplication startup complete\b|\bUvicorn running on\b|\bserver is listening on\b|\bTo see the GUI go to\b|\bRunning on (?:local )?URL\b|\blistening (?:on|at) \S*:\d{2,5}\b|\bPrompt executed in\b"
+)
+"""A server that is up, or has answered."""
+TRAINING_SHOWN = lazy(
+    r"(?i)['\"]loss['\"]: ?\d[\d.e-]*|\b(?:train_)?loss[=: ]{1,3}\d+\.\d+|\bepoch[ :=\[]{0,3}\d+ ?/ ?\d+|\d+ ?%\|[^|\n]{0,60}\| ?\d+/\d+ \[|\btrain_runtime\b|\bTraining (?:completed|finished)\b"
+)
+"""Lines that a training prints while it goes on."""
+SPEED = lazy(
+    r"(?i)(?<![\w.])\d[\d.,]{0,8} ?(?:it/s|its/s|s/it|sec(?:onds?)?/it|tokens?/s(?:ec(?:ond)?)?|tok/s|t/s\b|tps\b|tokens? (?:a|per|each) second|token(?:s)? pro Sekunde|tokens? par seconde|tokens? por segundo|токен\w* в секунду|samples?/s\w*|im(?:g|ages?)/s\w*|fps\b|steps?/s\w*|ms/(?:step|iter\w*|batch|token|image)|TFLOPS)"
+    r"|(?<![\w.])\d[\d.,]{0,8} ?(?:ms|s|sec(?:onds?)?|秒|сек\w*|Sekunden)(?: ?/ ?| (?:per|a|an|each|pro|на|par|por) )(?:step|batch|image|iter\w*|epoch|token|frame|item|Bild|Schritt|шаг)"
+    r"|\b(?:on|with|using|auf|sur|на) (?:my |an? |the |meiner |ma )?(?:RTX |GeForce |GTX )?(?:[2-5]0[5-9]0\w{0,3}(?: Ti| Super)?|A100|H100|A6000|V100|L40S?|T4)\b[^.\n]{0,24}?[:=,]? ?\d[\d.,]{0,6} ?(?:ms|s|sec\w*|min\w*)\b"
+    r"|(?:每|一)(?:个)? ?(?:step|步|张|轮|epoch)[^。\n]{0,6}?\d[\d.]* ?(?:秒|ms|分钟)|\d[\d.]* ?(?:token|步|张)/?(?:每)?秒|1 ?(?:ステップ|エポック|枚)[^。\n]{0,6}?\d[\d.]* ?(?:秒|分)|(?:스텝|에포크)당? ?\d[\d.]* ?(?:초|분)"
+)
+"""How fast something computes, in the units that programs and people use."""
+TRAINS_WELL = lazy(
+    r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\b(?:trains?|training|fine-?tuning|inference) (?:runs?|works?|is running|goes (?:on|fine)|fine|well|ok)\b|\bserves? (?:\w+ )?(?:fine|well)\b|\b(?:can|could) run \S+(?: \w+)? on (?:a|the|my|an)\b"
+    r"|\b(?:each|every|an?) (?:spike|peak) (?:\w+ ){0,3}(?:is|=) (?:a|an|one) (?:training )?(?:epoch|batch|step)\b"
+    r"|(?:训练|学习|推理|微调)[^。,\n]{0,6}?(?:起来|正常|没问题|跑通|可用)|功能可用|(?:学習|推論)(?:は|も|が)?(?:問題なく|正常に|普通に)(?:動|でき|進)|(?:학습|훈련|추론)(?:은|는|이)? ?(?:정상|잘|문제 ?없이)"
+    r"|обучение идёт|обучается (?:нормально|хорошо)|Training läuft|(?:l')?entra[iî]nement (?:tourne|marche|fonctionne|se passe bien)|\b(?:entrena|entrenamiento) (?:sin problemas|bien|funciona)|(?:treina|treinamento) (?:sem problemas|bem|roda|funciona)"
+)
+"""A person's word that a training or a program goes on."""
+WORKS_THERE = lazy(
+    r"(?i)(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran|running) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm|for me)\b|\blooks (?:good|fine|ok)(?: to me)?\b|\bsees? and uses? (?:the|my) GPU\b"
+    r"|\b(?:tested|verified|confirmed|checked) (?:on|with) (?:my |an? |the |two )?(?:\S{1,16} ){0,4}?(?:GPUs?|cards?|[RG]TX ?\d{3,4}|machine|Arc \w+)\b|\ball good\b|一切正常|运行正常|正常运行|可以正常|問題なく動|正常に動|잘 (?:됩|돌아|작동)|정상(?:적으로)? ?(?:작동|동작)"
+    r"|funktioniert (?:einwandfrei|super|gut)|l(?:ä|ae)uft (?:\w+ ){0,4}(?:wunderbar|super|gut|einwandfrei|problemlos)|вс[её] (?:отлично |хорошо |нормально )?работает|работает (?:отлично|нормально|хорошо)|(?:tout )?(?:fonctionne|marche) (?:bien|tr[eè]s bien|parfaitement)|tout fonctionne|(?:funciona|va todo|todo va|corre) (?:bien|perfectamente|perfecto)|va todo bien|funciona (?:perfeitamente|bem)|roda (?:bem|liso)"
+)
+"""A person's plain word that it works."""
+CONTRAST = lazy(
+    r"(?i)\b(?:but|however|except|although|though|whereas|unless|still)\b|但是?|不过|可是|しかし|ですが|だけど|하지만|그런데|\baber\b|\bно\b|\bmais\b|\bpero\b|\bmas\b"
+)
+"""A word after which the one thing stands that does not work."""
+
+# --- what the question is about -------------------------------------------------------------------
+
+WONDERS = lazy(
+    r"(?i)\b(?:want|wonder\w*|understand|like to know|curious|why|how (?:to|can|do))\b|希望|想(?:知道|问|了解)|为什么|怎么|なぜ|どう|왜|어떻게|방법|\bwarum\b|\bwie\b|\bpourquoi\b|\bcomment\b|por qu[ée]|\bc[óo]mo\b|почему|\bкак\b"
+)
+"""A sentence that asks without a question mark."""
+TOPICS = {
+    "result": lazy(
+        r"(?i)\b(?:different|wrong|inaccurate|unequal|inconsistent|mismatch\w*)\b[^.\n]{0,30}\b(?:results?|outputs?|values?|numbers?|digits?)\b|\b(?:results?|outputs?|values?|digits?)\b[^.\n]{0,60}?\b(?:differs?|different|wrong|not (?:equal|the same)|deviates?|diverges?|mismatch\w*)\b"
+        r"|\berrors? of (?:about |up to |around )?\d?[\d.]*e-\d|\b(?:numerical|rounding) (?:errors?|differences?)\b|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
+    ),
+    "compile": lazy(r"(?i)\btorch[._]compile\b|--compile\b"),
+    "loader": lazy(
+        r"(?i)\bnum_workers\b|\bdata ?loaders?\b|\bpersistent_workers\b|\bprefetch\w*|\bdelay between (?:the )?(?:epochs|batches|steps)\b|\b(?:utili[sz]ation|usage|occupation)\b|利用率|使用率|Auslastung|загрузка"
+    ),
+    "memory": lazy(
+        r"(?i)\b(?:v?ram|memory)\b[^.\n]{0,60}\b(?:higher|more|less|used?|usage|lower|reduce|consum\w+|save|saving|need|fit)|\b(?:higher|more|less|reduce|lower|save|use[sd]?|consum\w+)\b[^.\n]{0,40}\b(?:v?ram|memory|GB (?:used|of))\b|显存|VRAM|GPU ?メモリ|메모리|видеопамят|памяти|(?:Grafik|GPU-?)speicher|m[ée]moire (?:vid[ée]o|GPU)|VRAM|memoria (?:de video|GPU)|mem[oó]ria"
+    ),
+    "warnings": lazy(
+        r"(?i)\bwarnings?\b|\bdeprecat\w+|警告|경고|предупрежден|Warnung|avertissement|advertencia|\bavisos?\b"
+    ),
+    "speed": lazy(
+        r"(?i)\bspeeds?(?:up)?\b|\bslow(?:er|ly|down)?\b|\bfast(?:er)?\b|\bperformance\b|\bbenchmarks?\b|\bthroughput\b|\boptimi[sz]\w*|\baccelerat\w*|\bimprov\w*|\btune\b"
+        r"|慢|快|提高|加速|优化|速度|遅い|速[くいさ]|느리|빠르|속도|медленн|быстр|скорост|langsam|schnell|geht da noch mehr|\blente?s?\b|rapide|lento|rápido|velocidad|vitesse"
+    ),
+    "normal": lazy(
+        r"(?i)\bexpect(?:ed)?\b|\bnormal\b|\b(?:is|was) (?:this|that|it) (?:right|ok(?:ay)?|correct)\b|\banything else\b|\bmy friend\b|正常|普通|정상|нормальн|richtig so|normale?\b"
+    ),
+}
+"""What a person with a working GPU asks about -> its words; the first that is named counts."""

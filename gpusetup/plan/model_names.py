@@ -1,0 +1,161 @@
+"""A model's name as people write it: its id, the format of its weights, its base, its size.
+
+Names follow habits: `owner/Family-Version-Size-Tuning-Date-Format`. What changes nothing of the
+shape (tuning, date, format) is taken off before a name is looked up. A fine-tuned model often has
+its base in its name (`Hermes-3-Llama-3.1-8B`), and nearly every name says how many parameters it
+has (`Kimi-Linear-48B-A3B`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpusetup.model.frozen import Frozen
+
+NAME_VARIANT = re.compile(
+    r"-(?:hf|diffusers|instruct|chat|it|pt|base|sft|dpo|thinking|reasoning|v\d+(?:\.\d+)?"
+    r"|2[3-6]\d\d|(?:0[1-9]|1[0-2])[0-3]\d|4k|128k)(?=-|$)"
+)
+"""Parts of a name that change nothing of the shape: the tuning, the revision, the date."""
+FORMAT_PART = re.compile(
+    r"-(?:(?:unsloth-)?bnb-[48]bit|gguf|awq|gptq|int[48]|[48]bits?|fp8|w4a16|w8a8|w8a16|nvfp4|mxfp4"
+    r"|bf16|fp16|dynamic|marlin|quantized|autoround)(?=-|$|\.)"
+)
+"""Parts of a name that say how the weights are stored."""
+FORMAT_OF_WORD = (
+    ("bnb-4bit", "nf4"), ("bnb-8bit", "int8"), ("mxfp4", "mxfp4"), ("nvfp4", "nvfp4"),
+    ("fp8", "fp8"), ("w8a8", "int8"), ("w8a16", "int8"), ("int8", "int8"), ("8bit", "int8"),
+    ("awq", "int4"), ("gptq", "int4"), ("w4a16", "int4"), ("int4", "int4"), ("4bit", "int4"),
+    ("autoround", "int4"),
+)  # fmt: skip
+"""Word in a name -> the format of the weights; the first that is there counts."""
+
+
+def short_name(text: str) -> str:
+    """A name without owner, variant, format and dashes.
+
+    >>> short_name("Qwen/Qwen3-8B") == short_name("qwen3_8b")
+    True
+    >>> short_name("meta-llama/Meta-Llama-3.1-8B-Instruct") == short_name("llama-3.1-8b")
+    True
+    >>> short_name("Qwen1.5-7B-Chat-GPTQ-Int4") == short_name("Qwen/Qwen1.5-7B")
+    True
+    """
+    return re.sub(r"[- ]", "", plain_name(text))
+
+
+def plain_name(text: str) -> str:
+    """A name in small letters with dashes, without owner, variant and format."""
+    last_part = text.strip().lower().rpartition("/")[2]
+    dashed = last_part.removeprefix("meta-").replace("_", "-").replace(" ", "-")
+    return NAME_VARIANT.sub("", FORMAT_PART.sub("", dashed))
+
+
+def format_in_name(text: str) -> str | None:
+    """The format in which a model's name says that its weights are stored; None if it says none.
+
+    >>> format_in_name("Qwen3-30B-A3B-AWQ"), format_in_name("unsloth/Qwen3-8B-unsloth-bnb-4bit")
+    ('int4', 'nf4')
+    >>> format_in_name("Qwen/Qwen3-8B") is None
+    True
+    """
+    name = text.strip().lower().rpartition("/")[2].replace("_", "-")
+    format_parts = "".join(hit[0] for hit in FORMAT_PART.finditer(name))
+    for word, storage in FORMAT_OF_WORD:
+        if word in format_parts:
+            return storage
+    return None
+
+
+# --- the base of a fine-tuned model ---------------------------------------------------------------
+
+WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?[bm](?![a-z])|\d+(?:\.\d+)?")
+SIZE_WORD = re.compile(r"\d+(?:\.\d+)?[bm]")
+PARTS_OF_OTHER_KINDS = frozenset((
+    "audio", "document", "image", "multimodal", "ocr", "omni", "speech", "tts", "video", "vision",
+    "vl", "vla",
+))  # fmt: skip
+"""Words of a name that say that the model has more than its base of text."""
+
+
+def words_of_name(text: str) -> list[str]:
+    """The words of a name, numbers and sizes apart from letters.
+
+    >>> words_of_name("NousResearch/Hermes-3-Llama-3.1-8B")
+    ['hermes', '3', 'llama', '3.1', '8b']
+    """
+    return WORD.findall(plain_name(text))
+
+
+def base_in_name(text: str, names: Iterable[str]) -> str | None:
+    """The known name whose words stand in another name in the same order; the longest of several.
+
+    Only names that say a size count: `phi` is in too many others.
+
+    >>> base_in_name("Hermes-3-Llama-3.1-8B", ("llama-3-8b", "llama-3.1-8b", "hermes"))
+    'llama-3.1-8b'
+    """
+    words = words_of_name(text)
+    best: str | None = None
+    most_words = 0
+    for name in names:
+        name_words = words_of_name(name)
+        says_size = any(SIZE_WORD.fullmatch(word) for word in name_words)
+        if says_size and len(name_words) > most_words and is_in_order(name_words, words):
+            best, most_words = name, len(name_words)
+    return best
+
+
+def is_in_order(part: list[str], whole: list[str]) -> bool:
+    """Whether all words of a part are in the whole, in the same order.
+
+    >>> is_in_order(["llama", "8b"], ["llama", "3.1", "8b"])
+    True
+    """
+    remaining = iter(whole)
+    return all(word in remaining for word in part)
+
+
+def parts_beyond(text: str, base: str) -> list[str]:
+    """Words of a name that say what the model has beside its base: `vl`, `audio`.
+
+    >>> parts_beyond("Qwen2-Audio-7B", "Qwen2-7B")
+    ['audio']
+    """
+    base_words = words_of_name(base)
+    return [
+        word
+        for word in words_of_name(text)
+        if word in PARTS_OF_OTHER_KINDS and word not in base_words
+    ]
+
+
+# --- the size in a name ---------------------------------------------------------------------------
+
+
+class SizeInName(Frozen):
+    """The parameters that a name says a model has."""
+
+    parameters: int
+    active: int
+    """Those that one token passes; fewer in a mixture of experts."""
+
+
+SIZES = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bm])(?:-a(\d+(?:\.\d+)?)([bm]))?(?![a-z0-9])")
+UNITS = {"b": 10**9, "m": 10**6}
+
+
+def size_in_name(text: str) -> SizeInName | None:
+    """The size in a model's name; None if it has none.
+
+    >>> size = size_in_name("moonshotai/Kimi-Linear-48B-A3B-Instruct")
+    >>> size.parameters, size.active
+    (48000000000, 3000000000)
+    """
+    hit = SIZES.search(text.strip().lower().rpartition("/")[2].replace("_", "-"))
+    if hit is None:
+        return None
+    parameters = round(float(hit[1]) * UNITS[hit[2]])
+    active = round(float(hit[3]) * UNITS[hit[4]]) if hit[3] else parameters
+    return SizeInName(parameters=parameters, active=min(active, parameters))

@@ -1,0 +1,141 @@
+"""The only way out of uv: a proxy on loopback that connects to allowed hosts and to no other.
+
+uv follows redirects and links to any host without a word. Its connections go through this proxy
+instead, which sees the name of each host before a connection is made. TLS stays between uv and the
+host, so that certificates and hashes are checked by uv as always; the person's own proxy, if there
+is one, comes after this one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from gpusetup.uv.hosts import AllowedHosts, Host, host_named, host_of
+from gpusetup.uv.relaying import forwarded, last_answer, read_head, refuse, relay
+from gpusetup.uv.upstream import (
+    CONNECT_SECONDS,
+    is_without_proxy,
+    login_header,
+    proxies_of,
+    reach,
+    why_unreached,
+)
+
+USER = "gpusetup"
+
+
+class Gateway:
+    """A proxy for the time of one uv, and what it was asked for."""
+
+    def __init__(self, allowed: AllowedHosts, proxies: Mapping[str, str]) -> None:
+        """`proxies`: the person's own, by scheme, and under `no` the hosts without one."""
+        self.allowed = allowed
+        self.proxies = proxies
+        self.refused: list[Host] = []
+        """Hosts that uv wanted to reach and that are not allowed."""
+        self.failures: dict[Host, str] = {}
+        """Why an allowed host could not be reached."""
+        self.contacted: list[Host] = []
+        # Any program of this machine may connect to loopback; only uv knows the password.
+        self.password = secrets.token_urlsafe(24)
+        self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port: int = self.socket.getsockname()[1]
+        self.is_closed = False
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        """The address of this proxy with its password."""
+        return f"http://{USER}:{self.password}@127.0.0.1:{self.port}"
+
+    def close(self) -> None:
+        """Take no further connection."""
+        self.is_closed = True
+        # Closing a socket does not wake the thread that waits at it; a last visitor does.
+        with suppress(OSError):
+            socket.create_connection(("127.0.0.1", self.port), timeout=1.0).close()
+        self.socket.close()
+
+    # --- one connection ---------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while not self.is_closed:
+            try:
+                client, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._handle, args=(client,), daemon=True).start()
+
+    def _handle(self, client: socket.socket) -> None:
+        """Read what uv wants, and connect it with the host; say no in the words of HTTP."""
+        # What comes here is answered or dropped; uv tells of whatever went wrong.
+        with client, suppress(OSError, ValueError):
+            client.settimeout(CONNECT_SECONDS)
+            head, rest = read_head(client)
+            refusal = self._answer(client, head, rest)
+            if refusal is not None:
+                refuse(client, refusal)
+
+    def _answer(self, client: socket.socket, head: list[str], rest: bytes) -> str | None:
+        """Connect uv with the host that it wants; the status of a refusal if that cannot be."""
+        if not self._is_uv(head):
+            return "407 Proxy Authentication Required"
+        method, target, _ = head[0].split(" ", 2)
+        is_tunnel = method == "CONNECT"
+        host = host_named(target) if is_tunnel else host_of(target)
+        if host is None:
+            return "400 Bad Request"
+        if not self.allowed.allows(host):
+            self.refused.append(host)
+            return "403 Forbidden"
+        proxy = self._proxy_for("https" if is_tunnel else "http", host.name)
+        try:
+            server = reach(host, proxy, is_tunnel=is_tunnel)
+        except OSError as problem:
+            self.failures[host] = why_unreached(problem)
+            return "502 Bad Gateway"
+        self.contacted.append(host)
+        with server:
+            if is_tunnel:
+                client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                through_http_proxy = proxy is not None and proxy.startswith("http")
+                login = login_header(proxy) if proxy and through_http_proxy else ()
+                server.sendall(forwarded(head, login, whole_address=through_http_proxy))
+                client.sendall(last_answer(server))
+            if rest:
+                server.sendall(rest)
+            relay(client, server)
+        return None
+
+    def _is_uv(self, head: list[str]) -> bool:
+        """Whether a request has the password of this proxy."""
+        expected = base64.b64encode(f"{USER}:{self.password}".encode()).decode()
+        for line in head[1:]:
+            name, _, value = line.partition(":")
+            if name.lower() == "proxy-authorization":
+                _, _, sent = value.strip().partition(" ")
+                return hmac.compare_digest(sent.encode(), expected.encode())
+        return False
+
+    def _proxy_for(self, scheme: str, name: str) -> str | None:
+        """The person's own proxy for a host; None to connect directly."""
+        if is_without_proxy(name, self.proxies.get("no", "")):
+            return None
+        return self.proxies.get(scheme) or self.proxies.get("all") or None
+
+
+@contextmanager
+def gateway(allowed: AllowedHosts, environment: Mapping[str, str]) -> Iterator[Gateway]:
+    """A proxy for the time of one uv, which is to have these variables."""
+    way_out = Gateway(allowed, proxies_of(environment))
+    try:
+        yield way_out
+    finally:
+        way_out.close()

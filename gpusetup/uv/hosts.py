@@ -1,0 +1,145 @@
+"""Which hosts packages may come from: those of the indexes, and where these keep their files.
+
+An index may answer with a redirect, and its page may link to files elsewhere. Both count only for
+hosts that the person was shown: the index's own, one that its documentation names for its files,
+or one that the person names in GPUSETUP_FILE_HOSTS.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from gpusetup.errors import Unreached
+from gpusetup.model.shell import OWN_SYSTEM, setting, shell_for
+
+NAMED_BY_PERSON = "GPUSETUP_FILE_HOSTS"
+"""The variable with further hosts: `files.example packages.example:8443`."""
+PORTS = {"http": 80, "https": 443}
+
+FILE_HOSTS = (
+    # https://docs.pypi.org/api/ : the pages are on pypi.org, the files are not.
+    ("pypi.org", "files.pythonhosted.org"),
+    ("test.pypi.org", "test-files.pythonhosted.org"),
+    # Since 2025 the pages of torch's index link to this name of the same storage.
+    ("download.pytorch.org", "download-r2.pytorch.org"),
+    # https://docs.aws.amazon.com/codeartifact/latest/ug/create-s3-gateway-endpoint.html
+    ("*.codeartifact.*.amazonaws.com", "assets-*.s3.*.amazonaws.com"),
+    # https://learn.microsoft.com/azure/devops/organizations/security/allow-list-ip-url
+    ("pkgs.dev.azure.com", "*.blob.core.windows.net"),
+    ("*.pkgs.visualstudio.com", "*.blob.core.windows.net"),
+    # https://docs.github.com/rest/releases/assets : a release's files are redirected there.
+    ("github.com", "release-assets.githubusercontent.com"),
+    ("github.com", "objects.githubusercontent.com"),
+)
+"""Host of an index, and where its operator documents that its files are; `*` is any text."""
+
+
+class Host(NamedTuple):
+    """A host and its port; another port is another server."""
+
+    name: str
+    port: int
+
+    def __str__(self) -> str:
+        """
+        >>> str(Host("files.example", 443)), str(Host("files.example", 8443))
+        ('files.example', 'files.example:8443')
+        """
+        name = f"[{self.name}]" if ":" in self.name else self.name
+        if self.port == PORTS["https"]:
+            return name
+        return f"{name}:{self.port}"
+
+
+def host_of(url: str) -> Host | None:
+    """The host of an address; None for a folder, and for what is no address of the web.
+
+    >>> host_of("https://me:secret@Packages.example/simple")
+    Host(name='packages.example', port=443)
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        # A port that is no number, or brackets that do not close.
+        return None
+    default_port = PORTS.get(parts.scheme)
+    if parts.hostname is None or default_port is None:
+        return None
+    return Host(plain_name(parts.hostname), port or default_port)
+
+
+def host_named(text: str) -> Host | None:
+    """The host that a person or a request names, `files.example` or `files.example:8443`."""
+    return host_of(f"https://{text}")
+
+
+def plain_name(name: str) -> str:
+    """A host's name as it goes over the network: lower case, and in the letters of ASCII."""
+    try:
+        return name.rstrip(".").encode("idna").decode().lower()
+    except UnicodeError:
+        return name.lower()
+
+
+class AllowedHosts:
+    """The hosts that uv and our own requests may connect to."""
+
+    def __init__(self, addresses: Iterable[str]) -> None:
+        """`addresses`: those of the indexes and of the pages of wheels that are shown."""
+        hosts = [host for address in addresses if (host := host_of(address)) is not None]
+        named = os.environ.get(NAMED_BY_PERSON, "").split()
+        hosts += [host for text in named if (host := host_named(text)) is not None]
+        self.hosts = tuple(dict.fromkeys(hosts))
+        self.patterns = tuple(
+            pattern for host in self.hosts for pattern in documented_file_hosts(host)
+        )
+
+    def allows(self, host: Host | None) -> bool:
+        """Whether a host was shown, or is documented for the files of one that was."""
+        if host is None:
+            return False
+        if host in self.hosts:
+            return True
+        # What an operator documents is always reached by https.
+        is_https = host.port == PORTS["https"]
+        return is_https and any(fnmatchcase(host.name, pattern) for pattern in self.patterns)
+
+    def require(self, url: str) -> None:
+        """`Unreached` for an address on a host that was not shown; folders have no host."""
+        host = host_of(url)
+        if host is not None and not self.allows(host):
+            raise self.refusal([host])
+
+    def refusal(self, hosts: Iterable[Host]) -> Unreached:
+        """The error for hosts that a redirect or a link leads to."""
+        strange = " ".join(dict.fromkeys(map(str, hosts)))
+        shown = ", ".join(map(str, self.hosts))
+        named = os.environ.get(NAMED_BY_PERSON, "")
+        command = setting(NAMED_BY_PERSON, f"{named} {strange}".strip(), shell_for(OWN_SYSTEM))
+        return Unreached(
+            f"An index leads to {strange}, which you have not named (asked: {shown})",
+            hint="nothing was changed, and that host was not asked; if its files are those that "
+            f"you want, allow it: `{command}`, then run this again",
+        )
+
+
+def documented_file_hosts(host: Host) -> tuple[str, ...]:
+    """Where an index keeps its files by its operator's documentation; names, or patterns of them.
+
+    >>> documented_file_hosts(Host("pypi.org", 443))
+    ('files.pythonhosted.org',)
+    """
+    if host.port != PORTS["https"]:
+        return ()
+    return tuple(files for index, files in FILE_HOSTS if fnmatchcase(host.name, index))
+
+
+def hosts_named_by_person() -> tuple[str, ...]:
+    """The further hosts that GPUSETUP_FILE_HOSTS names, as they are shown."""
+    named = os.environ.get(NAMED_BY_PERSON, "").split()
+    return tuple(str(host) for text in named if (host := host_named(text)) is not None)

@@ -1,0 +1,60 @@
+"""Our own requests to an index: they follow a redirect only to a host that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from gpusetup.errors import Unreached
+from gpusetup.uv.certificates import certificates
+from gpusetup.uv.hosts import AllowedHosts, host_of
+
+if TYPE_CHECKING:
+    from requests import Response
+
+MOST_REDIRECTS = 5
+"""An index needs one or two: a slash at the end, and the place of a file."""
+Login = tuple[str, str]
+
+
+@contextmanager
+def answered(
+    url: str,
+    allowed: AllowedHosts,
+    *,
+    login: Login | None = None,
+    headers: Mapping[str, str] = {},
+    timeouts: tuple[float, float],
+    method: str = "GET",
+) -> Iterator[Response]:
+    """The answer to a request, whose body is not read yet.
+
+    `Unreached` if it would lead to a host that was not shown; RequestException if there is no
+    answer.
+    """
+    import requests
+
+    first_host = host_of(url)
+    options: dict[str, Any] = {
+        "headers": headers,
+        "timeout": timeouts,
+        "stream": True,
+        "verify": certificates(),
+        # Each redirect is looked at here, before anybody is asked.
+        "allow_redirects": False,
+    }
+    for _ in range(MOST_REDIRECTS):
+        allowed.require(url)
+        # The password is for the index alone, not for the place where it keeps its files.
+        login_here = login if host_of(url) == first_host else None
+        answer = requests.request(method, url, auth=login_here, **options)
+        target = answer.headers.get("Location") if answer.is_redirect else None
+        if target is None:
+            with answer:
+                yield answer
+            return
+        answer.close()
+        url = urljoin(url, target)
+    raise Unreached(f"{host_of(url)} redirects in a circle", hint="nothing was changed")

@@ -1,0 +1,128 @@
+"""Heads of HTTP, and bytes that are carried between uv and a host."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+MOST_HEAD_BYTES = 1 << 16
+"""Of the head of a request: uv's have one kilobyte."""
+PART_BYTES = 1 << 20
+"""How much is moved at once."""
+HOP_BY_HOP = ("connection", "proxy-connection", "proxy-authorization", "keep-alive")
+"""Header lines that are meant for a proxy (RFC 9110, 7.6.1)."""
+
+
+def read_head(connection: socket.socket) -> tuple[list[str], bytes]:
+    """The lines of a head, and what came after it. ValueError for one that does not end."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        part = connection.recv(1 << 14)
+        if not part or len(data) > MOST_HEAD_BYTES:
+            raise ValueError("no head of HTTP")
+        data += part
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head.decode("latin-1").split("\r\n"), rest
+
+
+def read_exactly(connection: socket.socket, count: int) -> bytes:
+    """So many bytes of a connection; OSError if it ends before."""
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise OSError("the connection ended")
+        data += part
+    return data
+
+
+def forwarded(head: list[str], login: tuple[str, ...], *, whole_address: bool) -> bytes:
+    """A request without encryption as the host itself expects it.
+
+    The connection ends with its answer: the next request may be for another host, and is looked at
+    again. `whole_address`: another proxy comes first, which needs it.
+    """
+    method, target, version = head[0].split(" ", 2)
+    if not whole_address:
+        parts = urlsplit(target)
+        target = parts._replace(scheme="", netloc="", fragment="").geturl() or "/"
+    lines = [f"{method} {target} {version}"]
+    for line in head[1:]:
+        if line.partition(":")[0].lower() not in HOP_BY_HOP:
+            lines.append(line)
+    lines += ["Connection: close", *login, "", ""]
+    return "\r\n".join(lines).encode("latin-1")
+
+
+def last_answer(server: socket.socket) -> bytes:
+    """The head of an answer, which says that the connection ends with it; as it is if it is none.
+
+    uv would use the connection again for its next request, and find it closed.
+    """
+    data = b""
+    while b"\r\n\r\n" not in data and len(data) <= MOST_HEAD_BYTES:
+        part = server.recv(1 << 16)
+        if not part:
+            break
+        data += part
+    head, end, rest = data.partition(b"\r\n\r\n")
+    if not end or not head.startswith(b"HTTP/1."):
+        return data
+    status, *lines = head.split(b"\r\n")
+    kept = [
+        line
+        for line in lines
+        if line.partition(b":")[0].lower().decode("latin-1") not in HOP_BY_HOP
+    ]
+    return b"\r\n".join((status, *kept, b"Connection: close", b"", rest))
+
+
+def refuse(client: socket.socket, status: str) -> None:
+    """Answer that a request is not carried out."""
+    text = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    client.sendall(text.encode())
+
+
+def relay(client: socket.socket, server: socket.socket) -> None:
+    """Carry bytes both ways until both sides have ended."""
+    # uv has limits of its own for a host that says nothing.
+    client.settimeout(None)
+    upwards = threading.Thread(target=carry, args=(client, server), daemon=True)
+    upwards.start()
+    carry(server, client)
+    upwards.join()
+
+
+def carry(source: socket.socket, target: socket.socket) -> None:
+    """Carry bytes one way until the source ends; then the target is told so."""
+    try:
+        # Linux moves them inside the kernel; what is encrypted by us has to pass through Python.
+        is_plain = not isinstance(source, ssl.SSLSocket) and not isinstance(target, ssl.SSLSocket)
+        if hasattr(os, "splice") and is_plain:
+            splice_all(source, target)
+        else:
+            while part := source.recv(PART_BYTES):
+                target.sendall(part)
+    except OSError:
+        # One side hung up: the other one must not wait for it.
+        for connection in (source, target):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+def splice_all(source: socket.socket, target: socket.socket) -> None:
+    """Carry bytes by a pipe of the kernel, without a copy of them here."""
+    outlet, inlet = os.pipe()
+    try:
+        while count := os.splice(source.fileno(), inlet, PART_BYTES):
+            while count:
+                count -= os.splice(outlet, target.fileno(), count)
+    finally:
+        os.close(outlet)
+        os.close(inlet)

@@ -1,0 +1,162 @@
+"""The way from our proxy to a host: directly, or by the person's own proxy."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import os
+import socket
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
+
+from gpusetup.uv.hosts import PORTS, Host
+from gpusetup.uv.relaying import read_exactly, read_head
+
+CONNECT_SECONDS = 5.0
+"""As long as uv itself waits for a connection (`LIMITS` in program.py)."""
+SOCKS_PORT = 1080
+"""Of a SOCKS proxy without one (RFC 1928)."""
+
+
+def proxies_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The proxies that some variables name, by scheme; else those of the system's settings.
+
+    >>> proxies_of({"HTTPS_PROXY": "proxy.example:3128", "NO_PROXY": ".local"})
+    {'https': 'http://proxy.example:3128', 'no': '.local'}
+    """
+    proxies: dict[str, str] = {}
+    for scheme in ("http", "https", "all", "no"):
+        # Programs prefer the small letters where both are set.
+        name = f"{scheme}_proxy"
+        value = environment.get(name) or environment.get(name.upper())
+        if value:
+            is_address = scheme == "no" or "://" in value
+            proxies[scheme] = value if is_address else f"http://{value}"
+    if proxies.keys() <= {"no"} and os.name == "nt":
+        # The registry of Windows; uv reads it too.
+        return {**urllib.request.getproxies(), **proxies}
+    return proxies
+
+
+def is_without_proxy(name: str, exceptions: str) -> bool:
+    """Whether a host is one of NO_PROXY's: itself, below a domain, or in a block of addresses.
+
+    >>> is_without_proxy("mirror.corp.example", "localhost, .corp.example")
+    True
+    >>> is_without_proxy("10.1.2.3", "10.0.0.0/8")
+    True
+    """
+    for word in exceptions.replace(",", " ").split():
+        domain = word.lower().lstrip("*").lstrip(".")
+        # `*` alone stands for every host.
+        if not domain or name == domain or name.endswith(f".{domain}"):
+            return True
+        with suppress(ValueError):
+            if ipaddress.ip_address(name) in ipaddress.ip_network(word, strict=False):
+                return True
+    return False
+
+
+def login_header(proxy: str) -> tuple[str, ...]:
+    """The header line with the login of a proxy's address; nothing where it has none."""
+    parts = urlsplit(proxy)
+    if parts.username is None:
+        return ()
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return (f"Proxy-Authorization: Basic {base64.b64encode(login.encode()).decode()}",)
+
+
+def reach(host: Host, proxy: str | None, *, is_tunnel: bool) -> socket.socket:
+    """A connection to a host, or to the proxy that leads there. OSError if there is none."""
+    if proxy is None:
+        return connected(host)
+    parts = urlsplit(proxy)
+    usual_port = PORTS.get(parts.scheme, SOCKS_PORT)
+    server = connected(Host(parts.hostname or "", parts.port or usual_port))
+    try:
+        if parts.scheme.startswith("socks"):
+            through_socks(server, host, proxy)
+            return server
+        if parts.scheme == "https":
+            server.settimeout(CONNECT_SECONDS)
+            context = ssl.create_default_context()
+            server = context.wrap_socket(server, server_hostname=parts.hostname)
+        if is_tunnel:
+            tunnelled(server, host, proxy)
+    except BaseException:
+        server.close()
+        raise
+    server.settimeout(None)
+    return server
+
+
+def connected(host: Host) -> socket.socket:
+    """A connection to the first address of a host that answers."""
+    addresses = socket.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
+    problem: OSError = OSError(f"{host} has no address")
+    for number, (family, kind, protocol, _, address) in enumerate(addresses, start=1):
+        server = socket.socket(family, kind, protocol)
+        # A network whose IPv6 leads nowhere must not cost all the time; the last one may take it.
+        server.settimeout(CONNECT_SECONDS if number == len(addresses) else 1.5)
+        try:
+            server.connect(address)
+        except OSError as failure:
+            problem = failure
+            server.close()
+            continue
+        server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        server.settimeout(None)
+        return server
+    raise problem
+
+
+def tunnelled(server: socket.socket, host: Host, proxy: str) -> None:
+    """Ask an HTTP proxy for a connection to a host."""
+    server.settimeout(CONNECT_SECONDS)
+    authority = f"{host}" if host.port != 443 else f"{host}:443"
+    lines = (f"CONNECT {authority} HTTP/1.1", f"Host: {authority}", *login_header(proxy))
+    server.sendall("\r\n".join((*lines, "", "")).encode())
+    head, _ = read_head(server)
+    status = head[0].split(" ")[1:2]
+    if status != ["200"]:
+        raise OSError(f"the proxy answered {' '.join(head[0].split(' ')[1:])}")
+    server.settimeout(None)
+
+
+def through_socks(server: socket.socket, host: Host, proxy: str) -> None:
+    """Ask a SOCKS 5 proxy for a connection to a host (RFC 1928, login by RFC 1929)."""
+    parts = urlsplit(proxy)
+    server.settimeout(CONNECT_SECONDS)
+    has_login = parts.username is not None
+    server.sendall(b"\x05\x01\x02" if has_login else b"\x05\x01\x00")
+    method = read_exactly(server, 2)[1]
+    if method == 2:
+        user = unquote(parts.username or "").encode()
+        password = unquote(parts.password or "").encode()
+        server.sendall(bytes((1, len(user))) + user + bytes((len(password),)) + password)
+        if read_exactly(server, 2)[1] != 0:
+            raise OSError("the SOCKS proxy does not accept the login")
+    elif method != 0:
+        raise OSError("the SOCKS proxy asks for a login")
+    name = host.name.encode()
+    # The name is resolved by the proxy: only it may know the names of its network.
+    server.sendall(b"\x05\x01\x00\x03" + bytes((len(name),)) + name + host.port.to_bytes(2, "big"))
+    answer = read_exactly(server, 4)
+    if answer[1] != 0:
+        raise OSError(f"the SOCKS proxy cannot reach {host} (code {answer[1]})")
+    # It names its own address: by a length, or as an address of version 4 or 6.
+    length = {1: 4, 4: 16}.get(answer[3]) or read_exactly(server, 1)[0]
+    read_exactly(server, length + 2)
+    server.settimeout(None)
+
+
+def why_unreached(problem: OSError) -> str:
+    """What kept a host from being reached, in a few words."""
+    if isinstance(problem, socket.gaierror):
+        return "could not resolve host"
+    if isinstance(problem, TimeoutError):
+        return f"no answer within {CONNECT_SECONDS:g} s"
+    return problem.strerror or str(problem)
