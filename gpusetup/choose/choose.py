@@ -17,7 +17,6 @@ from __future__ import annotations
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.candidates import PackageQuestion, PackageSet, set_by_table
 from gpusetup.choose.choice import Choice, crosses
-from gpusetup.choose.compatibility import why_none_fits
 from gpusetup.choose.host import Host
 from gpusetup.choose.index import Index
 from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
@@ -59,7 +58,8 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None)
     chosen = set_by_index(
         question,
         index,
-        prefer=preferred_build(choice, question),
+        # An environment that has a torch starts from there; a new one from the newest.
+        prefer=choice.build if choice.installed else None,
         # torch that stays is given up only for packages that would be years behind beside it.
         behind_days=0 if choice.moves else YEAR,
     )
@@ -85,14 +85,6 @@ def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
 
 
 # --- with packages --------------------------------------------------------------------------------
-
-
-def preferred_build(choice: Choice, question: PackageQuestion) -> TorchBuild | None:
-    """The build that is tried first: that of an environment which has a torch already."""
-    build = choice.build
-    if build is None or choice.installed is None:
-        return None
-    return build if why_none_fits(question.beside, build) is None else None
 
 
 def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:

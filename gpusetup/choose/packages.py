@@ -173,7 +173,7 @@ class Search:
     def _order(self, prefer: TorchBuild | None, behind_days: int) -> Iterator[TorchBuild]:
         """The builds in the order in which they are tried: `prefer`, then, if older releases would
         do, the next newer ones, then all from the newest on."""
-        if prefer:
+        if prefer and why_none_fits(self.question.beside, prefer) is None:
             yield prefer
         if prefer and behind_days:
             for build in reversed(candidates(self.question)):
