@@ -136,7 +136,7 @@ def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
     settings = person_settings()
 
     def before(_choice: Choice, _words: tuple[str, ...]) -> None:
-        places = (without_logins(root), *(index.url for index in settings.indexes))
+        places = (without_logins(root), *settings.shown_indexes)
         out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
         for note in settings.notes:
             out.talk(f"note: {note}")
