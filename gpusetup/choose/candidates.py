@@ -11,6 +11,7 @@ from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companion_table import Project, companion_table
 from gpusetup.choose.compatibility import (
     Companionship,
+    names_on_torch_index,
     rows_meant,
     why_none_fits,
     why_row_differs,
@@ -99,8 +100,12 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     ways = ["nothing was changed"]
     for project in question.beside.projects:
         alone = replace(question.beside, words=(project.name,))
-        if why_none_fits(alone, newest):
-            ways.append(f"for {project.name}: {project.way_out(newest, index_url(newest.backend))}")
+        if not why_none_fits(alone, newest):
+            continue
+        way = project.way_out(newest, index_url(newest.backend))
+        if not any(map(project.has_wheels, project.rows)):
+            way = f"`{how_to_build(project.name)}` builds it beside your torch; or {way}"
+        ways.append(f"for {project.name}: {way}")
     ways += driver_that_helps(question, newest)
     driver = host.machine.driver.version
     where = f" (driver {driver})" if driver else ""
@@ -156,9 +161,11 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
     limits = Requirement(word).specifier
     if project is not None:
         limits &= limits_by_table(question, project, build)
+    names = names_on_torch_index((name,), build, question.catalog)
     return JointPackage(
         name=name,
         version=None,
+        index_url=index_url(build.backend) if name in names else None,
         limits=str(limits) or None,
         declared=project is None,
         asked=True,
@@ -172,6 +179,11 @@ def limits_by_table(question: PackageQuestion, project: Project, build: TorchBui
         if why_row_differs(question.beside, project, row, build) is None:
             return SpecifierSet(row.versions if row.torch or row.cuda else "")
     return SpecifierSet()
+
+
+def how_to_build(name: str) -> str:
+    """The command that builds a package beside the torch that is installed."""
+    return f"uv pip install --no-build-isolation {name}"
 
 
 def labelled(name: str, version: str, build: TorchBuild) -> str:

@@ -55,6 +55,8 @@ class Choice(Frozen):
     notes: tuple[str, ...] = ()
     """What a reader should know of the build: a driver newer than the catalog, a guessed GPU."""
     notes_on_packages: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
+    """What the packages beside torch are limited to: `numpy<2` beside a torch before 2.3."""
     served: tuple[Served, ...] = ()
     advice: Advice | None = None
     conda: TorchBuild | None = None
@@ -82,10 +84,9 @@ class Choice(Frozen):
         """Whether torch itself is exchanged or comes."""
         return self.action not in ("kept", "refused", "nothing")
 
-    @property
-    def is_of_packages(self) -> bool:
-        """Whether torch was chosen by the packages that need it."""
-        return bool(self.packages)
+    def limits_torch(self, torch: str) -> bool:
+        """Whether `limits` are those of a torch."""
+        return self.build is not None and self.build.torch == torch
 
     def at_root(self, root: str) -> Choice:
         """The choice with a mirror's addresses instead of those of torch's own index."""

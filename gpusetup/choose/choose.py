@@ -17,6 +17,7 @@ from __future__ import annotations
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.candidates import PackageQuestion, PackageSet, set_by_table
 from gpusetup.choose.choice import Choice, crosses
+from gpusetup.choose.compatibility import numpy_beside
 from gpusetup.choose.host import Host
 from gpusetup.choose.index import Index
 from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
@@ -35,6 +36,13 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None)
     `index` is asked for the packages of the wish; without one they are left to the installer, or
     (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
     """
+    choice = choose_with_packages(wish, host, catalog, index)
+    numpy = numpy_beside(choice.build.torch, catalog) if choice.build else None
+    return replace(choice, limits=(numpy,)) if numpy else choice
+
+
+def choose_with_packages(wish: Wish, host: Host, catalog: Catalog, index: Index | None) -> Choice:
+    """The torch, with the packages if an index or the table is asked for them."""
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)
     if maker and is_joint:

@@ -6,7 +6,8 @@ from packaging.requirements import Requirement
 
 from gpusetup.catalog.builds import Catalog
 from gpusetup.choose.choice import Choice
-from gpusetup.choose.compatibility import companions_of_another
+from gpusetup.choose.compatibility import NUMPY_1, companions_of_another, takes_numpy
+from gpusetup.choose.document import requirements_on_torch_index
 from gpusetup.choose.host import Host
 from gpusetup.choose.installed import followers, installed_family, installed_packages
 from gpusetup.choose.wish import Wish, name_of
@@ -22,6 +23,8 @@ class Coming(Frozen):
     """Of torch's family, torch first."""
     packages: tuple[str, ...] = ()
     """Everything else that is wanted, as requirements for the default index."""
+    on_torch_index: tuple[str, ...] = ()
+    """What of the packages comes from torch's own index: `torchcodec==0.17.0+cu126`."""
     followers: tuple[str, ...] = ()
     """What is installed, takes another torch than the one to come, and is asked for again."""
     pinned: tuple[str, ...] = ()
@@ -30,7 +33,7 @@ class Coming(Frozen):
     @property
     def is_nothing(self) -> bool:
         """Whether everything that is wanted is there."""
-        return not (self.family or self.packages)
+        return not (self.family or self.packages or self.on_torch_index)
 
 
 def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
@@ -48,7 +51,8 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
         return Coming(
             family=tuple(name for name in FAMILY if name in members),
             packages=packages,
-            followers=followers(machine, build),
+            on_torch_index=requirements_on_torch_index(choice),
+            followers=(*followers(machine, build), *numpy_to_replace(choice, host, catalog)),
         )
     installed, versions = installed_packages(machine), build.family()
     misfits = companions_of_another(machine, build.torch, build.backend, catalog)
@@ -66,8 +70,18 @@ def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
     return Coming(
         family=tuple(name for name in FAMILY if name in coming),
         packages=packages,
+        on_torch_index=requirements_on_torch_index(choice),
         pinned=tuple(f"{name}=={installed[name].version}" for name in staying),
     )
+
+
+def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
+    """The numpy that must come because the installed one does not go with the torch that comes."""
+    numpy = installed_packages(host.machine).get("numpy")
+    torch = choice.build.torch if choice.build else "0"
+    if numpy is None or takes_numpy(torch, numpy.version, catalog):
+        return ()
+    return (NUMPY_1,)
 
 
 def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
@@ -83,8 +97,11 @@ def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
 def exact_packages(choice: Choice) -> tuple[str, ...]:
     """The wanted packages, at the versions of the set if one was chosen."""
     versions = {package.name: package.version for package in choice.packages}
+    on_torch_index = {package.name for package in choice.packages if package.index_url}
     words = []
     for word in choice.wish.packages:
+        if name_of(word) in on_torch_index:
+            continue
         requirement = Requirement(word)
         version = versions.get(name_of(word))
         extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""

@@ -1,4 +1,4 @@
-"""Installers as step tables: a resolution becomes the commands of uv, pip or conda. Pure.
+"""A choice as the commands of uv, pip or conda. Pure.
 
 uv and pip take torch and its companions from torch's index, the rest from the user's own. conda has
 the channel `pytorch` up to torch 2.5.1, conda-forge's `pytorch-gpu` after it: plain `pytorch` there
@@ -19,12 +19,19 @@ from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.steps import Step
 
+Words = tuple[str, ...]
+
 
 class InstallerOptions(Frozen):
+    """Where an installer installs, and what."""
+
     python: str | None = None
     """The target interpreter; None leaves it to the installer's own rule."""
-    packages: tuple[str, ...] = FAMILY
+    packages: Words = FAMILY
     """What is to be installed, companions without a release for this torch left out."""
+    on_torch_index: Words = ()
+    """Requirements besides torch's family that come from torch's own index:
+    `torchcodec==0.17.0+cu126`."""
     index_root: str = INDEX_ROOT
     again: bool = False
     """The family is there at this version already, but not whole."""
@@ -35,19 +42,29 @@ class InstallerOptions(Frozen):
     conda_python: str | None = None
     """The Python of that new environment: `3.11`, `3.13t`; None leaves it to conda."""
 
+    @property
+    def beside_torch(self) -> Words:
+        """What is wanted besides torch's family."""
+        return tuple(package for package in self.packages if package not in FAMILY)
 
-def started(python: str | None) -> tuple[str, ...]:
+
+def started(python: str | None) -> Words:
     """How an interpreter is started; a portable package's without its user's own packages.
 
     >>> started(None), started(r".\\python_embeded\\python.exe")[1:]
     (('python',), ('-s',))
     """
-    own = ("-s",) if "python_embed" in (python or "") else ()
-    return (python or "python", *own)
+    executable = python or "python"
+    is_portable = "python_embed" in executable
+    # Such a package has everything in its folder; the user's site-packages would hide it.
+    return (executable, "-s") if is_portable else (executable,)
 
 
-def chosen_build(choice: Choice) -> TorchBuild:
-    """The wheel of a resolution that has one; Unsatisfiable for none, and for a conda build."""
+# --- torch's family -------------------------------------------------------------------------------
+
+
+def chosen_wheel(choice: Choice) -> TorchBuild:
+    """The wheel of a choice that has one; Unsatisfiable for none, and for a conda build."""
     build = choice.build
     if build is None or build.channel != "pytorch":
         raise Unsatisfiable("No wheel of torch fits this machine")
@@ -55,52 +72,77 @@ def chosen_build(choice: Choice) -> TorchBuild:
 
 
 def carries_label(build: TorchBuild, package: str) -> bool:
-    """Whether a wheel's version surely ends in `+<backend>`.
-
-    aarch64 companions did not for years and do now: without the label the requirement matches
-    both, and the step says to reinstall, so that a CPU build does not count as satisfied.
-    """
-    return build.labelled and (package == "torch" or build.machine == "x86_64")
-
-
-def pins(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
-    """The exact requirements of the family: `torch==2.5.1+cu124`."""
-    labels = {name: f"+{build.backend}" for name in FAMILY if carries_label(build, name)}
-    family = build.family(packages)
-    return tuple(f"{name}=={version}{labels.get(name, '')}" for name, version in family.items())
+    """Whether a wheel's version surely ends in `+<backend>`."""
+    if not build.labelled:
+        return False
+    # aarch64 companions did not for years and do now: without the label the requirement matches
+    # both, and the step says to reinstall, so that a CPU build does not count as satisfied.
+    return package == "torch" or build.machine == "x86_64"
 
 
-def to_reinstall(build: TorchBuild, options: InstallerOptions) -> tuple[str, ...]:
-    """The family members that an installer would take for installed, and must not."""
-    names = build.family(options.packages)
-    return tuple(name for name in names if options.again or not carries_label(build, name))
+def exact_family(build: TorchBuild, packages: Words) -> Words:
+    """The exact requirements of torch's family: `torch==2.5.1+cu124`."""
+    requirements = []
+    for name, version in build.family(packages).items():
+        label = f"+{build.backend}" if carries_label(build, name) else ""
+        requirements.append(f"{name}=={version}{label}")
+    return tuple(requirements)
 
 
-def others(packages: tuple[str, ...]) -> tuple[str, ...]:
-    """What was asked for besides the family."""
-    return tuple(package for package in packages if package not in FAMILY)
+def to_reinstall(build: TorchBuild, options: InstallerOptions) -> Words:
+    """The members of the family that an installer would take for installed, and must not."""
+    names = []
+    for name in build.family(options.packages):
+        if options.again or not carries_label(build, name):
+            names.append(name)
+    return tuple(names)
+
+
+def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
+    """What the packages that come along are limited to: `numpy<2` beside a torch before 2.3."""
+    companions = build_companions(choice, options)
+    # torch alone brings no numpy, and does not need one.
+    return choice.limits if companions or options.beside_torch else ()
+
+
+def build_companions(choice: Choice, options: InstallerOptions) -> Words:
+    """torchvision and torchaudio, as far as they are to be installed."""
+    family = choice.build.family(options.packages) if choice.build else {}
+    return tuple(name for name in family if name != "torch")
 
 
 # --- uv and pip -----------------------------------------------------------------------------------
 
 
 def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
-    """The two steps of uv. torch's own index stands before those of the user's configuration: uv
-    stops at the first that has a project, and its `--index-url` yields to UV_DEFAULT_INDEX."""
-    build = chosen_build(choice)
-    target = ("--python", options.python) if options.python else ()
+    """The two steps of uv.
+
+    torch's own index stands before those of the user's configuration: uv stops at the first that
+    has a project, and its `--index-url` yields to UV_DEFAULT_INDEX.
+    """
+    build = chosen_wheel(choice)
     url = index_url(build.backend, options.index_root)
-    again = (f"--reinstall-package={name}" for name in to_reinstall(build, options))
-    torch = ("--index", url, "--default-index", url, *again)
-    return _steps(("uv", "pip", "install", *target), torch, build, options)
+    target = ("--python", options.python) if options.python else ()
+    again = [f"--reinstall-package={name}" for name in to_reinstall(build, options)]
+    return _steps(
+        ("uv", "pip", "install", *target),
+        ("--index", url, "--default-index", url, *again),
+        choice,
+        options,
+    )
 
 
 def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of pip, by the target's own `python -m pip`."""
-    build = chosen_build(choice)
+    build = chosen_wheel(choice)
+    url = index_url(build.backend, options.index_root)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
-    torch = (*again, "--index-url", index_url(build.backend, options.index_root))
-    return _steps((*started(options.python), "-m", "pip", "install"), torch, build, options)
+    return _steps(
+        (*started(options.python), "-m", "pip", "install"),
+        (*again, "--index-url", url),
+        choice,
+        options,
+    )
 
 
 NEEDS_ITS_INDEX = ("amd", "intel")
@@ -108,29 +150,30 @@ NEEDS_ITS_INDEX = ("amd", "intel")
 
 
 def _steps(
-    install: tuple[str, ...],
-    torch: tuple[str, ...],
-    build: TorchBuild,
-    options: InstallerOptions,
+    install: Words, from_torch_index: Words, choice: Choice, options: InstallerOptions
 ) -> tuple[Step, ...]:
-    exact = pins(build, options.packages)
-    if exact and maker_of(build.backend) in NEEDS_ITS_INDEX:
-        whole = Step(
+    """torch's family from its own index, then everything else from the default index."""
+    build = chosen_wheel(choice)
+    exact = (*exact_family(build, options.packages), *options.on_torch_index)
+    limits = limits_beside_torch(choice, options)
+    rest = (*install, *exact, *options.beside_torch, *limits)
+    from_default_index = Step(title="everything else from your default index", argv=rest)
+    if not exact:
+        return (from_default_index,)
+    if maker_of(build.backend) in NEEDS_ITS_INDEX:
+        whole_family = Step(
             title=f"{', '.join(exact)} and what they need, from torch's own index",
-            argv=(*install, *torch, *exact),
+            argv=(*install, *from_torch_index, *exact),
         )
-        more = others(options.packages)
-        beside = Step(title="the rest from your default index", argv=(*install, *exact, *more))
-        return (whole, beside) if more else (whole,)
-    family = Step(
+        # Everything that torch needs is there by then.
+        is_all = not options.beside_torch
+        rest_step = Step(title="the rest from your default index", argv=rest)
+        return (whole_family,) if is_all else (whole_family, rest_step)
+    family_alone = Step(
         title=f"{', '.join(exact)} from torch's own index",
-        argv=(*install, "--no-deps", *torch, *exact),
+        argv=(*install, "--no-deps", *from_torch_index, *exact),
     )
-    rest = Step(
-        title="everything else from your default index",
-        argv=(*install, *exact, *others(options.packages)),
-    )
-    return (family, rest) if exact else (rest,)
+    return (family_alone, from_default_index)
 
 
 # --- conda ----------------------------------------------------------------------------------------
@@ -152,47 +195,63 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     Unsatisfiable where conda's channels have no build that fits.
     """
     if not {*FAMILY} & {*options.packages}:
-        where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
-        argv = ("conda", "install", "--yes", *where, "--freeze-installed", *options.packages)
-        return (Step(title="from your channels, with the torch that stays", argv=argv),)
+        return (beside_torch_that_stays(options),)
     build = choice.build
-    if build is None or build.channel == "pytorch":  # then the one resolved beside the wheel
+    if build is None or build.channel == "pytorch":
+        # Beside each wheel the build of conda's channels is chosen, too.
         build = choice.conda
     if build is None:
         raise Unsatisfiable("conda's channels have no torch build that fits this machine")
-    channels = tuple(word for name in CHANNELS[build.channel] for word in ("--channel", name))
-    wanted = (*specs(build, options.packages), *others(options.packages))
-    created = new_conda_environment(options) if options.conda_name else ()
+    channels: list[str] = []
+    for channel in CHANNELS[build.channel]:
+        channels += ("--channel", channel)
+    wanted = (*conda_specs(build, options.packages), *options.beside_torch)
+    # conda-forge's torch says itself which numpy it takes; the channel pytorch's does not.
+    is_limited = build.channel == "conda-pytorch" and choice.limits_torch(build.torch)
+    limits = choice.limits if is_limited else ()
     install = Step(
         title=f"torch {build.torch} ({build.backend}) from {build.channel}",
         argv=(
             *("conda", "install", "--yes", *conda_target(options)),
-            *("--override-channels", *channels, *wanted),
+            *("--override-channels", *channels, *wanted, *limits),
         ),
     )
-    return (*created, install)
+    return (*new_conda_environment(options), install)
 
 
-def conda_target(options: InstallerOptions) -> tuple[str, ...]:
-    """The words that name the environment. The new one is named even though it is active by then:
-    where `conda activate` fails, its packages must not go into another environment."""
+def beside_torch_that_stays(options: InstallerOptions) -> Step:
+    """Packages from the channels of the environment, which do not change what is installed."""
+    where = ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+    return Step(
+        title="from your channels, with the torch that stays",
+        argv=("conda", "install", "--yes", *where, "--freeze-installed", *options.packages),
+    )
+
+
+def conda_target(options: InstallerOptions) -> Words:
+    """The words that name the environment."""
+    # The new one is named even though it is active by then: where `conda activate` fails, its
+    # packages must not go into another environment.
     if options.conda_name:
         return ("--name", options.conda_name)
-    return ("--prefix", options.conda_prefix) if options.conda_prefix else ()
+    if options.conda_prefix:
+        return ("--prefix", options.conda_prefix)
+    return ()
 
 
 def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
-    """A new environment with its Python, and the step into it.
+    """A new environment with its Python, and the step into it; none if none is asked for.
 
-    Without `--yes`: conda asks before it removes an environment of that name. Python comes from
-    conda-forge, which both kinds of channels take what torch needs from.
+    Without `--yes`: conda asks before it removes an environment of that name.
     """
-    name = options.conda_name or ""
-    version = options.conda_python
+    name, version = options.conda_name, options.conda_python
+    if not name:
+        return ()
     python = f"python={version}" if version else "python"
     if version and version.endswith("t"):
         # conda-forge's name for the build without the global lock.
         python = f"python-freethreading={version.rstrip('t')}"
+    # Both kinds of channels take Python, and what torch needs, from conda-forge.
     source = ("--override-channels", "--channel", "conda-forge")
     create = ("conda", "create", "--name", name, *source, python)
     return (
@@ -201,21 +260,22 @@ def new_conda_environment(options: InstallerOptions) -> tuple[Step, ...]:
     )
 
 
-def specs(build: TorchBuild, packages: tuple[str, ...]) -> tuple[str, ...]:
+def conda_specs(build: TorchBuild, packages: Words) -> Words:
     """The match specs of the family.
 
     Companions are pinned on the channel `pytorch`; on conda-forge the solver takes those that
     were built for this torch.
     """
-    companions = {n: v for n in FAMILY[1:] if n in packages and (v := getattr(build, n))}
+    companions = build.family(packages)
+    companions.pop("torch", None)
     if build.channel == "conda-pytorch":
-        exact = (f"pytorch::{name}=={version}" for name, version in companions.items())
+        exact = [f"pytorch::{name}=={version}" for name, version in companions.items()]
         flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
         mkl = (MKL,) if build.os == "linux" else ()
         return (f"pytorch::pytorch=={build.torch}", *exact, flavour, *mkl)
-    name = "pytorch-gpu" if build.cuda else "pytorch-cpu"
+    metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
     cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
-    return (f"{name}={build.torch}", *companions, *cuda)
+    return (f"{metapackage}={build.torch}", *companions, *cuda)
 
 
 # --- a tool of uv ---------------------------------------------------------------------------------
@@ -226,8 +286,8 @@ the help of uv 0.13.9; for others the index is named."""
 
 
 def tool_command(
-    packages: Sequence[str], torch: str, backend: str, index_url: str | None
-) -> tuple[str, ...] | None:
+    packages: Sequence[str], torch: str, backend: str, torch_index: str | None
+) -> Words | None:
     """How uv installs a tool with torch from its own index; None without a package.
 
     torch is pinned beside the tool, so that `uv tool upgrade` keeps it.
@@ -237,11 +297,13 @@ def tool_command(
     """
     if not packages:
         return None
-    tool, *more = packages
-    beside = tuple(word for package in (f"torch=={torch}", *more) for word in ("--with", package))
+    tool, *libraries = packages
+    beside: list[str] = []
+    for package in (f"torch=={torch}", *libraries):
+        beside += ("--with", package)
     if re.fullmatch(UV_BACKENDS, backend):
         return ("uv", "tool", "install", "--torch-backend", backend, *beside, tool)
-    source = ("--index", index_url) if index_url else ()
+    source = ("--index", torch_index) if torch_index else ()
     return ("uv", "tool", "install", *source, *beside, tool)
 
 

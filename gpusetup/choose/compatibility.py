@@ -7,7 +7,7 @@ None means that nothing speaks against the two.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from packaging.requirements import Requirement
 
@@ -44,6 +44,9 @@ class Companionship(Frozen):
     only_table: bool = False
     """Whether no index is asked: then what the table says of packages that declare their torch
     themselves counts too."""
+
+    takes_torch_index: bool = True
+    """Whether packages that torch's own index has for each CUDA are taken from there."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -115,8 +118,12 @@ def why_row_differs(
 ) -> str | None:
     """Why the releases of a row do not go with a build."""
     releases = f"{project.name} {row.versions.removeprefix('==')}"
+    if beside.only_table and not project.has_wheels(row):
+        # An index that is asked says itself that it has no wheel.
+        return f"{releases} has no wheel on an index ({row.source})"
     usual = usual_major(beside.catalog, build)
-    if not has_cuda(project, row, build.cuda_major, usual):
+    is_for_each_cuda = beside.takes_torch_index and is_from_torch_index(project, build, usual)
+    if not is_for_each_cuda and not has_cuda(project, row, build.cuda_major, usual):
         majors = " and ".join(row.cuda.split()).replace("default", usual)
         torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
         return f"{releases} is built for CUDA {majors}, {torch} ({row.source})"
@@ -125,6 +132,25 @@ def why_row_differs(
     if not table_counts or not row.torch or allows(row.torch, build.torch):
         return None
     return f"{releases} needs torch{row.torch} ({row.source})"
+
+
+def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
+    """Whether a package comes from torch's own index beside a build: that of the default index is
+    built for another CUDA."""
+    return project.on_torch_index and build.cuda_major != usual_cuda
+
+
+def names_on_torch_index(
+    names: Iterable[str], build: TorchBuild, catalog: Catalog
+) -> tuple[str, ...]:
+    """Those of some packages that come from torch's own index beside a build."""
+    usual = usual_major(catalog, build)
+    matching = []
+    for name in dict.fromkeys(names):
+        project = companion_table().project(name)
+        if project and is_from_torch_index(project, build, usual):
+            matching.append(name)
+    return tuple(matching)
 
 
 def why_release_differs(
@@ -155,11 +181,40 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
     return None
 
 
-def limits_beside(host: HostFacts, catalog: Catalog, build: TorchBuild) -> tuple[str, ...]:
+NUMPY_1 = "numpy<2"
+"""The numpy whose ABI the torches before 2.3 were built against."""
+
+
+def numpy_beside(torch: str, catalog: Catalog) -> str | None:
+    """The numpy that a torch needs: `numpy<2` for one that was built before numpy 2; None if it
+    takes any."""
+    first = catalog.milestone("torch for numpy 1 and 2")
+    return NUMPY_1 if parsed(torch.partition("+")[0]) < parsed(first) else None
+
+
+def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
+    """Whether a torch works with an installed numpy."""
+    return numpy_beside(torch, catalog) is None or parsed(numpy).major < 2
+
+
+def limits_beside(
+    host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     """What to forbid beside a build, as an installer's constraints: `torchcodec!=0.9.*`."""
-    beside = Companionship(words=(), host=host, catalog=catalog)
+    numpy = numpy_beside(build.torch, catalog)
+    companions = limits_of_table(host, catalog, build, on_torch_index)
+    return (*companions, numpy) if numpy else companions
+
+
+def limits_of_table(
+    host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The releases that the table of companions does not take beside a build."""
     limits: list[str] = []
     for project in companion_table().projects:
+        # What is not named comes from the default index, whatever requires it.
+        is_named = project.name in on_torch_index
+        beside = Companionship(words=(), host=host, catalog=catalog, takes_torch_index=is_named)
         rows = [row for row in project.rows if why_row_differs(beside, project, row, build)]
         limits += without(project, rows)
     return tuple(limits)

@@ -46,11 +46,18 @@ def answer_of(
         index_root=choice.index_root or INDEX_ROOT,
         python=machine.python.executable,
         packages=packages,
+        on_torch_index=requirements_on_torch_index(choice),
         conda_prefix=machine.python.prefix if is_conda else None,
         conda_name=conda_name,
         conda_python=python_tag(machine),
     )
     return with_build(replace(answer, commands=commands_of(choice, options)), build)
+
+
+def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
+    """What of a set comes from torch's own index besides torch's family."""
+    packages = [package for package in choice.packages if package.name not in FAMILY]
+    return tuple(package.requirement for package in packages if package.index_url)
 
 
 def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:

@@ -43,9 +43,16 @@ class Index(Protocol):
         """Before the first question: the choice without the packages, and the packages."""
 
     def beside(
-        self, build: TorchBuild, words: tuple[str, ...], limits: tuple[str, ...]
+        self,
+        build: TorchBuild,
+        words: tuple[str, ...],
+        limits: tuple[str, ...],
+        on_torch_index: tuple[str, ...],
     ) -> IndexAnswer:
-        """The set of packages that meets some requirements beside a build, within limits."""
+        """The set of packages that meets some requirements beside a build, within limits.
+
+        The packages of `on_torch_index` come from torch's own index, as torch does.
+        """
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
         """The newest release of each package that has a wheel for the host."""

@@ -41,6 +41,17 @@ def age_note(as_of: str, today: str) -> str | None:
     return f"the catalog is {days} days old ({as_of}): a newer gpusetup knows newer builds"
 
 
+ELSEWHERE = {
+    ("windows", "aarch64"): (
+        "torch's own index has CPU builds for Windows on Arm since torch 2.7, which gpusetup's "
+        "table does not list: `uv pip install torch --index https://download.pytorch.org/whl/cpu`, "
+        "with an Arm64 Python 3.12 or newer"
+    )
+}
+"""Platforms that the catalog has no builds for, and where torch has some all the same
+(https://pytorch.org/blog/pytorch-native-windows-arm64-builds)."""
+
+
 # --- without a build ------------------------------------------------------------------------------
 
 
@@ -54,7 +65,10 @@ def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Itera
             "`gpusetup resolve --installer conda`"
         )
     if not in_scope(question):
-        yield f"no torch is built for {host.family} on {host.architecture}"
+        yield ELSEWHERE.get(
+            (host.family, host.architecture),
+            f"no torch is built for {host.family} on {host.architecture}",
+        )
     if question.backend in catalog.other_backends:
         yield on_backend_without_builds(question)
     releases = [row.torch for row in catalog.releases]

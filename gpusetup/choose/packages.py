@@ -18,10 +18,16 @@ from gpusetup.choose.candidates import (
     PackageSet,
     builds_to_try,
     candidates,
+    how_to_build,
     labelled,
 )
-from gpusetup.choose.compatibility import limits_beside, why_none_fits, why_release_differs
-from gpusetup.choose.index import Index, Released
+from gpusetup.choose.compatibility import (
+    limits_beside,
+    names_on_torch_index,
+    why_none_fits,
+    why_release_differs,
+)
+from gpusetup.choose.index import Index, IndexAnswer, Released
 from gpusetup.choose.wish import extras_of, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
@@ -66,6 +72,8 @@ class Candidate(Frozen):
     packages: Mapping[str, Released] = {}
     reason: str | None = None
     notes: tuple[str, ...] = ()
+    on_torch_index: tuple[str, ...] = ()
+    """The packages besides torch's family that come from torch's own index."""
     days_behind: Mapping[str, int] = {}
     """What may come in any version and is not at its newest -> how many days it is behind."""
 
@@ -98,17 +106,61 @@ class Search:
         """What goes with a build; `limited`: within what the table of companions allows."""
         key = build, words, limited
         if key not in self.answers:
-            host, catalog = self.question.host.facts, self.question.catalog
-            limits = limits_beside(host, catalog, build) if limited else ()
-            answer = self.index.beside(build, words, limits)
-            self.answers[key] = Candidate(
-                build=build,
-                packages=answer.packages,
-                reason=answer.reason,
-                notes=answer.notes,
-                days_behind={} if answer.reason else self.days_behind(answer.packages),
-            )
+            self.answers[key] = self._ask(build, words, limited=limited)
         return self.answers[key]
+
+    def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
+        """What goes with a build: with what torch's own index has for its CUDA, else without."""
+        on_torch_index = self.on_torch_index(build) if limited else ()
+        if on_torch_index:
+            added = [name for name in on_torch_index if name not in map(name_of, words)]
+            limits = self.limits(build, on_torch_index)
+            answer = self.index.beside(build, (*words, *added), limits, on_torch_index)
+            if not answer.reason:
+                return self._candidate(build, answer, on_torch_index)
+        # A mirror may have torch alone: then the default index's must do.
+        limits = self.limits(build) if limited else ()
+        return self._candidate(build, self.index.beside(build, words, limits, ()), ())
+
+    def _candidate(
+        self, build: TorchBuild, answer: IndexAnswer, on_torch_index: tuple[str, ...]
+    ) -> Candidate:
+        return Candidate(
+            build=build,
+            packages=answer.packages,
+            reason=answer.reason,
+            notes=answer.notes,
+            on_torch_index=on_torch_index,
+            days_behind={} if answer.reason else self.days_behind(answer.packages),
+        )
+
+    def on_torch_index(self, build: TorchBuild) -> tuple[str, ...]:
+        """The packages, named or brought by others, that come from torch's own index."""
+        named = self.question.beside.names
+        catalog = self.question.catalog
+        # Only beside another CUDA than the default index's it matters what others bring.
+        if not names_on_torch_index(self.known_names, build, catalog):
+            return ()
+        return names_on_torch_index((*named, *self.brought_by_others), build, catalog)
+
+    @property
+    def known_names(self) -> tuple[str, ...]:
+        """The packages of the table of companions."""
+        return tuple(project.name for project in companion_table().projects)
+
+    @cached_property
+    def brought_by_others(self) -> tuple[str, ...]:
+        """What the packages bring along that torch's own index has, too."""
+        newest = next(iter(candidates(self.question)), None)
+        if newest is None:
+            return ()
+        without_limits = self.ask(newest, self.question.words, limited=False)
+        return tuple(name for name in without_limits.packages if name not in FAMILY)
+
+    def limits(self, build: TorchBuild, on_torch_index: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """What the table of companions forbids beside a build."""
+        host, catalog = self.question.host.facts, self.question.catalog
+        return limits_beside(host, catalog, build, on_torch_index)
 
     @cached_property
     def in_any_version(self) -> tuple[str, ...]:
@@ -154,19 +206,24 @@ class Search:
         Else that with the fewest releases of years ago, then with the fewest that are behind.
         """
         first: Candidate | None = None
-        sets: dict[str, Candidate] = {}
+        sets: list[Candidate] = []
+        asked: set[tuple[str, tuple[str, ...]]] = set()
         for build in self._order(prefer, behind_days):
-            if build.torch in sets:
+            # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
+            # alone), unless the table forbids the same beside it.
+            key = build.torch, self.limits(build)
+            if key in asked:
                 continue
             candidate = self.ask(build, self.question.words)
             first = first or candidate
             if candidate.reason:
                 continue
+            asked.add(key)
             if candidate.most_days_behind <= behind_days:
                 return candidate
-            sets[build.torch] = candidate
+            sets.append(candidate)
         if sets:
-            return min(sets.values(), key=lambda candidate: candidate.rank)
+            return min(sets, key=lambda candidate: candidate.rank)
         assert first is not None, "there is a build to try"
         raise self._nothing(first)
 
@@ -186,6 +243,7 @@ class Search:
         build, table = chosen.build, companion_table()
         names = self.question.beside.names
         torch_index = index_url(build.backend, self.index.torch_root)
+        from_torch_index = (*FAMILY, *chosen.on_torch_index)
         packages = []
         for name, release in chosen.packages.items():
             project = table.project(name)
@@ -193,7 +251,7 @@ class Search:
                 JointPackage(
                     name=name,
                     version=labelled(name, release.version, build),
-                    index_url=torch_index if name in FAMILY else None,
+                    index_url=torch_index if name in from_torch_index else None,
                     declared=project is None or project.declares,
                     asked=name in names,
                     extras=extras_of(self.question.words, name),
@@ -211,7 +269,10 @@ class Search:
         way = "leave one of them out, or name another version"
         if len(words) == 1:
             project = companion_table().project(name)
-            other = f"or instead: {project.alternative}" if project else "check the spelling"
+            torch_index = index_url(first.build.backend, self.index.torch_root)
+            other = "check the spelling"
+            if project:
+                other = f"or instead: {project.way_out(first.build, torch_index)}"
             way = f"if it has no wheel, `{how_to_build(name)}` builds it; {other}"
         reason = self._reason_of_table(unlimited) or unlimited.reason or first.reason
         return Unsatisfiable(
@@ -225,7 +286,9 @@ class Search:
             if name in FAMILY:
                 continue
             version, build = candidate.version(name), candidate.build
-            reason = why_release_differs(self.question.beside, name, version, build)
+            is_of_torch_index = name in candidate.on_torch_index
+            beside = replace(self.question.beside, takes_torch_index=is_of_torch_index)
+            reason = why_release_differs(beside, name, version, build)
             if reason:
                 return reason
         return None
@@ -285,11 +348,6 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
                 f"`{how_to_build(name)}` builds the newest; asked for by its version the old one "
                 f"is taken: '{name}=={wheel.version}'",
             )
-
-
-def how_to_build(name: str) -> str:
-    """The command that builds a package beside the torch that is installed."""
-    return f"uv pip install --no-build-isolation {name}"
 
 
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from gpusetup.install.download import (
 )
 from gpusetup.install.job import Job, Outcome
 from gpusetup.install.plan import Plan
-from gpusetup.install.planning import free_bytes, plan_task
+from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
     recover_unfinished,
@@ -97,7 +98,8 @@ def install(session: Session) -> Reply:
     refuse_unnamed_base(task.machine, task.elsewhere)
     if target.venv is None:
         check_target(target.layout, task.elsewhere)
-    task, plan = plan_task(job, target, task)
+    older = partial(_with_older_torch, order, stops)
+    task, plan = plan_newest_of_mirror(job, target, task, older)
     if not plan.wheels:
         return _unchanged(session, target, task)
 
@@ -109,6 +111,13 @@ def install(session: Session) -> Reply:
 
     planned = plan_answer(job, plan, task)
     return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
+
+
+def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
+    """The task for a torch that is older than one that a mirror lacks."""
+    wish = replace(order.wish, torch=f"<{torch}")
+    task = choose_task(replace(order, wish=wish), stops)
+    return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
 
 
 def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:

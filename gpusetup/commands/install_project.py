@@ -17,7 +17,7 @@ from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.commands.words import is_script
+from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import UsageError
 from gpusetup.install.choose_task import order_of, wish_of
 from gpusetup.install.options import InstallRequest
@@ -55,6 +55,7 @@ class ExtrasQuestion(Frozen):
 
 def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
     """The lines for a uv project, which others may use on other machines, or for a script."""
+    refuse_missing_scripts(request.packages)
     scripts = [word for word in request.packages if is_script(word)]
     packages = tuple(word for word in request.packages if word not in scripts)
     if len(scripts) > 1:
@@ -84,7 +85,10 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
         raise nothing_fits(choice)
     if scripts:
         return _show_script(scripts[0], machine, (coming, build, root))
-    return _show_pins(coming, build, root)
+    # A torchvision from the default index is built for that index's torch.
+    members = {*coming.family, *project.base_family}
+    family = tuple(name for name in FAMILY if name in members)
+    return _show_pins(replace(coming, family=family), build, root)
 
 
 def _show_pins(coming: Coming, build: TorchBuild, root: str) -> Reply:
@@ -153,7 +157,7 @@ def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> lis
     if tables:
         names = ", ".join(f"`{name}`" for name in tables)
         notes.append(f"{PROJECT_FILE} has {names} already: {JOIN}")
-    if project.base_names_torch:
+    if project.base_family:
         notes.append(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"

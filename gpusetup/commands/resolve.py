@@ -178,7 +178,8 @@ def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     torch."""
     packages, build = choice.packages, choice.build
     if packages:
-        asked = [each for each in packages if each.asked and each.name not in FAMILY]
+        others = [each for each in packages if each.name not in FAMILY and not each.index_url]
+        asked = [each for each in others if each.asked]
         return (*family(packages), *(each.requirement for each in asked))
     # Of a described environment nothing is known to move.
     if build is None or not machine.python.executable or choice.newest is None:

@@ -34,6 +34,16 @@ def refuse_scripts(words: Iterable[str]) -> None:
         )
 
 
+def refuse_missing_scripts(words: Iterable[str]) -> None:
+    """UsageError for a script that is not there: a package may have its name."""
+    for word in words:
+        if word.lower().endswith(SUFFIXES) and not is_script(word):
+            raise UsageError(
+                f"There is no script {word!r} here",
+                hint=f"check its path; `uv add {own_word(word)}` adds a package of that name",
+            )
+
+
 # --- the index ------------------------------------------------------------------------------------
 
 URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.choose.compatibility import takes_numpy
 from gpusetup.choose.host import python_tag
 from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
@@ -55,9 +56,8 @@ def torch_itself(context: RuleContext) -> Findings:
         yield seen(context, "mixed-conda-pip", "packages", both)
     if problem := torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", problem)
-    version = parsed((torch.version or "99").partition("+")[0])
-    first = context.catalog.milestone("torch for numpy 1 and 2")
-    if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
+    version = torch.version
+    if version and numpy and not takes_numpy(version, numpy.version, context.catalog):
         both = f"torch {torch.version}, numpy {numpy.version}"
         yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
     if "stub" in (path := context.driver.libcuda_path or ""):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
-from gpusetup.choose.compatibility import limits_beside
+from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.coming_wheels import require_lack, wheels_for
 from gpusetup.install.job import Job
@@ -24,6 +26,41 @@ from gpusetup.model.steps import Step
 from gpusetup.uv.lock import Wheel, unpack_step
 from gpusetup.uv.program import venv_step
 from gpusetup.uv.question import Requirements
+
+
+class LacksWheel(Blocked):
+    """No index has the torch that was chosen."""
+
+
+MOST_OLDER = 12
+"""How many older torches a mirror is asked for: it is rarely more than two years behind."""
+
+
+def plan_newest_of_mirror(
+    job: Job, target: Target, task: Task, older: Callable[[str], Task]
+) -> tuple[Task, Plan]:
+    """The task with its plan; of a mirror that lacks the newest torch, with the newest it has.
+
+    `older` makes the task for a torch that is older than another one.
+    """
+    is_mirror = not job.wheels and task.request.root != INDEX_ROOT
+    takes_newest = task.choice.action in ("first", "newest", "upgrade")
+    is_free = task.wish.torch is None and not task.wish.packages
+    try:
+        return plan_task(job, target, task)
+    except LacksWheel as problem:
+        if not (is_mirror and takes_newest and is_free):
+            raise
+        first_problem = problem
+    for _ in range(MOST_OLDER):
+        try:
+            task = older(task.build.torch)
+            return plan_task(job, target, task)
+        except LacksWheel:
+            continue
+        except Unsatisfiable:
+            break
+    raise first_problem
 
 
 def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
@@ -126,7 +163,7 @@ def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
         return IndexFiles(build=source, wheels=wheels, passed_over=tuple(passed_over), notes=notes)
     reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
     where = f"{root} has no" if job.wheels else "No index has"
-    raise Blocked(
+    raise LacksWheel(
         f"{where} such a wheel:\n{reasons}",
         hint="nothing was changed; name another version (`--torch`), another backend "
         "(`--backend`), or another root (`--index URL`)",
@@ -140,8 +177,14 @@ def requirements_of(job: Job, task: Task, backend: str) -> Requirements:
     for name, version in build.family(coming.family).items():
         exact = f"{name}=={version}"
         family.append(exact_in(job.wheels, name, version, backend) if job.wheels else exact)
+    family += coming.on_torch_index
     root = job.wheels or task.request.root
-    limits = limits_beside(task.host.facts, load_catalog(), build) if build.cuda else ()
+    catalog = load_catalog()
+    limits = limits_beside(task.host.facts, catalog, build)
+    if build.cuda is None:
+        # Which CUDA a companion is built for says nothing beside a torch without one.
+        numpy = numpy_beside(build.torch, catalog)
+        limits = (numpy,) if numpy else ()
     return Requirements(
         family=tuple(family),
         index=f"{root.rstrip('/')}/{backend}",

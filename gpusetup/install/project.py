@@ -28,6 +28,9 @@ PLATFORMS = {
 it: uv locks a project for every machine that its `environments` leave."""
 
 
+LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if family == "linux")
+
+
 def project_lines(
     names: Iterable[str], url: str, build: TorchBuild, catalog: Catalog
 ) -> Iterator[str]:
@@ -41,8 +44,16 @@ def project_lines(
 
 def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
     """Where torch's index has a build, as a marker of uv."""
-    rows = ((m, catalog.row_of(torch, backend, *on)) for m, on in PLATFORMS.items())
-    return " or ".join(marker for marker, row in rows if row)
+    markers = [
+        marker
+        for marker, platform in PLATFORMS.items()
+        if catalog.row_of(torch, backend, *platform)
+    ]
+    # Every Linux is one of the two: a marker that is always true there says nothing.
+    if set(LINUX_MARKERS) <= set(markers):
+        others = [marker for marker in markers if marker not in LINUX_MARKERS]
+        markers = ["sys_platform == 'linux'", *others]
+    return " or ".join(markers)
 
 
 # --- one extra for each build --------------------------------------------------------------------

@@ -8,7 +8,7 @@ from gpusetup.choose.coming import Coming
 from gpusetup.choose.compatibility import notes_on_installed
 from gpusetup.choose.document import offer_of
 from gpusetup.choose.host import Host
-from gpusetup.choose.installed import installed_family
+from gpusetup.choose.installed import installed_family, installed_packages
 from gpusetup.choose.wish import Wish
 from gpusetup.install.options import InstallRequest
 from gpusetup.model.builds import Fallback, Offer, TorchBuild
@@ -60,8 +60,18 @@ class Task(Frozen):
     @property
     def notes_on_packages(self) -> tuple[str, ...]:
         """What holds torch or a package at its version, where the packages chose it."""
-        held = [f"{held.package} stays at {held.at}: {held.by}" for held in self.choice.held_back]
-        return (*held, *self.choice.notes_on_packages)
+        notes = []
+        for held in self.choice.held_back:
+            # Only what is installed stays; in a new environment nothing does.
+            is_there = self.installed_version(held.package) == held.at
+            at = f"stays at {held.at}" if is_there else f"{held.at} is not the newest"
+            notes.append(f"{held.package} {at}: {held.by}")
+        return (*notes, *self.choice.notes_on_packages)
+
+    def installed_version(self, name: str) -> str | None:
+        """The version of an installed package, without its label; None if it is not there."""
+        package = installed_packages(self.machine).get(name)
+        return package.version.partition("+")[0] if package else None
 
     @property
     def notes(self) -> tuple[str, ...]:

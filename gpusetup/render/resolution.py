@@ -38,7 +38,7 @@ def resolution_text(
         other = ". For another machine: `--gpu NAME --driver VERSION`"
         lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), other), ""]
     lines += _chosen(answer, snapshot)
-    held = (f"  {one.package} stays at {one.at}: {one.by}" for one in answer.held_back)
+    held = (f"  {one.package} {one.at}: {one.by}" for one in answer.held_back)
     lines += section("Not newer, because", (Row(line, hang=4) for line in held))
     if answer.torch:
         steps = answer.commands.get(installer, ())

@@ -49,10 +49,15 @@ class PersonIndex:
         return without_logins(self.root)
 
     def beside(
-        self, build: TorchBuild, words: tuple[str, ...], limits: tuple[str, ...]
+        self,
+        build: TorchBuild,
+        words: tuple[str, ...],
+        limits: tuple[str, ...],
+        on_torch_index: tuple[str, ...],
     ) -> IndexAnswer:
         """The set of packages that meets some requirements beside a build, within limits."""
-        companions = tuple(word for word in words if name_of(word) in FAMILY)
+        names = (*FAMILY, *on_torch_index)
+        companions = tuple(word for word in words if name_of(word) in names)
         requirements = Requirements(
             family=(f"torch=={build.torch}", *companions),
             index=index_url(build.backend, self.root),
