@@ -112,7 +112,7 @@ def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
             return data
         if has_ended:
             time.sleep(0.01)
-    raise BadInput(f"{path} is a pipe that nobody filled and ended within {PIPE_SECONDS:g} s")
+    raise BadInput(f"{path} is a pipe that was not filled and closed within {PIPE_SECONDS:g} s")
 
 
 def encoding_of(raw: bytes) -> str:

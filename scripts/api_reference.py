@@ -51,7 +51,7 @@ EXAMPLES = {
         'passed'
     """,
 }
-"""Function -> what it answers, in a Python; `tests/test_api.py` runs each."""
+"""Function -> what it answers, in a Python; `tests/commands/test_api.py` runs each."""
 DOCUMENTS = (
     api.DoctorAnswer,
     api.ResolveAnswer,

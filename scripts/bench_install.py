@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "scripts")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("", "tests", "tests/install", "scripts")]
 
 from chaos_install import clean_environment  # noqa: E402
 

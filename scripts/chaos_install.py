@@ -33,7 +33,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("", "tests", "tests/install")]
 
 OPERATIONS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "open")
 UNSYNCED = "GPUSETUP_UNSYNCED"

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / name) for name in ("", "tests", "scripts", "web")]
+sys.path[:0] = [str(ROOT / name) for name in ("", "tests", "tests/report", "scripts", "web")]
 
 from build_page import NotBuilt, build, default_cache, fetched, npm_command  # noqa: E402
 

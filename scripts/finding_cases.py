@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 # The example machines and the table of machines that show a finding belong to the tests.
-sys.path[:0] = [str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / "tests" / room) for room in ("", "diagnosis", "probe")]
 
 from judging import HEALTHY, WINDOWS  # noqa: E402
 from machines_named import snapshots  # noqa: E402
@@ -193,7 +193,7 @@ def _recorded(record: Cause) -> Iterator[Snapshot]:
 
 
 def _tabled(record: Cause) -> Iterator[Snapshot]:
-    """The machine of `tests/test_rules.py` that shows it."""
+    """The machine of `tests/diagnosis/test_rules.py` that shows it."""
     yield from (ill for id, _, ill, _ in CASES if id == record.id)
 
 

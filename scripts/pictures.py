@@ -27,7 +27,7 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("", "scripts", "tests", "tests/monitor")]
 OUT = ROOT / "docs" / "pictures"
 FORM = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
     "Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace"

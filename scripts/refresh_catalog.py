@@ -13,7 +13,7 @@ too (`refresh_companions.py`). An index that cannot be reached ends it.
 
 By hand, one row each: a release (`releases`), what the default package index has for a platform
 (`default_wheels`), a CUDA release (`toolkits`, `branches`, `compilers`), a GPU (`gpus`). Then
-`pytest --accept tests/test_catalog.py` shows which answers changed, in `tests/golden.json`.
+`pytest --accept tests/catalog/test_catalog.py` shows which answers changed, in `tests/golden.json`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("scripts", "tests", "tests/install")]
 
 from index_server import IndexServer, build_wheel, index_server  # noqa: E402
 from windows import Ended, Windows, opened, seen_from_windows  # noqa: E402

@@ -12,13 +12,14 @@ BUILT_FOR = (
 PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026; older wheels lack gfx1103."""
 
 BUILT_FOR_TORCH = "2.13"
-"""Of which torch `BUILT_FOR` was read."""
+"""The torch whose build script `BUILT_FOR` was read from."""
 
 RELATIVES = {
     **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
     "gfx1103": ("gfx1100", "11.0.0"),
 }
-"""A target without kernels -> one whose kernels it runs, as HSA_OVERRIDE_GFX_VERSION names it."""
+"""A target without kernels -> a target whose kernels it runs, and that target's name for the
+variable HSA_OVERRIDE_GFX_VERSION."""
 
 FIRST_ROCM = {
     **dict.fromkeys(("gfx1101", "gfx1102"), "6.3"),
@@ -68,15 +69,25 @@ read anew in November 2026 for RX 9060 and 9070, 890M, 860M and 8060S (LLVM pull
 163717)."""
 
 
+NAME_WITHOUT_LINE = re.compile(r"(?i)^(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})")
+"""Where `RX` is missing in a name: `9060 XT`, `Radeon 7900 XTX`."""
+TARGET = re.compile(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b")
+"""`gfx90a`, `gfx1100`."""
+
+
 def gfx_of(name: str) -> str | None:
-    """The target that a name says, or that the named board has.
+    """The target in a GPU's name, or that of the named board; None if there is neither.
 
     >>> gfx_of("AMD Radeon RX 5700 XT (gfx1010:xnack-)"), gfx_of("RX 6750 XT"), gfx_of("HIP error")
     ('gfx1010', 'gfx1031', None)
     >>> gfx_of("9060 XT"), gfx_of("AMD Radeon 860M"), gfx_of("MI355X"), gfx_of("Radeon 760M")
     ('gfx1200', 'gfx1152', 'gfx950', 'gfx1103')
     """
-    name = re.sub(r"(?i)^(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})", "RX ", name)
-    if said := re.search(r"\bgfx(?:9|1\d)[0-9a-f]{2}\b", name):
-        return said[0]
-    return next((gfx for board, gfx in BOARDS if re.search(board, name, re.I)), None)
+    written_target = TARGET.search(name)
+    if written_target is not None:
+        return written_target[0]
+    full_name = NAME_WITHOUT_LINE.sub("RX ", name)
+    for board, target in BOARDS:
+        if re.search(board, full_name, re.IGNORECASE):
+            return target
+    return None

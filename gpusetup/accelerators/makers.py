@@ -1,4 +1,4 @@
-"""All makers, and the ladder by which one is told (see the package's docstring)."""
+"""All makers, and how the maker of a GPU is found (see the package's docstring)."""
 
 from __future__ import annotations
 
@@ -10,31 +10,33 @@ from gpusetup.model.machine import Gpu, PciDevice
 
 
 class Maker(Frozen):
+    """A maker of GPUs, with how its GPUs and torch's builds for them are recognised."""
+
     id: str
     """As in a snapshot: `nvidia`."""
     name: str
     judged: bool = False
-    """Whether its GPUs are judged; else they are seen only."""
+    """Whether its GPUs are judged; otherwise they are only seen."""
     pci: Text = None
     """Its id on the PCI bus."""
     listed: Text = None
-    """What the lines of `lspci` say of it, as a pattern."""
+    """A pattern for its name in the lines of `lspci`."""
     words: tuple[str, ...] = ()
-    """Words in the names of its GPUs that no other maker's have."""
+    """Words in the names of its GPUs that no other maker's GPUs have."""
     models: Text = None
-    """What its GPUs are called, as a pattern over a whole description."""
+    """A pattern for the names of its GPUs in a description."""
     index: Text = None
-    """Where torch's builds for it are, which are not proven here."""
+    """The index of torch's builds for it, which are not tested here."""
     label: Text = None
-    """How the labels of its builds begin; None where torch's ordinary build serves it."""
+    """How the labels of its builds begin; None if torch's ordinary build works on it."""
     label_form: Text = None
-    """Such a label, as a pattern."""
+    """A pattern for such a label."""
     device: str
-    """What torch calls its device."""
+    """The name of its device in torch."""
     masks: tuple[str, ...] = ()
     """Variables that hide its GPUs from programs."""
     noted: Text = None
-    """What to add where only its GPUs are there and another build is chosen."""
+    """What to add if a machine has only its GPUs and another build is chosen."""
 
 
 NVIDIA = Maker(
@@ -82,7 +84,7 @@ APPLE = Maker(
     words=("apple",),
     device="mps",
 )
-"""torch's ordinary build for macOS serves its GPU."""
+"""torch's ordinary build for macOS works on its GPU."""
 MAKERS = (NVIDIA, AMD, INTEL, APPLE)
 BY_ID = {maker.id: maker for maker in MAKERS}
 BY_PCI = {maker.pci: maker.id for maker in MAKERS if maker.pci}
@@ -94,38 +96,47 @@ LABEL = "|".join(("cpu", *(maker.label_form for maker in MAKERS if maker.label_f
 
 
 def maker_of(backend: str | None) -> str | None:
-    """Whose GPUs a backend is for; None for the CPU's and for what is unknown.
+    """The maker whose GPUs a backend is for; None for the CPU's and for unknown ones.
 
     >>> maker_of("cu124"), maker_of("rocm6.4"), maker_of("xpu"), maker_of("cpu")
     ('nvidia', 'amd', 'intel', None)
     """
-    words = (backend or "").lower()
-    starting = (maker for maker in MAKERS if maker.label and words.startswith(maker.label))
-    return next((maker.id for maker in starting), None)
+    label = (backend or "").lower()
+    for maker in MAKERS:
+        if maker.label and label.startswith(maker.label):
+            return maker.id
+    return None
 
 
 def maker_on_bus(vendor_id: str) -> str:
-    """The maker by a PCI vendor id; the id itself where it is none of these.
+    """The maker of a PCI vendor id; the id itself if it is none of these makers.
 
     >>> maker_on_bus("10de"), maker_on_bus("1a03"), maker_on_bus("")
     ('nvidia', '1a03', 'unknown')
     """
-    return BY_PCI.get(vendor_id, vendor_id or "unknown")
+    maker_id = BY_PCI.get(vendor_id, vendor_id)
+    return maker_id or "unknown"
 
 
 @lru_cache(maxsize=1024)
 def other_maker(name: str) -> str | None:
-    """The maker of a GPU whose name has a word of one that is not NVIDIA.
+    """The maker of a GPU whose name has a word of a maker other than NVIDIA.
 
     >>> other_maker("AMD Radeon RX 7900 XTX"), other_maker("NVIDIA A2")
     ('amd', None)
     """
+    # `Intel(R) Arc(TM) A770`.
     words = name.lower().replace("(", " ").split()
-    return next((BY_WORD[word] for word in words if word in BY_WORD), None)
+    for word in words:
+        if word in BY_WORD:
+            return BY_WORD[word]
+    return None
 
 
 def is_judged(maker: str | None) -> bool:
-    return maker in BY_ID and BY_ID[maker].judged
+    """Whether gpusetup judges the GPUs of a maker."""
+    row = BY_ID.get(maker or "")
+    return row is not None and row.judged
 
 
 def is_seen_only(maker: str | None) -> bool:
@@ -134,25 +145,32 @@ def is_seen_only(maker: str | None) -> bool:
     >>> is_seen_only("amd"), is_seen_only("nvidia"), is_seen_only("1a03"), is_seen_only(None)
     (True, False, False, False)
     """
-    return maker in BY_ID and not BY_ID[maker].judged
+    row = BY_ID.get(maker or "")
+    return row is not None and not row.judged
 
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
-    """The devices on the bus that the rules judge."""
-    return tuple(device for device in devices or () if is_judged(device.vendor))
+    """The devices on the PCI bus whose maker is judged."""
+    judged = [device for device in devices or () if is_judged(device.vendor)]
+    return tuple(judged)
 
 
 def identified(gpu: Gpu) -> Gpu:
-    """A GPU with its maker and its target, as far as they are told.
+    """A GPU with its maker and its target, as far as its name and capability tell them.
 
     >>> from gpusetup.model.versions import Capability
-    >>> one = identified(Gpu(name="NVIDIA A10", compute_capability=Capability(8, 6)))
-    >>> one.maker, one.target, identified(Gpu(name="AMD Instinct MI300X")).maker
+    >>> a10 = identified(Gpu(name="NVIDIA A10", compute_capability=Capability(8, 6)))
+    >>> a10.maker, a10.target, identified(Gpu(name="AMD Instinct MI300X")).maker
     ('nvidia', 'sm_86', 'amd')
     """
+    # Only NVIDIA's driver is asked for GPUs, so a name without a maker is NVIDIA's.
     maker = gpu.maker or other_maker(gpu.name) or NVIDIA.id
-    ours = maker == NVIDIA.id and gpu.compute_capability
-    target = gpu.target or (ours.sm if ours else None)
+    target = gpu.target
+    if not target:
+        target = None
+        if maker == NVIDIA.id and gpu.compute_capability:
+            target = gpu.compute_capability.sm
+    # Most GPUs are complete, and a copy of each would cost time.
     if (maker, target) == (gpu.maker, gpu.target):
         return gpu
     return replace(gpu, maker=maker, target=target)

@@ -16,12 +16,16 @@ from gpusetup.model.machine import Gpu
 
 APPLE_CHIP = r"(?:apple\s+)?(m[1-9])(?:\s+(pro|max|ultra))?"
 """The whole of a name. NVIDIA's Tesla M10 to M60 have two digits; only the Tesla M4 has one."""
-INTEL_WITH_XPU = (
-    r"\barc\b|\b[ab](?:3[18]0|5[78]0|770)m?\b|\bb(?:60|50)\b|\bmax\s?1[15][05]0\b|\bponte vecchio\b"
+INTEL_WITH_XPU = re.compile(
+    # Arc A and B, and the Core Ultra's Arc graphics: `Arc A770`, `A380M`, `B580`.
+    r"\barc\b|\b[ab](?:3[18]0|5[78]0|770)m?\b"
+    # Arc Pro: `B60`.
+    r"|\bb(?:60|50)\b"
+    # Data Center GPU Max: `Max 1550`.
+    r"|\bmax\s?1[15][05]0\b|\bponte vecchio\b"
 )
-"""What PyTorch's XPU builds are validated on: Arc A and B, with the Core Ultra's Arc graphics, and
-Data Center GPU Max."""
-INTEL_WITHOUT_XPU = r"\b(?:uhd|hd graphics|iris)\b"
+"""The GPUs that PyTorch's XPU builds are validated on."""
+INTEL_WITHOUT_XPU = re.compile(r"\b(?:uhd|hd graphics|iris)\b")
 """Intel's older graphics, which that list does not have."""
 
 
@@ -32,31 +36,35 @@ def maker_named(text: str) -> Maker | None:
     >>> [maker.id if maker else None for maker in map(maker_named, names)]
     ['amd', 'amd', 'intel', 'apple', 'intel', None, None]
     """
-    plain = text.strip().lower()
-    by_word = other_maker(plain)
-    if re.fullmatch(APPLE_CHIP, plain) or by_word == APPLE.id:
+    name = text.strip().lower()
+    maker_word = other_maker(name)
+    if maker_word == APPLE.id or re.fullmatch(APPLE_CHIP, name):
         return APPLE
-    if re.search(INTEL_WITH_XPU, plain) or re.search(INTEL_WITHOUT_XPU, plain):
+    if INTEL_WITH_XPU.search(name) or INTEL_WITHOUT_XPU.search(name):
         return INTEL
-    if by_word == INTEL.id or re.search(str(INTEL.models), plain):
+    if maker_word == INTEL.id or re.search(str(INTEL.models), name):
         return INTEL
-    if gfx_of(plain) or by_word == AMD.id or re.search(str(AMD.models), plain):
+    if gfx_of(name) or maker_word == AMD.id or re.search(str(AMD.models), name):
         return AMD
     return None
 
 
 def other_gpu(text: str, maker: Maker) -> Gpu:
-    """A GPU of such a maker, with its target where the name tells it.
+    """A GPU of a maker other than NVIDIA, with its target if the name tells it.
 
     >>> other_gpu("m3 max", APPLE).name, other_gpu("RX 7900 XTX", AMD).target
     ('Apple M3 Max', 'gfx1100')
     """
     name = " ".join(text.split())
-    if maker is APPLE:
-        chip = re.fullmatch(APPLE_CHIP, name.lower())
-        words = ("Apple", *(part.title() for part in chip.groups() if part)) if chip else (name,)
-        return Gpu(name=" ".join(words), maker=maker.id)
-    return Gpu(name=name, maker=maker.id, target=gfx_of(name.lower()) if maker is AMD else None)
+    target = None
+    if maker is AMD:
+        target = gfx_of(name.lower())
+    apple_chip = re.fullmatch(APPLE_CHIP, name.lower())
+    if maker is APPLE and apple_chip:
+        # `m3 max` becomes `Apple M3 Max`.
+        words = [word.title() for word in apple_chip.groups() if word]
+        name = " ".join(("Apple", *words))
+    return Gpu(name=name, maker=maker.id, target=target)
 
 
 def has_xpu(name: str) -> bool:
@@ -65,5 +73,8 @@ def has_xpu(name: str) -> bool:
     >>> has_xpu("Arc A770"), has_xpu("Intel UHD Graphics 770")
     (True, False)
     """
-    plain = name.lower()
-    return re.search(INTEL_WITH_XPU, plain) is not None or not re.search(INTEL_WITHOUT_XPU, plain)
+    lower_name = name.lower()
+    if INTEL_WITH_XPU.search(lower_name):
+        return True
+    # A GPU that is neither listed nor one of the old ones is a new one.
+    return INTEL_WITHOUT_XPU.search(lower_name) is None

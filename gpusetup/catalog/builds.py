@@ -19,7 +19,7 @@ from gpusetup.catalog.gpus import (
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import (
     Branch,
-    Companion,
+    CompanionRelease,
     Compiler,
     DefaultWheel,
     FirstDriver,
@@ -29,8 +29,8 @@ from gpusetup.catalog.rows import (
     OlderKernels,
     OlderRelease,
     OtherMakers,
-    Release,
     Retired,
+    TorchRelease,
 )
 from gpusetup.errors import UsageError
 from gpusetup.model.builds import TorchBuild
@@ -40,23 +40,27 @@ from gpusetup.model.versions import Capability, cuda_of, parsed
 
 INDEX_ROOT = "https://download.pytorch.org/whl"
 WINDOWS_ABOVE = 9
-"""How far Windows' drivers of a branch run above its number."""
+"""How far the numbers of Windows' drivers of a branch run above the branch: 581.29 is of 580."""
 
 Channel = Literal["pytorch", "conda-pytorch", "conda-forge"]
 
 
 class Catalog(Frozen):
+    """Every table of the dated catalog, with the questions that it answers."""
+
     as_of: str
-    releases: tuple[Release, ...]
+    releases: tuple[TorchRelease, ...]
     gpus: tuple[GpuRow, ...]
     branches: tuple[Branch, ...]
     families: tuple[Floor, ...]
+    """The least driver for a whole CUDA major."""
     toolkits: tuple[Floor, ...]
+    """The driver that each CUDA toolkit came with."""
     other_backends: tuple[str, ...]
     """Index labels that exist but are not fitted to NVIDIA GPUs: ROCm, XPU, older torch's."""
     retired: tuple[Retired, ...]
     first_drivers: tuple[FirstDriver, ...]
-    companions: tuple[Companion, ...]
+    companions: tuple[CompanionRelease, ...]
     """Those that serve more than the torch that they were released with."""
     default_wheels: tuple[DefaultWheel, ...]
     compilers: tuple[Compiler, ...]
@@ -68,6 +72,8 @@ class Catalog(Frozen):
     nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
+    # Functions that remember their answers take a catalog as a key: to compare thousands of rows
+    # would cost more than the answer.
     def __eq__(self, other: object) -> bool:
         return self is other
 
@@ -75,113 +81,158 @@ class Catalog(Frozen):
         return id(self)
 
     def is_newer_gpu(self, capability: Capability) -> bool:
-        """Whether a GPU is newer than every one that the catalog knows."""
+        """Whether a GPU is newer than every GPU of the catalog."""
         return all(row.capability < capability for row in self.gpus)
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Every backend that ever was."""
-        return tuple(dict.fromkeys((*(b.backend for b in self.builds), *self.other_backends)))
+        """Every backend that any build of torch ever had, each once."""
+        names = [build.backend for build in self.builds]
+        names += self.other_backends
+        return tuple(dict.fromkeys(names))
 
     def driver_cuda(self, driver_version: str) -> str | None:
-        """What `nvidia-smi` prints as CUDA version; a newer driver counts as the newest row.
+        """What `nvidia-smi` prints as CUDA version; a newer driver counts as the newest branch.
 
-        None for a driver older than the oldest row, and for a text that is no version.
+        None for a driver older than the oldest branch, and for a text that is no version.
         """
         major = parsed(driver_version).major
-        known = [row for row in self.branches if row.branch <= major]
-        return max(known, key=lambda row: row.branch).cuda if known else None
+        not_newer = [row for row in self.branches if row.branch <= major]
+        if not not_newer:
+            return None
+        return max(not_newer, key=lambda row: row.branch).cuda
 
     def driver_is_newer(self, driver_version: str) -> bool:
-        """Whether a driver's branch is newer than any that the catalog knows."""
+        """Whether a driver's branch is newer than every branch of the catalog."""
         newest = max(row.branch for row in self.branches)
         return parsed(driver_version).major > newest + WINDOWS_ABOVE
 
     def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
-        """The least driver for a CUDA version, by minor-version compatibility from 11 on.
+        """The oldest driver that runs a CUDA version, by minor-version compatibility from 11 on.
 
         `family` is `windows` for Windows drivers, WSL's included.
         """
         floors = {row.cuda: row for row in self.families}
-        row = floors.get(cuda) or floors.get(cuda.partition(".")[0])
-        return row.on(family) if row else self.toolkit_driver(cuda, family)
+        major = cuda.partition(".")[0]
+        floor = floors.get(cuda) or floors.get(major)
+        # Before CUDA 11 each version needs the driver of its own toolkit.
+        if floor is None:
+            return self.toolkit_driver(cuda, family)
+        return floor.on(family)
 
     @property
     def minors_serve_from(self) -> int:
-        """The first CUDA whose minor versions run on the driver of any of them."""
-        return min(int(row.cuda) for row in self.families if row.cuda.isdigit())
+        """The first CUDA major whose minor versions run on the driver of any of them."""
+        majors = [int(row.cuda) for row in self.families if row.cuda.isdigit()]
+        return min(majors)
 
     def toolkit_driver(self, cuda: str, family: str = "linux") -> str | None:
         """The driver that first served a CUDA version fully (needed to compile its PTX)."""
-        rows = [row for row in self.toolkits if release(row.cuda) == release(cuda)]
-        return min((f for row in rows if (f := row.on(family))), key=parsed, default=None)
+        drivers = []
+        for row in self.toolkits:
+            driver = row.on(family)
+            # A patch of a toolkit (12.4.1) came with a later driver; the first one is enough.
+            if driver and release(row.cuda) == release(cuda):
+                drivers.append(driver)
+        return min(drivers, key=parsed, default=None)
 
     def last_branch(self, capability: Capability | None) -> int | None:
         """The last driver branch for a GPU; None while drivers still support it."""
-        own = capability
+        if capability is None:
+            return None
         for row in self.retired:
-            if own and own.major == row.major and row.minor in (None, own.minor):
+            is_of_row = row.minor is None or row.minor == capability.minor
+            if row.major == capability.major and is_of_row:
                 return row.last_branch
         return None
 
     def ends_before(self, gpus: Iterable[Gpu], driver: str | None) -> bool:
-        """Whether the last branch of each of these GPUs is older than a driver."""
-        ends = [self.last_branch(gpu.compute_capability) for gpu in gpus]
-        major = parsed(driver or "0").major
-        return bool(ends) and all(end and end + WINDOWS_ABOVE < major for end in ends)
+        """Whether a driver is too new for each of these GPUs: their last branch is older."""
+        last_branches = [self.last_branch(gpu.compute_capability) for gpu in gpus]
+        driver_branch = parsed(driver or "0").major
+        if not last_branches:
+            return False
+        for branch in last_branches:
+            if branch is None or branch + WINDOWS_ABOVE >= driver_branch:
+                return False
+        return True
 
     def never_serves(self, gpus: Iterable[Gpu]) -> bool:
-        """Whether these GPUs are older than every kernel that torch's wheels ever had."""
+        """Whether there are GPUs, all older than every kernel that torch's wheels ever had."""
         oldest = min(row.oldest for row in self.older_kernels)
-        return {bool((c := g.compute_capability) and c < oldest) for g in gpus} == {True}
+        are_older = []
+        for gpu in gpus:
+            capability = gpu.compute_capability
+            are_older.append(capability is not None and capability < oldest)
+        return bool(are_older) and all(are_older)
 
     def too_new(self, driver: str | None, gpus: Iterable[Gpu]) -> list[str]:
-        """Of each GPU whose last branch is older than a driver: what to install instead."""
-        return [
-            f"driver {driver} does not drive {gpu.name}: install branch "
-            f"{self.last_branch(gpu.compute_capability)} (its last)"
-            for gpu in gpus
-            if self.ends_before((gpu,), driver)
-        ]
+        """A sentence for each GPU that the driver no longer supports: what to install instead."""
+        sentences = []
+        for gpu in gpus:
+            if self.ends_before((gpu,), driver):
+                branch = self.last_branch(gpu.compute_capability)
+                sentences.append(
+                    f"driver {driver} does not drive {gpu.name}: install branch {branch} (its last)"
+                )
+        return sentences
 
     def first_driver(self, gpu: Gpu, family: str = "linux") -> str | None:
-        """The least driver that knows a GPU: a branch (`570`), for some products a version."""
-        known = (
-            (family == "windows" and row.windows) or row.linux
-            for row in self.first_drivers
-            if row.capability == gpu.compute_capability
-            and (row.gpu is None or tokens(row.gpu) <= tokens(gpu.name))
-        )
-        return max(known, key=parsed, default=None)
+        """The oldest driver that knows a GPU: a branch (`570`), for some products a version."""
+        drivers = []
+        for row in self.first_drivers:
+            if row.capability != gpu.compute_capability:
+                continue
+            # A product may need a later driver than its architecture.
+            is_for_gpu = row.gpu is None or tokens(row.gpu) <= tokens(gpu.name)
+            if not is_for_gpu:
+                continue
+            if family == "windows" and row.windows:
+                drivers.append(row.windows)
+            else:
+                drivers.append(row.linux)
+        return max(drivers, key=parsed, default=None)
 
     def milestone(self, name: str) -> str:
         """The version with which something changed: `torch with cudnn 9`."""
-        return next(row.version for row in self.milestones if row.name == name)
+        versions = {row.name: row.version for row in self.milestones}
+        return versions[name]
 
     def last_python(self, torch_version: str) -> str | None:
         """The last Python of a release that is older than the table of builds."""
-        rows = (row for row in self.older_releases if parsed(torch_version) < parsed(row.before))
-        return next((row.python for row in rows), None)
+        for row in self.older_releases:
+            if parsed(torch_version) < parsed(row.before):
+                return row.python
+        return None
 
     def compiler_for(self, arch: str) -> Compiler | None:
         """Which toolkits compile for an architecture: `sm_86`, `compute_90a`."""
-        sm = "sm_" + arch.partition("_")[2].rstrip("af")
-        return next((row for row in self.compilers if row.sm == sm), None)
+        # `a` and `f` are variants of an architecture, which the same toolkits know.
+        digits = arch.partition("_")[2].rstrip("af")
+        for row in self.compilers:
+            if row.sm == f"sm_{digits}":
+                return row
+        return None
 
-    def row_of(
-        self, torch: str, backend: str, family: str, machine: str, channel: Channel = "pytorch"
-    ) -> TorchBuild | None:
-        """The row of a torch (with or without its local label) on a backend and platform."""
+    def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
+        """PyTorch's own build of a torch (with or without its label) on a backend and platform."""
         public = torch.partition("+")[0]
-        return _by_place(self).get((public, backend, family, machine, channel))
+        return _wheels_by_place(self).get((public, backend, family, machine))
 
     def nightly_on(self, platform: str) -> Nightly | None:
-        """What has nightly builds on a platform: `linux-x86_64`."""
-        return next((row for row in self.nightly if row.on == platform), None)
+        """The nightly builds on a platform: `linux-x86_64`."""
+        for row in self.nightly:
+            if row.on == platform:
+                return row
+        return None
 
-    def release_of(self, torch_version: str) -> Release | None:
+    def release_of(self, torch_version: str) -> TorchRelease | None:
+        """The release of a torch (with or without its label)."""
         public = torch_version.partition("+")[0]
-        return next((row for row in self.releases if row.torch == public), None)
+        for row in self.releases:
+            if row.torch == public:
+                return row
+        return None
 
 
 def index_url(backend: str, root: str = INDEX_ROOT) -> str:
@@ -190,84 +241,124 @@ def index_url(backend: str, root: str = INDEX_ROOT) -> str:
     >>> index_url("cu124", "http://mirror/whl/")
     'http://mirror/whl/cu124'
     """
-    return f"{root.rstrip('/')}/{backend}"
+    folder = root.rstrip("/")
+    return f"{folder}/{backend}"
 
 
 @lru_cache(maxsize=8)
-def _by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
-    """The builds by torch, backend and platform; of two the first."""
-    rows = reversed(catalog.builds)
-    return {(row.torch, row.backend, row.os, row.machine, row.channel): row for row in rows}
+def _wheels_by_place(catalog: Catalog) -> Mapping[tuple[str, ...], TorchBuild]:
+    """PyTorch's wheels by torch, backend, system and machine; of two the first."""
+    wheels: dict[tuple[str, ...], TorchBuild] = {}
+    for build in catalog.builds:
+        if build.channel == "pytorch":
+            place = (build.torch, build.backend, build.os, build.machine)
+            wheels.setdefault(place, build)
+    return wheels
 
 
 # --- completing a snapshot ----------------------------------------------------------------------
 
 
 def with_catalog(snapshot: Snapshot, catalog: Catalog) -> Snapshot:
-    """A snapshot completed from the catalog, with a reading of what it said, or does not know.
+    """A snapshot completed from the catalog, with a reading of each value that was added or lacks.
 
-    Filled where no source answered: torch's kernels from its row, a GPU's capability and memory
-    from its name, the driver's CUDA from its version.
+    Values that no source gave are added: torch's kernels from its build, a GPU's capability and
+    memory from its name, the driver's CUDA from its version.
     """
-    driver, gpus = snapshot.driver, [completed(gpu, catalog) for gpu in snapshot.gpus or ()]
-    cuda = driver.cuda or (catalog.driver_cuda(driver.version) if driver.version else None)
-    full = replace(
+    readings = [*snapshot.readings]
+    gpus = []
+    for gpu in snapshot.gpus or ():
+        full_gpu, problem = completed(gpu, catalog)
+        gpus.append(identified(full_gpu))
+        if problem:
+            subject = f"gpu {full_gpu.name}"
+            readings.append(Reading(subject=subject, source="catalog", problem=problem))
+
+    torch = _completed_torch(snapshot, catalog)
+    if torch.kernels != snapshot.torch.kernels:
+        kernels = " ".join(torch.kernels or ()) or "none (CPU build)"
+        readings.append(Reading(subject="torch.kernels", source="catalog", value=kernels))
+
+    driver = snapshot.driver
+    driver_cuda = driver.cuda or None
+    if driver_cuda is None and driver.version:
+        driver_cuda = catalog.driver_cuda(driver.version)
+    return replace(
         snapshot,
-        torch=_torch(snapshot, catalog),
-        driver=replace(driver, cuda=cuda),
-        gpus=tuple(identified(gpu) for gpu, _ in gpus) or snapshot.gpus,
+        torch=torch,
+        driver=replace(driver, cuda=driver_cuda),
+        # No GPUs (an empty tuple) and unknown GPUs (None) stay what they are.
+        gpus=tuple(gpus) or snapshot.gpus,
+        readings=tuple(readings),
     )
-    problems = ((f"gpu {gpu.name}", problem) for gpu, problem in gpus if problem)
-    said = [Reading(subject=who, source="catalog", problem=why) for who, why in problems]
-    if full.torch.kernels != snapshot.torch.kernels:
-        codes = " ".join(full.torch.kernels or ()) or "none (CPU build)"
-        said.append(Reading(subject="torch.kernels", source="catalog", value=codes))
-    return replace(full, readings=(*snapshot.readings, *said))
 
 
-def _torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
-    """The installed torch with the backend that its label names, and with the kernels of its build:
-    if the system is unknown, those for Linux, as the resolver takes it. conda's builds have others
-    than the wheels.
-    """
-    torch, on = snapshot.torch, snapshot.os
+def _completed_torch(snapshot: Snapshot, catalog: Catalog) -> Torch:
+    """The installed torch with the backend that its label names, and the kernels of its build."""
+    torch = snapshot.torch
     public, _, label = (torch.version or "").partition("+")
-    if not torch.backend and (label.lower() == "cpu" or cuda_of(label.lower())):
-        torch = replace(torch, backend=label.lower(), cuda=torch.cuda or cuda_of(label.lower()))
-    if torch.kernels is not None or not (public and torch.backend):
+    label = label.lower()
+    label_cuda = cuda_of(label)
+    if not torch.backend and (label == "cpu" or label_cuda):
+        torch = replace(torch, backend=label, cuda=torch.cuda or label_cuda)
+    if torch.kernels is not None or not public or not torch.backend:
         return torch
-    rows = [
-        row
-        for row in catalog.builds
-        if (row.torch, row.backend) == (public, torch.backend)
-        and row.os == (on.family or "linux")
-        and on.machine in (None, row.machine)
-    ]
-    wheels = [row for row in rows if row.channel == "pytorch"]
-    conda = [row for row in rows if row not in wheels] if torch.installer == "conda" else []
-    if not (rows := conda or wheels):
+
+    builds = _builds_of_torch(snapshot, catalog, public, torch.backend)
+    if not builds:
         return torch
-    kernels = dict.fromkeys(kernel for row in rows for kernel in (*row.kernels, *row.ptx))
-    return replace(torch, kernels=tuple(kernels), cuda=torch.cuda or rows[0].cuda)
+    # A dict keeps the order in which the builds list their kernels.
+    kernels: dict[str, None] = {}
+    for build in builds:
+        kernels.update(dict.fromkeys((*build.kernels, *build.ptx)))
+    return replace(torch, kernels=tuple(kernels), cuda=torch.cuda or builds[0].cuda)
+
+
+def _builds_of_torch(
+    snapshot: Snapshot, catalog: Catalog, version: str, backend: str
+) -> list[TorchBuild]:
+    """The builds that an installed torch may be: conda's if conda installed it, else the wheels.
+
+    conda's builds have other kernels than the wheels. If the system is unknown they are those for
+    Linux, as the resolver takes it.
+    """
+    family = snapshot.os.family or "linux"
+    machine = snapshot.os.machine
+    wheels = []
+    conda_builds = []
+    for build in catalog.builds:
+        if (build.torch, build.backend, build.os) != (version, backend, family):
+            continue
+        if machine is not None and build.machine != machine:
+            continue
+        if build.channel == "pytorch":
+            wheels.append(build)
+        else:
+            conda_builds.append(build)
+    if snapshot.torch.installer == "conda" and conda_builds:
+        return conda_builds
+    return wheels
 
 
 @lru_cache(maxsize=1024)
 def _rows_of_gpu(name: str, catalog: Catalog) -> tuple[GpuRow, ...]:
-    """The rows that a GPU's name means, with a memory: many reports are about the same GPUs."""
+    """The rows of a GPU's name. Kept, because many reports are about the same GPUs."""
     return rows_or_none(name, catalog.gpus)
 
 
 def completed(gpu: Gpu, catalog: Catalog) -> tuple[Gpu, str | None]:
-    """A GPU with the capability and the memory that its name means; or why it means none."""
-    is_others = gpu.maker is not None and not is_judged(gpu.maker)
-    if is_others or (gpu.compute_capability and gpu.memory_total_bytes):
+    """A GPU with the capability and memory of its name, or the reason why the name has none."""
+    is_of_other_maker = gpu.maker is not None and not is_judged(gpu.maker)
+    is_complete = gpu.compute_capability and gpu.memory_total_bytes
+    if is_of_other_maker or is_complete:
         return gpu, None
-    hits = _rows_of_gpu(gpu.name, catalog)
-    if not hits:
+
+    rows = _rows_of_gpu(gpu.name, catalog)
+    if not rows:
         return gpu, f"No GPU is called {gpu.name!r}"
     try:
-        capability = gpu.compute_capability or one_capability(gpu.name, hits)
+        capability = gpu.compute_capability or one_capability(gpu.name, rows)
     except UsageError as problem:
         return gpu, problem.message
-    memory = gpu.memory_total_bytes or one_memory(hits)
+    memory = gpu.memory_total_bytes or one_memory(rows)
     return replace(gpu, compute_capability=capability, memory_total_bytes=memory), None

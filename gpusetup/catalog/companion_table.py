@@ -1,5 +1,7 @@
-"""What stands on torch, and on which (`data/companions.json`): a row holds for the versions that it
-names, with its source. The constraints that a package does not declare itself are known here alone.
+"""Packages that use torch, and which torch they need (`data/companions.json`).
+
+A row holds for the versions that it names, and has its source. The constraints that a package does
+not declare itself are known here alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,19 +59,29 @@ class Project(Frozen):
         return (row.wheels or self.wheels) in ("index", "torch index")
 
     def way_out(self, build: TorchBuild, index: str = "") -> str:
-        """What to take in its place beside a build. `index`: torch's own, of its backend."""
+        """What to do in its place beside a build; `index` is PyTorch's own, of its backend."""
+        # The system decides before the GPU, and that before another CUDA.
         cases = (build.os, "CUDA" if build.cuda else "no GPU", "CUDA")
-        found = next((case for case in cases if case in self.instead), "")
-        return self.instead.get(found, self.alternative).replace("{index}", index)
+        text = self.alternative
+        for case in cases:
+            if case in self.instead:
+                text = self.instead[case]
+                break
+        return text.replace("{index}", index)
 
 
 class CompanionTable(Frozen):
+    """Every project of the table, which is of one date."""
+
     as_of: str
     projects: tuple[Project, ...]
 
     def project(self, name: str) -> Project | None:
         """The companion of that name, spelled as an index normalises it."""
-        return next((project for project in self.projects if project.name == name), None)
+        for project in self.projects:
+            if project.name == name:
+                return project
+        return None
 
 
 DATA = "companions.json"
@@ -85,56 +97,81 @@ def companion_table() -> CompanionTable:
 
 
 def row_of(project: Project, version: str) -> Pair | None:
-    """The row of one release; None where the table does not know it."""
+    """The row of one release; None if the table does not know it."""
     public = version.partition("+")[0]
-    return next((row for row in project.rows if allows(row.versions, public)), None)
+    for row in project.rows:
+        if allows(row.versions, public):
+            return row
+    return None
 
 
 def takes_torch(project: Project, version: str, torch: str) -> bool | None:
-    """Whether a release takes a torch; None if nothing tells.
+    """Whether a release works with a torch; None if nothing tells.
 
     >>> codec = companion_table().project("torchcodec")
-    >>> [takes_torch(codec, one, "2.15.0") for one in ("0.17.0", "0.9.1", "0.0.1")]
+    >>> [takes_torch(codec, version, "2.15.0") for version in ("0.17.0", "0.9.1", "0.0.1")]
     [True, False, None]
     """
     row = row_of(project, version)
-    return allows(row.torch, torch.partition("+")[0]) if row and row.torch else None
+    if row is None or not row.torch:
+        return None
+    public = torch.partition("+")[0]
+    return allows(row.torch, public)
 
 
 def releases_for(project: Project, torch: str) -> tuple[str, ...]:
-    """The specifiers of the releases that take a torch, the newest first.
+    """The specifiers of the releases that work with a torch, the newest first.
 
     >>> releases_for(companion_table().project("torchao"), "2.10.0")
     ('==0.16.*',)
     """
     public = torch.partition("+")[0]
-    return tuple(row.versions for row in project.rows if row.torch and allows(row.torch, public))
+    specifiers = []
+    for row in project.rows:
+        if row.torch and allows(row.torch, public):
+            specifiers.append(row.versions)
+    return tuple(specifiers)
 
 
-def has_cuda(project: Project, row: Pair, own: str, usual: str) -> bool:
-    """Whether a row's wheels load beside a torch of the CUDA major `own`; "": a torch of none."""
-    majors = [usual] if row.cuda == "default" else row.cuda.split()
-    if not own:
-        return row.cuda != "default" or not usual or project.python_only
-    return row.cuda == "label" or not any(majors) or own in majors
+def has_cuda(project: Project, row: Pair, torch_major: str, usual_major: str) -> bool:
+    """Whether a row's wheels load beside a torch of this CUDA major; "": a torch without CUDA.
+
+    `usual_major` is the CUDA major of that torch on the default index, "" for a CPU build.
+    """
+    built_for_default = row.cuda == "default"
+    if not torch_major:
+        needs_cuda = built_for_default and bool(usual_major)
+        return not needs_cuda or project.python_only
+    # The release's own version says which CUDA it has, so that one of each can be chosen.
+    if row.cuda == "label":
+        return True
+    majors = [usual_major] if built_for_default else row.cuda.split()
+    has_no_cuda = not any(majors)
+    return has_no_cuda or torch_major in majors
+
+
+OPPOSITE = {"==": "!=", ">=": "<", "<=": ">", "<": ">=", ">": "<="}
+"""A sign of a specifier -> the sign of everything else; `<=` is tried before `<`."""
 
 
 def without(project: Project, rows: Sequence[Pair]) -> tuple[str, ...]:
-    """Rows turned round. The table goes from new to old: of a span between two releases everything
-    newer goes too, unless everything older goes.
+    """Specifiers that exclude the releases of these rows.
+
+    The table goes from new to old. Of a span between two releases everything newer is excluded too,
+    unless everything older is.
 
     >>> torchao = companion_table().project("torchao")
     >>> without(torchao, torchao.rows[:2])
     ('torchao<0.17', 'torchao!=0.16.*')
     """
-    found = []
+    specifiers = []
     for row in rows:
         lower, _, upper = row.versions.partition(",")
-        older = project.rows[project.rows.index(row) + 1 :]
-        end = upper if upper and all(one in rows for one in older) else lower
-        sign = next(sign for sign in TURNED if end.startswith(sign))
-        found.append(f"{project.name}{TURNED[sign]}{end.removeprefix(sign)}")
-    return tuple(found)
-
-
-TURNED = {"==": "!=", ">=": "<", "<=": ">", "<": ">=", ">": "<="}
+        row_number = project.rows.index(row)
+        older_rows = project.rows[row_number + 1 :]
+        excludes_all_older = all(older in rows for older in older_rows)
+        end = upper if upper and excludes_all_older else lower
+        sign = next(sign for sign in OPPOSITE if end.startswith(sign))
+        version = end.removeprefix(sign)
+        specifiers.append(f"{project.name}{OPPOSITE[sign]}{version}")
+    return tuple(specifiers)

@@ -1,7 +1,7 @@
-"""What a torchvision or torchaudio serves: which torch, and which CUDA beside it.
+"""Which torch a torchvision or torchaudio works with, and which CUDA that torch may have.
 
-Most of them serve the one torch that they were released with. Those built on torch's stable ABI
-serve every later one too, and have a row of their own: what their METADATA declares, and which
+Most of them work with the one torch that they were released with. Those built on torch's stable ABI
+work with every later one too, and have a row of their own: what their METADATA declares, and which
 CUDA their own check accepts.
 """
 
@@ -12,58 +12,75 @@ from functools import lru_cache
 
 from gpusetup.accelerators.makers import LABELS
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.kernels import release
-from gpusetup.catalog.rows import Companion, Name
+from gpusetup.catalog.kernels import release as cuda_release
+from gpusetup.catalog.rows import CompanionRelease, Name
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import allows, cuda_of, parsed
 
 
 @lru_cache(maxsize=16)
-def rows_of(catalog: Catalog, name: Name) -> tuple[Companion, ...]:
-    """Every release of a companion: those with a row, then those of one torch, the oldest first; a
-    torchaudio serves the patches of its torch too."""
+def rows_of(catalog: Catalog, name: Name) -> tuple[CompanionRelease, ...]:
+    """Every release of a companion: those with a row of their own, then those of one torch."""
     rows = [row for row in catalog.companions if row.name == name]
-    for one in catalog.releases:
-        minor = ".".join(one.torch.split(".")[:2])
-        if name == "torchaudio" and one.torchaudio:
-            rows.append(Companion(name=name, version=one.torchaudio, torch=f"=={minor}.*"))
-        if name == "torchvision" and one.torchvision:
-            needs = one.torchvision_needs or f"=={one.torch}"
-            rows.append(Companion(name=name, version=one.torchvision, torch=needs))
+    for release in catalog.releases:
+        if name == "torchaudio" and release.torchaudio:
+            # A torchaudio serves the patches of its torch too.
+            major_minor = ".".join(release.torch.split(".")[:2])
+            needs = f"=={major_minor}.*"
+            rows.append(CompanionRelease(name=name, version=release.torchaudio, torch=needs))
+        if name == "torchvision" and release.torchvision:
+            needs = release.torchvision_needs or f"=={release.torch}"
+            rows.append(CompanionRelease(name=name, version=release.torchvision, torch=needs))
     return tuple(rows)
 
 
-def companion(catalog: Catalog, name: Name, version: str) -> Companion | None:
+def release_of(catalog: Catalog, name: Name, version: str) -> CompanionRelease | None:
     """The row of a companion; None if the catalog does not know its version."""
     public = version.partition("+")[0]
-    return next((row for row in rows_of(catalog, name) if row.version == public), None)
+    for row in rows_of(catalog, name):
+        if row.version == public:
+            return row
+    return None
 
 
 def serves_torch(catalog: Catalog, name: Name, version: str, torch: str) -> bool | None:
-    """Whether a companion serves a torch; None if the catalog does not know it."""
-    row = companion(catalog, name, version)
-    return None if row is None else allows(row.torch, torch.partition("+")[0])
+    """Whether a companion works with a torch; None if the catalog does not know it."""
+    row = release_of(catalog, name, version)
+    if row is None:
+        return None
+    public = torch.partition("+")[0]
+    return allows(row.torch, public)
 
 
 def serves_backend(
     catalog: Catalog, name: Name, version: str, backend: str, platform: str | None = None
 ) -> bool | None:
-    """Whether a companion serves a torch of this backend; None if nothing tells.
+    """Whether a companion works with a torch of this backend; None if nothing tells.
 
     Without a label of its own it is the wheel that `platform` gets from the default index.
     """
-    row, label = companion(catalog, name, version), version.partition("+")[2]
-    label = label.partition(".")[0] if label.startswith("cu") else label
-    by = row.cuda if row else "label"
+    row = release_of(catalog, name, version)
+    label = version.partition("+")[2]
+    if label.startswith("cu"):
+        # `cu128.post1` is a rebuild of the same wheel.
+        label = label.partition(".")[0]
+    compared_by = row.cuda if row else "label"
     if row and not label:
-        label = row.unlabelled.get(platform or "", "cpu").replace("cpu", "")
-    elif label == "cpu" and name == "torchaudio" and by != "label":
-        return True  # without CUDA of its own it compares nothing at import
+        label = row.unlabelled.get(platform or "", "cpu")
+        # Nothing tells which torch a wheel without CUDA and without a label was built beside.
+        if label == "cpu":
+            label = ""
+    elif label == "cpu" and name == "torchaudio" and compared_by != "label":
+        # Without CUDA of its own torchaudio compares nothing at import.
+        return True
     if not label.startswith(LABELS):
         return None
-    ours, theirs = cuda_of(label), cuda_of(backend)
-    if by == "major" and ours and theirs:
-        return release(ours)[0] == release(theirs)[0]
+
+    own_cuda, torch_cuda = cuda_of(label), cuda_of(backend)
+    if compared_by == "major" and own_cuda and torch_cuda:
+        own_major, _ = cuda_release(own_cuda)
+        torch_major, _ = cuda_release(torch_cuda)
+        return own_major == torch_major
     return label == backend
 
 
@@ -71,33 +88,60 @@ def beside(
     catalog: Catalog, name: Name, build: TorchBuild, python: str | None = None
 ) -> str | None:
     """The companion to install beside a build; None if no index is known to have one."""
-    own = getattr(catalog.release_of(build.torch), name, None)
-    rows = (row for row in catalog.companions if row.name == name)
-    built = (row.version for row in rows if _is_built(catalog, row, build, python))
-    return own or max(built, key=parsed, default=None)
+    released_with_torch: str | None = getattr(catalog.release_of(build.torch), name, None)
+    if released_with_torch:
+        return released_with_torch
+    versions = []
+    for row in catalog.companions:
+        if row.name == name and _is_built(catalog, row, build, python):
+            versions.append(row.version)
+    return max(versions, key=parsed, default=None)
 
 
-def _is_built(catalog: Catalog, row: Companion, build: TorchBuild, python: str | None) -> bool:
+def _is_built(
+    catalog: Catalog, row: CompanionRelease, build: TorchBuild, python: str | None
+) -> bool:
     """Whether a companion that serves this torch was built for its platform and backend."""
+    # conda's channels have their own companions.
     if build.channel != "pytorch" or not allows(row.torch, build.torch):
         return False
-    if build.backend in row.seen.get(f"{build.os}-{build.machine}", "").split():
+    listed_backends = row.seen.get(f"{build.os}-{build.machine}", "").split()
+    if build.backend in listed_backends:
         return True
+    # A companion has the platforms of the torch that it was built with.
     sibling = catalog.row_of(row.built_with or "", build.backend, build.os, build.machine)
-    return sibling is not None and (python is None or python in sibling.pythons)
+    if sibling is None:
+        return False
+    return python is None or python in sibling.pythons
 
 
-def releases_with(catalog: Catalog, wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The releases of torch whose companions are as specified, oldest first."""
+def releases_with(catalog: Catalog, companions: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The releases of torch whose companions are as specified, oldest first.
 
-    def has(torch: str, name: str, text: str) -> bool:
-        own = getattr(catalog.release_of(torch), name, None)
-        rows = (row for row in catalog.companions if row.name == name and allows(row.torch, torch))
-        own = own or max((row.version for row in rows), key=parsed, default=None)
-        return own is not None and allows(text, own)
+    `companions` are pairs of a name and a specifier: `("torchvision", "==0.20.*")`.
+    """
 
-    releases = (row.torch for row in catalog.releases)
-    return tuple(one for one in releases if all(has(one, *pair) for pair in wanted))
+    def has(torch: str, name: str, specifier: str) -> bool:
+        version = _newest_companion(catalog, torch, name)
+        return version is not None and allows(specifier, version)
+
+    releases = []
+    for release in catalog.releases:
+        if all(has(release.torch, name, specifier) for name, specifier in companions):
+            releases.append(release.torch)
+    return tuple(releases)
+
+
+def _newest_companion(catalog: Catalog, torch: str, name: str) -> str | None:
+    """The companion that was released with a torch, or the newest that works with it."""
+    released_with_torch: str | None = getattr(catalog.release_of(torch), name, None)
+    if released_with_torch:
+        return released_with_torch
+    versions = []
+    for row in catalog.companions:
+        if row.name == name and allows(row.torch, torch):
+            versions.append(row.version)
+    return max(versions, key=parsed, default=None)
 
 
 # --- the default index ---
@@ -116,18 +160,24 @@ def default_backend(catalog: Catalog, version: str, family: str, machine: str) -
     'cpu'
     >>> default_backend(rows(), "2.5.1+mine", "linux", "x86_64")
     """
-    own = parsed(version)
-    if family != "macos" and (own.local or own.is_prerelease):
+    torch = parsed(version)
+    # PyPI takes no labels, and torch publishes no pre-releases there. On macOS every wheel is for
+    # the CPU, wherever it is from.
+    is_never_on_pypi = torch.local or torch.is_prerelease
+    if is_never_on_pypi and family != "macos":
         return None
-    known = [
-        row
-        for row in catalog.default_wheels
-        if row.on in (family, f"{family}-{machine}") and parsed(row.from_torch) <= own
-    ]
-    return max(known, key=lambda row: parsed(row.from_torch)).backend if known else None
+    rows = []
+    for row in catalog.default_wheels:
+        is_for_platform = row.on in (family, f"{family}-{machine}")
+        if is_for_platform and parsed(row.from_torch) <= torch:
+            rows.append(row)
+    if not rows:
+        return None
+    return max(rows, key=lambda row: parsed(row.from_torch)).backend
 
 
 def usual_major(catalog: Catalog, build: TorchBuild) -> str:
     """The CUDA major of the default index's wheel of a build's torch; "" for one without CUDA."""
     backend = default_backend(catalog, build.torch, build.os, build.machine)
-    return ((cuda_of(backend) if backend else None) or "").partition(".")[0]
+    cuda = cuda_of(backend) if backend else None
+    return (cuda or "").partition(".")[0]

@@ -1,6 +1,6 @@
 """Facts that no release of torch changes (`data/facts.json`): boards, PCI ids, distributions.
 
-Each group of rows has its class's name, is read when somebody asks, and once.
+Each table has the name of its class, and is read once, when it is first asked for.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class Generation(Frozen):
 
 
 class Switched(Frozen):
-    """A part of the names of GPUs that there are boards with NVSwitch of."""
+    """GPUs that are also sold on boards with NVSwitch, by a part of their names."""
 
     part: str
     count: int | None = None
@@ -42,9 +42,9 @@ class Integrated(Frozen):
 
     capability: Capability
     apart: bool = False
-    """Other kernels of its major do not serve it, nor its kernels the others."""
+    """Whether other kernels of its major do not run on it, nor its kernels on the others."""
     desktop_from: str | None = None
-    """The CUDA from which on they do."""
+    """The CUDA from which on other kernels of its major do run on it."""
     was: Capability | None = None
     """What the capability was called before."""
 
@@ -78,10 +78,13 @@ class Undeclared(Frozen):
     """The same for one major of CUDA."""
 
     def by_pip(self, cuda_major: str) -> tuple[str, ...]:
+        """The packages that have the library for a CUDA major."""
         return tuple(name.format(major=cuda_major) for name in self.packages)
 
     def below(self, cuda_major: str) -> str:
-        return self.folders.get(cuda_major, self.folder).format(major=cuda_major)
+        """The library's folder in site-packages for a CUDA major."""
+        folder = self.folders.get(cuda_major, self.folder)
+        return folder.format(major=cuda_major)
 
 
 class DriverBranch(Frozen):
@@ -119,21 +122,24 @@ class Extension(Frozen):
     """Whether PyTorch Geometric's pages have a wheel of it for each torch and CUDA."""
 
 
-Row = TypeVar("Row", bound=Frozen)
+FactRow = TypeVar("FactRow", bound=Frozen)
 
 
 @cache
 def _document() -> dict[str, Any]:
+    """The whole file."""
     return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
 
 
 @cache
 def _rows(kind: type[Frozen]) -> tuple[Any, ...]:
-    rows = _document()[kind.__name__]["rows"]
-    return tuple(from_plain(row, kind, what=f"the table {kind.__name__}") for row in rows)
+    """The rows of the table that has a class's name."""
+    name = kind.__name__
+    json_rows = _document()[name]["rows"]
+    return tuple(from_plain(row, kind, what=f"the table {name}") for row in json_rows)
 
 
-def facts(kind: type[Row]) -> tuple[Row, ...]:
+def facts(kind: type[FactRow]) -> tuple[FactRow, ...]:
     """The rows of one kind; each table is read when it is first asked for."""
     return _rows(kind)  # type: ignore[arg-type]
 
@@ -145,19 +151,24 @@ def pci_name(device_id: str | None) -> str | None:
     >>> pci_name("2504"), pci_name("1EB8"), pci_name("ffff"), pci_name(None)
     ('NVIDIA GeForce RTX 3060', 'Tesla T4', None, None)
     """
-    known = (row.name for row in facts(PciName) if (device_id or "").lower() in row.ids.split())
-    name = next(known, None)
-    apart = name is None or name.startswith(("Tesla", "Quadro"))
-    return name if apart else f"NVIDIA {name}"
+    hexadecimal = (device_id or "").lower()
+    for row in facts(PciName):
+        if hexadecimal in row.ids.split():
+            # nvidia-smi prints `Tesla T4` and `Quadro P600` without the maker.
+            has_full_name = row.name.startswith(("Tesla", "Quadro"))
+            return row.name if has_full_name else f"NVIDIA {row.name}"
+    return None
 
 
 @cache
 def driver_branch(name: Literal["good", "last closed"]) -> int:
-    return next(row.branch for row in facts(DriverBranch) if row.name == name)
+    """The driver branch to install, or the last one with closed kernel modules."""
+    branches = {row.name: row.branch for row in facts(DriverBranch)}
+    return branches[name]
 
 
 def generation_of(device_id: str | None) -> Capability | None:
-    """Of which generation a GPU of NVIDIA is by its PCI device id; None where that says nothing.
+    """The oldest capability of a GPU's generation by its PCI device id; None if that says nothing.
 
     >>> generation_of("1b06"), generation_of("2684"), generation_of("2b85"), generation_of("?")
     (Capability(5, 0), Capability(7, 5), Capability(10, 0), None)
@@ -166,8 +177,11 @@ def generation_of(device_id: str | None) -> Capability | None:
         number = int(device_id or "", 16)
     except ValueError:
         return None
-    rows = facts(Generation)
-    return next((row.capability for row in rows if number >= int(row.from_id, 16)), None)
+    # NVIDIA numbers its GPUs upwards; the rows begin with the newest generation.
+    for row in facts(Generation):
+        if number >= int(row.from_id, 16):
+            return row.capability
+    return None
 
 
 def switched(name: str) -> bool:
@@ -180,27 +194,36 @@ def switched(name: str) -> bool:
 
 
 def nvlinks_of(name: str) -> int:
-    """How many NVLinks a GPU of boards with NVSwitch has; 0 where it is not known.
+    """How many NVLinks a GPU of boards with NVSwitch has; 0 if it is not known.
 
     >>> nvlinks_of("NVIDIA A100-SXM4-80GB"), nvlinks_of("L4")
     (12, 0)
     """
-    return next((row.count for row in facts(Switched) if row.count and row.part in name), 0)
+    for row in facts(Switched):
+        if row.count and row.part in name:
+            return row.count
+    return 0
 
 
 def extension(name: str) -> Extension:
-    """What is known of a distribution; a row without anything for the others."""
-    rows = facts(Extension)
-    return next((row for row in rows if row.name == name), Extension(name=name))
+    """The row of a distribution; one without any values if the table does not know it."""
+    for row in facts(Extension):
+        if row.name == name:
+            return row
+    return Extension(name=name)
 
 
 @cache
 def extension_modules() -> Mapping[str, str]:
     """A compiled module -> the distribution that it belongs to."""
-    return {name: row.name for row in facts(Extension) for name in row.modules}
+    modules = {}
+    for row in facts(Extension):
+        for module in row.modules:
+            modules[module] = row.name
+    return modules
 
 
 def has_repository(id: str, release: str) -> bool:
     """Whether NVIDIA's own repository has a folder for a distribution's release."""
-    rows = facts(Repository)
-    return any(row.id == id and release in row.releases.split() for row in rows)
+    rows_of_distribution = [row for row in facts(Repository) if row.id == id]
+    return any(release in row.releases.split() for row in rows_of_distribution)

@@ -4,7 +4,7 @@ One release is a row with its platforms, one platform a row with its builds; arc
 written as torch's own builds write them. `scripts/refresh_catalog.py` writes the file.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DATA: "str | Path" = "catalog.json"
-Row = Mapping[str, Any]
+JsonRow = Mapping[str, Any]
+"""A row of a table, as the JSON has it."""
 
 
 @lru_cache(maxsize=1)
@@ -31,45 +32,68 @@ def load_catalog() -> Catalog:
 def read_catalog(raw: bytes) -> Catalog:
     """A catalog from its JSON text; BadInput names the place that is wrong."""
     document = from_json(raw, dict[str, Any], what="the catalog")
-    rows = {name: group["rows"] for name, group in document.items() if isinstance(group, dict)}
-    named = [
-        {"name": name, "capability": row["capability"]}
-        for row in rows.pop("gpu_names", ())
-        for name in row["names"]
-    ]
-    others = [row["backend"] for row in rows.get("other_backends", ())]
-    tables = {**rows, "gpus": [*rows.get("gpus", ()), *named], "other_backends": others}
+    tables: dict[str, Any] = {}
+    for name, group in document.items():
+        # A group is a table with its date and sources; `as_of` is a plain text.
+        if isinstance(group, dict):
+            tables[name] = group["rows"]
+
+    gpu_names = tables.pop("gpu_names", ())
+    tables["gpus"] = [*tables.get("gpus", ()), *_gpus_by_name_alone(gpu_names)]
+    other_backends = tables.get("other_backends", ())
+    tables["other_backends"] = [row["backend"] for row in other_backends]
+
+    # The rows of builds need the catalog's drivers, so they are added to it afterwards.
     catalog = from_plain({**document, **tables}, Catalog, what="the catalog")
-    return replace(catalog, builds=tuple(_build(row, catalog) for row in _flat(rows)))
+    builds = tuple(_build(row, catalog) for row in _build_rows(tables))
+    return replace(catalog, builds=builds)
 
 
-def _flat(rows: Mapping[str, list[Row]]) -> Iterator[Row]:
-    """A row for each build, with what its platform and its release say; conda's come last."""
-    releases = {row["torch"]: {**row, "platforms": ()} for row in rows["releases"]}
-    for release in rows["releases"]:
+def _gpus_by_name_alone(gpu_names: Sequence[JsonRow]) -> Iterator[JsonRow]:
+    """A row for each GPU of which the catalog knows the name and the capability only."""
+    for row in gpu_names:
+        for name in row["names"]:
+            yield {"name": name, "capability": row["capability"]}
+
+
+def _build_rows(tables: Mapping[str, list[JsonRow]]) -> Iterator[JsonRow]:
+    """A row for each build, with the values of its platform and its release; conda's come last."""
+    releases: dict[str, JsonRow] = {}
+    for release in tables["releases"]:
+        values = {**release, "platforms": ()}
+        releases[release["torch"]] = values
         for platform in release["platforms"]:
             for build in platform["builds"]:
-                yield {**releases[release["torch"]], **platform, **build}
-    for build in rows["conda"]:
-        yield {**releases.get(build["torch"], {}), **build, "released": None}
+                yield {**values, **platform, **build}
+
+    for build in tables["conda"]:
+        release = releases.get(build["torch"], {})
+        # conda has its own date of release, which nobody needs.
+        yield {**release, **build, "released": None}
 
 
 FIELDS = (
     "torch", "backend", "torchvision", "torchaudio", "released", "channel", "labelled",
     "glibc", "macos",
 )  # fmt: skip
-"""What a row says as a build has it."""
+"""The fields of a row that a build has under the same name."""
 
 
-def _build(row: Row, catalog: Catalog) -> TorchBuild:
+def _build(row: JsonRow, catalog: Catalog) -> TorchBuild:
+    """A build of torch from its row."""
     family, _, machine = row["on"].partition("-")
     cuda = cuda_of(row["backend"])
     kernels, ptx = codes(row.get("arch", ""))
-    told = {name: row[name] for name in FIELDS if name in row}
-    told |= {"os": family, "machine": machine, "pythons": tuple(row["pythons"].split())}
-    floor = catalog.driver_floor(cuda, family) if cuda else None
+    values = {name: row[name] for name in FIELDS if name in row}
     return TorchBuild(
-        **{**told, "cuda": cuda, "kernels": kernels, "ptx": ptx, "driver_floor": floor}
+        **values,
+        os=family,
+        machine=machine,
+        pythons=tuple(row["pythons"].split()),
+        cuda=cuda,
+        kernels=kernels,
+        ptx=ptx,
+        driver_floor=catalog.driver_floor(cuda, family) if cuda else None,
     )
 
 
@@ -80,6 +104,11 @@ def codes(arch: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     >>> codes("8.0 12.0+PTX")
     (('sm_80', 'sm_120'), ('compute_120',))
     """
-    words = [word.partition("+") for word in arch.replace(".", "").split()]
-    kernels = tuple(f"sm_{digits}" for digits, *_ in words)
-    return kernels, tuple(f"compute_{digits}" for digits, _, ptx in words if ptx)
+    kernels = []
+    ptx = []
+    for word in arch.replace(".", "").split():
+        digits, _, also_ptx = word.partition("+")
+        kernels.append(f"sm_{digits}")
+        if also_ptx:
+            ptx.append(f"compute_{digits}")
+    return tuple(kernels), tuple(ptx)

@@ -41,9 +41,24 @@ SAME_WORD = {
 SIZE = r"\d+(?:\.\d+)?\s?g(?:i?b)?\b"
 """Memory in a name: `80GB`, `95.6 GiB`, `11G`."""
 
-PARTS = rf"max-?q|{SIZE}|(?<![a-z])[gr]tx(?=a?\d)|\d+(?=(?:ti|super|d)\b)|[a-z0-9]+"
+PARTS = re.compile(
+    # `Max-Q`, `maxq`: GPUs for thin laptops.
+    r"max-?q"
+    rf"|{SIZE}"
+    # The line in `rtx3080`, `gtx1080`, `RTXA6000`.
+    r"|(?<![a-z])[gr]tx(?=a?\d)"
+    # The number in `3080Ti`, `4070super`, `4090D`.
+    r"|\d+(?=(?:ti|super|d)\b)"
+    r"|[a-z0-9]+"
+)
+"""The words of a name in lower case; words that people write together are two."""
 
-WRITTEN_CAPABILITY = r"(?!\d+$)(?:sm|compute|cc|arch)?[\s_-]*(\d{1,2}\.\d|\d{2,3})[af]?"
+WRITTEN_CAPABILITY = re.compile(
+    # A number alone (`86`, `3090`) is a name.
+    r"(?!\d+$)"
+    r"(?:sm|compute|cc|arch)?[\s_-]*"
+    r"(\d{1,2}\.\d|\d{2,3})[af]?"
+)
 """`sm_86`, `sm86`, `8.6`, `compute_90a`, `cc 8.6`."""
 
 
@@ -63,7 +78,9 @@ class GpuRow(Frozen):
     @property
     def memory_bytes(self) -> int | None:
         """The nominal size (`nvidia-smi` shows a little less)."""
-        return None if self.memory_gb is None else int(self.memory_gb * (1 << 30))
+        if self.memory_gb is None:
+            return None
+        return int(self.memory_gb * (1 << 30))
 
 
 @lru_cache(maxsize=1024)
@@ -73,16 +90,19 @@ def tokens(name: str) -> frozenset[str]:
     >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
     (['80gb', 'a100', 'sxm'], ['3080', 'laptop', 'rtx', 'ti'])
     """
-    found = (_word(part) for part in re.findall(PARTS, name.lower()))
-    return frozenset(word for word in found if word) - VENDOR_WORDS
+    words = {_word(part) for part in PARTS.findall(name.lower())}
+    return frozenset(words) - VENDOR_WORDS - {""}
 
 
 def _word(part: str) -> str:
+    """One spelling for a word of a name: `80gb` for `80 GiB`, `laptop` for `mobile`, `sxm`."""
     part = part.replace("-", "")
     if re.fullmatch(SIZE, part):
-        size = float(re.sub(r"[^\d.]", "", part))
-        return f"{round(size)}gb"
-    return SAME_WORD.get(part, re.sub(r"^(sxm|nvl)\d+$", r"\1", part))
+        digits = re.sub(r"[^\d.]", "", part)
+        return f"{round(float(digits))}gb"
+    # SXM4 and SXM5 are generations of one socket; the GPU's name tells which.
+    without_generation = re.sub(r"^(sxm|nvl)\d+$", r"\1", part)
+    return SAME_WORD.get(part, without_generation)
 
 
 def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
@@ -92,29 +112,35 @@ def rows_named(text: str, rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
     card has.
     """
     words = tokens(text)
-    matching_rows = rows_or_none(text, rows) or _rows_of(_without_advertising(words, rows), rows)
+    matching_rows = rows_or_none(text, rows)
+    if not matching_rows:
+        matching_rows = _rows_of(_without_advertising(words, rows), rows)
     if matching_rows:
         return matching_rows
+
     card_words = {word for word in words if not SIZE_WORD.fullmatch(word)}
     rows_of_card = _rows_holding(frozenset(card_words), rows)
     sizes = sorted({row.memory_gb for row in rows_of_card if row.memory_gb})
+    # The card exists, but not with the memory of the text.
     if sizes and card_words != words:
-        known_sizes = " or ".join(f"{size:g} GB" for size in sizes)
+        catalog_sizes = " or ".join(f"{size:g} GB" for size in sizes)
         raise UsageError(
-            f"No GPU is called {text!r}: this card has {known_sizes}",
+            f"No GPU is called {text!r}: this card has {catalog_sizes}",
             hint="leave the memory out of the name, or correct it",
         )
     raise UsageError(f"No GPU is called {text!r}", hint=_nearest(text, rows))
 
 
 def _not_proven(text: str, maker: Maker) -> Unsatisfiable:
-    """Another maker's GPU, where only NVIDIA's are judged: its build of torch."""
+    """The error for another maker's GPU, which is not judged here; it names the torch for it."""
     gfx = other_gpu(text, maker).target
-    if gfx and gfx not in (*BUILT_FOR, *RELATIVES):
+    has_kernels = gfx in BUILT_FOR or gfx in RELATIVES
+    if gfx and not has_kernels:
         return Unsatisfiable(f"{text!r} is AMD's {gfx}: no ROCm build of torch has kernels for it")
+    owner = f"{maker.name}'s {gfx}" if gfx else f"{maker.name}'s"
     index = f" --index-url {maker.index}" if maker.index else ""
     return Unsatisfiable(
-        f"{text!r} is {maker.name}'s{f' {gfx}' if gfx else ''}: only NVIDIA GPUs are judged here",
+        f"{text!r} is {owner}: only NVIDIA GPUs are judged here",
         hint=f"`pip install torch torchvision{index}` installs torch for it; `gpusetup resolve "
         "--gpu NAME` says more",
     )
@@ -151,18 +177,22 @@ def _rows_of(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...
     size = memory_in(words)
     if matching_rows or size is None:
         return matching_rows
+
+    # The name has the memory, which the catalog's name lacks: it selects among the cards.
     rows_of_card = _rows_holding(words - sizes, rows)
-    distances = [abs(row.memory_gb / size - 1) for row in rows_of_card if row.memory_gb is not None]
-    if not distances:  # no memory is known of this card, so none contradicts the text
+    rows_with_memory = [row for row in rows_of_card if row.memory_gb is not None]
+    if not rows_with_memory:
+        # No memory is known of this card, so none contradicts the text.
         return rows_of_card
-    nearest = min(distances)
+    nearest = min(_distance(row, size) for row in rows_with_memory)
     if nearest > SAME_SIZE:
         return ()
-    return tuple(
-        row
-        for row in rows_of_card
-        if row.memory_gb is not None and abs(row.memory_gb / size - 1) == nearest
-    )
+    return tuple(row for row in rows_with_memory if _distance(row, size) == nearest)
+
+
+def _distance(row: GpuRow, size_gb: int) -> float:
+    """How far a size is from the card's memory, as a share of that size."""
+    return abs((row.memory_gb or 0) / size_gb - 1)
 
 
 def memory_in(words: frozenset[str]) -> int | None:
@@ -172,24 +202,38 @@ def memory_in(words: frozenset[str]) -> int | None:
     (96, None)
     """
     sizes = [int(word.removesuffix("gb")) for word in words if SIZE_WORD.fullmatch(word)]
-    return sizes[0] if len(sizes) == 1 and sizes[0] > 0 else None
+    # A GH200 names the CPU's memory too.
+    if len(sizes) != 1 or sizes[0] == 0:
+        return None
+    return sizes[0]
 
 
 def _rows_holding(words: frozenset[str], rows: Sequence[GpuRow]) -> tuple[GpuRow, ...]:
-    """The rows whose name, or a name that `nvidia-smi` prints, is these words or holds them all."""
+    """The rows whose name, or a name that `nvidia-smi` prints, is these words or holds them all.
+
+    The strictest comparison that any row passes counts, so that `A10` is not an `A10G`.
+    """
     core = words - SERIES_WORDS
-    ways: tuple[Callable[[frozenset[str]], bool], ...] = (
+    core_without_line = core - LINES
+    # "GeForce RTX" names no card.
+    if not core_without_line:
+        return ()
+    # Quadro does tell two GPUs apart (Quadro RTX 6000 and RTX 6000 Ada), GeForce and Tesla do not.
+    optional = frozenset({"geforce", "tesla"})
+    comparisons: tuple[Callable[[frozenset[str]], bool], ...] = (
         lambda name: name == words,
-        lambda name: name - {"geforce", "tesla"} == words - {"geforce", "tesla"},
+        lambda name: name - optional == words - optional,
         lambda name: core <= name,
-        lambda name: core - LINES <= name,
+        lambda name: core_without_line <= name,
     )
-    for matches in ways if core - LINES else ():
-        hits = tuple(
-            row for row in rows if any(matches(tokens(name)) for name in (*row.smi_names, row.name))
-        )
-        if hits:
-            return hits
+    for matches in comparisons:
+        matching_rows = []
+        for row in rows:
+            names = (*row.smi_names, row.name)
+            if any(matches(tokens(name)) for name in names):
+                matching_rows.append(row)
+        if matching_rows:
+            return tuple(matching_rows)
     return ()
 
 
@@ -204,7 +248,7 @@ def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> froze
     for row in rows:
         for name in (*row.smi_names, row.name):
             catalog_words |= tokens(name)
-    telling_words = set[str]()
+    telling_words: set[str] = set()
     for word in words:
         is_advertising = word.isalpha() and len(word) > 2 and word not in catalog_words
         if not is_advertising and not MEMORY_KIND.fullmatch(word):
@@ -214,30 +258,39 @@ def _without_advertising(words: frozenset[str], rows: Sequence[GpuRow]) -> froze
 
 
 def _nearest(text: str, rows: Sequence[GpuRow]) -> str:
+    """A hint with the names that are most like a text."""
+    # Imported late: it takes longer than most answers, and is needed for a typing error only.
     import difflib
 
-    names = {re.sub("^(geforce|tesla) ", "", row.name.lower()): row.name for row in rows}
-    plain = text.strip().lower().removeprefix("nvidia ")
-    near = [names[one] for one in difflib.get_close_matches(plain, names, 3, 0.5)]
-    shown = f"the nearest: {', '.join(near)}" if near else "use a name that `nvidia-smi -L` prints"
-    return f"{shown}; or a capability such as `sm_86`"
+    names = {}
+    for row in rows:
+        short_name = re.sub("^(geforce|tesla) ", "", row.name.lower())
+        names[short_name] = row.name
+    typed = text.strip().lower().removeprefix("nvidia ")
+    # Three names; below half of the letters alike nobody means the other.
+    near = [names[name] for name in difflib.get_close_matches(typed, names, 3, 0.5)]
+    advice = "use a name that `nvidia-smi -L` prints"
+    if near:
+        advice = f"the nearest: {', '.join(near)}"
+    return f"{advice}; or a capability such as `sm_86`"
 
 
 def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
-    """The capability that all hits share; UsageError where they differ."""
-    by: dict[Capability, str] = {}
+    """The capability that all rows of a name share; UsageError if they differ."""
+    names: dict[Capability, str] = {}
     for row in rows:
-        by.setdefault(row.capability, row.name)
-    if len(by) > 1:
-        each = ", ".join(f"{name} ({capability})" for capability, name in sorted(by.items()))
+        names.setdefault(row.capability, row.name)
+    if len(names) > 1:
+        variants = (f"{name} ({capability})" for capability, name in sorted(names.items()))
         raise UsageError(
-            f"{text!r} names GPUs of different capability: {each}", hint="name one of them"
+            f"{text!r} names GPUs of different capability: {', '.join(variants)}",
+            hint="name one of them",
         )
-    return next(iter(by))
+    return next(iter(names))
 
 
 def one_memory(rows: Iterable[GpuRow]) -> int | None:
-    """The memory that all hits share, in bytes; None where they differ."""
+    """The memory that all rows of a name share, in bytes; None if they differ."""
     sizes = {row.memory_bytes for row in rows}
     return sizes.pop() if len(sizes) == 1 else None
 
@@ -248,33 +301,41 @@ def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
     Raises UsageError for an unknown name and for a name of several capabilities, Unsatisfiable for
     another maker's.
     """
-    if written := re.fullmatch(WRITTEN_CAPABILITY, text.strip().lower()):
-        found = Capability.parse(written[1])
-        return Gpu(name=found.sm, compute_capability=found)
+    written_capability = WRITTEN_CAPABILITY.fullmatch(text.strip().lower())
+    if written_capability is not None:
+        capability = Capability.parse(written_capability[1])
+        return Gpu(name=capability.sm, compute_capability=capability)
     maker = maker_of_name(text, rows)
     if maker is not None:
         raise _not_proven(text, maker)
-    hits = rows_named(text, rows)
-    shared = one_capability(text, hits)
-    name = hits[0].smi_names[0] if len(hits) == 1 and hits[0].smi_names else text.strip()
-    memory_bytes = one_memory(hits)
+
+    matching_rows = rows_named(text, rows)
+    capability = one_capability(text, matching_rows)
+    name = text.strip()
+    # The name that the driver would print, if the text means one GPU.
+    if len(matching_rows) == 1 and matching_rows[0].smi_names:
+        name = matching_rows[0].smi_names[0]
+    memory_bytes = one_memory(matching_rows)
     written_gb = memory_in(tokens(text))
-    if written_gb and all(row.memory_gb is None for row in hits):
+    catalog_has_no_memory = all(row.memory_gb is None for row in matching_rows)
+    if written_gb and catalog_has_no_memory:
         memory_bytes = written_gb << 30
-    return Gpu(name=name, compute_capability=shared, memory_total_bytes=memory_bytes)
+    return Gpu(name=name, compute_capability=capability, memory_total_bytes=memory_bytes)
 
 
 def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
     """The maker of a GPU if it is not NVIDIA's. UsageError for a name that two makers have."""
-    maker, nvidia = maker_named(text), rows_or_none(text, rows)
-    if maker is None or not nvidia:
+    maker = maker_named(text)
+    nvidia_rows = rows_or_none(text, rows)
+    if maker is None or not nvidia_rows:
         return maker
+    # `M4` is a chip of Apple and a Tesla.
     is_bare_chip = re.fullmatch(APPLE_CHIP, text.strip().lower())
     if maker is APPLE and is_bare_chip:
         chip = text.strip().upper()
         raise UsageError(
             f"{text!r} is a chip of Apple and a GPU of NVIDIA",
-            hint=f"say `Apple {chip}` or `{nvidia[0].name}`",
+            hint=f"say `Apple {chip}` or `{nvidia_rows[0].name}`",
         )
     return None
 
@@ -282,7 +343,9 @@ def maker_of_name(text: str, rows: Sequence[GpuRow]) -> Maker | None:
 def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
     """A GPU as somebody writes it, whoever made it; UsageError for an unknown name."""
     maker = maker_of_name(text, rows)
-    return gpu_described(text, rows) if maker is None else other_gpu(text, maker)
+    if maker is None:
+        return gpu_described(text, rows)
+    return other_gpu(text, maker)
 
 
 def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:

@@ -1,7 +1,7 @@
-"""Builds of torch as the file names of an index tell them.
+"""Builds of torch from the file names that an index lists.
 
-A name says the torch, the backend, the Python and the platform, and nothing of the kernels: those
-are taken from the most similar build that the catalog knows, so such a build is *inferred*.
+A name says the torch, the backend, the Python and the platform, but nothing about the kernels:
+those are taken from the most similar build of the catalog, so such a build is *inferred*.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from gpusetup.accelerators.makers import LABEL, NVIDIA, maker_of
 from gpusetup.catalog.builds import Catalog
-from gpusetup.catalog.kernels import release
+from gpusetup.catalog.kernels import release as cuda_release
 from gpusetup.catalog.rows import OtherMakers
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import cuda_of, parsed
 
 PLATFORM = re.compile(
-    r"(?P<many>manylinux\w*?|linux)_(?P<linux>x86_64|aarch64)|(?P<win>win_amd64)"
+    # `manylinux_2_28_x86_64`, `manylinux2014_aarch64`, `linux_x86_64`.
+    r"(?P<many>manylinux\w*?|linux)_(?P<linux>x86_64|aarch64)"
+    r"|(?P<win>win_amd64)"
+    # `macosx_11_0_arm64`.
     r"|macosx_(?P<macos>\d+_\d+)_(?P<mac>arm64|x86_64)"
 )
+"""The platform tag of a wheel's name."""
 OLDEST_GLIBC = "2.17"
 """What torch's wheels of a platform without a number (`linux_x86_64`, `manylinux2014`) need."""
 Family = Literal["linux", "windows", "macos"]
@@ -46,10 +50,17 @@ def new_builds(names: Iterable[tuple[str, str]], catalog: Catalog) -> tuple[Torc
         if build is None:
             continue
         place = (build.torch, build.backend, build.os, build.machine)
-        pythons = {*build.pythons, *builds.get(place, build).pythons}
-        ordered = sorted(pythons, key=lambda python: (len(python.rstrip("t")), python))
-        builds[place] = replace(build, pythons=tuple(ordered))
+        earlier = builds.get(place, build)
+        pythons = {*build.pythons, *earlier.pythons}
+        builds[place] = replace(build, pythons=tuple(sorted(pythons, key=_python_order)))
+
     return tuple(build for place, build in builds.items() if catalog.row_of(*place) is None)
+
+
+def _python_order(python: str) -> tuple[int, str]:
+    """What Pythons are sorted by: 3.9 before 3.13, and 3.13 before 3.13t."""
+    length = len(python.rstrip("t"))
+    return length, python
 
 
 def family_of(platform: re.Match[str]) -> Family:
@@ -85,18 +96,32 @@ def wheel_named(name: str, catalog: Catalog) -> NamedWheel | None:
         return None
     *_, python, abi, tag = name.removesuffix(".whl").split("-")
     platform = PLATFORM.search(tag)
-    if platform is None or not re.fullmatch(r"cp3\d{1,2}", python):
+    is_cpython_3 = re.fullmatch(r"cp3\d{1,2}", python)
+    if platform is None or not is_cpython_3:
         return None
-    many = platform["many"]
+
+    # `cp313t` is the ABI of the Python without a global lock.
+    free_threaded = "t" if abi.endswith("t") else ""
+    machine = platform["linux"] or platform["mac"] or "x86_64"
+    macos = (platform["macos"] or "").replace("_", ".")
     return NamedWheel(
         torch=version.public,
         label=version.local or "",
-        python=f"3.{python[3:]}{'t' if abi.endswith('t') else ''}",
+        python=f"3.{python[3:]}{free_threaded}",
         family=family_of(platform),
-        machine=(platform["linux"] or platform["mac"] or "x86_64").replace("arm64", "aarch64"),
-        glibc=(".".join(many.split("_")[1:3]) or OLDEST_GLIBC) if many else None,
-        macos=(platform["macos"] or "").replace("_", ".") or None,
+        machine=machine.replace("arm64", "aarch64"),
+        glibc=_glibc_of(platform),
+        macos=macos or None,
     )
+
+
+def _glibc_of(platform: re.Match[str]) -> str | None:
+    """The C library that a Linux wheel needs: `2.28` of `manylinux_2_28_x86_64`."""
+    tag = platform["many"]
+    if not tag:
+        return None
+    numbers = tag.split("_")[1:3]
+    return ".".join(numbers) or OLDEST_GLIBC
 
 
 def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
@@ -107,17 +132,20 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
     wheel = wheel_named(name, catalog)
     if wheel is None:
         return None
-    backend = wheel.label or (folder if folder in catalog.backends else "cpu")
+    backend = wheel.label
+    if not backend:
+        backend = folder if folder in catalog.backends else "cpu"
     if not re.fullmatch(LABEL, backend):
         return None
     similar = most_similar(catalog, backend, wheel.family, wheel.machine)
     if similar is None:
         return None
-    known, last = catalog.release_of(wheel.torch), catalog.releases[-1]
-    torchvision = known.torchvision if known else None
-    accepted = last.torchvision_needs
-    if known is None and accepted and wheel.torch in SpecifierSet(accepted):
-        torchvision = last.torchvision
+
+    release = catalog.release_of(wheel.torch)
+    if release is not None:
+        torchvision = release.torchvision
+    else:
+        torchvision = _torchvision_for(wheel.torch, catalog)
     cuda = cuda_of(backend)
     return replace(
         similar,
@@ -130,50 +158,71 @@ def build_named(name: str, folder: str, catalog: Catalog) -> TorchBuild | None:
         driver_floor=catalog.driver_floor(cuda, wheel.family) if cuda else None,
         labelled=bool(wheel.label),
         torchvision=torchvision,
-        torchaudio=known.torchaudio if known else None,
-        released=known.released if known else None,
+        torchaudio=release.torchaudio if release else None,
+        released=release.released if release else None,
     )
+
+
+def _torchvision_for(torch: str, catalog: Catalog) -> str | None:
+    """The newest torchvision for a torch that the catalog does not know; None if it may not fit."""
+    newest = catalog.releases[-1]
+    accepted = newest.torchvision_needs
+    # Only a torchvision that accepts a range of torches works with a later one.
+    if accepted and torch in SpecifierSet(accepted):
+        return newest.torchvision
+    return None
 
 
 def with_other_makers(
     names: Iterable[tuple[str, str]], catalog: Catalog
 ) -> tuple[tuple[OtherMakers, ...], frozenset[Place]]:
-    """The table of the builds for other makers' GPUs with those that these names add, and what is
-    new of them. Only a torch whose CPU build the catalog knows is added: it tells the Pythons."""
-    known = {row.torch: dict(row.seen) for row in catalog.other_makers}
-    added: set[Place] = set()
+    """The table of builds for other makers' GPUs with those that these names add, and the new ones.
+
+    Only a torch whose CPU build the catalog knows is added, because that build tells the Pythons.
+    """
+    platforms_by_torch = {row.torch: dict(row.seen) for row in catalog.other_makers}
+    new_places: set[Place] = set()
     for name, _ in names:
         wheel = wheel_named(name, catalog)
-        is_other = wheel and maker_of(wheel.label) not in (None, NVIDIA.id)
-        if wheel is None or not is_other or not re.fullmatch(LABEL, wheel.label):
+        if wheel is None or not _is_for_another_maker(wheel):
             continue
         if catalog.row_of(wheel.torch, "cpu", wheel.family, wheel.machine) is None:
             continue
-        platforms = known.setdefault(wheel.torch, {})
+        platforms = platforms_by_torch.setdefault(wheel.torch, {})
         platform = f"{wheel.family}-{wheel.machine}"
         backends = platforms.get(platform, "").split()
         if wheel.label not in backends:
             platforms[platform] = " ".join((*backends, wheel.label))
-            added.add((wheel.torch, wheel.label, wheel.family, wheel.machine))
-    oldest_first = sorted(known, key=parsed)
-    rows = tuple(OtherMakers(torch=torch, seen=known[torch]) for torch in oldest_first)
-    return rows, frozenset(added)
+            new_places.add((wheel.torch, wheel.label, wheel.family, wheel.machine))
+
+    rows = []
+    for torch in sorted(platforms_by_torch, key=parsed):
+        rows.append(OtherMakers(torch=torch, seen=platforms_by_torch[torch]))
+    return tuple(rows), frozenset(new_places)
+
+
+def _is_for_another_maker(wheel: NamedWheel) -> bool:
+    """Whether a wheel is for the GPUs of AMD or Intel."""
+    is_backend = re.fullmatch(LABEL, wheel.label) is not None
+    return is_backend and maker_of(wheel.label) not in (None, NVIDIA.id)
 
 
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
-    """The build that tells most of another one on a platform: the same backend's newest, else one
-    of its CUDA major, else that of the highest CUDA."""
+    """The build that is most like another one on a platform, for what a file name does not tell.
+
+    That is the newest of the same backend, else of the same CUDA major, else of the highest CUDA.
+    """
     cuda = cuda_of(backend)
-    rows = [
-        row
-        for row in catalog.builds
-        if (row.os, row.machine, row.channel) == (family, machine, "pytorch")
-        and (row.backend == backend or (cuda and row.cuda))
-    ]
+    candidates = []
+    for build in catalog.builds:
+        is_on_platform = (build.os, build.machine, build.channel) == (family, machine, "pytorch")
+        both_have_cuda = cuda and build.cuda
+        if is_on_platform and (build.backend == backend or both_have_cuda):
+            candidates.append(build)
 
-    def similarity(row: TorchBuild) -> tuple[object, ...]:
-        has = release(row.cuda or "0")
-        is_of_major = bool(cuda) and has[0] == release(cuda or "0")[0]
-        return row.backend == backend, is_of_major, parsed(row.torch), has
+    def similarity(build: TorchBuild) -> tuple[object, ...]:
+        build_cuda = cuda_release(build.cuda or "0")
+        has_same_major = bool(cuda) and build_cuda[0] == cuda_release(cuda or "0")[0]
+        return build.backend == backend, has_same_major, parsed(build.torch), build_cuda
 
-    return max(rows, key=similarity, default=None)
+    return max(candidates, key=similarity, default=None)

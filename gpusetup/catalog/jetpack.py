@@ -19,6 +19,12 @@ BOARDS = frozenset(row.capability for row in facts(Integrated))
 """The GPUs that are part of a Jetson's chip."""
 
 
+L4T_RELEASE = re.compile(r"r?(\d\d)(?!\d)", re.IGNORECASE)
+"""The release of Jetson Linux at the beginning of a text: `R36 (release)`, `35.4.1`."""
+JETPACK_VERSION = re.compile(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", re.IGNORECASE)
+"""A version of JetPack: `JetPack 6.1`, `JP7.2`, `nvidia-jetpack 7.0-b128`."""
+
+
 def jetpack_of(board: str | None) -> JetPack | None:
     """The release of a Jetson's Linux; None if a text names only an older board.
 
@@ -28,22 +34,36 @@ def jetpack_of(board: str | None) -> JetPack | None:
     ['R39', 'R38', 'R38']
     """
     text = board or ""
-    if found := re.match(r"r?(\d\d)(?!\d)", text, re.IGNORECASE):
-        return next((row for row in JETPACKS if row.l4t == f"R{found[1]}"), None)
-    named = re.search(r"\b(?:JetPack|JP)[ -]{0,3}(\d(?:\.\d)?)", text, re.IGNORECASE)
-    if named is None:
+    l4t = L4T_RELEASE.match(text)
+    if l4t is not None:
+        for row in JETPACKS:
+            if row.l4t == f"R{l4t[1]}":
+                return row
+        return None
+
+    named_version = JETPACK_VERSION.search(text)
+    if named_version is None:
         return FIRST_OF_THOR if "thor" in text.lower() else None
-    asked = parsed(named[1])
-    own = ((parsed(row.name.removeprefix("JetPack ")), row) for row in reversed(JETPACKS))
-    return next((row for it, row in own if it.major == asked.major and it <= asked), None)
+    version = parsed(named_version[1])
+    # The newest release that is not newer than the one named: `JetPack 6.1` is R36, as 6.0.
+    for row in reversed(JETPACKS):
+        row_version = parsed(row.name.removeprefix("JetPack "))
+        if row_version.major == version.major and row_version <= version:
+            return row
+    return None
 
 
 def board_of(machine: Snapshot) -> str | None:
-    """What says that a machine is a Jetson: its release, its model, else its only GPU."""
+    """The text that shows that a machine is a Jetson: its release, its model, or its only GPU."""
+    if machine.os.jetson:
+        return machine.os.jetson
     gpus = machine.gpus or ()
-    boards = {gpu.name for gpu in gpus if is_board_gpu(gpu)}
-    only = gpus and gpus[0].name if all(gpu.name in boards for gpu in gpus) else None
-    return machine.os.jetson or only or None
+    board_names = {gpu.name for gpu in gpus if is_board_gpu(gpu)}
+    # A desktop that also has a Jetson's GPU in a text is no Jetson.
+    has_only_board_gpus = all(gpu.name in board_names for gpu in gpus)
+    if gpus and has_only_board_gpus:
+        return gpus[0].name or None
+    return None
 
 
 def is_board_gpu(gpu: Gpu) -> bool:
@@ -52,24 +72,32 @@ def is_board_gpu(gpu: Gpu) -> bool:
     >>> is_board_gpu(Gpu(name="NVIDIA Thor")), is_board_gpu(Gpu(name="Tesla T4"))
     (True, False)
     """
-    return gpu.compute_capability in BOARDS or _is_a_boards(gpu.name)
+    return gpu.compute_capability in BOARDS or _names_a_board(gpu.name)
+
+
+BOARD_WORD = re.compile(r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b")
+"""Words for a Jetson's chip; `nvgpu` is the driver that nvidia-smi names there."""
 
 
 @lru_cache(maxsize=1024)
-def _is_a_boards(name: str) -> bool:
-    return re.search(r"(?i)\b(jetson|thor|orin|xavier|tegra|nvgpu)\b", name) is not None
+def _names_a_board(name: str) -> bool:
+    """Whether a GPU's name is that of a Jetson's chip."""
+    return BOARD_WORD.search(name) is not None
 
 
 def runs_ordinary_wheels(jetpack: JetPack, capabilities: Iterable[Capability | None]) -> bool:
-    """Whether torch's aarch64 wheels serve the board: Thor from JetPack 7, Orin from 7.2."""
-    return bool(jetpack.torch_for) and set(capabilities) <= set(jetpack.torch_for)
+    """Whether torch's aarch64 wheels work on the board: Thor from JetPack 7, Orin from 7.2."""
+    served_capabilities = set(jetpack.torch_for)
+    return bool(served_capabilities) and set(capabilities) <= served_capabilities
 
 
 def undeclared(library: str) -> Undeclared | None:
-    """The row of a library that is missing.
+    """The row of a missing library that torch's wheels for Jetson link and do not declare.
 
     >>> undeclared("libcudss.so.0").by_pip("12"), undeclared("libcublas.so.12")
     (('nvidia-cudss-cu12',), None)
     """
-    rows = facts(Undeclared)
-    return next((row for row in rows if library.startswith(row.library)), None)
+    for row in facts(Undeclared):
+        if library.startswith(row.library):
+            return row
+    return None

@@ -24,13 +24,17 @@ FIRST_FOR_BLACKWELL = (12, 8)
 
 @cache
 def _boards() -> dict[Capability, Integrated]:
+    """The GPUs of Jetson boards by their capability."""
     return {row.capability: row for row in facts(Integrated)}
 
 
 @cache
 def _today(capability: Capability) -> Capability:
-    """What a capability is called now."""
-    return next((new for new, row in _boards().items() if row.was == capability), capability)
+    """What a capability is called now: 10.1 of the first Thor is 11.0 since CUDA 13.0."""
+    for name_today, board in _boards().items():
+        if board.was == capability:
+            return name_today
+    return capability
 
 
 @lru_cache(maxsize=256)
@@ -40,8 +44,10 @@ def release(cuda: str) -> tuple[int, int]:
     >>> release("13.0") > release("12.9")
     True
     """
-    found = re.match(r"(\d+)(?:\.(\d+))?", cuda)
-    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    numbers = re.match(r"(\d+)(?:\.(\d+))?", cuda)
+    if numbers is None:
+        return 0, 0
+    return int(numbers[1]), int(numbers[2] or 0)
 
 
 def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> bool:
@@ -56,12 +62,15 @@ def runs_on(kernel: Capability, gpu: Capability, cuda: str | None = None) -> boo
     kernel, gpu = _today(kernel), _today(gpu)
     if kernel == gpu:
         return True
-    ours, theirs = _boards().get(kernel), _boards().get(gpu)
-    if ours and ours.apart:
+    board_of_kernel = _boards().get(kernel)
+    board_of_gpu = _boards().get(gpu)
+    # A board's own kernels run on no desktop GPU.
+    if board_of_kernel and board_of_kernel.apart:
         return False
-    if theirs and theirs.apart:
-        first = theirs.desktop_from
-        if not first or release(cuda or "0") < release(first):
+    if board_of_gpu and board_of_gpu.apart:
+        first_cuda = board_of_gpu.desktop_from
+        runs_desktop_kernels = first_cuda and release(cuda or "0") >= release(first_cuda)
+        if not runs_desktop_kernels:
             return False
     return kernel.major == gpu.major and kernel.minor <= gpu.minor
 
@@ -76,7 +85,10 @@ def compiles_for(
     >>> compiles_for(Capability(12, 0), Capability(12, 1), "12.9", "12.8")
     False
     """
-    if cuda is None or driver_cuda is None or _today(ptx) > _today(gpu):
+    if cuda is None or driver_cuda is None:
+        return False
+    # PTX of a newer architecture has instructions that an older GPU lacks.
+    if _today(ptx) > _today(gpu):
         return False
     if gpu >= BLACKWELL and release(cuda) < FIRST_FOR_BLACKWELL:
         return False
@@ -85,32 +97,51 @@ def compiles_for(
 
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
     """The code of a build that a GPU would run: `sm_86`, `compute_120`; None when there is none."""
-    return served_by_codes((*build.kernels, *build.ptx), gpu, build.cuda, driver_cuda)
+    all_codes = (*build.kernels, *build.ptx)
+    return served_by_codes(all_codes, gpu, build.cuda, driver_cuda)
 
 
 @lru_cache(maxsize=8192)
 def served_by_codes(
     codes: tuple[str, ...], gpu: Capability, cuda: str | None, driver_cuda: str | None
 ) -> str | None:
-    """The same for the codes that a torch itself lists, kernels and PTX. The kernel nearest
-    to the GPU wins, and any kernel over PTX."""
-    known = readable(codes)
-    kernels = (Capability.parse(code) for code in known if code.startswith("sm_"))
-    ptx = (Capability.parse(code) for code in known if code.startswith("compute_"))
-    nearest = max((one for one in kernels if runs_on(one, gpu, cuda)), default=None)
-    compiled = (one for one in ptx if compiles_for(one, gpu, cuda, driver_cuda))
-    if nearest is not None:
-        return nearest.sm
-    return next((f"compute{one.sm[2:]}" for one in sorted(compiled, reverse=True)), None)
+    """Like `served_by`, for the codes that an installed torch lists, kernels and PTX.
+
+    The kernel nearest to the GPU wins, and any kernel over PTX.
+    """
+    kernels = []
+    ptx = []
+    for code in readable(codes):
+        capability = Capability.parse(code)
+        if code.startswith("sm_"):
+            if runs_on(capability, gpu, cuda):
+                kernels.append(capability)
+        elif compiles_for(capability, gpu, cuda, driver_cuda):
+            ptx.append(capability)
+    if kernels:
+        return max(kernels).sm
+    if ptx:
+        digits = max(ptx).sm.removeprefix("sm_")
+        return f"compute_{digits}"
+    return None
 
 
 def served(build: TorchBuild, gpus: Iterable[Gpu], driver_cuda: str | None) -> tuple[Served, ...]:
-    """How each GPU is served that is."""
-    return tuple(
-        Served(gpu=gpu.name, compute_capability=known, by=by)
-        for gpu in (gpus if build.cuda else ())
-        if (known := gpu.compute_capability) and (by := served_by(build, known, driver_cuda))
-    )
+    """The GPUs that a build runs on, each with the code that it runs."""
+    # A build without CUDA has no kernels.
+    if not build.cuda:
+        return ()
+    served_gpus = []
+    for gpu in gpus:
+        capability = gpu.compute_capability
+        code = served_by(build, capability, driver_cuda) if capability else None
+        if capability and code:
+            served_gpus.append(Served(gpu=gpu.name, compute_capability=capability, by=code))
+    return tuple(served_gpus)
+
+
+CODE = re.compile(r"(sm|compute)_\d{2,3}[af]?")
+"""An architecture as compilers name it: `sm_86`, `sm_90a`, `compute_120`."""
 
 
 def readable(codes: tuple[str, ...]) -> tuple[str, ...]:
@@ -119,4 +150,4 @@ def readable(codes: tuple[str, ...]) -> tuple[str, ...]:
     >>> readable(("sm_86", "sm_90a", "gfx1100", "compute_"))
     ('sm_86', 'sm_90a')
     """
-    return tuple(code for code in codes if re.fullmatch(r"(sm|compute)_\d{2,3}[af]?", code))
+    return tuple(code for code in codes if CODE.fullmatch(code))

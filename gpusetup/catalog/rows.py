@@ -1,4 +1,4 @@
-"""The rows of `data/catalog.json` that say which version changed what."""
+"""The rows of `data/catalog.json`: releases, drivers, GPUs, and which version changed what."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -9,7 +9,7 @@ from gpusetup.model.versions import Capability
 Name = Literal["torchvision", "torchaudio"]
 
 
-class Release(Frozen):
+class TorchRelease(Frozen):
     """One torch release and the companions that belong to it."""
 
     torch: str
@@ -28,7 +28,10 @@ class Floor(Frozen):
     windows: str | None = None
 
     def on(self, family: str) -> str | None:
-        return self.windows if family == "windows" else self.linux
+        """The driver's version for an operating system; WSL uses Windows' driver."""
+        if family == "windows":
+            return self.windows
+        return self.linux
 
 
 class Branch(Frozen):
@@ -119,7 +122,7 @@ class Milestone(Frozen):
     version: str
 
 
-class Companion(Frozen):
+class CompanionRelease(Frozen):
     """One release of torchvision or torchaudio, and what it serves."""
 
     name: Name

@@ -53,6 +53,23 @@ WHICH_LIBC = 'python -c "import platform, sys; print(sys.executable, platform.li
 NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
 """Which processor ollama's model runs on, and why its server chose that."""
+WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
+STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
+FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
+"""A program that ends without a word prints where it was (Python's faulthandler)."""
+LAST_BOOT = "sudo journalctl -k -b -1 -n 100"
+"""The kernel's last words before a machine went off: an Xid, a machine check, or nothing (power)."""
+GPU_BY_DOCKER = "docker run --rm --gpus all ubuntu nvidia-smi -L"
+"""Whether docker gives a GPU at all, whatever the program and its compose file do."""
+TORCHS_DEVICES = (
+    'python -c "import os, torch; '
+    "print(torch.cuda.device_count(), os.environ.get('CUDA_VISIBLE_DEVICES'))\""
+)
+"""How many GPUs the program is shown, and whether the variable hides others."""
+MONITOR = "gpusetup monitor"
+"""Whether the GPU is idle, throttled or waits for data while a slow program runs."""
+TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
+TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 
 SETTLES: dict[str, tuple[str, ...]] = {

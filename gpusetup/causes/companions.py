@@ -65,6 +65,43 @@ CAUSES = (
         not_examples=("if it fails because triton is not installed",),
     ),
     Cause(
+        "triton-mismatch",
+        title="triton does not belong to this torch: it lacks {name}",
+        plain="triton does not belong to this torch",
+        means="torch.compile calls the inside of Triton, which changes with each release: a torch "
+        "works with one release of triton only.",
+        text="Keep torch, and install the release of triton that it requires: `pip check` names it",
+        cases=(
+            Message(
+                where=(ON_WINDOWS,),
+                text="Keep torch, and install the release of triton-windows that belongs to it. "
+                "For a torch older than 2.4 there is none: use a newer torch, or do without "
+                "torch.compile",
+                commands=_triton_windows,
+            ),
+        ),
+        proven_by="torch asks triton for a name that the installed release does not have",
+        not_when="If no triton is installed, the cause is triton-missing or triton-missing-windows",
+        # Source: torch/_inductor/codecache.py and runtime/hints.py, triton-windows' README.
+        stage="first-kernel",
+        look=("pip check",),
+        says=(
+            says(
+                r"cannot import name ['\"]?(?P<name>\w{3,40})['\"]? from ['\"]?triton\.(?:compiler|runtime|backends)\b",
+                "cannot import name",
+            ),
+            says(
+                r"module ['\"]?triton\.(?:compiler|runtime|backends)[\w.]*['\"]? has no attribute ['\"]?(?P<name>\w{3,40})",
+                "has no attribute",
+            ),
+        ),
+        examples=(
+            "ImportError: cannot import name 'triton_key' from 'triton.compiler.compiler'",
+            "AttributeError: module 'triton.compiler' has no attribute 'OutOfResources'",
+        ),
+        not_examples=("cannot import name 'flash_attn_func' from 'flash_attn'",),
+    ),
+    Cause(
         "triton-missing",
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile finds no working Triton",

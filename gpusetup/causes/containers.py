@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Check, Message
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
     in_an_image_build,
@@ -70,6 +70,12 @@ def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
     return START_WITH_GPU.get(kind) or Fix(text="On the host, start the container with GPUs")
 
 
+def _was_there_before(context: RuleContext) -> bool:
+    """Whether a text shows that the container had its GPU at first; a machine shows it by NVML."""
+    said = events(context, "container-nvml-lost")
+    return not is_report(context) or any(event.values.get("said") for event in said)
+
+
 CAUSES = (
     Cause(
         "cuda-visible-devices-hidden",
@@ -126,7 +132,7 @@ CAUSES = (
             prints="Failed to initialize NVML: Unknown Error",
         ),
         no_command="only you know the name of the container and how it was started.",
-        title="This container lost its GPU while it ran",
+        title="This container has no access to its GPU (NVML: Unknown Error)",
         means="A `systemctl daemon-reload` on the host resets a container's access to GPUs that "
         "systemd does not know.",
         text="Start the container again (`docker restart NAME`, or `kubectl delete pod NAME`). To "
@@ -136,6 +142,12 @@ CAUSES = (
         "--create-all` on the host",
         proven_by="NVML answers code 999 in a container",
         # Source: NVIDIA Container Toolkit documentation, troubleshooting.
+        cases=(
+            Message(
+                where=(_was_there_before,),
+                title="This container lost its GPU while it ran",
+            ),
+        ),
         stage="running",
         impossible=(on_windows_without_container,),
         by_check=True,
@@ -278,7 +290,18 @@ CAUSES = (
             "kubectl describe nodes | grep -A 8 -E 'Allocatable|Allocated'",
             "kubectl get pods -A -o wide | grep -i nvidia",
         ),
+        cases=(
+            Message(
+                having={"pod": ""},
+                title="NVIDIA's device plugin stops again and again, so its node offers no GPU",
+                text="The plugin's log of its last run says why it stops: often the node's runtime "
+                "does not give it the GPU, or the driver does not answer. Then run `nvidia-smi` on "
+                "the node",
+                look=("kubectl logs -n {namespace} {pod} --previous",),
+            ),
+        ),
         says=(
+            r"(?P<namespace>[a-z0-9-]{2,40}) +(?P<pod>nvidia-device-plugin[a-z0-9-]{0,60}) +\d+/\d+ +(?:CrashLoopBackOff|Error)",
             says(
                 (
                     r"\bnvidia\.com/gpu\b\W{0,3} (?:resources? )?(?:is ?|are ?|was ?)?(?:not|n't|never) (?:\w+ )?(?:visible|available|listed|shown|found|there|advertised|present|detected|exposed|registered)\b"
@@ -310,6 +333,7 @@ CAUSES = (
             ),
         ),
         examples=(
+            "kube-system  nvidia-device-plugin-abc12  0/1  CrashLoopBackOff  12 (2m ago)  3d",
             "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices nvidia.com/gpu, which is unexpected",
             "0/5 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: true}",
             'pods "train" is forbidden: exceeded quota: team, requested: requests.nvidia.com/gpu=2, used: 4, limited: 4',

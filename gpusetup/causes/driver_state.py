@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message
-from gpusetup.evidence.context import driver_answers, events, in_container
+from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Severity
+from gpusetup.model.versions import parsed
+
+
+def image_brings_the_library(context: RuleContext) -> bool:
+    """Whether a text about an image shows a library that is newer than the host's driver.
+
+    On a host an update leaves a newer library too; there a restart helps, and no image is named.
+    """
+    library, host = context.driver.library_version, context.driver.version
+    if not (library and host and events(context, "image-named")):
+        return False
+    return parsed(library) > parsed(host)
+
 
 HERE = Message(
     where=(IN_A_CONTAINER,),
@@ -136,6 +149,16 @@ CAUSES = (
         commands=("sudo reboot",),
         look=("modinfo -F version nvidia", "cat /proc/driver/nvidia/version"),
         cases=(
+            Message(
+                where=(image_brings_the_library,),
+                title="The image brings libraries of another driver than the host's",
+                means="The container toolkit puts the host's own driver libraries into each "
+                "container. Those that an image brings are loaded in their place and do not match.",
+                text="Take the driver's libraries out of the image (packages such as libnvidia-* "
+                "and nvidia-utils), or use an image without them. The host needs neither a restart "
+                "nor another driver",
+                commands=(),
+            ),
             Message(
                 having={"place": "host"},
                 text="Restart the host: its kernel module is still the old one. To avoid that, stop "

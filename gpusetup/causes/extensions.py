@@ -177,7 +177,10 @@ CAUSES = (
                 text="Keep torch. Install the extension's build for this Python by this Python's "
                 "own pip, without its requirements; if its project has none for this system "
                 "(boards such as Jetson), build it from source, or run without it",
-                commands=("pip install --no-deps --force-reinstall --no-cache-dir {module}",),
+                commands=(
+                    "pip install --no-build-isolation --no-deps --force-reinstall --no-cache-dir "
+                    "{module}",
+                ),
                 look=(alike.TORCHS_CUDA,),
             ),
             Message(

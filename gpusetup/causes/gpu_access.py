@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.record import Cause, Check, Message
-from gpusetup.evidence import places
+from gpusetup.causes.record import Cause, Check, Message, Refutation
+from gpusetup.evidence import gpu_facts, places
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.evidence.places import in_wsl, on_windows_without_container
@@ -194,6 +194,7 @@ CAUSES = (
             "the profile and the licence are set on the host by the administrator "
             "of the virtual machines."
         ),
+        refuted_by=(Refutation(gpu_facts.no_virtual_gpu_is_named, "", "nvidia-smi"),),
         title="{who}: the profile of this virtual GPU has no CUDA",
         plain="This virtual GPU (vGPU) allows no CUDA",
         means="vGPU profiles A and B cannot compute. Without a licence no profile can.",

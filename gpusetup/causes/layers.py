@@ -320,6 +320,7 @@ ORDER: dict[Layer, tuple[str, ...]] = {
         "jit-arch-rejected",
         "ptx-unsupported-toolchain",
         "gpu-too-old-for-triton",
+        "triton-mismatch",
         "triton-build-failed",
         "triton-no-compiler",
         "triton-missing",

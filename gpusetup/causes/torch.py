@@ -32,6 +32,11 @@ def _fails_by_a_dll(context: RuleContext) -> bool:
 
 
 def _recover(context: RuleContext) -> Lines:
+    """The command that ends what was interrupted, in the target or in one that is half made."""
+    for event in events(context, "install-unfinished"):
+        if "half_made" in event.values:
+            prefix = event.values["prefix"]
+            return (paste.command(context, "gpusetup", "install", "--venv", prefix),)
     return (paste.command(context, "gpusetup", "install", "--python", paste.python(context)),)
 
 
@@ -57,7 +62,9 @@ def _anew(context: RuleContext, _: str) -> Fix:
     by_conda = paste.command(context, "conda", "remove", "--yes", *where, "--force", *named)
     both = conda or events(context, "mixed-conda-pip")
     by_pip = paste.pip(context, "uninstall", "-y", "torch", *(beside if both else ()))
-    times = max(1, len({p.version for p in packages(context, "torch")}))
+    # pip takes one copy away at a time; conda's copy is conda's to take.
+    by_others = {p.version for p in packages(context, "torch") if p.installer not in CONDA}
+    times = max(1, len(by_others))
     remove: Lines = (*((by_conda,) if conda else ()), *((by_pip,) * times))
     install = paste.install_commands(context, torch_removed=True) if build else way.commands
     return replace(

@@ -2,7 +2,7 @@
 
 What a user's function may return, how its model is called, where checkpoints are put, and the
 phases of the step. `trace_code.py` runs it on fake tensors; the comparison with real
-memory (tests/real_steps.py) runs it on real ones. Python 3.8 syntax.
+memory (tests/plan/real_steps.py) runs it on real ones. Python 3.8 syntax.
 """
 
 from __future__ import annotations

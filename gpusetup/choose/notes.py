@@ -167,7 +167,7 @@ def on_jetson(question: BuildQuestion) -> Iterator[str]:
         yield (
             f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) "
             f"on, Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds "
-            f"for its JetPack{wheels}"
+            f"for its JetPack{wheels}. `gpusetup doctor` prints the commands for this Python"
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from gpusetup.commands.parser import command
 from gpusetup.errors import GpuSetupError, own_fault
-from gpusetup.render.console import Console, told
+from gpusetup.render.console import Console, shareable
 
 Notify = Callable[[str], object]
 
@@ -41,7 +41,7 @@ def answered(name: str, values: Mapping[str, object], notify: Notify | None = No
         ask = getattr(module, "ask_from_python", module.run)
         return _document_of(ask, question, listener)
     except GpuSetupError as problem:
-        problem.message, problem.hint = told(problem)
+        problem.message, problem.hint = shareable(problem)
         problem.args = (problem.message,)
         raise
 

@@ -50,7 +50,7 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
     from gpusetup.fleet.node_check import MOST_BYTES, check_node, read_profile
     from gpusetup.named_file import read_text
     from gpusetup.probe.node import LIMIT_SECONDS, name_of_node, read_node
-    from gpusetup.render.screen import ERROR, GOOD, Row, Screen
+    from gpusetup.render.screen import ERROR, GOOD, Screen, ScreenLine
     from gpusetup.system.system import System
 
     profile = question.profile
@@ -69,7 +69,7 @@ def run(question: FleetCheckQuestion, out: Console) -> Reply:
     if question.prometheus:
         _write_metrics(question.prometheus, answer, checked_at, out)
     state = ("ok", GOOD) if answer.ok else ("failed", ERROR)
-    screen = Screen((Row(state, f": {answer.reason}", hang=2),))
+    screen = Screen((ScreenLine(state, f": {answer.reason}", hang=2),))
     return reply(answer, screen, yes=answer.ok)
 
 

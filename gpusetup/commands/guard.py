@@ -14,7 +14,17 @@ from gpusetup.install.target.find import check_target, layout_of
 from gpusetup.install.target.layout import distributions, versions
 from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console
-from gpusetup.render.screen import GREEN, OK, Row, Screen, command, facts, notes, section, verdict
+from gpusetup.render.screen import (
+    GREEN,
+    OK,
+    Screen,
+    ScreenLine,
+    command,
+    facts,
+    notes,
+    section,
+    verdict,
+)
 from gpusetup.system.system import System
 
 SUMMARY = """Keeps pip and uv from replacing torch and the packages that need it, by a constraints
@@ -84,7 +94,9 @@ def guard_screen(answer: guard.GuardAnswer) -> Screen:
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
         added = file.text.splitlines()[1:-1]
-        lines += section(file.path, (Row("  ", (f"+ {one}", GREEN), whole=True) for one in added))
+        lines += section(
+            file.path, (ScreenLine("  ", (f"+ {one}", GREEN), whole=True) for one in added)
+        )
     if answer.uv:
         lines += section("`uv pip` reads UV_CONSTRAINT alone", [command(answer.uv)])
     way = [command("gpusetup guard --write")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.install_session import Done, Session, request_of
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
-from gpusetup.errors import Blocked, GpuSetupError
+from gpusetup.errors import Blocked
 from gpusetup.install.checks import refuse_unnamed_base
 from gpusetup.install.choose_task import Order, Stops, choose_task, order_of, wish_of
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
@@ -40,11 +40,13 @@ from gpusetup.install.switching.journal import STORE, UNDO, read_journal
 from gpusetup.install.target.find import (
     Target,
     check_target,
+    family_in,
+    family_of,
     layout_of,
     read_target,
     venv_to_make,
 )
-from gpusetup.install.target.layout import distributions, versions
+from gpusetup.install.target.notes import notes_of_target
 from gpusetup.install.task import Task
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import DoneStep, InstallAnswer
@@ -57,7 +59,7 @@ from gpusetup.probe.own_files import interruptions
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
-from gpusetup.render.screen import Row, Screen, section
+from gpusetup.render.screen import Screen, ScreenLine, section
 from gpusetup.system.system import System
 from gpusetup.uv.lock import DEFAULT_INDEX
 from gpusetup.uv.package_index import PersonIndex
@@ -110,7 +112,8 @@ def install(session: Session) -> Reply:
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = plan_answer(job, plan, task)
-    return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
+    notes = notes_of_target(target, plan.before)
+    return session.carry_out(planned, _plan_screen(job, plan, task, planned, notes), done)
 
 
 def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
@@ -156,8 +159,10 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
 def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
     """None if it has to be installed again; else what verify said, empty if it was not asked. What
     a dry run found interrupted is never right: that is ended first."""
-    if any(event.kind == "install-unfinished" for event in task.machine.events):
-        return None
+    for event in task.machine.events:
+        # One that was only half made is another environment than this target.
+        if event.kind == "install-unfinished" and "half_made" not in event.values:
+            return None
     if session.request.no_verify or session.request.dry_run:
         return {}
     device = device_to_prove(task.build.backend, task.gpus_here)
@@ -207,7 +212,10 @@ def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None
     return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(job: Job, plan: Plan, task: Task, answer: InstallAnswer) -> Screen:
+def _plan_screen(
+    job: Job, plan: Plan, task: Task, answer: InstallAnswer, notes: Iterable[str] = ()
+) -> Screen:
+    """The plan as it is shown; `notes`: what to know of the environment."""
     others = any(wheel.source == DEFAULT_INDEX for wheel in plan.wheels)
     told = {
         "indexes": ", ".join(job.settings.shown_indexes) if others else None,
@@ -217,12 +225,8 @@ def _plan_screen(job: Job, plan: Plan, task: Task, answer: InstallAnswer) -> Scr
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    return screens.plan_screen(
-        answer,
-        told,
-        screens.downloads(plan.wheels),
-        notes=plan.notes,
-    )
+    screen = screens.plan_screen(answer, told, screens.downloads(plan.wheels))
+    return screens.with_notes(screen, (*plan.notes, *notes))
 
 
 # --- by conda, where torch is conda's ------------------------------------------------------------
@@ -244,7 +248,7 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
         problem = f"{prefix} cannot be written by this user"
     if not (problem or request.yes or request.dry_run):
         job.talk("Asking conda what it would change ...")
-        says = tuple(Row(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
+        says = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
     screen = _described_screen(machine, answer, task, section("conda says", says))
     if problem and not request.dry_run:
         session.out.talk(screen)
@@ -320,20 +324,6 @@ def undo_offered(plan: Plan) -> tuple[str, str] | None:
     return command, f" (restores {screens.versions(family_of(kept.before))})"
 
 
-def family_of(installed: Mapping[str, str]) -> dict[str, str]:
-    """torch and its companions among some packages."""
-    return {name: installed[name] for name in FAMILY if name in installed}
-
-
-def family_in(folder: Path) -> dict[str, str]:
-    """torch and its companions as they are in an environment; empty where none is any more."""
-    try:
-        layout = layout_of(choose_target(System(), str(folder)).python)
-    except GpuSetupError:
-        return {}
-    return family_of(versions(distributions(layout)))
-
-
 # --- into a folder, and for a described machine -------------------------------------------------
 
 
@@ -371,4 +361,5 @@ def _described_screen(
         "fallback": screens.fallback(task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
-    return screens.plan_screen(answer, told, rows, notes=task.all_notes, system=system)
+    screen = screens.plan_screen(answer, told, rows, system=system)
+    return screens.with_notes(screen, task.all_notes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
@@ -23,9 +23,17 @@ from gpusetup.plan import config
 from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
 from gpusetup.plan.fetch_config import fetched_shape
-from gpusetup.plan.job import SHARDED
-from gpusetup.plan.place import Place, machine_place, memory_size, named_gpu, place_of
+from gpusetup.plan.job import SHARDED, Attention
+from gpusetup.plan.place import (
+    Place,
+    count_in_name,
+    machine_place,
+    memory_size,
+    named_gpu,
+    place_of,
+)
 from gpusetup.plan.question import Question, job_of, shape_of_question
+from gpusetup.plan.rl_methods import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
 from gpusetup.plan.tables import Table, table_named
@@ -44,7 +52,7 @@ EXAMPLES = (
     'gpusetup plan --serve vllm --model qwen3-32b --context 32768 --batch 8 --gpu "H100 SXM5"',
 )
 QUESTION_OPTIONS = (
-    "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve",
+    "model", "params", "context", "batch", "accumulate", "gpus", "sp", "freeze", "solve", "method",
 )  # fmt: skip
 """Options that are fields of a question."""
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
@@ -102,6 +110,12 @@ class PlanQuestion(CommandQuestion):
         metavar="NAME",
         group=JOB,
     )
+    method: str | None = option(
+        "sft (default), or how preferences and rewards are learned: dpo, kto, grpo, ppo, ...",
+        metavar="NAME",
+        parse=method_named,
+        group=JOB,
+    )
     optimizer: str | None = option(
         "adamw8bit, adafactor, ...", metavar="NAME", parse=optimizer_named, group=JOB
     )
@@ -115,6 +129,17 @@ class PlanQuestion(CommandQuestion):
         "mixed precision: bf16, fp16, none",
         metavar="TYPE",
         choices=("bf16", "fp16", "none"),
+        group=JOB,
+    )
+    attention: str | None = option(
+        "flash, sdpa, or eager, which stores all scores",
+        metavar="TYPE",
+        choices=get_args(Attention),
+        group=JOB,
+    )
+    loss: str | None = option(
+        "how logits are held: fused (Liger, Unsloth), chunked, hf, eager, ...",
+        metavar="NAME",
         group=JOB,
     )
     lora: int | None = option(
@@ -161,6 +186,7 @@ class PlanQuestion(CommandQuestion):
     tp: int | None = option("tensor parallelism", metavar="N", parse=int, group=GPUS)
     pp: int | None = option("pipeline parallelism", metavar="N", parse=int, group=GPUS)
     cp: int | None = option("context parallelism", metavar="N", parse=int, group=GPUS)
+    ep: int | None = option("expert parallelism", metavar="N", parse=int, group=GPUS)
 
     max_context: bool = switch(
         "find the longest context that fits", group=ANSWER, one_of=ONE_UNKNOWN
@@ -175,12 +201,22 @@ class PlanQuestion(CommandQuestion):
     predict: bool = switch("only predict; do not use measured results", group=ANSWER)
 
     serve: str | None = option(
-        "vllm (default), sglang, llama.cpp", const="vllm", metavar="ENGINE", group=SERVING
+        "vllm (default), sglang, llama.cpp; an older one: vllm==0.6.3",
+        const="vllm",
+        metavar="ENGINE",
+        group=SERVING,
     )
     weights: str | None = option(
         "type of the weights: bf16, fp8, int4, q4_k_m", metavar="TYPE", group=SERVING
     )
     cache: str | None = option("type of the cache: bf16, fp8, q8_0", metavar="TYPE", group=SERVING)
+    gpu_memory_utilization: float | None = option(
+        "the share of the GPU that the server may use: 0.95 (vLLM's option; SGLang's is "
+        "--mem-fraction-static)",
+        metavar="SHARE",
+        parse=float,
+        group=SERVING,
+    )
 
     @property
     def solve(self) -> str | None:
@@ -203,6 +239,9 @@ class PlanQuestion(CommandQuestion):
             "tensor_parallel": self.tp,
             "pipeline_parallel": self.pp,
             "context_parallel": self.cp,
+            "expert_parallel": self.ep,
+            "attention": self.attention,
+            "loss": self.loss,
         }
         fields = {name: value for name, value in values.items() if value is not None}
         for what in self.offload:
@@ -223,6 +262,7 @@ class PlanQuestion(CommandQuestion):
             "gpus": self.gpus,
             "weights": self.weights,
             "cache": self.cache,
+            "gpu_memory_utilization": self.gpu_memory_utilization,
         }
 
 
@@ -232,6 +272,7 @@ USAGE = "gpusetup plan (--model NAME | --from-config FILE | --code FILE:NAME) [o
 
 def run(options: PlanQuestion, out: Console) -> Reply:
     check_modes(options)
+    options = with_number_of_gpus(options)
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
     if options.serve:
@@ -242,6 +283,17 @@ def run(options: PlanQuestion, out: Console) -> Reply:
         return run_code(options, out, place_of_options(options, out))
     plan = answer(request_of(options, out))
     return reply(plan, plan_text, yes=plan.fits)
+
+
+def with_number_of_gpus(options: PlanQuestion) -> PlanQuestion:
+    """Read `--gpu "8x H100"` as eight of them; UsageError if `--gpus` says another number."""
+    count, name = count_in_name(options.gpu or "")
+    if count is None:
+        return options
+    if options.gpus not in (None, count):
+        raise UsageError(f"`--gpu` names {count} GPUs, `--gpus` {options.gpus}")
+    with_number: PlanQuestion = options.replaced(gpu=name, gpus=count)
+    return with_number
 
 
 def run_cells(file: Path, out: Console, *, predict: bool) -> Reply:
@@ -357,9 +409,10 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
 # --- what goes together ---------------------------------------------------------------------------
 
 WHERE = ("--gpu", "--gpu-mem", "--from")
+ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
 TAKES = {
     "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus",
-                "--weights", "--cache", *WHERE),
+                *ONLY_FOR_SERVERS, *WHERE),
     "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
     "--cells": ("--predict",),
@@ -370,8 +423,9 @@ TAKES = {
 def check_modes(options: PlanQuestion) -> None:
     """UsageError if two options ask for different things."""
     typed = options.given_flags()
-    if not options.serve and {"--weights", "--cache"} & typed:
-        raise UsageError("`--weights` and `--cache` need a server: add `--serve`")
+    only_for_servers = typed.intersection(ONLY_FOR_SERVERS)
+    if not options.serve and only_for_servers:
+        raise UsageError(f"`{min(only_for_servers)}` needs a server: add `--serve`")
     for mode, options_of_mode in TAKES.items():
         others = typed - {mode, *options_of_mode}
         if mode in typed and others:

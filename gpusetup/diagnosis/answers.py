@@ -1,4 +1,4 @@
-"""What is said to a plain question, and to somebody whose GPU works: a fact, then the next step.
+"""What is said to a plain question about torch, CUDA, drivers and GPUs: a fact, then the next step.
 
 Each answer is made of the catalog's facts and one rule of the field. A question that the text's own
 values decide (a driver too old for the CUDA that is asked about) is a finding, and no answer.
@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.kernels import served_by
 from gpusetup.choose.host import driver_family
-from gpusetup.choose.installed import vendors_of
+from gpusetup.diagnosis.working_stack import maker_in_a_text
 from gpusetup.evidence.context import (
     cuda_needed,
     events,
     gpus,
     is_report,
-    on,
     says_nothing_else,
 )
 from gpusetup.evidence.facts import driver_serves, wanted_cuda
@@ -36,111 +34,6 @@ NEWEST_CUDA = (
     "The CUDA that nvidia-smi shows is the newest that the driver supports; builds for older ones "
     "run too"
 )
-
-
-# --- a GPU that works -----------------------------------------------------------------------------
-
-WORKS = ("gpu-in-use", "gpu-speed", "gpu-trains", "works-there")
-"""Events of a GPU that computes; `report.works` gives them only where no failure is open."""
-OF_OTHER_MAKERS = {
-    "amd": "`amd-smi monitor`",
-    "intel": "`xpu-smi dump`",
-    "apple": "the Activity Monitor's GPU history",
-}
-"""Whose GPU `gpusetup monitor` does not read -> what shows its load."""
-
-
-def shows_a_working_gpu(context: RuleContext) -> bool:
-    """Whether a GPU computes in a text that leaves no failure open."""
-    shown = events(context, *WORKS)
-    unused = events(context, "gpu-unused", "run-hangs")
-    return bool(shown and not unused and says_nothing_else(context, "foreign-gpu"))
-
-
-def answer_to_a_working_stack(context: RuleContext) -> str:
-    """What shows that the GPU computes, and what helps with what is asked about it."""
-    shown = events(context, *WORKS)
-    topic = next((event.values["topic"] for event in events(context, "asks-about")), "")
-    if events(context, "gpu-starved"):
-        topic = "loader"
-    elif topic == "normal" and events(context, "gpu-speed"):
-        topic = "speed"
-    works = _what_works(context, shown[0]) if shown else f"{_gpu_in_words(context)} computes"
-    return f"{works}, and the text shows no failure. {_next_step(context, topic)}"
-
-
-def _what_works(context: RuleContext, event: Event) -> str:
-    """What an event shows of a GPU, with the words that show it."""
-    gpu = _gpu_in_words(context)
-    quote = (event.text or "").strip(" .:")
-    says = {
-        "available": f"torch sees {gpu}",
-        "device": f"a program uses {gpu}",
-        "found": f"the program finds {gpu}",
-        "server": f"a program runs on {gpu}",
-        "training": f"a training runs on {gpu}",
-    }
-    if event.kind == "works-there":
-        return f"the text says that it works (“{quote}”)"
-    return f"{says.get(event.values.get('form', ''), f'{gpu} computes')} (“{quote}”)"
-
-
-NAMES_SHOWN = 2
-"""GPUs that a sentence names; of more it says how many there are."""
-
-
-def _gpu_in_words(context: RuleContext) -> str:
-    """The GPUs by name, else by their maker."""
-    names = list(dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ()))
-    if 0 < len(names) <= NAMES_SHOWN and "unknown" not in names:
-        return f"the {' and '.join(names)}"
-    makers = {"amd": "the AMD GPU", "intel": "the Intel GPU", "apple": "the Mac's GPU"}
-    return makers.get(_maker(context), "the GPU")
-
-
-def _next_step(context: RuleContext, topic: str) -> str:
-    """What helps with what somebody asks about a GPU that works."""
-    monitor = OF_OTHER_MAKERS.get(_maker(context), "`gpusetup monitor`")
-    steps = {
-        "result": (
-            "Convolutions use TF32 on GPUs from compute capability 8.0 on, and sums run in "
-            "another order than on the CPU, so the last digits differ. To compare again, set "
-            "`torch.backends.cudnn.allow_tf32 = False` (for matrix products: "
-            '`torch.set_float32_matmul_precision("highest")`)'
-        ),
-        "compile": (
-            "torch.compile needs its first runs to compile: do not count them (warm-up), and "
-            "compile a function without Python loops over batches"
-        ),
-        "memory": (
-            "To see what needs the memory (weights, gradients, optimizer, activations, cache), "
-            "run `gpusetup plan` with your model and settings"
-        ),
-        "loader": (
-            f"To see what it waits for, run {monitor} next to the program; if it waits for data, "
-            "more loader workers with persistent_workers=True help"
-        ),
-        "warnings": (
-            "Warnings of a program that goes on are notices: you can ignore them. To test the "
-            "GPU itself, run `gpusetup verify`"
-        ),
-        "speed": (
-            f"To see what limits the speed, run {monitor} next to the program; for a training "
-            "config, `gpusetup tune` proposes faster settings"
-        ),
-    }
-    return steps.get(topic, "Nothing needs a change. To test this machine, run `gpusetup verify`")
-
-
-def _maker(context: RuleContext) -> str:
-    """Whose GPU it is; "" if the text does not say."""
-    of_the_build = maker_of(context.torch.backend)
-    if of_the_build:
-        return of_the_build
-    if on(context, "macos"):
-        return "apple"
-    vendors = vendors_of(context.snapshot)
-    return next(iter(vendors)) if len(vendors) == 1 else ""
 
 
 # --- a plain question -----------------------------------------------------------------------------
@@ -174,7 +67,8 @@ def _of_the_driver(context: RuleContext, question: Event) -> str:
         floor = context.catalog.driver_floor(wanted, driver_family(context.snapshot))
         return (
             f"yes, driver {version} runs builds for CUDA {wanted} (they need {floor} or newer): "
-            f"keep the driver, and remove nothing. {NEWEST_CUDA}"
+            f"keep the driver, and remove nothing. {NEWEST_CUDA}. `gpusetup resolve --driver "
+            f"{version}` picks the build"
         )
     if version:
         return (
@@ -211,10 +105,11 @@ def _of_a_downgrade(context: RuleContext, question: Event) -> str:
     wanted = wanted_cuda(context)
     if wanted and driver_serves(context, wanted) is False:
         return ""
-    shown = context.driver.cuda
+    shown, version = context.driver.cuda, context.driver.version
     kept = f" (here {shown})" if shown else ""
+    runs = f" (driver {version} runs builds for CUDA {wanted})" if version and wanted else ""
     return (
-        f"no, keep the driver and remove nothing. The CUDA that nvidia-smi shows{kept} is the "
+        f"no, keep the driver and remove nothing{runs}. The CUDA that nvidia-smi shows{kept} is the "
         "newest that the driver supports; builds for older ones run too, and torch brings its own "
         "CUDA libraries. `gpusetup install` picks the build that fits"
     )
@@ -253,16 +148,29 @@ def _of_python(context: RuleContext, question: Event) -> str:
             f"{context.catalog.milestone('usual python')}, and run `gpusetup install` there"
         )
     oldest, latest = min(releases, key=parsed), max(releases, key=parsed)
+    release = _release_named(context, question)
+    if release and not any(f"{torch}.".startswith(f"{release}.") for torch in releases):
+        return (
+            f"no, torch {release} has no wheels for Python {python}: torch {oldest} to {latest} "
+            "have. `gpusetup install` picks the one that fits the driver and the GPU"
+        )
     return (
         f"yes, torch {oldest} to {latest} have wheels for Python {python}. `gpusetup install` "
         "picks the one that fits the driver and the GPU"
     )
 
 
+def _release_named(context: RuleContext, question: Event) -> str:
+    """The release of torch that a question names; "" if it names none."""
+    in_the_text = context.snapshot.wanted.torch or context.torch.version or ""
+    named = question.values.get("torch") or in_the_text
+    release = named.removeprefix("==").partition("+")[0]
+    return release if release[:1].isdigit() else ""
+
+
 def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
     """For which CUDA a release of torch is built, or which release has a CUDA."""
-    torch = context.snapshot.wanted.torch or context.torch.version or ""
-    release = torch.removeprefix("==").partition("+")[0]
+    release = _release_named(context, question)
     cuda = question.values.get("cuda", "")
     rows = [row for row in context.catalog.builds if row.cuda and row.channel == "pytorch"]
     of_release = (
@@ -295,7 +203,34 @@ def _of_a_build(context: RuleContext, question: Event) -> str:
             "cards need cu128 or newer, GTX 10 cards and older cu126 or older. `gpusetup resolve` "
             "picks the build for your machine"
         )
-    return f"{_fits(context, build)}. You need no CUDA toolkit for that: torch brings its own CUDA"
+    of_release = _of_a_release(context, question)
+    return of_release or f"for {named[0].name}, {_fits(context, build)}"
+
+
+NO_TOOLKIT = "You need no CUDA toolkit for that, because torch brings its own CUDA"
+
+
+def _of_a_release(context: RuleContext, question: Event) -> str:
+    """The newest build of the torch that a question names with kernels for the GPU; "" if none."""
+    release, gpu = _release_named(context, question), gpus(context)[0]
+    if not release or gpu.compute_capability is None:
+        return ""
+    serving_builds = [
+        row
+        for row in context.catalog.builds
+        if f"{row.torch}.".startswith(f"{release}.")
+        and row.channel == "pytorch"
+        and served_by(row, gpu.compute_capability, None)
+    ]
+    newest = max(
+        serving_builds, key=lambda row: (parsed(row.torch), parsed(row.cuda or "0")), default=None
+    )
+    if newest is None:
+        return ""
+    return (
+        f"torch {newest.torch} from {newest.backend} has kernels for {gpu.name}. {NO_TOOLKIT}. To "
+        f"see the commands, run `gpusetup resolve --torch {newest.torch} --gpu {_argument(gpu)}`"
+    )
 
 
 def _of_a_card(context: RuleContext, question: Event) -> str:
@@ -306,7 +241,7 @@ def _of_a_card(context: RuleContext, question: Event) -> str:
         return ""
     if build is None or served_by(build, capability, None) is None:
         return f"no, none of torch's builds has kernels for {named[0].name}. Its CPU build works"
-    return f"yes: {_fits(context, build)}"
+    return f"yes, for {named[0].name} {_fits(context, build)}"
 
 
 def _fits(context: RuleContext, build: TorchBuild) -> str:
@@ -318,8 +253,8 @@ def _fits(context: RuleContext, build: TorchBuild) -> str:
     )
     floor = max((floor for floor in floors if floor), key=parsed)
     return (
-        f"for {gpu.name}, torch {build.torch} from {build.backend} fits (driver {floor} or newer): "
-        f"`gpusetup resolve --gpu {_argument(gpu)}`"
+        f"torch {build.torch} from {build.backend} fits (driver {floor} or newer). {NO_TOOLKIT}. "
+        f"To see the commands, run `gpusetup resolve --gpu {_argument(gpu)}`"
     )
 
 
@@ -336,11 +271,33 @@ PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
 def _of_a_maker(context: RuleContext, question: Event) -> str:
     """Whether torch uses the GPU of another maker, and how."""
     words = (question.text or "").lower()
-    if any(word in words for word in ("mac", "apple", "mps")) or _maker(context) == "apple":
-        return f"yes, as the device mps. {other_makers.apple(context).text}"
+    if (
+        any(word in words for word in ("mac", "apple", "mps"))
+        or maker_in_a_text(context) == "apple"
+    ):
+        return f"yes, as the device mps. {other_makers.apple(context).text}. {TRY_IT}"
     if "intel" in words or "arc" in words:
-        return f"yes, as the device xpu. {other_makers.intel(context).text}"
-    return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}"
+        return f"yes, as the device xpu. {other_makers.intel(context).text}. {TRY_IT}"
+    return f"yes, if ROCm supports the GPU. {other_makers.amd(context).text}. {TRY_IT}"
+
+
+TRY_IT = "On that machine, `gpusetup doctor` says what fits"
+
+
+def _of_several_cudas(context: RuleContext, question: Event) -> str:
+    return (
+        "yes, toolkits of several CUDA versions can be installed side by side, and torch uses none "
+        "of them: each environment's torch brings its own CUDA. Only the driver is there once. "
+        "`gpusetup doctor` shows which of them an environment uses"
+    )
+
+
+def _of_a_jetson(context: RuleContext, question: Event) -> str:
+    return (
+        "yes, NVIDIA publishes torch wheels for each JetPack; PyTorch's own aarch64 wheels have no "
+        "kernels for most Jetsons. On the board, `gpusetup doctor` names the wheel for its JetPack "
+        "and Python"
+    )
 
 
 def _of_wsl(context: RuleContext, question: Event) -> str:
@@ -389,6 +346,8 @@ ANSWERS: dict[str, Callable[[RuleContext, Event], str]] = {
     "wsl-driver": _of_wsl,
     "several": _of_several_gpus,
     "memory": _of_memory,
+    "several-cudas": _of_several_cudas,
+    "jetson": _of_a_jetson,
     "check": _of_a_check,
 }
 """What a question is about (`messages.questions`) -> what answers it."""

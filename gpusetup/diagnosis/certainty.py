@@ -77,12 +77,6 @@ NOT_READ = (
         holds=ask.boards_support_was_not_read,
     ),
     Doubt(
-        reason="no-virtual-gpu",
-        sentence="no virtual GPU is named, and a driver that is too old answers alike",
-        holds=ask.no_virtual_gpu_was_read,
-        asks="nvidia-smi",
-    ),
-    Doubt(
         reason="time-not-read",
         sentence="the text does not show that the GPU was there before; a container that was never "
         "given it says the same",
@@ -139,10 +133,9 @@ AGAINST = (
     ),
     Doubt(
         reason="another-environment",
-        sentence="the program names another torch than the list of packages, so that list is of "
-        "another Python",
-        holds=ask.another_environment_is_listed,
-        asks=alike.WHICH_TORCH,
+        sentence="what was read of torch is of another Python than the one that fails",
+        holds=ask.another_python_was_asked,
+        asks=alike.THIS_TORCH,
     ),
     Doubt(
         reason="no-nvidia-gpu-said",

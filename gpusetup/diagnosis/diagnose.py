@@ -25,6 +25,7 @@ from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_e
 from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
 from gpusetup.diagnosis.refute import Remaining, refute
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
+from gpusetup.diagnosis.working_stack import shows_a_working_gpu
 from gpusetup.evidence.context import Rule, RuleContext, events, is_report
 from gpusetup.fixes import needs
 from gpusetup.model.finding import (
@@ -33,6 +34,7 @@ from gpusetup.model.finding import (
     Need,
     RuledOut,
     Severity,
+    command_lines,
     map_blocks,
     unique_evidence,
 )
@@ -101,7 +103,9 @@ def diagnose(
     remaining = refute(context, collected)
     if plain_answer(context):
         remaining = without_makers(remaining)
-    fitting = tuple(with_fitting_fix(context, finding) for finding in remaining.findings)
+    # Two findings that a fact refutes may leave the same cause behind.
+    possible = one_per_id(remaining.findings)
+    fitting = tuple(with_fitting_fix(context, finding) for finding in possible)
     explained = with_explanations(without_nvidias(context, fitting))
     main = choose_root(context, explained)
     symptom = main if main and is_unexplained_symptom(context, main) else None
@@ -115,6 +119,7 @@ def diagnose(
     if cause == UNKNOWN and is_report(context):
         findings = tuple(map(without_changes, findings))
         root, symptom = (same_finding(finding, findings) for finding in (root, symptom))
+    findings = one_installation(findings, root)
     marked = (
         with_reading_first(context, replace(finding, root=finding is root), question.reading)
         if finding in (root, symptom)
@@ -178,7 +183,13 @@ def without_makers(remaining: Remaining) -> Remaining:
 
 def choose_root(context: RuleContext, findings: tuple[Finding, ...]) -> Finding | None:
     """The root, or in a text what the program failed at."""
-    return root_of(findings) or failure_without_cause(context, findings)
+    root = root_of(findings) or failure_without_cause(context, findings)
+    # A log's line of error before the program went on stopped nothing, and who does not
+    # see a GPU is denied by the program that names it.
+    goes_on = is_report(context) and shows_a_working_gpu(context)
+    if root and root.id in ("program-failed", "gpu-unused") and goes_on:
+        return None
+    return root
 
 
 def is_unexplained_symptom(context: RuleContext, main: Finding) -> bool:
@@ -230,11 +241,10 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
     inferred = symptom is not None and cause != UNKNOWN
     if root and root.id in remaining.asks:
         inferred, reading = True, remaining.asks[root.id]
-    elif root is None and "" in remaining.asks:
+    elif cause == UNKNOWN and "" in remaining.asks:
         # Nothing took the refuted cause's place: its own question is all that is left.
         reading = remaining.asks[""]
-    unread = unread_needs(root)
-    if unread:
+    elif unread := unread_needs(root):
         # The cause stands; what would be done needs to know more.
         reading = unread[0].reading
     undecided = inferred or cause == UNKNOWN or unproven
@@ -296,9 +306,32 @@ def without_changes(finding: Finding) -> Finding:
         return None if changes else block
 
     kept = map_blocks(fix, unless_it_changes)
-    if kept == fix:
+    waits_for_a_reading = any(need.state == "unread" for need in fix.needs)
+    if kept == fix and not waits_for_a_reading:
         return finding
     return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
+
+
+INSTALLATION = re.compile(r"^!?gpusetup install\b")
+
+
+def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
+    """The findings with one installation of torch on the screen: the root's, if it has one.
+
+    Two commands that differ leave a person to choose, and two that are alike install twice.
+    """
+    if root is None or not any(map(INSTALLATION.match, command_lines(root.fix))):
+        return findings
+
+    def unless_it_installs(block: Alternative) -> Alternative | None:
+        return None if any(map(INSTALLATION.match, block.commands)) else block
+
+    return tuple(
+        finding
+        if finding is root or finding.fix is None
+        else replace(finding, fix=map_blocks(finding.fix, unless_it_installs))
+        for finding in findings
+    )
 
 
 def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:

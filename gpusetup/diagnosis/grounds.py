@@ -10,6 +10,7 @@ import re
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.evidence import facts
 from gpusetup.evidence.context import (
     NO_FAILURES,
     RuleContext,
@@ -18,10 +19,8 @@ from gpusetup.evidence.context import (
     line_of,
     lines_of_a_person,
     package,
-    packages,
     readings,
 )
-from gpusetup.evidence.facts import failing_package
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.model.finding import Finding
@@ -116,15 +115,6 @@ def boards_support_was_not_read(grounds: Grounds) -> bool:
     return grounds.root.id == "amd-gpu" and grounds.context.os.family == "windows"
 
 
-VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
-"""How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
-
-
-def no_virtual_gpu_was_read(grounds: Grounds) -> bool:
-    names = [gpu.name or "" for gpu in gpus(grounds.context)]
-    return grounds.root.id == "vgpu-no-compute" and not any(map(VIRTUAL_GPU.search, names))
-
-
 def it_may_never_have_worked(grounds: Grounds) -> bool:
     """Whether a loss is claimed of which no text shows the time before."""
     is_new = not any(event.values.get("said") for event in events(grounds.context, NVML_LOST))
@@ -140,7 +130,7 @@ SEVERAL_REASONS = (
     *("cuda-init-out-of-memory", "cuda-unknown-error", "cuda-init-failed", "gpu-gives-no-memory"),
     *("k8s-gpu-not-allocatable", "nvml-init-failed", "driver-does-not-answer", "gpu-init-failed"),
     *("cuda-sees-no-device", "cuda-misses-gpu", "gpu-does-not-answer", "driver-call-unsupported"),
-    *("container-hook-failed", "gpu-hang", "nccl-p2p-failure", "nccl-shm-error", "nccl-timeout"),
+    *("container-hook-failed", "gpu-hang", "nccl-p2p-failure", "nccl-timeout"),
 )
 """Causes that say where it stopped; what stopped it can be several things."""
 FIRMWARE = ("hardware-fault", "gpu-fault", "gsp-timeout")
@@ -182,7 +172,7 @@ def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
     if not grounds.is_one_of(MISSING_LIBRARY):
         return False
     named = [e.values.get("module", "") for e in events(grounds.context, *grounds.cause.kinds)]
-    owner = failing_package(grounds.context) or next(filter(None, named), "")
+    owner = facts.failing_package(grounds.context) or next(filter(None, named), "")
     return owner in ("", "torch", "nvidia")
 
 
@@ -199,22 +189,8 @@ def several_torches(grounds: Grounds) -> bool:
     return grounds.is_one_of(OF_TORCHS_BUILD) and len(releases - {""}) > 1 and not said_by_torch
 
 
-def lists_another_torch(context: RuleContext) -> bool:
-    """Whether the program's own message names another torch than the list of packages.
-
-    Then pip, or whoever printed the list, runs in another environment than the program.
-    """
-    listed = {one.version.partition("+")[0] for one in packages(context, "torch")}
-    named = {
-        event.values["torch"].partition("+")[0]
-        for event in events(context, "extension-abi-mismatch", "torchvision-mismatch")
-        if "torch" in event.values
-    }
-    return bool(listed and named) and not listed & named
-
-
-def another_environment_is_listed(grounds: Grounds) -> bool:
-    return grounds.layer is Layer.LIBRARIES and lists_another_torch(grounds.context)
+def another_python_was_asked(grounds: Grounds) -> bool:
+    return bool(facts.another_python_was_asked(grounds.context))
 
 
 def person_has_no_nvidia_gpu(grounds: Grounds) -> bool:

@@ -10,11 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
-from gpusetup.diagnosis.answers import (
-    answer_to_a_working_stack,
-    plain_answer,
-    shows_a_working_gpu,
-)
+from gpusetup.diagnosis.answers import plain_answer
+from gpusetup.diagnosis.working_stack import answer_to_a_working_stack, shows_a_working_gpu
 from gpusetup.evidence.context import (
     driver_answers,
     events,

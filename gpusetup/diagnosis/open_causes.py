@@ -10,22 +10,35 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.alike import (
+    AMD_TARGETS,
+    ASK_TORCH,
     BESIDE_TORCH,
     COLLECT_ENV,
     HOST_MEMORY,
     KERNEL_LOG,
+    LAST_BOOT,
     LIBCUDA_IN_IT,
     LIST_GPUS,
     NODES,
     ON_THE_BUS,
     ON_THE_HOST,
     SETTLES,
+    THIS_TORCH,
+    TORCH_SEES,
+    TORCHS_CUDA,
+    TORCHS_DEVICES,
     TORCHS_KERNELS,
     WHICH_LIBCUDA,
+    WHILE_IT_RUNS,
 )
 from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.questions import HOOK_LOG, reading_of_unknown
+from gpusetup.diagnosis.questions import (
+    HOOK_LOG,
+    is_of_amd,
+    names_its_device,
+    reading_of_unknown,
+)
 from gpusetup.evidence.context import (
     cuda_errors,
     events,
@@ -118,6 +131,7 @@ ON_WINDOWS = {
     "OLLAMA_DEBUG=1 ollama serve": "$env:OLLAMA_DEBUG=1; ollama serve",
     ON_THE_BUS: ON_A_PC,
     NODES: LIST_GPUS,
+    LAST_BOOT: "Get-WinEvent -FilterHashtable @{LogName='System'; Level=1,2} -MaxEvents 30",
     KERNEL_LOG: "Get-WinEvent -FilterHashtable @{LogName='System'; ProviderName='nvlddmkm'}",
     HOST_MEMORY: "Get-WinEvent -FilterHashtable @{LogName='System'; Id=2004}",
     "gcc --version": "where.exe cl gcc clang",
@@ -157,6 +171,7 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return None
     if reading == TORCHS_KERNELS and is_beside_torch(context):
         reading = BESIDE_TORCH
+    reading = _beyond_torchs_answer(context, reading)
     if on(context, "windows"):
         return settings_in_powershell(ON_WINDOWS.get(reading, reading))
     if lender_of(context):
@@ -165,6 +180,27 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return WHICH_LIBCUDA
     names = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
     return (IN_A_CONTAINER if in_container(context) else names).get(reading, reading)
+
+
+OF_TORCH = (ASK_TORCH, TORCH_SEES, TORCHS_CUDA, THIS_TORCH, LIST_GPUS)
+"""Readings that say which build of torch there is, and whether it sees a GPU."""
+
+
+def _beyond_torchs_answer(context: RuleContext, reading: str) -> str:
+    """The next reading where the text shows already what torch would answer."""
+    if reading not in OF_TORCH:
+        return reading
+    # It is a ROCm build that says so: which GPUs ROCm sees, and what overrides them, is open.
+    is_rocm = events(context, "no-hip-gpus")
+    overridden = "HSA_OVERRIDE_GFX_VERSION" in context.snapshot.environment
+    if is_of_amd(context) and (is_rocm or overridden):
+        return AMD_TARGETS
+    unused = events(context, "gpu-unused")
+    if unused and events(context, "several-gpus"):
+        return TORCHS_DEVICES
+    if unused and (context.torch.cuda_available or names_its_device(context)):
+        return WHILE_IT_RUNS
+    return reading
 
 
 def _libcuda_decides(context: RuleContext) -> bool:

@@ -10,11 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
+from gpusetup.choose.installed import vendors_of
 from gpusetup.diagnosis.program import program_of
-from gpusetup.evidence.context import driver_answers, events, gpus, is_report
+from gpusetup.evidence.context import (
+    driver_answers,
+    events,
+    gpus,
+    in_container,
+    is_report,
+    listed_gpus,
+    on,
+)
+from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import distribution_of
+from gpusetup.messages import working
 from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import Capability
@@ -54,20 +66,44 @@ def _build_again(context: RuleContext) -> str | None:
     return paste.pip(context, "install", "-v", *options, name or ".")
 
 
-# --- containers, several GPUs, other programs -----------------------------------------------------
+def _fails_in_an_install(context: RuleContext) -> bool:
+    """Whether a person's sentence names an installer's command and its failure."""
+    typed = {event.source for event in events(context, "install-typed")}
+    failed = {event.source for event in events(context, "names-failure")}
+    return bool(typed & failed)
 
 
-def _a_container_does_not_start(context: RuleContext) -> bool:
-    return bool(events(context, "container-start-failed"))
+# --- the machine, several GPUs --------------------------------------------------------------------
+
+
+def _shows(*kinds: str) -> Callable[[RuleContext], bool]:
+    """Whether one of these events is in the text."""
+    return lambda context: bool(events(context, *kinds))
+
+
+def complains(context: RuleContext) -> bool:
+    """Whether somebody says that something fails."""
+    named = any(reading.subject == COMPLAINT for reading in context.snapshot.readings)
+    return named or bool(events(context, "names-failure"))
 
 
 def _runs_on_several_gpus(context: RuleContext) -> bool:
-    hangs = events(context, "run-hangs") and events(context, "several-gpus")
-    nccl = events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed")
+    if not events(context, "several-gpus"):
+        return bool(events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
     # torch sees the GPUs, and what is said to fail has several of them.
-    complains = any(reading.subject == COMPLAINT for reading in context.snapshot.readings)
-    several_fail = events(context, "several-gpus") and complains and context.torch.cuda_available
-    return bool(hangs or nccl or several_fail)
+    seen = context.torch.cuda_available or events(context, "works-there", "gpu-trains")
+    return bool(events(context, "run-hangs") or (complains(context) and seen))
+
+
+# --- containers, other programs -------------------------------------------------------------------
+
+
+def _is_given_a_gpu_in_vain(context: RuleContext) -> bool:
+    """Whether a container asks for a GPU, and nothing shows that it gets one."""
+    asks = in_container(context) and context.snapshot.container.nvidia_requested
+    return bool(
+        asks and context.snapshot.container.kind == "docker" and not driver_answers(context)
+    )
 
 
 def _has_its_own_question(context: RuleContext) -> bool:
@@ -80,20 +116,72 @@ def _programs_own(context: RuleContext) -> str | None:
     return program.reading if program else None
 
 
+# --- other makers ---------------------------------------------------------------------------------
+
+
+def is_of_amd(context: RuleContext) -> bool:
+    return "amd" in (maker_of(context.torch.backend), *vendors_of(context.snapshot))
+
+
+def _is_of_intel(context: RuleContext) -> bool:
+    return maker_of(context.torch.backend) == "intel" or bool(events(context, "no-xpu"))
+
+
+def _is_a_mac(context: RuleContext) -> bool:
+    return on(context, "macos")
+
+
 # --- torch, the driver ----------------------------------------------------------------------------
 
 USUAL = (Capability(7, 5), Capability(9, 0))
 """GPUs between these have kernels in every build of the last years: of others the list is asked."""
 
 
+def _torch_answers_both(context: RuleContext) -> bool:
+    """Whether torch sees the GPU in one place and not in another: they are two environments."""
+    readings = context.snapshot.readings
+    answers = {r.value for r in readings if r.subject == "torch.cuda_available"}
+    if events(context, "cuda-unavailable") or "False" in _quoted_complaint(context):
+        answers.add("False")
+    return {"True", "False"} <= answers
+
+
+def _torch_sees_the_gpu(context: RuleContext) -> bool:
+    """Whether torch, or a program's line, shows the GPU, and something fails all the same."""
+    shown = context.torch.cuda_available or names_its_device(context)
+    return bool(shown and complains(context))
+
+
+def names_its_device(context: RuleContext) -> bool:
+    """Whether a complaint quotes the device that the program took: "Using device: cuda"."""
+    return working.DEVICE_SHOWN.search(_quoted_complaint(context)) is not None
+
+
+def _quoted_complaint(context: RuleContext) -> str:
+    return " ".join(event.text or "" for event in events(context, "names-failure"))
+
+
+def _what_it_does(context: RuleContext) -> str | None:
+    """Whether the program is on the GPU while it runs; where a run ends, what ended it."""
+    return alike.WHILE_IT_RUNS if events(context, "gpu-unused") else alike.FAULTS
+
+
+def _is_slow(context: RuleContext) -> bool:
+    """Whether slowness is all that somebody complains of, with an NVIDIA GPU."""
+    complaint = _quoted_complaint(context)
+    # Who compares with the CPU, or names an error too, complains of more than slowness.
+    of_more = "cpu" in complaint.lower() or events(context, "program-failed")
+    return bool(gpus(context) and working.SLOW.search(complaint) and not of_more)
+
+
 def _is_about_torch(context: RuleContext) -> bool:
     """Whether the text is about a GPU and shows no torch: whatever fails, its build decides."""
     if context.torch.version or context.torch.installed is False:
         return False
+    program = program_of(context)
+    on_torch = program is None or bool(program.on_torch)
     names_a_gpu = bool(gpus(context)) or bool(events(context, "gpu-unused"))
-    on_torch = program_of(context) is None or bool(program_of(context).on_torch)  # type: ignore[union-attr]
-    complains = any(reading.subject == COMPLAINT for reading in context.snapshot.readings)
-    return on_torch and names_a_gpu and complains
+    return on_torch and names_a_gpu and complains(context)
 
 
 def _torchs_build(context: RuleContext) -> str | None:
@@ -115,29 +203,61 @@ def _all_of_torch(context: RuleContext) -> str | None:
 
 def _says_something_of_a_gpu(context: RuleContext) -> bool:
     machine = context.snapshot
-    return bool(machine.failing.program or machine.events or machine.gpus)
+    return bool(machine.failing.program or machine.events or machine.gpus) or complains(context)
 
 
-def _driver_answer(_: RuleContext) -> str | None:
-    return "nvidia-smi"
+def _driver_answer(context: RuleContext) -> str | None:
+    """torch, its GPU and the driver; of a program beside torch what the driver lists."""
+    if is_beside_torch(context):
+        return None if listed_gpus(context) else "nvidia-smi"
+    return alike.COLLECT_ENV
+
+
+def _asks(reading: str) -> Callable[[RuleContext], str | None]:
+    """The same reading in any case."""
+    return lambda _: reading
 
 
 STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(name="build", is_reached=_fails_in_a_build, reading=_build_again),
+    StageQuestion(name="install", is_reached=_fails_in_an_install, reading=_asks(INSTALLER_OUTPUT)),
     StageQuestion(
-        name="container", is_reached=_a_container_does_not_start, reading=lambda _: HOOK_LOG
+        name="container", is_reached=_shows("container-start-failed"), reading=_asks(HOOK_LOG)
     ),
     StageQuestion(
-        name="several GPUs", is_reached=_runs_on_several_gpus, reading=lambda _: alike.NCCL_LOG
+        name="power", is_reached=_shows("machine-powers-off"), reading=_asks(alike.LAST_BOOT)
+    ),
+    StageQuestion(
+        name="graphics", is_reached=_shows("graphics-crash"), reading=_asks(alike.KERNEL_LOG)
+    ),
+    StageQuestion(
+        name="several GPUs", is_reached=_runs_on_several_gpus, reading=_asks(alike.NCCL_LOG)
+    ),
+    StageQuestion(name="hang", is_reached=_shows("run-hangs"), reading=_asks(alike.STACK)),
+    StageQuestion(
+        name="GPU of a container",
+        is_reached=_is_given_a_gpu_in_vain,
+        reading=_asks(alike.GPU_BY_DOCKER),
     ),
     StageQuestion(name="program", is_reached=_has_its_own_question, reading=_programs_own),
+    StageQuestion(
+        name="two environments", is_reached=_torch_answers_both, reading=_asks(alike.THIS_TORCH)
+    ),
+    StageQuestion(name="AMD", is_reached=is_of_amd, reading=_asks(alike.AMD_TARGETS)),
+    StageQuestion(name="Intel", is_reached=_is_of_intel, reading=_asks(alike.TORCHS_XPU)),
+    StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
+    StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),
+    StageQuestion(
+        name="crash without a word", is_reached=_shows("silent-crash"), reading=_asks(alike.FAULTS)
+    ),
+    StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="torch", is_reached=_is_about_torch, reading=_torchs_build),
     StageQuestion(
         name="torch and driver", is_reached=_shows_torch_or_driver, reading=_all_of_torch
     ),
     StageQuestion(name="driver", is_reached=_says_something_of_a_gpu, reading=_driver_answer),
 )
-"""From the narrowest: the first that is reached asks."""
+"""From the narrowest: the first that is reached asks, if the text lacks its answer."""
 
 
 def reading_of_unknown(context: RuleContext) -> str | None:
@@ -145,5 +265,7 @@ def reading_of_unknown(context: RuleContext) -> str | None:
     whole error does."""
     if not is_report(context):
         return None
-    reached = next((stage for stage in STAGES if stage.is_reached(context)), None)
-    return reached.reading(context) if reached else None
+    for stage in STAGES:
+        if stage.is_reached(context):
+            return stage.reading(context)
+    return None

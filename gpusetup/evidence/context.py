@@ -145,6 +145,7 @@ def cuda_was_refused(context: RuleContext) -> bool:
 NO_FAILURES = (
     "torch-only-named",
     *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
+    *("arch-list-named", "image-named"),
     *(
         "program-found-gpu",
         "release-regressed",
@@ -178,6 +179,10 @@ NO_FAILURES = (
         "toolkit-installed",
         "several-gpus",
         "run-hangs",
+        "machine-powers-off",
+        "graphics-crash",
+        "install-typed",
+        "silent-crash",
         "gpu-starved",
         "pin-pulls-torch",
         "docker-runtime",

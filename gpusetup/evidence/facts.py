@@ -20,6 +20,7 @@ from gpusetup.evidence.context import (
     is_report,
     listed_gpus,
     package,
+    packages,
     says_nothing_else,
 )
 from gpusetup.model.machine import Event, Events, Gpu
@@ -94,14 +95,17 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
 def wanted_cuda(context: RuleContext) -> str | None:
     """The CUDA of the torch that a plain question is about."""
     wanted = context.snapshot.wanted
-    topics = {event.values.get("topic") for event in events(context, "question-asked")}
-    if not topics & OF_DRIVER_AND_CUDA or not says_nothing_else(context):
+    asked = {e.values.get("topic", ""): e for e in events(context, "question-asked")}
+    if not asked.keys() & OF_DRIVER_AND_CUDA or not says_nothing_else(context):
         return None
-    return wanted.cuda or cuda_of(wanted.backend or "")
+    in_the_question = [e.values.get("cuda") for topic, e in asked.items() if topic in OF_A_BUILD]
+    return wanted.cuda or cuda_of(wanted.backend or "") or next(iter(in_the_question), None)
 
 
 OF_DRIVER_AND_CUDA = {"driver", "downgrade", "torch-cuda", "build", "two-numbers", "card"}
 """Topics of questions that a driver's version may answer with no (`messages.questions`)."""
+OF_A_BUILD = {"driver", "torch-cuda"}
+"""Those in which the CUDA that is named is a build's; elsewhere it may be the driver's."""
 
 
 def driver_serves(context: RuleContext, cuda: str) -> bool | None:
@@ -263,6 +267,34 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
     if not indexes:
         return ""
     return f"torch {asked} has wheels for Python {here}: {', '.join(dict.fromkeys(indexes))}"
+
+
+def another_python_was_asked(context: RuleContext) -> str:
+    """What a person read of torch is of another Python than the one in which the program fails.
+
+    torch's own warning denies the kernels that `get_arch_list()` lists elsewhere, or a program's
+    message names another torch than the list of packages.
+    """
+    warned = events(context, "gpu-not-in-wheel")
+    lacking = {event.values.get("capability", "").replace(".", "") for event in warned} - {""}
+    for event in events(context, "arch-list-named"):
+        target = re.sub(r"\D", "", event.values.get("target", ""))
+        if target in lacking:
+            return f"the torch that was asked lists {event.values['target']}, and another one runs"
+    if lists_another_torch(context):
+        return "the program's own message names another torch than the list of packages"
+    return ""
+
+
+def lists_another_torch(context: RuleContext) -> bool:
+    """Whether the program's own message names another torch than the list of packages."""
+    listed = {one.version.partition("+")[0] for one in packages(context, "torch")}
+    named = {
+        event.values["torch"].partition("+")[0]
+        for event in events(context, "extension-abi-mismatch", "torchvision-mismatch")
+        if "torch" in event.values
+    }
+    return bool(listed and named) and not listed & named
 
 
 # --- what was done, and what ran ------------------------------------------------------------------

@@ -159,6 +159,9 @@ LOOK_FOR_CUDA = (
 """Messages that show more of torch than the maker of the GPU does."""
 
 
+ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
+
+
 def only_the_maker_is_named(context: RuleContext) -> str:
     """A text names a GPU of another maker and shows neither a build of torch nor its words.
 
@@ -166,8 +169,11 @@ def only_the_maker_is_named(context: RuleContext) -> str:
     """
     named = [e.values.get("name") or e.text or "" for e in events(context, "foreign-gpu")]
     torch = context.torch
-    complains = events(context, "gpu-unused", "no-hip-gpus")
-    is_read = torch.backend or torch.version or events(context, *LOOK_FOR_CUDA)
+    messages = events(context, "no-hip-gpus")
+    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that its runtime was asked.
+    rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
+    is_read = torch.backend or torch.version or rocm_complains or events(context, *LOOK_FOR_CUDA)
+    complains = messages or events(context, "gpu-unused")
     if not is_report(context) or is_read or not (named and complains):
         return ""
     return f"the text names the GPU ({named[0][:40].strip()}) and does not show which torch runs"
@@ -177,6 +183,19 @@ def target_is_overridden(context: RuleContext) -> str:
     """HSA_OVERRIDE_GFX_VERSION makes the runtime take another target."""
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
     return f"HSA_OVERRIDE_GFX_VERSION={value} is set" if value else ""
+
+
+VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
+"""How NVIDIA names the profiles of virtual GPUs: `GRID T4-8Q`, `A40-12B`."""
+
+
+def no_virtual_gpu_is_named(context: RuleContext) -> str:
+    """CUDA refuses a text's program, and the text names no virtual GPU: an old driver does too."""
+    names = [gpu.name for gpu in context.snapshot.gpus or ()]
+    words = [event.text or "" for event in events(context, "vgpu-no-compute", "vgpu-unlicensed")]
+    if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *words))):
+        return ""
+    return "the text names no virtual GPU, and an old driver refuses alike"
 
 
 # --- wheels ---------------------------------------------------------------------------------------

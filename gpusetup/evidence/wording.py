@@ -6,7 +6,7 @@ from gpusetup.model.patterns import lazy
 
 PRINTED = lazy(
     r"\b[A-Z]\w*(?:Error|Exception|Warning|Failed)\b|(?i:\berror:? ?\d)"
-    r"|(?i:\b(?:error|fatal|warning)\b[\]:])|\bNo module named\b"
+    r"|(?i:\b(?:error|fatal|warning)\b[\]:])|\bNo module named\b|\b(?:WARNING|ERROR|CRITICAL)\b"
     r"|\.(?:so|dll|dylib|pyd?|whl|cuh?|hpp|exe)\b|\b(?:sm|compute|gfx)_?\d{2,4}\b|0x[0-9A-Fa-f]{2}"
     r"|command not found|No such file|is not recognized as|^(?:ba|z)?sh: "
     r"|\bNVRM\b|\bXid\b|NVIDIA-SMI|\bNVML\b|\b(?:CUDA|CUDNN|CUBLAS|NCCL|HIP)_[A-Z]"

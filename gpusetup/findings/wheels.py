@@ -160,6 +160,8 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
         return _tag_that_fails(context, asked)
     asks = event.kind == "no-matching-distribution"
     ours = name in FAMILY if asks else name.startswith(OURS)
+    if not ours and event.kind == "no-wheel-for-platform":
+        return event.kind
     if not ours and (name or asks):
         return "package-not-found"
     torch, where = _torch_of(context, name, version), label or index_label(event)

@@ -9,185 +9,35 @@ fix stays, and the row's question is asked.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from gpusetup.catalog.jetpack import board_of
-from gpusetup.evidence.context import RuleContext, events, in_container, is_report, packages
+from gpusetup.evidence.context import RuleContext
+from gpusetup.fixes.need_readings import (
+    NODES_ENGINE,
+    TORCHS_KERNELS,
+    TORCHS_VERSION,
+    Reading,
+    always,
+    build_of_a_vendor,
+    cluster_without_docker,
+    engine_of_the_node,
+    host_of_a_lender,
+    kernels_of_torch,
+    marker_of_another_system,
+    never,
+    no_administrator,
+    no_boot_screen,
+    pin_of_another_package,
+    python_of_another_program,
+    python_that_must_stay,
+    reboot_was_tried,
+    reinstall_was_tried,
+    store_that_pip_cannot_change,
+    torch_inside_a_program,
+    torch_that_is_there,
+)
 from gpusetup.model.finding import Alternative, Fix, Need, map_blocks
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
-from gpusetup.model.versions import parsed
-
-Reading = Callable[[RuleContext], str]
-"""What was read, in a sentence; "" if nothing was."""
-
-TORCHS_VERSION = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
-NODES_ENGINE = "kubectl get nodes -o wide  # its last column is CONTAINER-RUNTIME"
-
-# --- which torch is there -------------------------------------------------------------------------
-
-INSTALLING = (
-    *("no-matching-distribution", "python-no-wheel", "wheel-not-supported", "wrong-index"),
-    *("no-wheel-for-platform", "conda-not-found", "resolver-conflict", "torch-missing"),
-    *("build-isolation-no-torch", "download-hash-mismatch", "download-network-error"),
-    *("conda-cuda-virtual-missing", "externally-managed", "pip-cache-disk-full"),
-)
-"""Events of somebody who is about to install torch: the torch that is there does not count."""
-SHOW_WHICH_TORCH = (
-    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
-    *("no-xpu", "hip-kernel-missing"),
-)
-"""Events in which torch itself says what it lacks."""
-
-
-def torch_that_is_there(context: RuleContext) -> str:
-    """Which torch is there, as far as a change of it must know."""
-    torch = context.torch
-    if board := board_of(context.snapshot):
-        return f"{board}, whose JetPack decides"
-    # A machine was asked for its torch; a named host is told what would fit it.
-    if not is_report(context) or context.other_host:
-        return torch.version or "no torch is installed"
-    if lent := events(context, "hosted-notebook"):
-        return f"the torch of {lent[0].values.get('service', 'the notebook')}"
-    if torch.version or torch.backend:
-        return f"torch {torch.version or torch.backend}"
-    if torch.kernels:
-        return f"torch with kernels for {' '.join(torch.kernels)}"
-    if torch.installed is False or events(context, *INSTALLING):
-        return "no torch is installed yet"
-    wanted = context.snapshot.wanted
-    if wanted.torch or wanted.backend or wanted.companion:
-        return f"torch {wanted.torch or wanted.backend or wanted.companion} is asked for"
-    beside = [one for name in ("torchvision", "torchaudio") for one in packages(context, name)]
-    if beside:
-        return f"{beside[0].name} {beside[0].version}, which belongs to one torch"
-    said = events(context, *SHOW_WHICH_TORCH)
-    return said[0].text or said[0].kind if said else ""
-
-
-# --- what the machine's owner, its engine, its Python allow ---------------------------------------
-
-
-def engine_of_the_node(context: RuleContext) -> str:
-    """The engine that starts the node's containers."""
-    for event in events(context, "container-engine"):
-        return f"the node's engine is {event.values.get('engine', '')}"
-    return "" if context.snapshot.container.kind == "kubernetes" else "this host's own engine"
-
-
-def no_boot_screen(context: RuleContext) -> str:
-    """A machine whose screen cannot be reached before its system starts."""
-    if not events(context, "cloud-machine", "no-boot-screen"):
-        return ""
-    return "the screen that enrols a key comes before the system's start, out of reach here"
-
-
-def python_that_must_stay(context: RuleContext) -> str:
-    """A program that is bound to the Python that is there."""
-    for event in events(context, "python-bound"):
-        return f"the program is bound to Python {event.values.get('python', '')}"
-    return ""
-
-
-def store_that_pip_cannot_change(context: RuleContext) -> str:
-    """A package in a store that only its own package manager writes."""
-    for event in events(context, "failing-file"):
-        if event.values.get("place") == "store":
-            return f"{event.values.get('package', 'The package')} lies in the store of Nix or Guix"
-    return ""
-
-
-def reboot_was_tried(context: RuleContext) -> str:
-    """The machine was restarted already, and the failure is still there."""
-    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
-    return "the machine was restarted already" if "reboot" in tried else ""
-
-
-def cluster_without_docker(context: RuleContext) -> str:
-    """A cluster whose jobs are given by a scheduler: its users start no docker."""
-    return "a scheduler gives the jobs here" if events(context, "slurm-job", "login-node") else ""
-
-
-def no_administrator(context: RuleContext) -> str:
-    """A user who has no administrator's rights on the machine."""
-    said = events(context, "no-root-rights")
-    return "you have no administrator rights on this machine" if said else ""
-
-
-VENDORS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
-
-
-def build_of_a_vendor(context: RuleContext) -> str:
-    """A torch that the maker of an image or a board built, which no index has."""
-    images = events(context, "vendor-image")
-    if images:
-        return f"torch belongs to the image {images[0].values.get('image', '')}".rstrip()
-    location = context.torch.location or ""
-    if in_container(context) and re.search(VENDORS_FOLDER, location):
-        return "torch lies in the system's folder of an image, where its maker put it"
-    return ""
-
-
-def reinstall_was_tried(context: RuleContext) -> str:
-    """The torch that would be installed is the one that was reinstalled already."""
-    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
-    build = context.choice.build
-    torch = context.torch
-    if "torch" not in tried or build is None or torch.version is None:
-        return ""
-    same_release = parsed(torch.version.partition("+")[0]) == parsed(build.torch)
-    same_build = torch.backend in (None, build.backend)
-    if not (same_release and same_build):
-        return ""
-    return f"torch {torch.version} was reinstalled already, without effect"
-
-
-def pin_of_another_package(context: RuleContext) -> str:
-    """A package whose requirement brings another torch back at its next installation."""
-    for event in events(context, "pin-pulls-torch"):
-        package, torch = event.values.get("package", ""), event.values.get("torch", "")
-        version, file = event.values.get("version"), event.values.get("file", "its requirements")
-        named = f"{package}=={version}" if version else package
-        return (
-            f"{named} requires torch=={torch} and puts that back whenever it is installed: first "
-            f"take this pin out of {file}, or choose a release of {package} for the newer torch. "
-        )
-    return ""
-
-
-def host_of_a_lender(context: RuleContext) -> str:
-    """A rented container: its user changes neither the host's driver nor its power."""
-    for event in events(context, "host-of-a-lender"):
-        return f"the host cannot be changed from here ({(event.text or '')[:40].strip()})"
-    return ""
-
-
-def torch_inside_a_program(context: RuleContext) -> str:
-    """A program that is one executable, with its Python and torch inside."""
-    for event in events(context, "packaged-program"):
-        name = event.values.get("program", "the program")
-        return f"{name} brings its own Python and its own libraries"
-    return ""
-
-
-def marker_of_another_system(context: RuleContext) -> str:
-    """A project whose index for torch holds on another system only: here it gives CPU builds."""
-    if not events(context, "index-marker") or context.torch.backend != "cpu":
-        return ""
-    return (
-        "In pyproject.toml the index of torch holds for one system only: add this one to its "
-        "marker under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), "
-        "or `uv sync` takes the CPU build again. "
-    )
-
-
-def never(_: RuleContext) -> str:
-    return ""
-
-
-def always(_: RuleContext) -> str:
-    return "nothing more is needed"
 
 
 class NeedRow(Frozen):
@@ -241,6 +91,15 @@ NEEDS: tuple[NeedRow, ...] = (
         "GPU), or run the program from its source",
     ),
     NeedRow(
+        what="Python of the program",
+        lines=rf"{INSTALLS_TORCH}|^gpusetup install (?!.*--python)",
+        denied=python_of_another_program,
+        clauses=r"[Ii]nstall torch|compatibility table|needs NVIDIA driver|does not name the GPU",
+        instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` or "
+        "`python_embeded`), ask it for its torch by the command below, and install there: "
+        "`gpusetup install --python PATH`",
+    ),
+    NeedRow(
         what="remedy",
         lines=INSTALLS_TORCH,
         denied=reinstall_was_tried,
@@ -283,6 +142,12 @@ NEEDS: tuple[NeedRow, ...] = (
         clauses=r"[Ii]nstall|needs NVIDIA driver",
         instead="pip cannot change it: choose another release or override its build in the "
         "system's configuration",
+    ),
+    NeedRow(
+        what="torch's list of kernels",
+        lines=r"TORCH_CUDA_ARCH_LIST|--no-binary",
+        read=kernels_of_torch,
+        asks=TORCHS_KERNELS,
     ),
     NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),

@@ -24,7 +24,7 @@ from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.steps import Step
 from gpusetup.uv.lock import Wheel, unpack_step
-from gpusetup.uv.program import venv_step
+from gpusetup.uv.program import emptying_the_cache, venv_step
 from gpusetup.uv.question import Requirements
 
 
@@ -225,6 +225,6 @@ def require_space(folder: str, needed_bytes: int) -> None:
         raise Blocked(
             f"No room on the disk of {folder}: needs {size_text(needed_bytes)}, "
             f"free {size_text(free)}",
-            hint="nothing was changed; make room (`uv cache clean` frees uv's cache), "
-            "or use another disk: `--venv DIR`",
+            hint=f"nothing was changed; make room ({emptying_the_cache()}), or use another disk: "
+            "`--venv DIR`",
         )

@@ -32,7 +32,9 @@ def recover_unfinished(
     head = interruption(str(folder)) if journal else ""
     if dry_run:
         if journal:
-            talk(f"{head}; {how_to_end(str(folder), System().family)}.")
+            half_made = journal.venv and journal.phase != "keeping"
+            way_on = how_to_end(str(folder), System().family, half_made=half_made)
+            talk(f"{head}; {way_on}.")
         return None
     ends = (store / STAGING, store / "installer")  # what stands if it was killed at its very end
     if journal is None and not any(path.exists() for path in ends):

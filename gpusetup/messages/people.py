@@ -199,6 +199,8 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("packaged-program", r"\bStandalone (?P<program>[A-Z][\w-]{2,30}) r?\d", "standalone"),
     row("host-of-a-lender", r"\bhf jobs\b|\bHF Jobs\b|\bHugging ?Face Jobs\b|\b(?:Modal|Paperspace|CoreWeave|Lightning AI|Lambda(?: Labs| Cloud)?|Jarvislabs|Vultr|SageMaker|Vertex AI)\b(?: (?:job|pod|instance|machine|GPU|node)s?)", "hf jobs", "hugging", "modal", "paperspace", "coreweave", "lightning", "lambda", "jarvis", "vultr", "sagemaker", "vertex"),
     row("library-imported", r"\bfrom (?P<library>diffusers|transformers|accelerate|kornia|timm)(?:\.\w+)* import\b", "diffusers", "transformers", "accelerate", "kornia", "timm"),
+    row("arch-list-named", r"get_arch_list[^\n]{0,60}?(?<!no )(?<!not )(?<!without )(?<!没有)(?<![A-Za-z])(?P<target>sm_?\d{1,2}\.\d|sm_?\d{2,3})(?!\d)", "get_arch_list"),
+    row("image-named", r"\b(?:docker|container)(?:'s)? image\b|\bcontainer's drivers?\b|\bDockerfile\b", "image", "container's driver", "dockerfile"),
     row("docker-runtime", r"\"runtimes\": ?\{ ?\"nvidia\": ?\{", "runtimes"),
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
@@ -246,6 +248,9 @@ ENGINE: tuple[Row, ...] = (
     ),
 )
 
+COMPUTER = (
+    r"(?:pc|computer|machine|desktop|system|workstation|laptop|host|node|rig|whole (?:pc|machine))"
+)
 SEVERAL: tuple[Row, ...] = (
     row(
         "several-gpus",
@@ -260,25 +265,57 @@ SEVERAL: tuple[Row, ...] = (
         "tensor",
     ),
     row(
+        "several-gpus",
+        r"\b(?:with|on|using) (?:two|2|both|all (?:two|four|eight|2|4|8)) (?:it|they|of them|the run|training)\b|(?:两|多|双|四)(?:张|块)?卡|マルチGPU|다중 ?GPU|mehreren? (?:GPUs|Karten)|plusieurs GPU|varias GPU|v[áa]rias GPU|нескольки\w+ (?:GPU|видеокарт)",
+        *("with", "on ", "using", "卡", "マルチ", "다중", "mehrere", "plusieurs"),
+        *("varias", "várias", "нескольк"),
+    ),
+    row(
         "run-hangs",
-        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues|finishes)|(?:sits|waits|stays)(?: there)? forever|nothing happens)\b|卡住|不动了|зависает|hängt",
-        "hang",
-        "hung",
-        "freez",
-        "froze",
-        "stuck",
-        "stall",
-        "deadlock",
-        "never ",
-        "forever",
-        "nothing happens",
-        "卡住",
-        "不动",
-        "завис",
-        "hängt",
+        r"\b(?:hangs?|hung|hanging|freez(?:es|ing)|froze|stuck|stalls?|deadlock\w*|never (?:returns|starts|continues|finishes)|(?:sits|waits|stays)(?: there)? forever|nothing happens)\b|卡住|卡死|不动了|固ま|止まった|止まり|進ま|멈(?:추|춰|췄|춤)|завис|hängt|bleibt stehen|\bse (?:bloque|fige)|colgad|se cuelga|se queda (?:parad|congelad)|\btrava\b|travad",
+        *("hang", "hung", "freez", "froze", "stuck", "stall", "deadlock", "never ", "forever"),
+        *(
+            "nothing happens",
+            "卡住",
+            "卡死",
+            "不动",
+            "固ま",
+            "止ま",
+            "進ま",
+            "멈",
+            "завис",
+            "hängt",
+        ),
+        *("bleibt", "se bloque", "se fige", "colgad", "cuelga", "se queda", "trava"),
+    ),
+    row(
+        "machine-powers-off",
+        rf"\b{COMPUTER} (?:\w+ly |then |just |simply )?(?:shuts? (?:itself )?(?:off|down)|(?:turns|powers|switches) (?:itself )?off|reboots|restarts|crashes and reboots|goes (?:off|black))\b|\b(?:shuts|turns|powers|switches) off (?:my|the) (?:whole |entire )?{COMPUTER}\b|\bhard reset\b|\bscreen (?:turns|goes|went) (?:black|dark|blank)\b|\b(?:instant(?:ly)?|sudden(?:ly)?|hard) (?:power[- ]?off|shut ?down|reboots?|powers off)\b"
+        r"|(?:自动|突然|直接|就|会|黑屏|死机)(?:关机|重启|断电)|電源が(?:落ち|切れ)|(?:突然|勝手に)(?:シャットダウン|再起動)|(?:컴퓨터|PC|피씨)[가이는은]? ?(?:\S+ )?(?:꺼|재부팅)|(?:PC|Rechner|Computer)[^.\n]{0,24}(?:aus\b|ab\b|startet neu)|(?:PC|ordinateur)[^.\n]{0,16}(?:s'[ée]teint|red[ée]marre)|(?:PC|ordenador|computadora)[^.\n]{0,16}se (?:apaga|reinicia)|(?:PC|computador)[^.\n]{0,16}(?:desliga|reinicia)|(?:компьютер|ПК|комп)\w*[^.\n]{0,16}(?:выключ|перезагр|отключ|вырубает)",
+        *("off", "down", "reboot", "restart", "black", "关机", "重启", "断电", "電源", "シャット"),
+        *("再起動", "꺼", "재부팅", "rechner", "pc", "computer", "ordinateur", "ordenador"),
+        *("computador", "компьютер", "пк", "комп"),
+        unless=IF_ONLY.replace("|when", "").replace("|until", ""),
+    ),
+    row(
+        "silent-crash",
+        r"\b(?:crash\w*|dies|died|exits?|closes|quits|terminates|restarts)\b[^.\n]{0,60}?\b(?:without|no|nothing)\b(?: \w+){0,3}? ?(?:error|message|output|log|traceback|console)|\bcrash\w*[.,]? nothing in\b|闪退|(?:エラー(?:なし|も出ず)[^.\n]{0,12}落ち|落ち[^.\n]{0,12}エラー(?:なし|は出))|튕|st(?:ü|ue)rzt [^.\n]{0,30}ohne|se ferme [^.\n]{0,24}sans|se cierra [^.\n]{0,24}sin|fecha [^.\n]{0,24}sem|вылетает",
+        *("crash", "die", "exit", "close", "quit", "terminat", "restart", "闪退", "落ち", "튕"),
+        *("ohne", "se ferme", "se cierra", "fecha", "вылетает"),
+    ),
+    row(
+        "install-typed",
+        r"\b(?:pip3?|uv pip|uv|conda|mamba) (?:install|add|sync)\b(?: -\S+)*(?: (?P<package>[A-Za-z][\w.-]{1,40}))?",
+        *("pip install", "pip3 install", "uv ", "conda install", "mamba install"),
+    ),
+    row(
+        "graphics-crash",
+        r"\b(?:D3D1?[0-9]?|DXGI|Direct3D|Vulkan|OpenGL)\b[^.\n]{0,40}\b(?:device (?:removed|lost|hung)|crash|error)|\bDXGI_ERROR_\w+|\bVK_ERROR_DEVICE_LOST\b|\bGPU crash dump\b|\b(?:nvlddmkm|TDR)\b|\bdevice removed\b",
+        *("d3d", "dxgi", "direct3d", "vulkan", "opengl", "vk_error", "crash dump", "nvlddmkm"),
+        *("tdr", "device removed"),
     ),
 )
-"""A run over several GPUs, and one that does not go on."""
+"""A run over several GPUs, one that does not go on, and a machine or a screen that fails."""
 
 ROWS: tuple[Row, ...] = (
     *unused_gpu.ROWS,

@@ -16,12 +16,13 @@ from gpusetup.model.patterns import in_any_case
 INTENTS: dict[str, str] = {
     "need": r"\b(?:need(?:ed)?|have to|must|required?|requires?|necessary|should I|do I install|enough to)\b|需要|必须|要不要|用不用|要装|要先|必要|要り|いる(?:の|ん)?ですか|入れないと|필요|설치해야|꼭|\b(?:brauch\w*|muss|n(?:ö|oe)tig|notwendig|reicht)\b|\b(?:faut-il|il faut|besoin|n[ée]cessaire|dois-je|doit-on|obligatoire)\b|\b(?:necesito|hace falta|tengo que|necesari[oa]|debo|hay que)\b|\b(?:preciso|precisa|necess[áa]ri[oa]|tenho que|devo)\b|нужен|нужн[аоы]|надо|обязательно|требуется",
     "which": r"\b(?:which|what)\b|哪个|哪一个|什么版本|哪种|几版|どの|どれ|何を|어떤|어느|몇|무슨|\bwelche[rsn]?\b|\bwas f(?:ü|ue)r\b|\bquel(?:le)?s?\b|\bqu[ée]\b|\bcu[áa]l(?:es)?\b|\bqual\b|\bque vers[aã]o\b|как(?:ую|ой|ая|ие|ое)",
-    "works": r"\b(?:supports?|supported|compatible|works?|runs?|use|usable|possible|train|together|fits?)\b|支持|兼容|能用|可以|能不能|能跑|可否|対応|サポート|使え|使う|動き|動く|互換|지원|호환|사용|가능|돌아가|돌릴|쓸 수|unterst(?:ü|ue)tz\w*|kompatibel|\bl(?:ä|ae)uft\b|\bgeht\b|\bkann\b|prend(?:re)? en charge|compatible|supporte|marche|fonctionne|puis-je|peut-on|soporta|funciona|puedo|sirve|suporta|compat[ií]vel|posso|\broda\b|поддержива|совместим|работа|можно|пойд[её]т|подойд",
+    "works": r"\bcan (?:I|we|you|one)\b|\b(?:supports?|supported|compatible|works?|runs?|use|usable|possible|train|together|fits?)\b|支持|兼容|能用|可以|能不能|能跑|可否|対応|サポート|使え|使う|動き|動く|互換|지원|호환|사용|가능|돌아가|돌릴|쓸 수|unterst(?:ü|ue)tz\w*|kompatibel|\bl(?:ä|ae)uft\b|\bgeht\b|\bkann\b|prend(?:re)? en charge|compatible|supporte|marche|fonctionne|puis-je|peut-on|soporta|funciona|puedo|sirve|suporta|compat[ií]vel|posso|\broda\b|поддержива|совместим|работа|можно|пойд[её]т|подойд",
     "enough": r"\b(?:new|recent|up to date|modern) enough\b|\bsufficient\b|\btoo old\b|\bis enough\b|够新|够用|够不够|太旧|太老|足够|十分|古すぎ|충분|오래된|neu genug|aktuell genug|ausreich|reicht|zu alt|assez r[ée]cent|suffi|trop (?:ancien|vieux)|suficiente|demasiado (?:viejo|antiguo)|recente o suficiente|antigo demais|достаточно|хватит|хватает|слишком стар",
-    "downgrade": r"\b(?:downgrad\w*|roll(?:ing)? ?back|go(?:ing)? back to|uninstall\w*|remove|removing)\b|降级|降到|降低|卸载|回退|换成|ダウングレード|下げ|アンインストール|다운그레이드|낮춰|낮추|제거|downgraden|herunterstufen|deinstallier|zur(?:ü|ue)ck auf|r[ée]trograder|revenir|d[ée]sinstaller|bajar|degradar|desinstalar|rebaixar|voltar para|понизить|понижать|откат|удал(?:ить|ять)|даунгрейд",
+    "downgrade": r"\b(?:downgrad\w*|roll(?:ing)? ?back|go(?:ing)? back\b|uninstall\w*|remove|removing)\b|降级|降到|降低|卸载|回退|换成|ダウングレード|下げ|アンインストール|다운그레이드|낮춰|낮추|제거|downgraden|herunterstufen|deinstallier|zur(?:ü|ue)ck auf|r[ée]trograder|revenir|d[ée]sinstaller|bajar|degradar|desinstalar|rebaixar|voltar para|понизить|понижать|откат|удал(?:ить|ять)|даунгрейд",
     "differs": r"\b(?:differen(?:ce|t)|differs?|mismatch|not the same|(?:a )?problem|match|two versions|why does)\b|区别|不一样|不一致|不同|有影响|有问题|違い|違う|異な|차이|다른|다르|다릅|unterschied\w*|verschieden|Problem|diff[ée]ren\w*|diferen\w*|разниц|отлича|разн[ыао]|разные",
     "check": r"\bhow (?:do|can|to|would|could) (?:I |you |we )?(?:check|know|verify|tell|see|test|find out)\b|\bhow to (?:check|verify|test)\b|怎么(?:看|查|确认|知道|判断|检查|验证)|如何(?:检查|查看|确认|判断|验证)|確認(?:方法|する|でき|したい)|확인(?:하|방법|할)|wie (?:pr(?:ü|ue)f|kann ich|teste|sehe|(?:ü|ue)berpr(?:ü|ue)f)|comment (?:v[ée]rifier|savoir|tester)|c[óo]mo (?:compr|s[ée]\b|saber|verific|veo)|como (?:verific|sei|saber|test)|как (?:проверить|узнать|понять)",
-    "amount": r"\bhow (?:much|many)\b|\benough\b|\bfits?\b|\bcan I (?:run|train|fine-?tune|load)\b|多大|多少|够吗|够用|够不够|放得下|跑得动|どれくらい|どのくらい|足り|いくつ|얼마|충분|wie ?viel|reicht|passt|combien|suffi|tient|cu[áa]nt|alcanza|cabe|quant[oa]s?|сколько|хватит|хватает|влез",
+    "amount": r"\bhow (?:much|many)\b|\benough\b|\bfits?\b|\bcan I (?:run|train|fine-?tune|load)\b|(?:posso|puedo|puis-je|peut-on|kann (?:ich|man)) [^?]{0,30}(?:tr[ei]|entr|fine|rodar|correr|lancer|laufen)\w*|можно ли [^?]{0,20}(?:обуч|запус|дообуч)|能(?:训练|跑|微调)|学習でき|動かせ|학습할 수|돌릴 수|多大|多少|够吗|够用|够不够|放得下|跑得动|どれくらい|どのくらい|足り|いくつ|얼마|충분|wie ?viel|reicht|passt|combien|suffi|tient|cu[áa]nt|alcanza|cabe|quant[oa]s?|сколько|хватит|хватает|влез",
+    "exists": r"\bis there\b|\bare there\b|\bexists?\b|有没有|ありますか|있나요|\bgibt es\b|\by a-t-il\b|\bhay\b|\bexiste\b|есть ли",
     "one": r"\bas (?:if (?:it|they) (?:was|were) )?(?:one|a single)\b|\b(?:combin|pool|merg|add up|join|split|share|stack)\w*|\btogether\b|合并|合起来|叠加|当作|合わせ|まとめ|합쳐|합칠|하나처럼|zusammen|combiner|combinar|juntar|sumar|somar|объедин|сложить|как одн",
 }
 """Intent -> its words."""
@@ -41,6 +42,8 @@ THINGS: dict[str, str] = {
     "other-cuda": r"torch\.version\.cuda|\bnvcc\b|\bpytorch\b|\btorch\b|\btoolkit\b",
     "maker": r"\b(?:amd|radeon|rx ?\d{4}\w{0,3}|rocm|intel arc|arc [ab]\d{3}|intel (?:gpu|graphics|iris)|mac(?:book|os| mini| studio)?|apple|m[1-5] (?:pro|max|ultra)?|mps)\b|(?:amd|rocm|mac)(?=[\u3040-\ud7a3])",
     "two-gpus": r"\b(?:two|2|three|3|four|4|several|multiple|both|zwei|drei|deux|dos|dois|duas) ?(?:x )?(?:\S{1,12} ){0,3}?(?:gpus?|cards?|[rg]tx ?\d{4}|[2-5]0[5-9]0|Karten|cartes|tarjetas|placas)\b|(?:两|多|双)(?:张|块|卡)|2枚|두 (?:개|장)|две (?:видео)?карты|двух",
+    "several-cudas": r"\b(?:several|multiple|two|different|both|mehrere|plusieurs|varias|v[áa]rias|diferentes) (?:versions? of |versionen von |versions de |versiones de |vers[õo]es d[eo] )?cuda\b|\bcuda[- ]version(?:s|en)\b[^?]{0,40}(?:same time|side by side|parallel|gleichzeitig)|多个(?:版本的? ?)?cuda|複数の ?cuda|여러 ?(?:버전의 ?)?cuda|несколько (?:версий )?cuda",
+    "jetson": r"\b(?:jetson|jetpack|orin|xavier)\b",
     "gpu": r"\bgpus?\b|\bcards?\b|gpu(?=[\u3040-\ud7a3])|显卡|グラボ|그래픽|видеокарт|Grafikkarte|carte graphique|tarjeta|placa|[RG]TX ?\d{3,4}|[2-5]0[5-9]0|\b[ABH]\d00\b",
 }
 """Thing -> its names."""
@@ -57,6 +60,8 @@ class Topic(NamedTuple):
 TOPICS: tuple[Topic, ...] = (
     Topic("wsl-driver", ("need", "which", "works"), ("wsl", "driver")),
     Topic("two-numbers", ("differs",), ("smi", "other-cuda")),
+    Topic("jetson", ("works", "which", "need", "exists"), ("torch", "jetson")),
+    Topic("several-cudas", ("works", "need", "one"), ("several-cudas",)),
     Topic("python", ("works", "which", "need"), ("python", "torch")),
     Topic("downgrade", ("downgrade",), ("cuda",)),
     Topic("downgrade", ("downgrade",), ("driver",)),

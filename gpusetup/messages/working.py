@@ -23,6 +23,7 @@ NOTICES = lazy(
     r"|\berrors?: (?:0|none)\b|\b(?:is_available|cuda\.is_available)\(\)|\b(?:no|without|zero|any) (?:more )?(?:errors?|failures?|problems?|issues?|crash(?:es)?|OOM)\b|\bCould not collect\b|--kill-on-bad-exit\S*"
     # A condition, and what somebody does not use by choice.
     r"|\b(?:if|when|where) (?:the |a )?(?:cuda|gpu|xpu|mps) is (?:unavailable|not available|missing)|\b(?:WSL2?|conda|docker|swap|a container) (?:is )?not used\b"
+    r"|:\s{0,3}not (?:found|available|applicable|installed)\s*$"
     r"|\ball slots are idle\b|\bexit(?:ed)? (?:with )?code:? 0\b|\brestart\w* policy\b|\brestart: ?\S+|\b(?:warnings?|警告|경고) .{0,12}(?:ignore|忽略)|\bcan(?: be|not)? ignored?\b"
     r"|sans (?:probl[eè]me|erreur)|sin (?:problemas?|errores)|sem (?:problemas?|erros)|ohne (?:Fehler|Probleme)|без (?:ошибок|проблем)|エラー(?:は|も)?(?:なく|ありません|出ません)|問題なく|没有?(?:报错|错误|问题)|문제 ?없이|오류 ?없이"
 )
@@ -31,7 +32,7 @@ looked for."""
 NEGATED_VERB = r"(?:work|detect|find|found|recogni|support|available|see\b|start|load|us(?:e|es|ed|ing)\b|run|go(?:es)? |show|train|compile|connect|finish|get past|respond|load|fit\b|be (?:used|found|detected|loaded|seen))"
 FAILURE = lazy(
     r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
-    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
+    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
     r"|(?:does|do|did|is|are|was|were)(?: not|n't)(?: help\w*)?(?: me)? ?(?:[.,;!]|$)|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%"
     r"|\b(?:reboots?|shuts? (?:off|down|itself)|turns? (?:itself )?off|powers? (?:itself )?off|blue ?screen|BSOD|(?:PC|computer|machine|system) restarts?)\b|\b(?:screen|display|monitor|PC|computer|machine|system|it|laptop|desktop)\b (?:just |then |simply )?(?:switch\w*|turn\w*|go(?:es|ing)?|went|power\w*) (?:\w+ )?(?:off|dark|dim|blank)\b|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|device_count\(\)\W{1,12}0(?!\d)|\bmissing\b|\bbroken?\b|\bcorrupt\w*|\bNaNs?\b|\bsilent|\bbugs?\b|\bgpu crash dump|\bdevice removed\b"
     r"|\b(?:falls?|falling) back\b(?! (?:in)?to (?:the )?(?:xpu|mps|cuda|gpu|rocm)\b)|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:uses?|using|on|with) (?:the |my )?(?:cpu|igpu)\b(?: (?:only|instead)\b)?|\bonly (?:the )?cpu\b|\bworked (?:until|before|yesterday|last)\b|\bused to work\b|\bstopped working\b|\bno longer\b"
@@ -77,7 +78,7 @@ A_GPU = lazy(
 DEVICE_SHOWN = lazy(
     r"(?i)\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
     r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b"
-    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\b100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
+    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\d ?[MG]B +100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
 )
 """A line in which a program names the device that it took."""
 FOUND_SHOWN = lazy(
@@ -104,7 +105,7 @@ SPEED = lazy(
 )
 """How fast something computes, in the units that programs and people use."""
 TRAINS_WELL = lazy(
-    r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\b(?:trains?|training|fine-?tuning|inference) (?:runs?|works?|is running|goes (?:on|fine)|fine|well|ok)\b|\bserves? (?:\w+ )?(?:fine|well)\b|\b(?:can|could) run \S+(?: \w+)? on (?:a|the|my|an)\b"
+    r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\b(?:trains?|training|fine-?tuning|inference) (?:runs?|works?|is running|goes (?:on|fine)|fine|well|ok)\b|\bserves? (?:\w+ )?(?:fine|well)\b|\b(?:can|could) run \S+(?: \w+)? on (?:a|the|my|an)\b|\bI(?: am|'m)? (?:currently |now )?(?:train|fine-?tun|run|us)\w* [^.\n]{0,40}?\bon (?:an?|my|the|one|two|[1-8]) ?x? ?\w"
     r"|\b(?:each|every|an?) (?:spike|peak) (?:\w+ ){0,3}(?:is|=) (?:a|an|one) (?:training )?(?:epoch|batch|step)\b"
     r"|(?:训练|学习|推理|微调)[^。,\n]{0,6}?(?:起来|正常|没问题|跑通|可用)|功能可用|(?:学習|推論)(?:は|も|が)?(?:問題なく|正常に|普通に)(?:動|でき|進)|(?:학습|훈련|추론)(?:은|는|이)? ?(?:정상|잘|문제 ?없이)"
     r"|обучение идёт|обучается (?:нормально|хорошо)|Training läuft|(?:l')?entra[iî]nement (?:tourne|marche|fonctionne|se passe bien)|\b(?:entrena|entrenamiento) (?:sin problemas|bien|funciona)|(?:treina|treinamento) (?:sem problemas|bem|roda|funciona)"

@@ -288,6 +288,18 @@ class TrainerSettings(Frozen):
     """Settings of the plan that the text does not say: the trainer has no key for them here."""
 
 
+class SmallestGpu(Frozen):
+    """The smallest card that is enough for a job, whose estimate may be too low."""
+
+    memory_gb: float
+    names: tuple[str, ...]
+    """Some cards with so much memory."""
+    margin_percent: int
+    """By how much the job may need more than was estimated."""
+    recipe: str
+    """What is set on that card."""
+
+
 class PlanCell(Frozen):
     """One plan: the recipe, or `-`, and everything that follows from it."""
 
@@ -328,6 +340,8 @@ class PlanCell(Frozen):
     """Where the answer comes from, in a sentence."""
     solved: Literal["context", "batch", "gpus"] | None = None
     """Which of the three was asked for and is the answer."""
+    smallest_gpu: SmallestGpu | None = None
+    """The smallest card that is enough without offload, on as many GPUs; None if none is."""
     code: CodePlan | None = None
     config: ConfigRead | None = None
     error: Text = None
@@ -348,6 +362,8 @@ class ServePlan(Frozen):
 
     schema: Literal["gpusetup.plan-serve/1"] = "gpusetup.plan-serve/1"
     fits: bool
+    uncounted: tuple[str, ...] = ()
+    """Why a server that fits may not start: a shape that is not known, an older version."""
     model: str
     parameters: int
     engine: str

@@ -31,14 +31,20 @@ class Advice(NamedTuple):
 
 def has_room(subject: Subject) -> bool:
     """Whether every GPU has memory for a larger batch."""
-    shares = [or_zero(gpu.memory.p95) for gpu in subject.run.gpus]
-    return max(shares, default=0.0) < MEMORY_HIGH
+    fullest = 0.0
+    for gpu in subject.run.gpus:
+        # A GPU whose memory is not told counts as empty.
+        memory_share = or_zero(gpu.memory.p95)
+        fullest = max(fullest, memory_share)
+    return fullest < MEMORY_HIGH
 
 
 def has_no_mixed_precision(subject: Subject) -> bool:
     """Whether the command does not ask for mixed precision already."""
-    words = " ".join(subject.run.command or ())
-    return MIXED.search(words) is None
+    command = subject.run.command or ()
+    words = " ".join(command)
+    match = MIXED.search(words)
+    return match is None
 
 
 STARVED = (
@@ -60,11 +66,15 @@ def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> 
     """What helps against this cause, without what is so already, and for a training alone."""
     if subject is None or subject.run.kind not in ("training", ""):
         return ()
-    names = {str(verdict), f"{verdict}/{cause}"}
+    whole_cause = f"{verdict}/{cause}"
+    names = {str(verdict), whole_cause}
     workers = useful_workers(subject.run)
     sentences = []
     for row in ADVICE:
-        helps = SHORT_PIECES in names or names.intersection(row.helps)
-        if helps and row.fits(subject):
-            sentences.append(row.text.format(workers=workers))
+        helps = not names.isdisjoint(row.helps)
+        # Each of the three may help if nobody saw the cause.
+        is_candidate = helps or SHORT_PIECES in names
+        if is_candidate and row.fits(subject):
+            sentence = row.text.format(workers=workers)
+            sentences.append(sentence)
     return tuple(sentences)

@@ -14,94 +14,140 @@ from gpusetup.monitor.work import Work, at_least, below, or_zero
 @Sign
 def watched(subject: Subject) -> bool:
     """The processes of the command were watched too."""
-    return subject.work.busiest_cpu is not None
+    # Without them nobody knows what the GPU waits for.
+    busiest_cpu = subject.work.busiest_cpu
+    return busiest_cpu is not None
 
 
 @Sign
 def core_full(subject: Subject) -> bool:
     """Its main process fills a core."""
-    return at_least(subject.work.busiest_cpu, marks.CORE_FULL)
+    # Python computes on one core: below this mark its process has time to wait.
+    busiest_cpu = subject.work.busiest_cpu
+    return at_least(busiest_cpu, marks.CORE_FULL)
 
 
 @Sign
 def many_threads(subject: Subject) -> bool:
     """Its busiest process computes on many threads."""
-    return at_least(subject.work.busiest_cpu, marks.MANY_THREADS)
+    # An optimizer on the CPU does that, or a tokenizer; Python alone fills one core.
+    busiest_cpu = subject.work.busiest_cpu
+    return at_least(busiest_cpu, marks.MANY_THREADS)
 
 
 @Sign
 def works_between_steps(subject: Subject) -> bool:
     """Its main process computes a part of the time: it prepares what comes next."""
-    return at_least(subject.work.busiest_cpu, marks.RESTING_CPU)
+    # Below this mark it only waits, and nothing tells for what.
+    busiest_cpu = subject.work.busiest_cpu
+    return at_least(busiest_cpu, marks.RESTING_CPU)
+
+
+SOME = 0.5
+"""Of a mean count: half of the samples or more have at least one."""
 
 
 @Sign
 def workers(subject: Subject) -> bool:
     """There are loader workers."""
-    return subject.work.workers >= 0.5
+    # A mean: they start and end with each epoch unless they are persistent.
+    worker_count = subject.work.workers
+    return worker_count >= SOME
+
+
+WORKER_FULL = 75.0
+"""Percent of a core: a worker that also waits for the queue's lock and copies its batch."""
 
 
 @Sign
 def workers_full(subject: Subject) -> bool:
     """Its loader workers compute without rest."""
-    return at_least(subject.work.worker_cpu, 75.0)
+    worker_cpu = subject.work.worker_cpu
+    return at_least(worker_cpu, WORKER_FULL)
 
 
 @Sign
 def helpers(subject: Subject) -> bool:
     """Other processes of the command compute."""
-    return at_least(subject.work.helpers_cpu, marks.HELPER_CPU)
+    # More than one core: a logger or a metrics thread stays below it.
+    helpers_cpu = subject.work.helpers_cpu
+    return at_least(helpers_cpu, marks.HELPER_CPU)
 
 
 @Sign
 def cores_used_up(subject: Subject) -> bool:
     """The command uses all the CPU that it may, by its affinity and its quota."""
-    return at_least(subject.cpu_share, marks.CPU_USED_UP)
+    # A quota holds back in slices of 100 ms, so the mean stays below 100 %.
+    cpu_share = subject.cpu_share
+    return at_least(cpu_share, marks.CPU_USED_UP)
 
 
 @Sign
 def fewer_cores(subject: Subject) -> bool:
     """A quota or an affinity gives the command fewer cores than the machine has."""
-    return or_zero(subject.run.cores) < or_zero(subject.run.host_cores)
+    usable_cores = or_zero(subject.run.cores)
+    # 0 where no sample tells of the machine: then nothing is said.
+    machine_cores = or_zero(subject.run.host_cores)
+    return usable_cores < machine_cores
 
 
 @Sign
 def machine_full(subject: Subject) -> bool:
     """The machine's CPU is used up, by whomever."""
-    return at_least(subject.work.host_share, marks.CPU_USED_UP)
+    # Without a command this is all that can be said of the CPU.
+    host_share = subject.work.host_share
+    return at_least(host_share, marks.CPU_USED_UP)
+
+
+OTHERS_USE_MUCH = 30.0
+"""Percent of the machine's cores that others than the command use."""
+
+
+NO_CPU_LEFT = 90.0
+"""Percent of the machine's cores in use: a process that wants more has to wait."""
 
 
 @Sign
 def others_full(subject: Subject) -> bool:
     """Others use the machine's CPU, and none is left."""
-    none_is_left = at_least(subject.work.host_share, 90.0)
-    return none_is_left and at_least(subject.others_share, 30.0)
+    none_is_left = at_least(subject.work.host_share, NO_CPU_LEFT)
+    # If the command itself uses nearly all, the others are no cause.
+    others_use_much = at_least(subject.others_share, OTHERS_USE_MUCH)
+    return none_is_left and others_use_much
 
 
 @Sign
 def reads(subject: Subject) -> bool:
     """It reads more from the disk than code and logs need."""
-    return at_least(subject.work.read_rate, marks.READ_RATE)
+    # From the disk alone: what the page cache answers costs no waiting.
+    read_rate = subject.work.read_rate
+    return at_least(read_rate, marks.READ_RATE)
 
 
 @Sign
 def blocked(subject: Subject) -> bool:
     """Its processes wait for a disk."""
-    return at_least(subject.work.blocked, 0.5)
+    # State D: also how a process waits for a network file system.
+    blocked_processes = subject.work.blocked
+    return at_least(blocked_processes, SOME)
 
 
 @Sign
 def receives(subject: Subject) -> bool:
     """More comes over the network than logs and metrics."""
-    return at_least(subject.work.network_rate, marks.NETWORK_RATE)
+    # Of the whole machine: no system tells it by process.
+    network_rate = subject.work.network_rate
+    return at_least(network_rate, marks.NETWORK_RATE)
 
 
 @Sign
 def swaps(subject: Subject) -> bool:
     """The machine's memory is full, and its disks read and write."""
+    work = subject.work
     memory_full = at_least(subject.run.host_memory, marks.MEMORY_TIGHT)
-    disk_reads = at_least(subject.work.disk_read_rate, marks.READ_RATE)
-    disk_writes = at_least(subject.work.disk_write_rate, marks.READ_RATE)
+    # Both ways: a data set that is read makes no writes.
+    disk_reads = at_least(work.disk_read_rate, marks.READ_RATE)
+    disk_writes = at_least(work.disk_write_rate, marks.READ_RATE)
     return memory_full and disk_reads and disk_writes
 
 
@@ -109,30 +155,45 @@ def swaps(subject: Subject) -> bool:
 def computes_in_pauses(subject: Subject) -> bool:
     """Its main process fills a core while the GPU pauses."""
     paused = subject.gpu.parts.paused
-    return paused is not None and at_least(paused.busiest_cpu, marks.CORE_FULL)
+    # It never paused.
+    if paused is None:
+        return False
+    return at_least(paused.busiest_cpu, marks.CORE_FULL)
 
 
 @Sign
 def writes_in_pauses(subject: Subject) -> bool:
     """It writes as for a checkpoint while the GPU pauses."""
     paused = subject.gpu.parts.paused
-    return paused is not None and at_least(paused.write_rate, marks.WRITE_RATE)
+    # It never paused.
+    if paused is None:
+        return False
+    return at_least(paused.write_rate, marks.WRITE_RATE)
+
+
+SAMPLES_OF_A_TURN = 2
+"""A step that waits for data is much shorter than two samples."""
 
 
 @Sign
 def in_turns(subject: Subject) -> bool:
     """It works fully in one stretch and does nothing in the next, each of several samples."""
-    running, quiet = subject.work.running_part, subject.work.quiet_part
+    running = subject.work.running_part
+    quiet = subject.work.quiet_part
+    # It does one of the two all the time.
     if running is None or quiet is None:
         return False
     is_full = running.utilization >= marks.BUSY
-    # A step that waits for data is much shorter than two samples.
-    return often_quiet(subject) and is_full and subject.work.quiet_length >= 2
+    rests_long = subject.work.quiet_length >= SAMPLES_OF_A_TURN
+    return often_quiet(subject) and is_full and rests_long
 
 
 def beside_the_busiest(work: Work) -> float:
     """CPU of all processes of the command but the busiest, in percent of a core."""
-    return or_zero(work.cpu) - or_zero(work.busiest_cpu)
+    whole_cpu = or_zero(work.cpu)
+    # The busiest is the process that trains.
+    busiest_cpu = or_zero(work.busiest_cpu)
+    return whole_cpu - busiest_cpu
 
 
 @Sign
@@ -147,18 +208,23 @@ def others_compute_in_turn(subject: Subject) -> bool:
         return False
     cpu_in_gaps = beside_the_busiest(quiet)
     cpu_at_work = beside_the_busiest(running)
+    # A quarter: the workers of the training may go on a little.
     rests_at_work = cpu_at_work <= cpu_in_gaps / 4
-    return cpu_in_gaps >= marks.HELPER_CPU and rests_at_work
+    computes_in_gaps = cpu_in_gaps >= marks.HELPER_CPU
+    return computes_in_gaps and rests_at_work
 
 
 @Sign
 def main_computes_in_turn(subject: Subject) -> bool:
     """The main process fills a core while the GPU rests, without loaders and without reading."""
     quiet = subject.work.quiet_part
+    # With workers it is them that the process waits for.
     if quiet is None or workers(subject):
         return False
+    # What reads prepares data, which is no evaluation.
     reads_little = below(quiet.input_rate, marks.READ_RATE)
-    return at_least(quiet.busiest_cpu, marks.CORE_FULL) and reads_little
+    fills_a_core = at_least(quiet.busiest_cpu, marks.CORE_FULL)
+    return fills_a_core and reads_little
 
 
 evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_turn)
@@ -167,23 +233,30 @@ evaluates_on_the_cpu = in_turns & (others_compute_in_turn | main_computes_in_tur
 @Sign
 def failed(subject: Subject) -> bool:
     """The command ended with an error."""
-    return bool(subject.run.exit)
+    # None: nobody told how it ended.
+    exit_code = subject.run.exit
+    return bool(exit_code)
 
 
 @Sign
 def enough_workers(subject: Subject) -> bool:
     """There are as many loader workers as can be of use."""
-    useful_for_all_gpus = useful_workers(subject.run) * subject.together
+    workers_per_gpu = useful_workers(subject.run)
+    # Each rank has a loader of its own.
+    useful_for_all_gpus = workers_per_gpu * subject.together
     return subject.work.workers >= useful_for_all_gpus
 
 
 @Sign
 def over_the_network(subject: Subject) -> bool:
     """As much comes over the network as reading needs, and less than half of it from a disk."""
-    disk_rate = subject.work.disk_read_rate
+    work = subject.work
+    # The machine's disks also serve what the page cache reads ahead for the command.
+    disk_rate = work.disk_read_rate
     if disk_rate is None:
-        disk_rate = subject.work.read_rate
-    comes_from_elsewhere = or_zero(disk_rate) < or_zero(subject.work.network_rate) / 2
+        disk_rate = work.read_rate
+    half_of_network = or_zero(work.network_rate) / 2
+    comes_from_elsewhere = or_zero(disk_rate) < half_of_network
     return receives(subject) and comes_from_elsewhere
 
 
@@ -192,7 +265,12 @@ def over_the_network(subject: Subject) -> bool:
 
 def of_kind(*kinds: str) -> Sign:
     """The program is of one of these kinds (`programs.py`)."""
-    return Sign(lambda subject: subject.kind in kinds)
+
+    def is_of_kind(subject: Subject) -> bool:
+        # By the command's words, else by the names of the processes on the GPU.
+        return subject.kind in kinds
+
+    return Sign(is_of_kind)
 
 
 server = of_kind("server")
@@ -208,13 +286,17 @@ no_training = no_loader | of_kind("inference")
 @Sign
 def reads_nothing(subject: Subject) -> bool:
     """The process reads hardly anything, not even from the page cache."""
-    return below(subject.work.input_rate, marks.READ_RATE)
+    # All read calls: a data set in the page cache costs the process time too.
+    input_rate = subject.work.input_rate
+    return below(input_rate, marks.READ_RATE)
 
 
 @Sign
 def copies_nothing(subject: Subject) -> bool:
     """No more goes to the card than what the launches of kernels bring."""
-    return below(subject.work.pcie_in, marks.PCIE_LAUNCHES)
+    # Batches of a data set that lies in the process's memory show here alone.
+    rate_to_card = subject.work.pcie_in
+    return below(rate_to_card, marks.PCIE_LAUNCHES)
 
 
 nothing_comes_in = reads_nothing & copies_nothing & ~simulation
@@ -224,5 +306,7 @@ nothing_comes_in = reads_nothing & copies_nothing & ~simulation
 @Sign
 def leaves_gpus_unused(subject: Subject) -> bool:
     """It is a training, and there are GPUs on which nothing is."""
-    is_watched_training = training(subject) and subject.run.command is not None
-    return is_watched_training and len(subject.run.unused_gpus) > 0
+    # Without a command nobody knows whether the other GPUs are for it.
+    has_command = subject.run.command is not None
+    has_unused_gpus = len(subject.run.unused_gpus) > 0
+    return training(subject) and has_command and has_unused_gpus

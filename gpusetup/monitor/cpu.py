@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from gpusetup.monitor import marks
+from gpusetup.monitor.command_signs import NO_CPU_LEFT, OTHERS_USE_MUCH, SOME, WORKER_FULL
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.evidence import loaders_and_their_cpu, megabytes, whole
 from gpusetup.monitor.judgement import Judgement
@@ -27,11 +28,20 @@ class CpuCase(NamedTuple):
 
 def main_waits(work: Work) -> bool:
     """The process that trains has time to wait."""
-    return below(work.busiest_cpu, marks.CORE_FULL)
+    # Python computes on one core, so a process that is busy all the time fills it.
+    busiest_cpu = work.busiest_cpu
+    return below(busiest_cpu, marks.CORE_FULL)
 
 
 def memory_full(run: Run, work: Work) -> bool:
-    return at_least(run.host_memory, marks.MEMORY_TIGHT)
+    """The next allocation makes the machine swap, or kill a process."""
+    # At its fullest: one such moment is enough.
+    memory_share = run.host_memory
+    return at_least(memory_share, marks.MEMORY_TIGHT)
+
+
+COMPUTES = 10.0
+"""Percent of a core: a command that uses less does not miss the CPU that others use."""
 
 
 def others_use_the_cpu(run: Run, work: Work) -> bool:
@@ -39,43 +49,67 @@ def others_use_the_cpu(run: Run, work: Work) -> bool:
 
     A command that hardly computes does not miss what they use.
     """
-    others_cpu = or_zero(work.host_cpu) - or_zero(work.cpu)
+    machine_cpu = or_zero(work.host_cpu)
+    own_cpu = or_zero(work.cpu)
+    others_cpu = machine_cpu - own_cpu
     others_share = others_cpu / run.host_cores if run.host_cores else None
-    computes = at_least(work.cpu, 10.0)
-    no_cpu_is_left = at_least(work.host_share, 90.0)
-    others_use_much = at_least(others_share, 30.0)
+    computes = at_least(work.cpu, COMPUTES)
+    # The same marks as beside a GPU.
+    no_cpu_is_left = at_least(work.host_share, NO_CPU_LEFT)
+    others_use_much = at_least(others_share, OTHERS_USE_MUCH)
     return computes and no_cpu_is_left and others_use_much
 
 
 def workers_are_behind(run: Run, work: Work) -> bool:
-    return main_waits(work) and at_least(work.worker_cpu, 75.0)
+    """The process waits for loader workers that compute without rest."""
+    worker_cpu = work.worker_cpu
+    workers_are_full = at_least(worker_cpu, WORKER_FULL)
+    return main_waits(work) and workers_are_full
 
 
 def waits_for_a_disk(run: Run, work: Work) -> bool:
+    """The process waits, and a disk is read or its processes are blocked by one."""
     reads = at_least(work.read_rate, marks.READ_RATE)
-    return main_waits(work) and (at_least(work.blocked, 0.5) or reads)
+    # State D is also how a process waits for a network file system.
+    is_blocked = at_least(work.blocked, SOME)
+    return main_waits(work) and (is_blocked or reads)
 
 
 def waits_for_the_network(run: Run, work: Work) -> bool:
-    return main_waits(work) and at_least(work.network_rate, marks.NETWORK_RATE)
+    """The process waits, and much comes over the network."""
+    network_rate = work.network_rate
+    receives = at_least(network_rate, marks.NETWORK_RATE)
+    return main_waits(work) and receives
 
 
 def rests(run: Run, work: Work) -> bool:
-    return below(work.cpu, marks.RESTING_CPU)
+    """All processes together hardly compute."""
+    # A training that only sleeps between two looks at a queue stays below this.
+    whole_cpu = work.cpu
+    return below(whole_cpu, marks.RESTING_CPU)
 
 
 def all_cores_compute(run: Run, work: Work) -> bool:
-    share = percent(work.cpu, or_zero(run.usable_cores) * 100)
+    """The command uses all the cores that it may."""
+    # By its affinity and its quota; without them those of the machine.
+    usable_cores = or_zero(run.usable_cores)
+    usable_percent = usable_cores * 100
+    share = percent(work.cpu, usable_percent)
     return at_least(share, marks.CPU_USED_UP)
 
 
 def one_core_computes(run: Run, work: Work) -> bool:
-    return at_least(work.busiest_cpu, marks.CORE_FULL)
+    """One process computes without waiting."""
+    # It may use several threads, but not all cores: that is asked before.
+    busiest_cpu = work.busiest_cpu
+    return at_least(busiest_cpu, marks.CORE_FULL)
 
 
 def cpu_words(run: Run, work: Work) -> str:
+    """How much CPU the command used: the beginning of most sentences here."""
     cores = or_zero(run.usable_cores)
-    return f"the command used {whole(work.cpu)} % CPU of {cores:g} cores"
+    cpu = whole(work.cpu)
+    return f"the command used {cpu} % CPU of {cores:g} cores"
 
 
 CASES: tuple[CpuCase, ...] = (
@@ -166,15 +200,18 @@ def judged_without_gpu(run: Run) -> Judgement:
     work = run.since_start
     if run.machine is None:
         return Judgement(None, "", "nothing was watched", ("see-why-no-gpu",))
+    # Rates of a command need two samples of it.
     if work is None or work.cpu is None:
         was_watched = run.machine.cpu is not None
         command = "the command ended too soon to be judged" if was_watched else "no command"
         evidence = f"no GPU was watched, and {command}"
         if run.machine.host_share is not None:
-            evidence += f"; the machine's CPU was {whole(run.machine.host_share)} % busy"
+            busy = whole(run.machine.host_share)
+            evidence += f"; the machine's CPU was {busy} % busy"
         return Judgement(None, "", evidence, ("see-why-no-gpu",))
     for case in CASES:
         if case.proof(run, work):
-            evidence = f"{case.sentence(run, work)} (no GPU was watched)"
+            sentence = case.sentence(run, work)
+            evidence = f"{sentence} (no GPU was watched)"
             return Judgement(case.verdict, case.cause, evidence, case.steps)
     raise AssertionError("the last case always holds")

@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpusetup.monitor.documents import EpochTimes
 
 LONGEST_LINE = 4000
 """Bytes of a line that are looked at; what is longer is no line of progress."""
+LINE_END = re.compile(rb"[\r\n]+")
 MOST_EPOCHS = 100_000
+LEAST_EPOCHS = 0.05
+"""Of an epoch: a shorter part says little about a whole one."""
+WHOLE_EPOCH = 0.99
+LEAST_COLUMNS = 3
+"""A line with fewer words is no heading of a table."""
 CONTROL = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Colours and movements of a terminal (ECMA-48), and titles of its window."""
 
@@ -48,26 +55,31 @@ class EpochReader:
 
     def __init__(self) -> None:
         self._pending = b""
+        # Where a table has its column of epochs.
         self._column: int | None = None
-        """Where a table has its column of epochs."""
-        self._last: tuple[float, float] | None = None
-        """The highest epoch of this training so far, and when it was printed first."""
-        self._spans: list[tuple[float, float]] = []
-        """How many epochs passed between two prints, and the seconds."""
+        # The highest epoch of this training so far.
+        self._last: PrintedEpoch | None = None
+        self._spans: list[EpochSpan] = []
 
     def feed(self, data: bytes, seconds: float) -> None:
         """Read the next bytes, which came so many seconds after the start."""
-        *lines, self._pending = re.split(rb"[\r\n]+", self._pending + data)
+        text = self._pending + data
+        *lines, self._pending = LINE_END.split(text)
         # A bar is drawn with a carriage return before it: what is pending is a line too.
         for line in (*lines, self._pending):
-            self._read(line[:LONGEST_LINE], seconds)
+            beginning = line[:LONGEST_LINE]
+            self._read(beginning, seconds)
         self._pending = self._pending[-LONGEST_LINE:]
 
     def _read(self, line: bytes, seconds: float) -> None:
+        """Note the epoch of a line, if it tells one."""
         # Most lines of a program speak of no epoch: look closer at those alone that may.
-        if self._column is None and b"epoch" not in line.lower():
+        is_below_heading = self._column is not None
+        if not is_below_heading and b"epoch" not in line.lower():
             return
-        text = CONTROL.sub("", line.decode("utf-8", "replace"))
+        # Other bytes than UTF-8 are none of ours to complain about.
+        decoded = line.decode("utf-8", "replace")
+        text = CONTROL.sub("", decoded)
         epoch = epoch_in(text)
         if epoch is None:
             epoch = self._in_table(text)
@@ -77,56 +89,76 @@ class EpochReader:
     def _in_table(self, text: str) -> float | None:
         """The epoch in a row of a table whose heading has the word: fastai, Ultralytics."""
         words = text.split()
-        lower = [word.lower() for word in words]
-        if "epoch" in lower and len(words) >= 3 and not any(word[0].isdigit() for word in words):
-            self._column = lower.index("epoch")
+        lower_words = [word.lower() for word in words]
+        # A heading has no numbers, and a column of epochs has others beside it.
+        has_numbers = any(word[0].isdigit() for word in words)
+        is_wide = len(words) >= LEAST_COLUMNS
+        if "epoch" in lower_words and is_wide and not has_numbers:
+            self._column = lower_words.index("epoch")
             return None
-        if self._column is None or len(words) <= self._column:
+        column = self._column
+        if column is None or len(words) <= column:
             return None
-        match = re.fullmatch(r"(\d{1,6})(?:/\d+)?", words[self._column])
-        return float(match[1]) if match else None
+        # `3` or `3/10`.
+        match = re.fullmatch(r"(\d{1,6})(?:/\d+)?", words[column])
+        if match is None:
+            return None
+        return float(match[1])
 
     def _note(self, epoch: float, seconds: float) -> None:
+        """Note that an epoch was printed: only the first print of each number counts."""
         last = self._last
-        if last is None or epoch < last[0] - 1:
+        printed = PrintedEpoch(epoch, seconds)
+        if last is None or epoch < last.epoch - 1:
             # The first one, or another training began (the next fold, the next run).
-            self._last = (epoch, seconds)
+            self._last = printed
             return
-        if epoch <= last[0]:
+        if epoch <= last.epoch:
             return
+        # A hostile program may print numbers for ever.
         if len(self._spans) < MOST_EPOCHS:
-            self._spans.append((epoch - last[0], seconds - last[1]))
-        self._last = (epoch, seconds)
+            span = EpochSpan(epoch - last.epoch, seconds - last.seconds)
+            self._spans.append(span)
+        self._last = printed
 
     def times(self) -> EpochTimes | None:
         """The seconds an epoch took; None if no two epochs were printed."""
-        epochs = sum(count for count, _ in self._spans)
-        seconds = sum(length for _, length in self._spans)
+        epochs = sum(span.epochs for span in self._spans)
+        seconds = sum(span.seconds for span in self._spans)
         # A twentieth of an epoch says little about a whole one.
-        if epochs < 0.05:
+        if epochs < LEAST_EPOCHS:
             return None
-        epoch_seconds = [length / count for count, length in whole_epochs(self._spans)]
+        lengths = []
+        for span in whole_epochs(self._spans):
+            lengths.append(span.seconds / span.epochs)
         average = seconds / epochs
+        fastest = min(lengths, default=average)
+        slowest = max(lengths, default=average)
         return EpochTimes(
             epochs=round(epochs, 2),
             seconds=round(average, 3),
-            fastest_seconds=round(min(epoch_seconds, default=average), 3),
-            slowest_seconds=round(max(epoch_seconds, default=average), 3),
+            fastest_seconds=round(fastest, 3),
+            slowest_seconds=round(slowest, 3),
         )
 
 
-def whole_epochs(spans: list[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def whole_epochs(spans: list[EpochSpan]) -> Iterator[EpochSpan]:
     """Spans together until they make an epoch: parts of one are uneven.
 
-    >>> list(whole_epochs([(0.5, 3.0), (0.5, 5.0), (1.0, 7.0), (0.2, 9.0)]))
+    >>> halves = [EpochSpan(0.5, 3.0), EpochSpan(0.5, 5.0)]
+    >>> [tuple(span) for span in whole_epochs([*halves, EpochSpan(1.0, 7.0), EpochSpan(0.2, 9.0)])]
     [(1.0, 8.0), (1.0, 7.0)]
     """
-    count = seconds = 0.0
-    for span_count, span_seconds in spans:
-        count, seconds = count + span_count, seconds + span_seconds
-        if count >= 0.99:
-            yield count, seconds
-            count = seconds = 0.0
+    epochs = 0.0
+    seconds = 0.0
+    for span in spans:
+        epochs += span.epochs
+        seconds += span.seconds
+        # Parts that were printed rounded may add up to a little less than one.
+        if epochs >= WHOLE_EPOCH:
+            yield EpochSpan(epochs, seconds)
+            epochs = 0.0
+            seconds = 0.0
 
 
 def epoch_in(text: str) -> float | None:
@@ -145,13 +177,36 @@ def epoch_in(text: str) -> float | None:
     if bar:
         return float(bar["number"])
     match = EPOCH.search(text)
-    if match is None or COUNTS.search(text[: match.start()]):
+    if match is None:
+        return None
+    words_before = text[: match.start()]
+    # `Num Epochs = 3` is a count of all.
+    if COUNTS.search(words_before):
         return None
     epoch = float(match["number"])
     part = WITHIN.match(match["rest"])
     if part is None:
         return epoch
     if part["percent"]:
-        return epoch + min(100, int(part["percent"])) / 100
+        percent_done = min(100, int(part["percent"]))
+        return epoch + percent_done / 100
     all_batches = int(part["all"])
-    return epoch + min(int(part["done"]), all_batches) / all_batches if all_batches else epoch
+    # `0/0`: a loader without a length.
+    if not all_batches:
+        return epoch
+    done_batches = min(int(part["done"]), all_batches)
+    return epoch + done_batches / all_batches
+
+
+class EpochSpan(NamedTuple):
+    """What lies between two prints of an epoch's number."""
+
+    epochs: float
+    seconds: float
+
+
+class PrintedEpoch(NamedTuple):
+    """An epoch's number, and when it was printed first."""
+
+    epoch: float
+    seconds: float

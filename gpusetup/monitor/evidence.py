@@ -16,7 +16,9 @@ def whole(value: float | None) -> str:
     >>> whole(41.7), whole(None)
     ('42', '?')
     """
-    return UNKNOWN if value is None else f"{value:.0f}"
+    if value is None:
+        return UNKNOWN
+    return f"{value:.0f}"
 
 
 def one_digit(value: float | None) -> str:
@@ -24,7 +26,9 @@ def one_digit(value: float | None) -> str:
     >>> one_digit(41.72), one_digit(None)
     ('41.7', '?')
     """
-    return UNKNOWN if value is None else f"{value:.1f}"
+    if value is None:
+        return UNKNOWN
+    return f"{value:.1f}"
 
 
 def megabytes(rate: float | None) -> str:
@@ -42,46 +46,62 @@ def loaders(count: float) -> str:
     >>> loaders(1.2), loaders(4)
     ('1 loader worker', '4 loader workers')
     """
-    plural = "" if round(count) == 1 else "s"
-    return f"{count:.0f} loader worker{plural}"
+    # A mean over the run, which is shown rounded.
+    is_one = round(count) == 1
+    noun = "loader worker" if is_one else "loader workers"
+    return f"{count:.0f} {noun}"
 
 
 def loaders_and_their_cpu(work: Work) -> str:
-    return f"{loaders(work.workers)} at {whole(work.worker_cpu)} % of a core each"
+    """The loader workers with the CPU that each of them uses."""
+    workers = loaders(work.workers)
+    cpu = whole(work.worker_cpu)
+    return f"{workers} at {cpu} % of a core each"
 
 
 def worked(subject: Subject) -> str:
+    """How much of the time the GPU worked: the beginning of most sentences."""
+    label = subject.gpu.label
     utilization = whole(subject.work.utilization)
-    return f"GPU {subject.gpu.label} worked {utilization} % of the time"
+    return f"GPU {label} worked {utilization} % of the time"
 
 
 def kernels_ran(subject: Subject) -> str:
-    return f"kernels ran {whole(subject.work.utilization)} % of the time"
+    """The same where the GPU only looks busy: some kernel ran, and it may have waited."""
+    utilization = whole(subject.work.utilization)
+    return f"kernels ran {utilization} % of the time"
 
 
 def over_the_links(subject: Subject) -> str:
     """What the links carried while kernels ran."""
     work = subject.work
-    sentence = f"{kernels_ran(subject)} at {whole(work.power_share)} % of the power limit"
+    power = whole(work.power_share)
+    sentence = f"{kernels_ran(subject)} at {power} % of the power limit"
     rates = {"NVLink": work.link_rate, "PCIe": work.pcie_rate, "the network": work.network_rate}
     for link, rate in rates.items():
+        # A link that carries nothing, or of which nothing is told, is not named.
         if rate:
-            sentence += f", {rate / 1e9:.1f} GB/s over {link}"
+            gigabytes = f"{rate / 1e9:.1f} GB/s"
+            sentence += f", {gigabytes} over {link}"
     return sentence
 
 
 def computed_on_the_host(subject: Subject) -> str:
     """A part of each step runs on the CPU, as with an optimizer that is offloaded."""
     work = subject.work
+    cpu = whole(work.busiest_cpu)
+    gigabytes = f"{or_zero(work.pcie_rate) / 1e9:.1f} GB/s"
     return (
-        f"{worked(subject)}, its process computed on the CPU ({whole(work.busiest_cpu)} % of a "
-        f"core) and read nothing, and {or_zero(work.pcie_rate) / 1e9:.1f} GB/s went over PCIe: a "
-        "part of each step runs on the host"
+        f"{worked(subject)}, its process computed on the CPU ({cpu} % of a core) and read nothing, "
+        f"and {gigabytes} went over PCIe: a part of each step runs on the host"
     )
 
 
 def in_collectives(subject: Subject) -> str:
-    counts = f"GPUs of the job here: {subject.together}, machines: {subject.run.nodes}"
+    """Ranks that wait for each other."""
+    gpus = subject.together
+    machines = subject.run.nodes
+    counts = f"GPUs of the job here: {gpus}, machines: {machines}"
     return f"{over_the_links(subject)}: it waits in collectives ({counts})"
 
 
@@ -94,40 +114,54 @@ def hangs(subject: Subject) -> str:
 
 
 def nothing_slows_it_down(subject: Subject) -> str:
-    figures = (
-        f"utilisation {whole(subject.work.utilization)} %, memory {whole(subject.gpu.memory.p95)} %"
-    )
-    return f"{figures}, {whole(subject.gpu.heat)} °C: nothing slows it down"
+    """The three figures for which the guide has marks."""
+    utilization = whole(subject.work.utilization)
+    memory = whole(subject.gpu.memory.p95)
+    heat = whole(subject.gpu.heat)
+    figures = f"utilisation {utilization} %, memory {memory} %, {heat} °C"
+    return f"{figures}: nothing slows it down"
 
 
 def throttled(subject: Subject, figures: str = "") -> str:
-    if subject.throttle is None:
+    """What slowed the clocks down, how often, and how far; `figures` stand between."""
+    throttle = subject.throttle
+    if throttle is None:
         return UNKNOWN
+    share = whole(subject.throttle_share)
+    clock = whole(subject.work.clock_share)
     return (
-        f"{subject.throttle.words} ({subject.throttle.reason}) slowed the clocks down in "
-        f"{whole(subject.throttle_share)} % of the work{figures}"
-        f"; SM clock at {whole(subject.work.clock_share)} % of its maximum"
+        f"{throttle.words} ({throttle.reason}) slowed the clocks down in {share} % of the work"
+        f"{figures}; SM clock at {clock} % of its maximum"
     )
 
 
 def throttled_by_heat(subject: Subject) -> str:
-    return throttled(subject, f", at {whole(subject.gpu.heat)} °C")
+    """How hot it was."""
+    heat = whole(subject.gpu.heat)
+    return throttled(subject, f", at {heat} °C")
 
 
 def throttled_by_a_lowered_limit(subject: Subject) -> str:
+    """Its power limit, and what its maker rated it at."""
     limit = whole(subject.power_limit_watts)
     rated = whole(subject.gpu.power_default)
-    return throttled(subject, f", at {limit} W of the rated {rated} W")
+    figures = f", at {limit} W of the rated {rated} W"
+    return throttled(subject, figures)
 
 
 def throttled_with_power_left(subject: Subject) -> str:
+    """What it drew, and what its limit would allow."""
     drawn = whole(subject.work.power_watts)
     limit = whole(subject.power_limit_watts)
-    return throttled(subject, f", at {drawn} W (its limit: {limit} W)")
+    figures = f", at {drawn} W (its limit: {limit} W)"
+    return throttled(subject, figures)
 
 
 def low_clocks(subject: Subject) -> str:
-    clock, power = whole(subject.work.clock_share), whole(subject.work.power_share)
+    """Low clocks that nothing explains."""
+    work = subject.work
+    clock = whole(work.clock_share)
+    power = whole(work.power_share)
     return (
         f"SM clock at {clock} % of its maximum while {kernels_ran(subject)} at {power} % of the "
         "power limit; no reason was told"
@@ -135,7 +169,9 @@ def low_clocks(subject: Subject) -> str:
 
 
 def with_others(subject: Subject) -> str:
-    return f"{worked(subject)}, but other processes compute on it too"
+    """Other people's processes compute on the same GPU."""
+    sentence = worked(subject)
+    return f"{sentence}, but other processes compute on it too"
 
 
 def in_bursts(subject: Subject) -> str:
@@ -164,48 +200,66 @@ def paused(subject: Subject) -> str:
 
 
 def paused_and_wrote(subject: Subject) -> str:
+    """Pauses in which a checkpoint is written."""
     pauses = subject.gpu.parts.paused
-    rate = pauses.write_rate if pauses else None
-    return f"{paused(subject)}, while {megabytes(rate)} were written"
+    write_rate = pauses.write_rate if pauses else None
+    written = megabytes(write_rate)
+    return f"{paused(subject)}, while {written} were written"
 
 
 def paused_and_computed(subject: Subject) -> str:
+    """Pauses in which the process computes, or sleeps."""
     pauses = subject.gpu.parts.paused
-    cpu = pauses.busiest_cpu if pauses else None
-    return f"{paused(subject)}, while the process used {whole(cpu)} % of a core"
+    busiest_cpu = pauses.busiest_cpu if pauses else None
+    cpu = whole(busiest_cpu)
+    return f"{paused(subject)}, while the process used {cpu} % of a core"
 
 
 def neighbours(subject: Subject) -> str:
+    """Others use the CPU of the machine."""
+    others_cpu = whole(subject.others_cpu)
+    own_cpu = whole(subject.work.cpu)
+    cores = subject.run.host_cores
     return (
-        f"{worked(subject)} while others used {whole(subject.others_cpu)} % CPU of "
-        f"{subject.run.host_cores} cores, and the command {whole(subject.work.cpu)} %"
+        f"{worked(subject)} while others used {others_cpu} % CPU of "
+        f"{cores} cores, and the command {own_cpu} %"
     )
 
 
 def quota(subject: Subject) -> str:
+    """A quota that the command uses up."""
+    cpu = whole(subject.work.cpu)
+    cores = subject.run.usable_cores or 0
     return (
-        f"{worked(subject)} while the command used {whole(subject.work.cpu)} % CPU, all of the "
-        f"{subject.run.usable_cores or 0:g} cores that it may use"
+        f"{worked(subject)} while the command used {cpu} % CPU, all of the {cores:g} cores that it "
+        "may use"
     )
 
 
 def busy_workers(subject: Subject) -> str:
+    """Loader workers that compute without rest."""
     work = subject.work
+    workers = loaders(work.workers)
     cpu = whole(work.worker_cpu)
-    return f"{worked(subject)} while {loaders(work.workers)} computed at {cpu} % of a core each"
+    return f"{worked(subject)} while {workers} computed at {cpu} % of a core each"
 
 
 def swapping(subject: Subject) -> str:
-    work, memory = subject.work, whole(subject.run.host_memory)
+    """The machine's memory is full, and its disks are busy with it."""
+    work = subject.work
+    memory = whole(subject.run.host_memory)
+    read = megabytes(work.disk_read_rate)
+    written = megabytes(work.disk_write_rate)
     return (
         f"{worked(subject)} while the machine's memory was {memory} % full and "
-        f"{megabytes(work.disk_read_rate)} were read and {megabytes(work.disk_write_rate)} "
-        "written: it swaps"
+        f"{read} were read and {written} written: it swaps"
     )
 
 
 def waited_for_the_network(subject: Subject) -> str:
-    rate = megabytes(subject.work.network_rate)
+    """Data that come from another machine."""
+    network_rate = subject.work.network_rate
+    rate = megabytes(network_rate)
     return f"{worked(subject)} while the process waited and {rate} came over the network"
 
 
@@ -242,27 +296,39 @@ def loaded_by_itself(subject: Subject) -> str:
 
 
 def machine_busy(subject: Subject) -> str:
-    busy = whole(subject.work.host_share)
+    """A CPU that is full, without a command that would tell by whom."""
+    host_share = subject.work.host_share
+    busy = whole(host_share)
     return f"{worked(subject)} while the machine's CPU was {busy} % busy"
 
 
 def one_core(subject: Subject) -> str:
-    cpu = whole(subject.work.busiest_cpu)
+    """One process that launches kernels as fast as it can."""
+    busiest_cpu = subject.work.busiest_cpu
+    cpu = whole(busiest_cpu)
     return f"{worked(subject)} while one process used {cpu} % of a core and no loader was behind"
 
 
 def small_kernels(subject: Subject) -> str:
-    power = whole(subject.work.power_share)
+    """Kernels that fill few multiprocessors."""
+    power_share = subject.work.power_share
+    power = whole(power_share)
     return f"{kernels_ran(subject)} but drew only {power} % of the power limit: they are too small"
 
 
 def memory_in_use(subject: Subject) -> str:
+    """How full its memory is, most of the time and at most."""
     memory = subject.gpu.memory
-    return f"memory in use: {whole(memory.p95)} % (p95), {whole(memory.peak)} % at its peak"
+    usual = whole(memory.p95)
+    peak = whole(memory.peak)
+    return f"memory in use: {usual} % (p95), {peak} % at its peak"
 
 
 def memory_grew(subject: Subject) -> str:
-    return f"memory grew all the time, to {whole(subject.gpu.memory.peak)} %"
+    """Memory that grows in each quarter of the run."""
+    memory = subject.gpu.memory
+    peak = whole(memory.peak)
+    return f"memory grew all the time, to {peak} %"
 
 
 def memory_busy(subject: Subject) -> str:

@@ -58,9 +58,11 @@ class Parts(NamedTuple):
     @property
     def pause_share(self) -> float:
         """Percent of the samples between the first and the last work."""
+        # It never worked, or never paused.
         if not self.paused or not self.body:
             return 0.0
-        return self.paused.samples / self.body.samples * 100
+        part = self.paused.samples / self.body.samples
+        return part * 100
 
     @property
     def times(self) -> int:
@@ -69,7 +71,9 @@ class Parts(NamedTuple):
 
     @property
     def longest_pause(self) -> float:
-        return max(self.pauses, default=0.0)
+        """Seconds; 0 if it never paused."""
+        lengths = self.pauses
+        return max(lengths, default=0.0)
 
 
 class Memory(NamedTuple):
@@ -112,23 +116,28 @@ class Gpu:
         """The mean over everything; None if it is not told (MIG)."""
         uses = [or_zero(gpu.utilization_percent) for gpu in gpus]
         self.utilization_p95 = percentile(uses, 95)
-        heats = [gpu.temperature_celsius for gpu in gpus if gpu.temperature_celsius is not None]
+        told_heats = [gpu.temperature_celsius for gpu in gpus]
+        heats = [heat for heat in told_heats if heat is not None]
         self.heat = percentile(heats, 95) if heats else None
-        self.power_default = self.latest.power_limit_default_watts or rated_watts(self.name)
+        told_rating = self.latest.power_limit_default_watts
+        self.power_default = told_rating or rated_watts(self.name)
         """What the maker rated it at, as the card tells it, else by the catalog."""
-        limits_at_work = [
-            or_zero(gpu.pcie_limit_bytes_per_second) for gpu in gpus if not is_quiet(gpu)
-        ]
+        # At rest the link is slower, to save power.
+        working = [gpu for gpu in gpus if not is_quiet(gpu)]
+        limits_at_work = [or_zero(gpu.pcie_limit_bytes_per_second) for gpu in working]
+        # The 75th percentile: the first samples after a rest still show the slow link.
         self.link_limit = percentile(limits_at_work, 75) if limits_at_work else 0.0
-        """What its PCIe link can carry one way at work, bytes a second: at rest it is slower."""
+        """What its PCIe link can carry one way at work, bytes a second."""
         bytes_at_first = or_zero(self.first.memory_used_bytes)
-        self.memory_rose = or_zero(self.latest.memory_used_bytes) - bytes_at_first
+        bytes_at_last = or_zero(self.latest.memory_used_bytes)
+        self.memory_rose = bytes_at_last - bytes_at_first
         """Bytes, from the first sample to the last."""
 
     @cached_property
     def parts(self) -> Parts:
         """The run taken apart. The start and the warm-up are in neither the work nor the pauses."""
         measured = [row for row in self.rows if row.gpu.utilization_percent is not None]
+        # What has no phase is quiet that no later work has made a pause of yet.
         body = [row for row in measured if row.phase in (WORK, PAUSE)]
         body = body[first_touch(body) :]
         work_begins = body[0].seconds if body else 0.0
@@ -139,27 +148,31 @@ class Gpu:
         paused = [row for row in body if row.phase == PAUSE]
         after_work: list[Moment] = []
         if self.tally.has_worked:
-            # Quiet that no later work has made a pause of yet.
             after_work = [row for row in measured if not row.phase]
+        # A pause before that belongs to the start.
+        pauses = [length for since, length in self.tally.pauses if since >= judged_from]
         return Parts(
             work=work_of(work),
             body=work_of(body),
             paused=work_of(paused),
             whole=work_of(measured),
             rest=work_of(after_work),
-            pauses=[length for since, length in self.tally.pauses if since >= judged_from],
+            pauses=pauses,
             warm=judged_from - work_begins,
             start_up=work_begins - watching_begins if body else 0.0,
         )
 
     @cached_property
     def memory(self) -> Memory:
+        """How full its memory was over the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
         known_shares = [share for share in shares if share is not None]
+        # If memory fell to nothing, what ended is what was before.
         falls = peaks_before_a_fall(known_shares)
         last_shares = falls or known_shares[-LAST_SAMPLES:]
+        usual_share = percentile(known_shares, 95) if known_shares else None
         return Memory(
-            p95=percentile(known_shares, 95) if known_shares else None,
+            p95=usual_share,
             peak=max(known_shares, default=0.0),
             last=max(last_shares, default=None),
             fell=len(falls) > 0,
@@ -172,19 +185,21 @@ class Gpu:
 
         Quiet neither begins nor ends it: a hang that was killed is quiet after it.
         """
-        at_work = [
-            row for row in self.rows if row.gpu.utilization_percent and not is_quiet(row.gpu)
-        ]
+        used = [row for row in self.rows if row.gpu.utilization_percent]
+        at_work = [row for row in used if not is_quiet(row.gpu)]
         # The very last samples may show work again: what was killed ends with some.
+        without_last = at_work[:-LAST_WORKING_SAMPLES]
         begin = 0
-        for number, row in enumerate(at_work[:-LAST_WORKING_SAMPLES], 1):
+        for number, row in enumerate(without_last, 1):
             if not spins(row.gpu):
                 begin = number
-        before, spinning = at_work[:begin], at_work[begin:]
+        before = at_work[:begin]
+        spinning = at_work[begin:]
         if not spinning:
             return None
         since = spinning[0].seconds
-        return Tail(since, spinning[-1].seconds - since, Work(spinning), work_of(before))
+        length = spinning[-1].seconds - since
+        return Tail(since, length, Work(spinning), work_of(before))
 
     @cached_property
     def processes(self) -> dict[int, ProcessUse]:
@@ -200,41 +215,54 @@ class Gpu:
         """The names of those that compute."""
         holders = {}
         for pid, process in self.processes.items():
+            # In a container names may be hidden.
             if not is_display(process):
                 holders[pid] = process.name or ""
         return holders
 
     @property
     def programs(self) -> tuple[str, ...]:
-        names = set(self.holders.values()) - {""}
+        """The names of what computes on it, each once."""
+        names = set(self.holders.values())
+        # Hidden names tell no program from another.
+        names.discard("")
         return tuple(sorted(names))
 
     @property
     def only_draws(self) -> bool:
         """Only programs that draw were ever seen."""
-        return bool(self.processes) and not self.holders
+        has_processes = bool(self.processes)
+        computes = bool(self.holders)
+        return has_processes and not computes
 
     @property
     def has_process(self) -> bool | None:
         """Whether a process that computes was ever seen; None if processes are not told."""
-        are_known = any(row.gpu.processes is not None for row in self.rows)
-        return bool(self.holders) if are_known else None
+        for row in self.rows:
+            # An empty list says that there is none; None says nothing.
+            if row.gpu.processes is not None:
+                return bool(self.holders)
+        return None
 
     def summary(self) -> GpuSummary:
+        """The figures of this GPU for the run's summary."""
         work, first = self.parts.work, self.first
         # A mean with the program's start in it would say nothing about the training.
         first_work = self.rows[0].seconds + self.parts.start_up
         gpus = [row.gpu for row in self.rows if row.seconds >= first_work]
         reasons = work.reasons if work else {}
+        throttled = {name: round(share / 100, 4) for name, share in reasons.items()}
         working_samples = work.samples if work else 0
+        working_share = working_samples / len(self.rows)
+        memory_bytes = self.latest.memory_total_bytes or first.memory_total_bytes
         return GpuSummary(
             index=first.index,
             name=first.name,
             uuid=first.uuid,
             samples=self.tally.moments.count,
-            memory_total_bytes=self.latest.memory_total_bytes or first.memory_total_bytes,
-            throttled={name: round(percent / 100, 4) for name, percent in reasons.items()},
-            working_share=round(working_samples / len(self.rows), 4),
+            memory_total_bytes=memory_bytes,
+            throttled=throttled,
+            working_share=round(working_share, 4),
             lost_at=self.lost_at,
             utilization_percent=spread(gpu.utilization_percent for gpu in gpus),
             memory_busy_percent=spread(gpu.memory_busy_percent for gpu in gpus),
@@ -253,11 +281,18 @@ def peaks_before_a_fall(shares: Sequence[float]) -> list[float]:
     """
     peaks = []
     for position, share in enumerate(shares):
-        recent_shares = shares[max(0, position - LAST_SAMPLES) : position]
+        is_nearly_empty = share < marks.MEMORY_GONE
+        # A fall may take some samples, while a program cleans up.
+        earliest = max(0, position - LAST_SAMPLES)
+        recent_shares = shares[earliest:position]
         recent_peak = max(recent_shares, default=0.0)
-        if share < marks.MEMORY_GONE and recent_peak >= marks.MEMORY_FULL:
+        was_full = recent_peak >= marks.MEMORY_FULL
+        if is_nearly_empty and was_full:
             peaks.append(recent_peak)
     return peaks
+
+
+QUARTERS = 4
 
 
 def grows_all_the_time(shares: Sequence[float]) -> bool:
@@ -265,20 +300,27 @@ def grows_all_the_time(shares: Sequence[float]) -> bool:
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
     last = len(shares) - 1
-    positions = [min(last, number * len(shares) // 4) for number in range(5)]
-    quarters = [shares[position] for position in positions]
+    quarters = []
+    for number in range(QUARTERS + 1):
+        position = number * len(shares) // QUARTERS
+        quarters.append(shares[min(last, position)])
     growth = quarters[-1] - quarters[0]
-    least_step = min(later - earlier for earlier, later in pairwise(quarters))
+    steps = [later - earlier for earlier, later in pairwise(quarters)]
     # An even growth has a quarter of it in each quarter of the run; a third of that is asked for.
-    return growth >= marks.LEAK_GROWTH and least_step >= growth / 12
+    least_step = growth / 12
+    grows_in_each = min(steps) >= least_step
+    return growth >= marks.LEAK_GROWTH and grows_in_each
 
 
 def spins(gpu: GpuSample) -> bool:
-    """It looks busy and hardly draws power."""
+    """Whether it looks busy and hardly draws power."""
     limit_watts = gpu.power_limit_watts or rated_watts(gpu.name)
-    share = percent(gpu.power_watts, limit_watts)
-    is_busy = or_zero(gpu.utilization_percent) >= marks.SPINNING_USE
-    return is_busy and below(share, marks.IDLE_POWER + marks.LIGHT_POWER)
+    power_share = percent(gpu.power_watts, limit_watts)
+    utilization = or_zero(gpu.utilization_percent)
+    is_busy = utilization >= marks.SPINNING_USE
+    # What a card draws at rest comes on top of what light kernels draw.
+    light_power = marks.IDLE_POWER + marks.LIGHT_POWER
+    return is_busy and below(power_share, light_power)
 
 
 def first_touch(body: Sequence[Moment]) -> int:
@@ -290,32 +332,46 @@ def first_touch(body: Sequence[Moment]) -> int:
     if PAUSE not in phases:
         return 0
     pause_begins = phases.index(PAUSE)
+    later_phases = phases[pause_begins:]
     # Work comes first, and a pause lasts until there is work again.
-    if pause_begins == 0 or WORK not in phases[pause_begins:]:
+    if pause_begins == 0 or WORK not in later_phases:
         return 0
     pause_ends = phases.index(WORK, pause_begins)
-    touched_seconds = body[pause_begins].seconds - body[0].seconds
-    paused_seconds = body[pause_ends].seconds - body[pause_begins].seconds
-    is_touch = touched_seconds < marks.TOUCH_SECONDS and touched_seconds < paused_seconds
+    pause_begins_at = body[pause_begins].seconds
+    touched_seconds = pause_begins_at - body[0].seconds
+    paused_seconds = body[pause_ends].seconds - pause_begins_at
+    is_short = touched_seconds < marks.TOUCH_SECONDS
+    # A training that pauses now and then works longer than it pauses.
+    is_touch = is_short and touched_seconds < paused_seconds
     return pause_ends if is_touch else 0
+
+
+LEAST_WARM_UP_SAMPLES = 3
+"""Fewer samples that show less work are chance."""
 
 
 def warm_up(body: Sequence[Moment]) -> int:
     """How many of the first moments are a warm-up: much less work than what came later."""
     chunk_length = len(body) // WARM_UP_CHUNKS + 1
     uses = [or_zero(row.gpu.utilization_percent) for row in body]
-    chunks = [uses[at : at + chunk_length] for at in range(0, len(uses), chunk_length)]
-    levels = [fmean(chunk) for chunk in chunks]
+    levels = []
+    for begin in range(0, len(uses), chunk_length):
+        chunk = uses[begin : begin + chunk_length]
+        levels.append(fmean(chunk))
     # The second half of the run is what it is like when it is warm.
     later_levels = levels[len(levels) // 2 :]
     usual_level = percentile(later_levels, 50) if levels else 0.0
     warm_level = usual_level * marks.WARMED_UP_USE
-    warm_from = next((position for position, level in enumerate(levels) if level >= warm_level), 0)
+    warm_chunks = (position for position, level in enumerate(levels) if level >= warm_level)
+    warm_from = next(warm_chunks, 0)
+    # It was warm from the beginning, or never.
     if not warm_from:
         return 0
-    works_less = fmean(levels[:warm_from]) < usual_level * marks.WARM_UP_USE
+    cold_level = fmean(levels[:warm_from])
+    works_less = cold_level < usual_level * marks.WARM_UP_USE
     length = warm_from * chunk_length
-    is_plausible = 3 <= length <= len(uses) * marks.LONGEST_WARM_UP / 100
+    longest = len(uses) * marks.LONGEST_WARM_UP / 100
+    is_plausible = LEAST_WARM_UP_SAMPLES <= length <= longest
     return length if works_less and is_plausible else 0
 
 

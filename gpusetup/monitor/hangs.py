@@ -21,61 +21,81 @@ def hang_in_collective(run: Run) -> Judgement | None:
     waits_elsewhere = is_one_of_several and bool(run.exit)
     if len(working) < 2 and not waits_elsewhere:
         return None
-    since = min(gpu.tail.since for gpu in spinning if gpu.tail)
-    plural = "s" if len(spinning) > 1 else ""
-    evidence = f"{no_progress_since(since, run)} {len(spinning)} GPU{plural} looked busy"
-    resting = [gpu.label for gpu in working if gpu not in spinning and gpu.parts.rest]
+    # The first that spins: the others may have had work in their queues.
+    tails = [gpu.tail for gpu in spinning if gpu.tail]
+    since = min(tail.since for tail in tails)
+    noun = "GPUs" if len(spinning) > 1 else "GPU"
+    evidence = f"{no_progress_since(since, run)} {len(spinning)} {noun} looked busy"
+    others = [gpu for gpu in working if gpu not in spinning]
+    resting = [gpu.label for gpu in others if gpu.parts.rest]
     if resting:
-        evidence += f", GPU {', '.join(resting)} did nothing"
+        labels = ", ".join(resting)
+        evidence += f", GPU {labels} did nothing"
     evidence += ", and nothing moved: a rank waits in a collective for another rank"
     return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
 
 
 def spinning_gpus(working: list[Gpu], run: Run) -> list[Gpu]:
     """The GPUs that spin to the end, for long enough to be sure."""
-    soon = [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS)]
+    spinning_soon = []
+    spinning_long = []
+    for gpu in working:
+        if spins_to_the_end(gpu, marks.HANG_SECONDS):
+            spinning_soon.append(gpu)
+        if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED):
+            spinning_long.append(gpu)
+    all_spin = len(spinning_soon) == len(working)
     # If it is not known how the run ended, one rank may do something while the others wait.
-    if run.exit is not None or len(soon) == len(working):
-        return soon
-    return [gpu for gpu in working if spins_to_the_end(gpu, marks.HANG_SECONDS_UNENDED)]
+    is_sure = run.exit is not None or all_spin
+    return spinning_soon if is_sure else spinning_long
 
 
 def no_progress_since(second: float, run: Run) -> str:
     """How the evidence of a hang begins."""
-    return f"the job has not moved since second {second:.0f} of {run.seconds:.0f}:"
+    last_second = run.seconds
+    return f"the job has not moved since second {second:.0f} of {last_second:.0f}:"
 
 
 def spins_to_the_end(gpu: Gpu, seconds: float) -> bool:
     """Whether it looked busy for so long at the end, moved nothing and drew less than before."""
     tail = gpu.tail
-    if tail is None or tail.seconds < seconds or not nothing_moves(tail.work):
+    if tail is None or tail.seconds < seconds:
         return False
-    watts_before = or_zero(tail.before.power_watts if tail.before else None)
     watts_now = tail.work.power_watts
-    if watts_now is None:
+    if watts_now is None or not nothing_moves(tail.work):
         return False
-    return watts_before >= watts_now * marks.POWER_DROP
+    work_before = tail.before
+    watts_before = or_zero(work_before.power_watts if work_before else None)
+    # Kernels that poll need far less power than those that compute.
+    least_before = watts_now * marks.POWER_DROP
+    return watts_before >= least_before
 
 
 def nothing_moves(work: Work) -> bool:
     """Whether links, network and disk carry less than work needs."""
-    return (
-        or_zero(work.link_rate) < marks.NVLINK_RATE
-        and or_zero(work.pcie_rate) < marks.PCIE_RATE
-        and or_zero(work.network_rate) < marks.NETWORK_RATE
-        and or_zero(work.read_rate) < marks.READ_RATE
-        and or_zero(work.write_rate) < marks.WRITE_RATE
+    # A rank that saves or loads while the others wait is no hang.
+    rates = (
+        (work.link_rate, marks.NVLINK_RATE),
+        (work.pcie_rate, marks.PCIE_RATE),
+        (work.network_rate, marks.NETWORK_RATE),
+        (work.read_rate, marks.READ_RATE),
+        (work.write_rate, marks.WRITE_RATE),
     )
+    return all(or_zero(rate) < rate_of_work for rate, rate_of_work in rates)
 
 
 def standstill(run: Run) -> Judgement | None:
     """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
     # A server and a notebook rest until somebody asks them.
-    if run.exit == 0 or not run.at_work or run.kind in ("server", "notebook"):
+    waits_for_people = run.kind in ("server", "notebook")
+    if run.exit == 0 or not run.at_work or waits_for_people:
         return None
-    if not all(rests_to_the_end(gpu, run) for gpu in run.at_work):
-        return None
-    since = max(or_zero(gpu.tally.quiet_since) for gpu in run.at_work)
+    for gpu in run.at_work:
+        if not rests_to_the_end(gpu, run):
+            return None
+    # The last that worked: until then the job moved.
+    quiet_times = [or_zero(gpu.tally.quiet_since) for gpu in run.at_work]
+    since = max(quiet_times)
     rested = "its GPUs did nothing, its processes rested, and nothing was read"
     evidence = f"{no_progress_since(since, run)} {rested}"
     return Judgement("bursty", "hang", evidence, ("see-where-it-waits",))
@@ -85,9 +105,13 @@ def rests_to_the_end(gpu: Gpu, run: Run) -> bool:
     """Whether GPU and processes did nothing for long enough at the end."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since
+    # Without the command's processes nobody knows whether they rest.
     if after_work is None or since is None or after_work.cpu is None:
         return False
-    least_seconds = marks.HANG_SECONDS_UNENDED if run.exit is None else marks.HANG_SECONDS
-    lasts_long = run.seconds - since >= least_seconds
+    is_still_running = run.exit is None
+    # A job that goes on may only make a long pause.
+    least_seconds = marks.HANG_SECONDS_UNENDED if is_still_running else marks.HANG_SECONDS
+    quiet_seconds = run.seconds - since
     processes_rest = after_work.cpu < marks.RESTING_CPU
+    lasts_long = quiet_seconds >= least_seconds
     return lasts_long and processes_rest and nothing_moves(after_work)

@@ -36,6 +36,7 @@ class Host:
     def __init__(self) -> None:
         self._cores = or_none(psutil.cpu_count)
         self._network_limit = network_limit()
+        # When the counters were read last, and what they were.
         self._at = 0.0
         self._before: dict[str, int] | None = None
 
@@ -70,21 +71,27 @@ def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -
     >>> rates({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
     {'disk_read_bytes_per_second': 100}
     """
-    grown = {}
+    grown: dict[str, int] = {}
+    # Two samples of the same moment tell no rate.
+    if seconds <= 0:
+        return grown
     for name in after.keys() & before.keys():
         # A counter that was reset (a disk was removed) grew by nothing.
         growth = max(0, after[name] - before[name])
-        if seconds > 0:
-            grown[f"{name}_bytes_per_second"] = round(growth / seconds)
+        rate = round(growth / seconds)
+        grown[f"{name}_bytes_per_second"] = rate
     return grown
 
 
 def _counters() -> dict[str, int]:
     """Bytes so far; nothing if there is no network or disk, or it is hidden."""
-    disk, network = or_none(psutil.disk_io_counters), or_none(psutil.net_io_counters)
     counters: dict[str, int] = {}
+    disk = or_none(psutil.disk_io_counters)
     if disk:
-        counters |= {"disk_read": disk.read_bytes, "disk_write": disk.write_bytes}
+        counters["disk_read"] = disk.read_bytes
+        counters["disk_write"] = disk.write_bytes
+    # What is sent says nothing about the data that a training waits for.
+    network = or_none(psutil.net_io_counters)
     if network:
         counters["network_receive"] = network.bytes_recv
     return counters
@@ -144,9 +151,14 @@ def loader_workers(tree: Sequence[ProcessFacts], on_gpu: Set[int] = frozenset())
             commands[process["pid"]] = process["cmdline"]
     forks = set()
     for process in tree:
-        is_fork = process["cmdline"] and process["cmdline"] == commands.get(process["ppid"])
-        if is_fork and process["pid"] not in parents:
+        command = process["cmdline"]
+        parents_command = commands.get(process["ppid"])
+        # A fork keeps the command of its parent; a program that was started has its own.
+        is_fork = bool(command) and command == parents_command
+        has_child = process["pid"] in parents
+        if is_fork and not has_child:
             forks.add(process["pid"])
+    # The ranks of torch.multiprocessing are forks too.
     return forks - on_gpu
 
 
@@ -155,6 +167,7 @@ class ProcessTree:
 
     def __init__(self, pid: int) -> None:
         self.root = psutil.Process(pid)
+        # What each process had used at the sample before, and when that was.
         self._before: dict[ProcessId, Counter[str]] | None = None
         self._at = 0.0
         self._cores = _cores()
@@ -175,45 +188,57 @@ class ProcessTree:
         self._at = sampled_at
         if before is None or not tree:
             return None
-        # What is new since the sample before began from nothing.
-        growth = {key: used - before.get(key, Counter()) for key, used in usage.items()}
+        growth: dict[ProcessId, Counter[str]] = {}
+        for key, used in usage.items():
+            # What is new since the sample before began from nothing.
+            growth[key] = used - before.get(key, Counter())
         total = sum(growth.values(), Counter())
+        # Windows and macOS do not count what a process reads.
         moved_names = set[str]().union(*usage.values()) - {"cpu"}
+        moved = {f"{name}_per_second": round(total[name] / seconds) for name in moved_names}
         cpu = {pid: _percent(used["cpu"], seconds) for (pid, _), used in growth.items()}
         workers = loader_workers(tree, on_gpu)
-        ranks = on_gpu & cpu.keys()
+        workers_cpu = sum(cpu[pid] for pid in workers)
         main_cpu = [cpu[pid] for pid in cpu.keys() - workers]
+        ranks = on_gpu & cpu.keys()
         statuses = Counter(process["status"] for process in tree)
+        memory_bytes = sum(process["memory_info"].rss for process in tree)
         return TreeSample(
             processes=len(tree),
             cpu_percent=round(sum(cpu.values()), 1),
             busiest_cpu_percent=max(main_cpu, default=0.0),
-            memory_bytes=sum(process["memory_info"].rss for process in tree),
+            memory_bytes=memory_bytes,
             loader_workers=len(workers),
-            loader_cpu_percent=round(sum(cpu[pid] for pid in workers), 1),
+            loader_cpu_percent=round(workers_cpu, 1),
             blocked_processes=statuses[psutil.STATUS_DISK_SLEEP],
             gpu_processes=len(ranks) or None,
             cores=self._cores,
-            **{f"{name}_per_second": round(total[name] / seconds) for name in moved_names},
+            **moved,
         )
 
     def _processes(self) -> list[ProcessFacts]:
         """The process and its children as they are now, without those that have ended."""
         # The root may have ended while its children go on: then they are all that is watched.
-        processes = (self.root, *(or_none(self.root.children, True) or ()))
+        children = or_none(self.root.children, True) or ()
         tree = []
-        for process in processes:
+        for process in (self.root, *children):
             facts = or_none(process.as_dict, FIELDS)
-            if not facts or facts["status"] == psutil.STATUS_ZOMBIE:
+            has_ended = not facts or facts["status"] == psutil.STATUS_ZOMBIE
+            if facts is None or has_ended:
                 continue
+            # Another user's process hides its figures.
             if facts["cpu_times"] and facts["memory_info"]:
                 tree.append(facts)
         return tree
 
     def has_ended(self) -> bool:
         """Whether the process itself is gone, or a zombie."""
-        zombie = or_none(self.root.status) == psutil.STATUS_ZOMBIE
-        return zombie or not or_none(self.root.is_running)
+        status = or_none(self.root.status)
+        # A zombie has ended, and waits for its parent to ask how.
+        if status == psutil.STATUS_ZOMBIE:
+            return True
+        is_running = or_none(self.root.is_running)
+        return not is_running
 
 
 SHORTEST_SECONDS = 1e-3
@@ -223,19 +248,30 @@ ProcessId = tuple[int, float]
 
 
 def identity(process: ProcessFacts) -> ProcessId:
-    return process["pid"], process["create_time"]
+    """What tells a process from all others, also from a later one with its pid."""
+    pid = process["pid"]
+    started_at = process["create_time"]
+    return pid, started_at
+
+
+MICROSECONDS = 1e6
+"""Of a second."""
 
 
 def _percent(microseconds: int, seconds: float) -> float:
     """CPU time as percent of a core."""
-    return round(microseconds / 1e6 / seconds * 100, 1)
+    cpu_seconds = microseconds / MICROSECONDS
+    share = cpu_seconds / seconds
+    return round(share * 100, 1)
 
 
 def _usage(process: ProcessFacts) -> Counter[str]:
     """Microseconds of CPU, and bytes that were moved, since the process began."""
+    # The first two are user and system; children that have ended come after them.
+    own_times = process["cpu_times"][:2]
+    cpu_microseconds = round(sum(own_times) * MICROSECONDS)
+    usage = Counter({"cpu": cpu_microseconds})
     io = process.get("io_counters")
-    user_and_system = sum(process["cpu_times"][:2])
-    usage = Counter({"cpu": round(user_and_system * 1e6)})
     for name, psutil_name in IO_COUNTERS.items():
         if hasattr(io, psutil_name):
             usage[name] = getattr(io, psutil_name)
@@ -245,6 +281,7 @@ def _usage(process: ProcessFacts) -> Counter[str]:
 def _cores() -> float | None:
     """The cores that this process may use, as its affinity and its cgroup's quota have them."""
     affinity = or_none(lambda: psutil.Process().cpu_affinity())
+    # macOS has no affinity.
     usable = len(affinity) if affinity else or_none(psutil.cpu_count)
     quota = read_cpu_quota(System())
     # The narrower of the two holds.

@@ -18,12 +18,14 @@ def idle(run: Run) -> Judgement | None:
     starved = starved_between_short_kernels(run)
     if starved:
         return starved
-    utilization = max(or_zero(gpu.utilization) for gpu in run.gpus)
-    evidence = f"utilisation {utilization:.0f} % over {run.samples} samples"
+    utilizations = [or_zero(gpu.utilization) for gpu in run.gpus]
+    highest_use = max(utilizations)
+    evidence = f"utilisation {highest_use:.0f} % over {run.samples} samples"
     since_gpu = run.since_held
     if since_gpu is not None and since_gpu.cpu is not None:
         evidence += f" while the command used {since_gpu.cpu:.0f} % of a core"
         start_up = since_gpu.rows[0].seconds
+        # A second of imports is not worth a word.
         if start_up >= marks.START_UP_NOTE:
             evidence += f" (the first {start_up:.0f} s, before it used the GPU, are not counted)"
     elif run.cpu is not None:
@@ -46,12 +48,15 @@ def starved_between_short_kernels(run: Run) -> Judgement | None:
     # A program that still loads its model looks the same.
     if run.exit is None and is_starting(run):
         return None
-    names = [name for gpu in run.gpus for name in gpu.programs]
-    is_training = kind_of(run.command, names) in ("training", "")
+    # A server that waits for requests keeps its clocks up too.
+    if kind_of(run.command, programs_of(run)) not in ("training", ""):
+        return None
     # A process that hardly computes may wait for anything; one that fills a core prepares data.
-    works_and_waits = marks.RESTING_CPU <= or_zero(held.busiest_cpu) < marks.CORE_FULL
-    awake_gpus = [gpu for gpu in run.gpus if run.held(gpu) and stays_awake(gpu, run.held_from)]
-    if not (is_training and works_and_waits and awake_gpus):
+    busiest_cpu = or_zero(held.busiest_cpu)
+    works_and_waits = marks.RESTING_CPU <= busiest_cpu < marks.CORE_FULL
+    held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
+    awake_gpus = [gpu for gpu in held_gpus if stays_awake(gpu, run.held_from)]
+    if not works_and_waits or not awake_gpus:
         return None
     evidence = evidence_of_short_kernels(awake_gpus[0], run.held_from, held)
     # The signs of a step look at a GPU at work, and here none is: its workers are asked here.
@@ -59,60 +64,93 @@ def starved_between_short_kernels(run: Run) -> Judgement | None:
     return Judgement("input-starved", "by-itself", evidence, (step,))
 
 
+def programs_of(run: Run) -> list[str]:
+    """The names of the processes on the GPUs, by GPU."""
+    names: list[str] = []
+    for gpu in run.gpus:
+        names.extend(gpu.programs)
+    return names
+
+
 def evidence_of_short_kernels(gpu: Gpu, since: float, held: Work) -> str:
     """What was seen of a GPU that was ready all along while its process worked and waited."""
-    watts = mean(row.gpu.power_watts for row in gpu.rows if row.seconds >= since)
+    powers = [row.gpu.power_watts for row in gpu.rows if row.seconds >= since]
+    watts = mean(powers)
     draw = "" if watts is None else f" and it drew {watts:.0f} W"
+    utilization = or_zero(gpu.utilization)
+    cpu = or_zero(held.busiest_cpu)
     return (
         f"GPU {gpu.label} was ready (its clocks were up{draw}), but its utilisation was "
-        f"{or_zero(gpu.utilization):.0f} %: its kernels are too short to count, and between them "
-        f"it waits for the command, which used {or_zero(held.busiest_cpu):.0f} % of a core"
+        f"{utilization:.0f} %: its kernels are too short to count, and between them "
+        f"it waits for the command, which used {cpu:.0f} % of a core"
     )
 
 
 def stays_awake(gpu: Gpu, since: float) -> bool:
     """Whether a GPU's clocks are those of work in nearly all samples, though little runs."""
-    told = [
-        row for row in gpu.rows if row.seconds >= since and row.gpu.throttle_reasons is not None
-    ]
-    awake = [row for row in told if is_awake(row.gpu)]
-    enough_samples = len(told) >= marks.LEAST_SAMPLES
-    return enough_samples and len(awake) >= len(told) * marks.AWAKE_SHARE / 100
+    later = [row.gpu for row in gpu.rows if row.seconds >= since]
+    # Without its reasons nobody knows whether a clock is one of rest.
+    told = [sample for sample in later if sample.throttle_reasons is not None]
+    if len(told) < marks.LEAST_SAMPLES:
+        return False
+    awake = [sample for sample in told if is_awake(sample)]
+    least_awake = len(told) * marks.AWAKE_SHARE / 100
+    return len(awake) >= least_awake
 
 
 def is_awake(gpu: GpuSample) -> bool:
     """Whether a GPU's clocks are high, and rest is not the reason for them."""
-    rests = "gpu_idle" in (gpu.throttle_reasons or ())
-    return at_least(percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz), marks.LOW_CLOCKS) and not rests
+    reasons = gpu.throttle_reasons or ()
+    # `gpu_idle` is told of a card whose clocks are down because nothing runs.
+    rests = "gpu_idle" in reasons
+    clock_share = percent(gpu.clock_sm_mhz, gpu.clock_sm_max_mhz)
+    has_high_clocks = at_least(clock_share, marks.LOW_CLOCKS)
+    return has_high_clocks and not rests
 
 
 def why_idle(run: Run) -> tuple[str, str]:
     """The cause why no GPU worked, and the next step."""
-    is_held = any(map(run.held, run.gpus))
-    # What the program did before it had the GPU was its start.
-    part = run.since_held or run.machine
-    cpu = part.busiest_cpu if part else None
-    whole_cpu = part.cpu if part else None
-    running = run.exit is None
-    if run.command and run.exit and run.exit not in STOPPED_FROM_OUTSIDE:
+    was_stopped = run.exit in STOPPED_FROM_OUTSIDE
+    if run.command and run.exit and not was_stopped:
         return "failed", "read-its-error"
-    kind = kind_of(run.command, [name for gpu in run.gpus for name in gpu.programs])
-    network_rate = or_zero(run.machine.network_rate if run.machine else None)
-    is_fetching = below(cpu, marks.CORE_FULL) and network_rate >= marks.NETWORK_RATE
-    if running and (is_starting(run) or is_fetching):
+    if run.exit is None and (is_starting(run) or is_fetching(run)):
         return "starting", "watch-longer"
+    is_held = any(map(run.held, run.gpus))
+    kind = kind_of(run.command, programs_of(run))
     if is_held and kind in WAITS_FOR_PEOPLE:
         return WAITS_FOR_PEOPLE[kind]
+    work = work_with_gpu(run)
+    cpu = work.busiest_cpu if work else None
+    # No command was watched.
     if cpu is None:
         return ("held", "see-where-it-waits") if is_held else ("unused", "watch-the-command")
     if is_held and cpu >= marks.MANY_THREADS:
         return "computes", "move-to-the-gpu"
-    helpers_cpu = or_zero(whole_cpu) - cpu
+    whole_cpu = or_zero(work.cpu if work else None)
+    helpers_cpu = whole_cpu - cpu
+    # Many threads without a GPU are torch on the CPU, helpers are tokenizers and the like.
     only_helpers = helpers_cpu >= marks.HELPER_CPU and cpu < marks.MANY_THREADS
     prepares = cpu >= marks.CORE_FULL if is_held else only_helpers
     if prepares:
         return "prepares", "prepare-once"
     return ("held", "see-where-it-waits") if is_held else ("unused", "see-whether-torch-can")
+
+
+def work_with_gpu(run: Run) -> Work | None:
+    """What the command did since it held a GPU; in all if it never did."""
+    # What it did before was its start.
+    since_held = run.since_held
+    return since_held or run.machine
+
+
+def is_fetching(run: Run) -> bool:
+    """Whether a program downloads something, such as its model."""
+    work = work_with_gpu(run)
+    busiest_cpu = work.busiest_cpu if work else None
+    network_rate = or_zero(run.machine.network_rate if run.machine else None)
+    receives = network_rate >= marks.NETWORK_RATE
+    # What computes meanwhile waits for no download.
+    return receives and below(busiest_cpu, marks.CORE_FULL)
 
 
 STOPPED_FROM_OUTSIDE = (129, 130, 137, 143, -1, -2, -9, -15)
@@ -124,8 +162,10 @@ WAITS_FOR_PEOPLE = {
 
 
 def is_starting(run: Run) -> bool:
-    """Too young to be judged, or still loading."""
-    most_memory = max((gpu.memory_rose for gpu in run.gpus), default=0)
+    """Whether a run is too young to be judged, or still loading."""
+    rises = [gpu.memory_rose for gpu in run.gpus]
+    most_memory = max(rises, default=0)
     # Memory that rises says that something is loaded, which may take minutes.
     is_loading = most_memory >= marks.CUDA_CONTEXT
-    return run.seconds < (marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS)
+    young_seconds = marks.START_UP_SECONDS if is_loading else marks.YOUNG_SECONDS
+    return run.seconds < young_seconds

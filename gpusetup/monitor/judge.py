@@ -29,38 +29,53 @@ def judge(run: Run) -> tuple[Judgement, Subject | None]:
     if not run.exit:
         return judgement, subject
     # A run that ended with an error: that comes first, and nothing of it is good.
-    evidence = f"the command ended with exit {run.exit}; before, {judgement.evidence}"
-    if judgement.verdict == "good":
-        return Judgement(None, "failed", evidence, ("read-how-it-ended",)), subject
-    return judgement._replace(evidence=evidence), subject
+    before = judgement.evidence
+    evidence = f"the command ended with exit {run.exit}; before, {before}"
+    if judgement.verdict != "good":
+        return judgement._replace(evidence=evidence), subject
+    failure = Judgement(None, "failed", evidence, ("read-how-it-ended",))
+    return failure, subject
 
 
 def judgement_of(run: Run) -> tuple[Judgement, Subject | None]:
+    """The verdict of what ran, whatever its end."""
     for question in RUN_VERDICTS:
-        if judgement := question(run):
+        judgement = question(run)
+        if judgement:
             return judgement, None
     subject, case = worst_case(run)
-    is_hang_or_throttle = case.verdict == "throttled" or case.cause == "hang"
-    unevenness = None if is_hang_or_throttle else uneven_work(run)
+    # A throttled card makes the others wait, and a hang looks uneven too.
+    explains_unevenness = case.verdict == "throttled" or case.cause == "hang"
+    unevenness = None if explains_unevenness else uneven_work(run)
     if unevenness:
         return unevenness, None
     evidence = case.sentence(subject)
+    has_several_gpus = len(run.gpus) > 1
     names_its_gpu = evidence.startswith("GPU ")
-    if len(run.gpus) > 1 and case.verdict != "good" and not names_its_gpu:
+    if has_several_gpus and case.verdict != "good" and not names_its_gpu:
         evidence = f"GPU {subject.gpu.label}: {evidence}"
-    return Judgement(case.verdict, case.cause, evidence, case.steps), subject
+    judgement = Judgement(case.verdict, case.cause, evidence, case.steps)
+    return judgement, subject
 
 
 def worst_case(run: Run) -> tuple[Subject, Case]:
     """The GPU with the worst verdict, and its case in the table."""
+    # If all were lost, one of them is judged all the same.
     present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
     judged: list[tuple[Subject, Case]] = []
     for gpu in present_gpus:
         work = considered(gpu)
         if work is not None:
             subject = Subject(run, gpu, work)
-            judged.append((subject, case_of(subject)))
-    return min(judged, key=lambda pair: severity(pair[1]))
+            case = case_of(subject)
+            judged.append((subject, case))
+
+    def badness(pair: tuple[Subject, Case]) -> int:
+        _, case = pair
+        # The first of equally bad ones is named.
+        return severity(case)
+
+    return min(judged, key=badness)
 
 
 def severity(case: Case) -> int:
@@ -81,16 +96,22 @@ def lost_gpu(run: Run) -> Judgement | None:
     if not lost or not was_needed:
         return None
     first = min(lost, key=lambda gpu: gpu.lost_since)
-    evidence = f"GPU {first.label} was lost at second {first.lost_since:.0f} of {run.seconds:.0f}"
-    if not first.lost_since:
+    since = first.lost_since
+    evidence = f"GPU {first.label} was lost at second {since:.0f} of {run.seconds:.0f}"
+    if not since:
         evidence = f"GPU {first.label} was lost from the beginning"
-    verdict: Verdict | None = "uneven" if len(run.gpus) > 1 else None
+    # Beside others the job goes on without it, or waits.
+    has_others = len(run.gpus) > 1
+    verdict: Verdict | None = "uneven" if has_others else None
     return Judgement(verdict, "lost", evidence, ("see-why-it-was-lost",))
 
 
 def no_gpu(run: Run) -> Judgement | None:
     """No GPU was watched: the command and the machine are judged."""
-    return None if run.gpus else judged_without_gpu(run)
+    # A CPU, a GPU of another maker, or no driver.
+    if run.gpus:
+        return None
+    return judged_without_gpu(run)
 
 
 def one_reading(run: Run) -> Judgement | None:
@@ -99,13 +120,15 @@ def one_reading(run: Run) -> Judgement | None:
         return None
     pictures = [(gpu, picture_of(gpu)) for gpu in run.gpus]
     gpu, picture = min(pictures, key=lambda pair: USES.index(pair[1].use))
-    words = picture.words if len(run.gpus) == 1 else f"GPU {gpu.label}: {picture.words}"
+    words = picture.words
+    if len(run.gpus) > 1:
+        words = f"GPU {gpu.label}: {words}"
     if picture.use == "unknown":
         return Judgement(None, "", words, ("ask-the-driver",))
     if picture.use == "idle":
-        return Judgement(
-            "idle", "one-reading", f"{words}: nothing ran at that moment", ("watch-the-command",)
-        )
+        evidence = f"{words}: nothing ran at that moment"
+        return Judgement("idle", "one-reading", evidence, ("watch-the-command",))
+    # Full memory is a danger whatever the utilisation.
     if at_least(gpu.memory.p95, marks.MEMORY_TIGHT):
         return Judgement("memory-tight", "margin", words, ("leave-a-margin",))
     if picture.use == "good":
@@ -133,12 +156,15 @@ def nothing_to_judge(run: Run) -> Judgement | None:
     """Too few samples tell what the GPUs did: no verdict."""
     readings = 0
     for gpu in run.gpus:
-        if gpu.parts.whole:
-            readings = max(readings, gpu.parts.whole.samples)
+        measured = gpu.parts.whole
+        if measured:
+            readings = max(readings, measured.samples)
     if readings >= marks.LEAST_SAMPLES:
         return None
     evidence = f"{readings} of {run.samples} samples tell a utilisation: too few to judge"
-    steps = ("ask-the-driver",) if readings < run.samples else ()
+    # With MIG, and on old cards, the driver tells none: then watching longer is of no use.
+    tells_none = readings < run.samples
+    steps = ("ask-the-driver",) if tells_none else ()
     return Judgement(None, "", evidence, steps)
 
 
@@ -147,10 +173,11 @@ def uneven_work(run: Run) -> Judgement | None:
 
     If all are always busy, their power tells which of them wait in a collective.
     """
-    job_gpus = [gpu for gpu in run.gpus if gpu.lost_at is None and run.belongs(gpu)]
+    present_gpus = [gpu for gpu in run.gpus if gpu.lost_at is None]
     uses: dict[str, float] = {}
     power: dict[str, float] = {}
-    for gpu in job_gpus:
+    for gpu in filter(run.belongs, present_gpus):
+        # A rank that never computed counts with 0 %.
         work = considered(gpu) if worked(gpu) else None
         uses[gpu.label] = work.utilization if work else 0.0
         if work and work.power_share:
@@ -161,19 +188,23 @@ def uneven_work(run: Run) -> Judgement | None:
     mark = marks.USE_DIFFERENCE
     phrase = "worked {:.0f} % of the time"
     all_are_busy = min(uses.values()) >= marks.BUSY
-    if all_are_busy and len(power) == len(uses):
+    all_tell_power = len(power) == len(uses)
+    if all_are_busy and all_tell_power:
         shares = power
         mark = marks.POWER_DIFFERENCE
         phrase = "drew {:.0f} % of its power limit"
     least = min(shares, key=shares.__getitem__)
     most = max(shares, key=shares.__getitem__)
-    if shares[most] - shares[least] < mark:
+    difference = shares[most] - shares[least]
+    if difference < mark:
         return None
     least_words = f"GPU {least} {phrase.format(shares[least])}"
     most_words = f"GPU {most} {phrase.format(shares[most])}"
+    evidence = f"{least_words}, {most_words}"
     cause = "less" if shares[least] else "none"
+    # Without a launcher it is one process with several GPUs (DataParallel, device_map).
     step = "balance-the-work" if run.launched else "one-process-each"
-    return Judgement("uneven", cause, f"{least_words}, {most_words}", (step,))
+    return Judgement("uneven", cause, evidence, (step,))
 
 
 RUN_VERDICTS: tuple[Callable[[Run], Judgement | None], ...] = (

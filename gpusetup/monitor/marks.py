@@ -1,7 +1,7 @@
 """The marks that the verdicts go by, each with its unit.
 
 The acceleration guide gives utilisation near 100 %, memory 70 to 90 %, 70 to 85 °C; the others
-are chosen here and checked on the labelled runs of tests/monitor_kinds.py.
+are chosen here and checked on the labelled runs of tests/monitor/monitor_kinds.py.
 """
 
 from __future__ import annotations

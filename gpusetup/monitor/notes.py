@@ -8,6 +8,7 @@ from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.evidence import megabytes, memory_grew, whole
+from gpusetup.monitor.gpu import Gpu
 from gpusetup.monitor.run import Run, considered, worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import clocks_are_low
@@ -17,29 +18,41 @@ from gpusetup.monitor.work import below
 @Sign
 def has_room(subject: Subject) -> bool:
     """Its memory leaves room for a larger batch."""
-    return below(subject.gpu.memory.p95, marks.MEMORY_LOW)
+    # The guide's range for memory begins at 70 %.
+    memory_share = subject.gpu.memory.p95
+    return below(memory_share, marks.MEMORY_LOW)
 
 
 @Sign
 def hot(subject: Subject) -> bool:
-    return (subject.gpu.heat or 0.0) > marks.HOT
+    """It is hotter than the guide's range."""
+    # Some cards tell no temperature.
+    heat = subject.gpu.heat or 0.0
+    return heat > marks.HOT
 
 
 @Sign
 def warmed_up(subject: Subject) -> bool:
     """It worked less in the beginning."""
-    return subject.gpu.parts.warm > 0
+    # Compilation, or cold caches: the figures leave it out.
+    warm_seconds = subject.gpu.parts.warm
+    return warm_seconds > 0
 
 
 @Sign
 def started_late(subject: Subject) -> bool:
     """It did nothing at first: the program started, or loaded its model and its data."""
-    return subject.gpu.parts.start_up >= marks.START_UP_NOTE
+    # Python's imports alone take about two seconds.
+    start_seconds = subject.gpu.parts.start_up
+    return start_seconds >= marks.START_UP_NOTE
 
 
 @Sign
 def paused(subject: Subject) -> bool:
-    return len(subject.gpu.parts.pauses) > 0
+    """It paused between its first and its last work."""
+    # For at least five seconds each time.
+    pauses = subject.gpu.parts.pauses
+    return len(pauses) > 0
 
 
 @Sign
@@ -62,29 +75,44 @@ def times_and_lengths(subject: Subject) -> str:
 
 
 def memory_p95(subject: Subject) -> str:
-    return f"memory {whole(subject.gpu.memory.p95)} % full"
+    """How full its memory is, most of the time."""
+    memory_share = subject.gpu.memory.p95
+    full = whole(memory_share)
+    return f"memory {full} % full"
 
 
 def high_memory(subject: Subject) -> str:
-    return f"{memory_p95(subject)}, more than {marks.MEMORY_HIGH:.0f} %"
+    """How full its memory is, and the mark that it is above."""
+    sentence = memory_p95(subject)
+    mark = f"{marks.MEMORY_HIGH:.0f}"
+    return f"{sentence}, more than {mark} %"
 
 
 def heat(subject: Subject) -> str:
-    return f"{whole(subject.gpu.heat)} °C, more than {marks.HOT:.0f} °C"
+    """How hot it is, and the mark that it is above."""
+    degrees = whole(subject.gpu.heat)
+    mark = f"{marks.HOT:.0f}"
+    return f"{degrees} °C, more than {mark} °C"
 
 
 def start_up(subject: Subject) -> str:
-    seconds = whole(subject.gpu.parts.start_up)
+    """How long the program took to its first work on the GPU."""
+    parts = subject.gpu.parts
+    seconds = whole(parts.start_up)
     return f"the first {seconds} s, before the GPU was used, are not counted"
 
 
 def warm_up(subject: Subject) -> str:
-    seconds = whole(subject.gpu.parts.warm)
+    """How long it worked less in the beginning."""
+    parts = subject.gpu.parts
+    seconds = whole(parts.warm)
     return f"the figures leave out a warm-up of {seconds} s (perhaps compilation, or cold caches)"
 
 
 def link(subject: Subject) -> str:
-    rate = megabytes(subject.gpu.link_limit)
+    """What its slow PCIe link carries."""
+    limit = subject.gpu.link_limit
+    rate = megabytes(limit)
     return f"its PCIe link carries {rate} in one direction: check the slot and the riser"
 
 
@@ -111,26 +139,57 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
 
 
 def notes(run: Run) -> Iterator[str]:
-    if marks.LEAST_SAMPLES <= run.samples < marks.FEW_SAMPLES:
+    """Everything worth a line that is not the verdict."""
+    is_short = marks.LEAST_SAMPLES <= run.samples < marks.FEW_SAMPLES
+    if is_short:
         words = f"a short record, {run.samples} samples in {run.seconds:.0f} s"
         yield f"{words}: a minute of them says more"
     for gpu in run.gpus:
-        work = considered(gpu) if worked(gpu) else None
-        if gpu.lost_at is not None:
-            since = f" since {gpu.lost_at}" if gpu.lost_at else ""
-            yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
-        elif work is not None:
-            subject = Subject(run, gpu, work)
-            for is_seen, sentence in NOTES:
-                if is_seen(subject):
-                    yield f"GPU {gpu.label}: {sentence(subject)}"
-    resting = [gpu for gpu in run.gpus if not worked(gpu)] if run.at_work else []
-    for words, *state in (
-        ("its memory is held and it did nothing", True, False),
-        ("only a display draws on", False, True),
-        ("not used", False, False),
-    ):
-        if labels := [gpu.label for gpu in resting if [run.held(gpu), gpu.only_draws] == state]:
+        yield from notes_of(run, gpu)
+    # Where no GPU worked, the verdict itself says what they did.
+    if run.at_work:
+        yield from what_rested(run)
+    memory_share = run.host_memory
+    if memory_share is not None and memory_share >= marks.MEMORY_TIGHT:
+        yield f"the machine's memory is {memory_share:.0f} % full"
+
+
+def notes_of(run: Run, gpu: Gpu) -> Iterator[str]:
+    """What is worth a line about one GPU."""
+    if gpu.lost_at is not None:
+        since = f" since {gpu.lost_at}" if gpu.lost_at else ""
+        yield f"GPU {gpu.label} is lost{since}; `gpusetup doctor` says more"
+        return
+    work = considered(gpu) if worked(gpu) else None
+    # A GPU that did nothing has no figures to remark on.
+    if work is None:
+        return
+    subject = Subject(run, gpu, work)
+    for is_seen, sentence in NOTES:
+        if is_seen(subject):
+            yield f"GPU {gpu.label}: {sentence(subject)}"
+
+
+def what_rested(run: Run) -> Iterator[str]:
+    """Which GPUs did nothing beside those that worked, by what is on them."""
+    held = []
+    drawing = []
+    unused = []
+    for gpu in run.gpus:
+        if worked(gpu):
+            continue
+        is_held = run.held(gpu)
+        if is_held and not gpu.only_draws:
+            held.append(gpu.label)
+        elif gpu.only_draws and not is_held:
+            drawing.append(gpu.label)
+        elif not is_held:
+            unused.append(gpu.label)
+    groups = (
+        ("its memory is held and it did nothing", held),
+        ("only a display draws on", drawing),
+        ("not used", unused),
+    )
+    for words, labels in groups:
+        if labels:
             yield f"{words}: GPU {', '.join(labels)}"
-    if run.host_memory is not None and run.host_memory >= marks.MEMORY_TIGHT:
-        yield f"the machine's memory is {run.host_memory:.0f} % full"

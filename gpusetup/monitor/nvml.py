@@ -33,17 +33,15 @@ class Nvml(Source):
     def read(self, timeout: float) -> Sample:
         last_line, deadline = "", time.monotonic() + timeout
         while True:
+            remaining = deadline - time.monotonic()
             try:
-                line = self._lines.next(deadline - time.monotonic())
+                line = self._lines.next(remaining)
             except EOFError as problem:
+                # What a library printed last often says why the child ended.
                 reasons = [reason for reason in (str(problem), last_line) if reason]
                 raise SourceEnded(f"NVML: {': '.join(reasons)}") from problem
             if line.startswith(FAILED):
-                failure = json.loads(line)
-                is_forbidden = failure["init"] in FORBIDDEN
-                # NVML's own words for a missing library begin with its name.
-                message = failure["message"].removeprefix("NVML ")
-                raise SourceEnded(f"NVML: {message}", blocked=is_forbidden)
+                raise not_initialised(line)
             if line.startswith(SAMPLE):
                 return from_json(line, Sample, what="a sample of read_nvml")
             last_line = line
@@ -67,3 +65,12 @@ def open_nvml(lines: StreamingChild, deadline: Deadline) -> Nvml:
         source.close()
         raise
     return source
+
+
+def not_initialised(line: str) -> SourceEnded:
+    """The reason why NVML did not start, as the child tells it."""
+    failure = json.loads(line)
+    is_forbidden = failure["init"] in FORBIDDEN
+    # NVML's own words for a missing library begin with its name.
+    message = failure["message"].removeprefix("NVML ")
+    return SourceEnded(f"NVML: {message}", blocked=is_forbidden)

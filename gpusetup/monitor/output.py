@@ -45,8 +45,13 @@ class Output:
         # The order of the two streams stays if they go to the same place.
         is_one_place = is_same(stdout_to, STDERR)
         stderr = stdout if is_one_place else self._channel(STDERR)
-        self.stdout = stdout.written if stdout else stdout_to
-        self.stderr = stderr.written if stderr else STDERR
+        # Without a channel the command keeps the stream itself.
+        self.stdout = stdout_to
+        if stdout:
+            self.stdout = stdout.written
+        self.stderr = STDERR
+        if stderr:
+            self.stderr = stderr.written
 
     def _channel(self, target: int) -> Channel | None:
         """A channel to one of our streams; None if the command has to keep the stream itself."""
@@ -68,6 +73,7 @@ class Output:
     def begin(self) -> None:
         """Pass on from now on; the command has started, and its ends of the channels are its."""
         for channel in self._channels:
+            # Else its end would not end the stream for us.
             os.close(channel.written)
             thread = threading.Thread(target=self._pass_on, args=(channel,), daemon=True)
             self._threads.append(thread)
@@ -76,6 +82,7 @@ class Output:
     def give_up(self) -> None:
         """Close everything: the command did not start."""
         for channel in self._channels:
+            # No thread reads yet.
             os.close(channel.written)
             os.close(channel.read)
 

@@ -77,11 +77,14 @@ def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
     >>> kind_of(("python", "train.py", "--model", "vit-s")), kind_of(None)
     ('training', '')
     """
-    whole = " ".join(command) if command else " ".join(names)
+    whole = " ".join(command or names)
+    # Options name models and data sets, which say nothing of the program.
     runs = " ".join(what_runs(command)) if command else whole
     for program in PROGRAMS:
-        text = (whole if program.options else runs).lower().replace("\\", "/")
-        if re.search(program.pattern, text):
+        text = whole if program.options else runs
+        # Windows' paths have backslashes.
+        plain_text = text.lower().replace("\\", "/")
+        if re.search(program.pattern, plain_text):
             return program.kind
     return "training" if command else ""
 
@@ -95,10 +98,12 @@ def what_runs(command: Sequence[str]) -> tuple[str, ...]:
     words: list[str] = []
     previous = ""
     for word in command:
+        is_option = word.startswith("-")
         is_program = word.endswith((".py", ".ipynb", ".sh"))
         # `--eval yes`: the word after an option may be its value, unless it is a program.
-        may_be_a_value = previous.startswith("-") and previous != "-m" and not is_program
-        if not word.startswith("-") and not may_be_a_value:
+        follows_option = previous.startswith("-") and previous != "-m"
+        may_be_a_value = follows_option and not is_program
+        if not is_option and not may_be_a_value:
             words.append(word)
         previous = word
     return tuple(words)
@@ -110,8 +115,14 @@ def is_launched(command: Sequence[str] | None) -> bool:
     >>> is_launched(("python", "-m", "torch.distributed.run", "t.py")), is_launched(("python",))
     (True, False)
     """
-    words = " ".join(command or ()).lower()
-    return LAUNCHERS.search(words) is not None
+    words = " ".join(command or ())
+    # Names of programs have capitals on Windows.
+    match = LAUNCHERS.search(words.lower())
+    return match is not None
+
+
+MOST_DIGITS = 6
+"""Of a number of machines: a longer number is something else."""
 
 
 NODES = re.compile(r"--(?:nnodes|num[_-]machines|num[_-]nodes)[= ](?:\d+:)?(\d+)")
@@ -123,10 +134,12 @@ def nodes_of(command: Sequence[str] | None) -> int:
     >>> nodes_of(("torchrun", "--nnodes=1:4", "t.py")), nodes_of(("torchrun", "t.py"))
     (4, 1)
     """
-    match = NODES.search(" ".join(command or ()))
-    # A number of seven digits is no number of machines.
-    is_plausible = match is not None and len(match[1]) < 7
-    return int(match[1]) if match and is_plausible else 1
+    words = " ".join(command or ())
+    match = NODES.search(words)
+    # A command that says nothing runs on one machine.
+    if match is None or len(match[1]) > MOST_DIGITS:
+        return 1
+    return int(match[1])
 
 
 COMPUTES = re.compile(r"python|(^|/)(java|julia|matlab|rscript|pt_main_thread)")
@@ -143,9 +156,12 @@ def is_display(process: ProcessUse) -> bool:
     True
     """
     name = (process.name or "").lower().replace("\\", "/")
-    if process.kind in (None, "both") and DISPLAYS.search(name):
+    # A program that computes only, by its kind, is no display whatever its name.
+    may_draw = process.kind in (None, "both")
+    if may_draw and DISPLAYS.search(name):
         return True
     if process.kind == "both":
-        computes = COMPUTES.search(name) or kind_of(None, (name,))
+        is_interpreter = COMPUTES.search(name) is not None
+        computes = is_interpreter or bool(kind_of(None, (name,)))
         return not computes
     return process.kind == "graphics"

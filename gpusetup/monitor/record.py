@@ -46,31 +46,37 @@ def read_recording(path: str, interval: float = 1.0) -> RecordedRun:
     lines = _lines(path)
     beginning = list(islice(lines, FIRST_LINES))
     texts = [line for line in beginning if line.strip()]
+    # Our own records are JSON, one document a line.
     if texts and texts[0].lstrip().startswith(("{", "[")):
         return RecordedRun(documents=_documents(path, chain(beginning, lines)))
     for number, line in enumerate(beginning):
-        if names := smi_csv.headings(line):
+        names = smi_csv.headings(line)
+        if names:
             rows = chain(beginning[number + 1 :], lines)
-            read = smi_csv.samples(names, rows, interval)
+            samples = smi_csv.samples(names, rows, interval)
             has_times = "timestamp" in names
-            return RecordedRun(source=smi_csv.NAME, has_times=has_times, documents=read)
-        for form in smi_text.FORMS:
-            if form.begins(line):
-                # What stands above it may be its time.
-                read = form.samples(chain(beginning, lines), interval)
-                has_times = form.tells_time(beginning)
-                return RecordedRun(source=form.name, has_times=has_times, documents=read)
+            return RecordedRun(source=smi_csv.NAME, has_times=has_times, documents=samples)
+        form = smi_text.form_that_begins(line)
+        if form:
+            # What stands above it may be its time.
+            all_lines = chain(beginning, lines)
+            samples = form.samples(all_lines, interval)
+            has_times = form.tells_time(beginning)
+            return RecordedRun(source=form.name, has_times=has_times, documents=samples)
     if not texts:
         return RecordedRun(documents=())
     raise BadInput(f"{path} is no recording of the monitor or of nvidia-smi", hint=FORMAT_HINT)
 
 
 def _lines(path: str) -> Iterator[str]:
+    """The lines of a file, in the encoding that its beginning shows."""
     try:
+        # PowerShell writes UTF-16.
         with named_file.opened(path) as file:
-            encoding = named_file.encoding_of(file.read(named_file.SAMPLE))
-        with TextIOWrapper(named_file.opened(path), encoding=encoding) as file:
-            yield from file
+            first_bytes = file.read(named_file.SAMPLE)
+        encoding = named_file.encoding_of(first_bytes)
+        with TextIOWrapper(named_file.opened(path), encoding=encoding) as text_file:
+            yield from text_file
     except OSError as problem:
         raise BadInput(f"Cannot read {path}: {problem.strerror}") from problem
     except UnicodeError as problem:
@@ -78,24 +84,34 @@ def _lines(path: str) -> Iterator[str]:
 
 
 def _documents(path: str, lines: Iterable[str]) -> Iterator[Sample | Summary]:
+    """The samples of our own record, and its summary."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
+        # An empty line, as an editor leaves one at the end.
+        if not line.strip():
+            continue
         try:
-            plain = json.loads(line) if line.strip() else None
+            plain = json.loads(line)
         except ValueError as problem:
-            if not line.endswith("\n"):
+            is_last_line = not line.endswith("\n")
+            if is_last_line:
                 return  # the recorder was killed in the middle of it
             raise BadInput(f"{where} is no JSON: {problem}", hint=FORMAT_HINT) from problem
+        # `null` is JSON and no document.
         if plain is not None:
             yield _document(plain, where)
 
 
 def _document(plain: Any, where: str) -> Sample | Summary:
     """A line of a recording. Raises BadInput for what `monitor --json` did not write."""
-    schema = plain.get("schema") if isinstance(plain, dict) else None
+    is_map = isinstance(plain, dict)
+    schema = plain.get("schema") if is_map else None
     if schema != SCHEMA:
-        hint = f"it is {schema or 'something else'}; this version reads {SCHEMA}"
+        what_it_is = schema or "something else"
+        hint = f"it is {what_it_is}; this version reads {SCHEMA}"
         raise BadInput(f"{where} is no sample of `gpusetup monitor --json`", hint=hint)
-    kind: Any = Summary if plain.get("kind") == "summary" else Sample
+    # The summary is the last line.
+    is_summary = plain.get("kind") == "summary"
+    kind: Any = Summary if is_summary else Sample
     document: Sample | Summary = from_plain(plain, kind, what=where)
     return document

@@ -32,31 +32,34 @@ class Run:
         """What the command and the machine did, apart from any GPU."""
         trees = [row.tree for row in rows if row.tree is not None]
         hosts = [row.host for row in rows if row.host is not None]
+        # A quota may change while a command runs: the last one counts.
         self.cores = trees[-1].cores if trees else None
-        self.host_cores = next((host.cores for host in reversed(hosts) if host.cores), None)
+        known_cores = [host.cores for host in hosts if host.cores]
+        self.host_cores = known_cores[-1] if known_cores else None
         self.cpu = mean(tree.cpu_percent for tree in trees)
         """Mean CPU of the command's tree, 100 for each core."""
         self.busiest_cpu = mean(tree.busiest_cpu_percent for tree in trees)
         self.ranks: int | None = highest(tree.gpu_processes for tree in trees)
         """Processes of the command that hold a watched GPU."""
-        self.host_memory: float | None = highest(
-            percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts
-        )
+        memory_shares = [percent(host.memory_used_bytes, host.memory_total_bytes) for host in hosts]
+        self.host_memory: float | None = highest(memory_shares)
         """Percent of the machine's memory that was in use, at most."""
-        self.network_limit: float | None = highest(
-            host.network_limit_bytes_per_second for host in hosts
-        )
+        network_limits = [host.network_limit_bytes_per_second for host in hosts]
+        self.network_limit: float | None = highest(network_limits)
         """Bytes a second that the machine's network carries, one way."""
         self.command, self.exit = command, exit_code
         self.kind, self.nodes = kind_of(command), nodes_of(command)
         """The kind of its program, by its command alone; on how many machines it runs."""
-        self.launched = is_launched(command) or or_zero(self.ranks) > 1
+        # A script may start its ranks by itself (torch.multiprocessing).
+        has_several_ranks = or_zero(self.ranks) > 1
+        self.launched = is_launched(command) or has_several_ranks
         """A launcher started its ranks."""
 
     @property
     def usable_cores(self) -> float | None:
         """How many cores the command may use; without a command, those of the machine."""
-        return self.cores or self.host_cores
+        by_affinity_and_quota = self.cores
+        return by_affinity_and_quota or self.host_cores
 
     @cached_property
     def since_held(self) -> Work | None:
@@ -64,18 +67,22 @@ class Run:
 
         Before that the program started: Python's imports take seconds of a full core.
         """
-        for row in self._rows:
-            if row.tree is not None and row.seconds >= self.held_from:
-                rows = [later for later in self._rows if later.seconds >= row.seconds]
-                enough = len(rows) >= marks.LEAST_SAMPLES
-                return work_of(rows) if enough else None
-        return None
+        held_from = self.held_from
+        rows = [row for row in self._rows if row.seconds >= held_from]
+        # The first of these may come before the first sample of the command.
+        while rows and rows[0].tree is None:
+            rows = rows[1:]
+        enough = len(rows) >= marks.LEAST_SAMPLES
+        return work_of(rows) if enough else None
 
     @property
     def since_start(self) -> Work | None:
         """The command and the machine in the samples that tell of the command; None if too few."""
         rows = [row for row in self._rows if row.tree is not None]
-        return work_of(rows) if len(rows) >= marks.LEAST_TREES else None
+        # One sample of a command that ended at once says nothing about it.
+        if len(rows) < marks.LEAST_TREES:
+            return None
+        return work_of(rows)
 
     @cached_property
     def held_from(self) -> float:
@@ -83,24 +90,34 @@ class Run:
         for gpu in self.gpus:
             memory_at_first = gpu.first.memory_used_bytes or 0
             for row in gpu.rows:
-                memory_rose = or_zero(row.gpu.memory_used_bytes) - memory_at_first
+                memory_now = or_zero(row.gpu.memory_used_bytes)
+                memory_rose = memory_now - memory_at_first
+                # Where no process is listed, its memory shows it.
                 if row.gpu.processes or memory_rose >= marks.CUDA_CONTEXT:
                     return row.seconds
         return math.inf
 
     @cached_property
     def at_work(self) -> tuple[Gpu, ...]:
-        return tuple(filter(worked, self.gpus))
+        """The GPUs that worked, with those that were lost at it."""
+        gpus = [gpu for gpu in self.gpus if worked(gpu)]
+        return tuple(gpus)
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
         """What the GPUs at work did."""
-        works = map(considered, self.at_work)
-        return tuple(work for work in works if work is not None)
+        works = []
+        for gpu in self.at_work:
+            work = considered(gpu)
+            if work is not None:
+                works.append(work)
+        return tuple(works)
 
     def kind_on(self, gpu: Gpu) -> str:
         """The kind of program, by its command or by the names of the processes on a GPU."""
-        return kind_of(self.command, gpu.programs)
+        # Names matter only if there is no command.
+        names = gpu.programs
+        return kind_of(self.command, names)
 
     def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
         """The GPUs at work on the same job: all of a command; else cards of one name whose
@@ -119,22 +136,28 @@ class Run:
         """Those on which nothing ran, and no process is."""
         unused = []
         for gpu in self.gpus:
+            # A display card is in use too, for its own purpose.
             is_in_use = worked(gpu) or self.held(gpu) or gpu.only_draws
-            if not is_in_use and gpu.lost_at is None:
+            is_lost = gpu.lost_at is not None
+            if not is_in_use and not is_lost:
                 unused.append(gpu)
         return tuple(unused)
 
     def belongs(self, gpu: Gpu) -> bool:
-        return worked(gpu) or self.held(gpu)
+        """Whether a GPU is part of what runs."""
+        has_worked = worked(gpu)
+        # A rank that waits holds its memory.
+        return has_worked or self.held(gpu)
 
     def held(self, gpu: Gpu) -> bool:
         """A process that computes sits on it: told, or else by its memory."""
+        has_process = gpu.has_process
+        if has_process is not None:
+            return has_process
+        memory_share = or_zero(gpu.memory.p95)
         # Without a command the memory may be a desktop's, which holds more than a context.
         mark = marks.DESKTOP_MEMORY if self.busiest_cpu is None else marks.HELD_MEMORY
-        has_process = gpu.has_process
-        if has_process is None:
-            return or_zero(gpu.memory.p95) >= mark
-        return has_process
+        return memory_share >= mark
 
 
 def worked(gpu: Gpu) -> bool:
@@ -142,19 +165,31 @@ def worked(gpu: Gpu) -> bool:
     if considered(gpu) is None or drawn(gpu):
         return False
     mean_is_low = or_zero(gpu.utilization) < marks.IDLE
-    has_only_stray_kernels = mean_is_low and gpu.utilization_p95 < marks.QUIET_SHARE
+    # Work of a part of the run shows in the 95th percentile.
+    never_works_much = gpu.utilization_p95 < marks.QUIET_SHARE
+    has_only_stray_kernels = mean_is_low and never_works_much
     return not has_only_stray_kernels
 
 
 def drawn(gpu: Gpu) -> bool:
     """Only programs that draw are on it, and they do not work it hard."""
-    return gpu.only_draws and or_zero(gpu.utilization) < marks.LOW
+    utilization = or_zero(gpu.utilization)
+    # A game or a renderer may be listed as drawing, and works the card.
+    works_hard = utilization >= marks.LOW
+    return gpu.only_draws and not works_hard
 
 
 def considered(gpu: Gpu) -> Work | None:
     """Its work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
-    return parts.body if parts.pause_share > marks.PAUSE_SHARE else parts.work
+    if parts.pause_share > marks.PAUSE_SHARE:
+        return parts.body
+    # Evaluation and checkpoints are a part of every training.
+    return parts.work
+
+
+CORES_IF_UNKNOWN = 4
+"""What a workstation has at least; the acceleration guide begins with as many workers."""
 
 
 MOST_WORKERS = 16
@@ -168,7 +203,8 @@ def useful_workers(run: Run) -> int:
     """
     gpus_at_work = [gpu for gpu in run.gpus if or_zero(gpu.utilization) >= marks.IDLE]
     gpu_count = max(1, len(gpus_at_work))
-    cores = round(run.cores or 4)
+    cores = round(run.cores or CORES_IF_UNKNOWN)
+    # A worker keeps a core busy, so more of them than cores are of no use.
     workers_of_all = min(MOST_WORKERS, cores)
     workers_per_gpu = workers_of_all // gpu_count
     return max(1, workers_per_gpu)

@@ -18,11 +18,21 @@ Cell = str | float | int | None
 
 
 def mib(count: int | None) -> int | None:
-    return None if count is None else round(count / MIB)
+    """Bytes in MiB, as nvidia-smi writes them."""
+    # An empty cell.
+    if count is None:
+        return None
+    return round(count / MIB)
+
+
+BYTES_OF_A_MEGABYTE = 1e6
 
 
 def megabytes(rate: float | None) -> float | None:
-    return None if rate is None else round(rate / 1e6, 3)
+    """Bytes a second in MB/s."""
+    if rate is None:
+        return None
+    return round(rate / BYTES_OF_A_MEGABYTE, 3)
 
 
 GPU_COLUMNS: Mapping[str, Callable[[GpuSample], Cell]] = {
@@ -75,8 +85,10 @@ class CsvWriter:
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
-        self._rows = csv.writer(file)
-        self._rows.writerow(HEADING)
+        rows = csv.writer(file)
+        # The heading comes first, also of a run without a sample.
+        rows.writerow(HEADING)
+        self._rows = rows
 
     def write(self, sample: Sample) -> None:
         """Write a row for each GPU, with the command and the machine in each."""
@@ -87,10 +99,16 @@ class CsvWriter:
         # Without a GPU one row tells of the command and the machine.
         for gpu in sample.gpus or (None,):
             gpu_cells = [read(gpu) if gpu else None for read in GPU_COLUMNS.values()]
+            # Names come from the driver, and a spreadsheet runs what looks like a formula.
             safe_cells = map(harmless, gpu_cells)
             row = (sample.at, sample.seconds, *safe_cells, *tree_cells, *host_cells)
             self._rows.writerow(row)
+        # The file is whole whenever somebody looks at it.
         self._file.flush()
+
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t")
+"""How a cell begins that a spreadsheet takes for a formula (OWASP, CSV injection)."""
 
 
 def harmless(cell: Cell) -> Cell:
@@ -99,8 +117,11 @@ def harmless(cell: Cell) -> Cell:
     >>> harmless("=1+1"), harmless("NVIDIA L4"), harmless(-3)
     ("'=1+1", 'NVIDIA L4', -3)
     """
-    is_formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t"))
-    return f"'{cell}" if is_formula else cell
+    if not isinstance(cell, str):
+        return cell
+    if not cell.startswith(FORMULA_STARTS):
+        return cell
+    return f"'{cell}"
 
 
 # --- read back ------------------------------------------------------------------------------------
@@ -110,14 +131,23 @@ Row = Mapping[str, str]
 
 
 def count(row: Row, name: str, unit: int = 1) -> int | None:
-    value = number(row.get(name))
-    return None if value is None else round(value * unit)
+    """A whole number of a row; `unit`: what one of its units is."""
+    text = row.get(name)
+    value = number(text)
+    # An empty cell.
+    if value is None:
+        return None
+    return round(value * unit)
 
 
 def rate(row: Row, name: str) -> float | None:
     """Bytes a second, from MB/s."""
-    value = number(row.get(name))
-    return None if value is None else value * 1e6
+    text = row.get(name)
+    value = number(text)
+    # An empty cell.
+    if value is None:
+        return None
+    return value * BYTES_OF_A_MEGABYTE
 
 
 def tree_of(row: Row) -> TreeSample | None:

@@ -34,10 +34,13 @@ class NotStarted(GpuSetupError):
     """The command cannot be started; the exit code is a shell's."""
 
     def __init__(self, name: str, problem: OSError) -> None:
-        missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
-        reason = "command not found" if missing else problem.strerror or str(problem)
+        is_missing = isinstance(problem, FileNotFoundError | NotADirectoryError)
+        # In a shell's words.
+        reason = problem.strerror or str(problem)
+        if is_missing:
+            reason = "command not found"
         super().__init__(f"{name}: {reason}")
-        self.exit_code = NOT_FOUND if missing else NOT_RUNNABLE
+        self.exit_code = NOT_FOUND if is_missing else NOT_RUNNABLE
 
 
 class Command:
@@ -51,17 +54,24 @@ class Command:
         self._epochs = EpochReader()
         self._began = time.monotonic()
         self._output = Output(self._read_along, stdout_to)
+        stdout, stderr = self._output.stdout, self._output.stderr
         try:
-            self._child = foreground(argv, stdout=self._output.stdout, stderr=self._output.stderr)
+            self._child = foreground(argv, stdout=stdout, stderr=stderr)
         except OSError as problem:
             self._output.give_up()
             raise NotStarted(argv[0], problem) from problem
-        self._old = {number: signal.signal(number, self._forward) for number in _numbers(FORWARDED)}
+        # Our own handlers come back when the command has ended.
+        self._old = {}
+        for number in _numbers(FORWARDED):
+            self._old[number] = signal.signal(number, self._forward)
         self._output.begin()
         self.tree: ProcessTree | None = None
 
     def _read_along(self, data: bytes) -> None:
-        self._epochs.feed(data, time.monotonic() - self._began)
+        """Read what the command prints for its epochs."""
+        # Epochs are timed by when they were printed.
+        seconds = time.monotonic() - self._began
+        self._epochs.feed(data, seconds)
 
     def epochs(self) -> EpochTimes | None:
         """How long its epochs took; None if it printed no two."""
@@ -83,7 +93,9 @@ class Command:
 
     @property
     def ended(self) -> bool:
-        return self._child.poll() is not None
+        """Whether the command has ended; its children may go on."""
+        exit_code = self._child.poll()
+        return exit_code is not None
 
     def exit_code(self) -> int:
         """Wait for its end; 128 + n where a signal n ended it, as a shell has it."""
@@ -91,13 +103,19 @@ class Command:
         self._output.end()
         for number, handler in self._old.items():
             signal.signal(number, handler)
-        return 128 - code if code < 0 else code
+        # Python tells a signal as a negative number.
+        was_ended_by_signal = code < 0
+        return 128 - code if was_ended_by_signal else code
 
 
 def _numbers(names: Sequence[str]) -> tuple[signal.Signals, ...]:
     """The signals of these names that this system has: Windows lacks most of them."""
-    known_names = signal.Signals.__members__
-    return tuple(known_names[name] for name in names if name in known_names)
+    known_signals = signal.Signals.__members__
+    numbers = []
+    for name in names:
+        if name in known_signals:
+            numbers.append(known_signals[name])
+    return tuple(numbers)
 
 
 def _has_terminal() -> bool:
@@ -138,14 +156,17 @@ def watch(
     tree = beside.tree if isinstance(beside, Command) else beside
     host = Host()
     for sample in samples_in_time(source, say, limits, command):
-        on_gpu = frozenset(use.pid for gpu in sample.gpus for use in gpu.processes or ())
-        tree_sample = tree.sample(on_gpu) if tree else None
+        on_gpu: set[int] = set()
+        for gpu in sample.gpus:
+            on_gpu.update(use.pid for use in gpu.processes or ())
+        tree_sample = tree.sample(frozenset(on_gpu)) if tree else None
         # A command's end is known by its exit; of other processes only that they are gone.
-        if command is None and tree is not None and tree_sample is None and tree.has_ended():
+        is_gone = command is None and tree is not None and tree_sample is None
+        if is_gone and tree is not None and tree.has_ended():
             return
         host_sample = host.sample()
-        gpus = tuple(with_unified_memory(gpu, host_sample) for gpu in sample.gpus)
-        yield replace(sample, gpus=gpus, tree=tree_sample, host=host_sample)
+        gpus = [with_unified_memory(gpu, host_sample) for gpu in sample.gpus]
+        yield replace(sample, gpus=tuple(gpus), tree=tree_sample, host=host_sample)
 
 
 def samples_in_time(

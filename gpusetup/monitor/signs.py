@@ -23,37 +23,52 @@ from gpusetup.monitor.work import Moment, at_least, below, mean, or_zero, percen
 @Sign
 def busy(subject: Subject) -> bool:
     """Its utilisation is near 100 %."""
-    return at_least(subject.work.utilization, marks.BUSY)
+    # The guide's mark of a GPU that is well used.
+    utilization = subject.work.utilization
+    return at_least(utilization, marks.BUSY)
 
 
 @Sign
 def mostly_waits(subject: Subject) -> bool:
     """It works less than half of the time."""
-    return below(subject.work.utilization, marks.LOW)
+    # From here on the guide gives its ordered advice.
+    utilization = subject.work.utilization
+    return below(utilization, marks.LOW)
 
 
 @Sign
 def spins(subject: Subject) -> bool:
     """Its utilisation is as high as that of a card that waits in a collective."""
-    return at_least(subject.work.utilization, marks.SPINNING_USE)
+    # NCCL's kernels poll for the other ranks, so the counter never falls while they wait.
+    utilization = subject.work.utilization
+    return at_least(utilization, marks.SPINNING_USE)
 
 
 @Sign
 def no_memory_traffic(subject: Subject) -> bool:
     """Its memory is neither read nor written."""
-    return below(subject.work.memory_busy, marks.QUIET)
+    # A kernel that only polls needs no memory bandwidth.
+    memory_busy = subject.work.memory_busy
+    return below(memory_busy, marks.QUIET)
+
+
+MEMORY_BUS_FULL = 70.0
+"""Percent of the time in which memory is read or written: no kernel reaches 100."""
 
 
 @Sign
 def memory_bus_full(subject: Subject) -> bool:
     """Its memory is read or written nearly all the time."""
-    return at_least(subject.work.memory_busy, 70.0)
+    memory_busy = subject.work.memory_busy
+    return at_least(memory_busy, MEMORY_BUS_FULL)
 
 
 @Sign
 def draws_little(subject: Subject) -> bool:
     """The kernels draw little power while they run."""
-    return below(subject.weight, marks.LIGHT_POWER)
+    # Kernels that leave most multiprocessors empty show full utilisation and little power.
+    power_at_work = subject.weight
+    return below(power_at_work, marks.LIGHT_POWER)
 
 
 light = draws_little & ~memory_bus_full
@@ -63,19 +78,28 @@ light = draws_little & ~memory_bus_full
 @Sign
 def pauses_rule(subject: Subject) -> bool:
     """Pauses take much of the time between its first and its last work."""
-    return subject.gpu.parts.pause_share >= marks.PAUSE_SHARE
+    # Shorter pauses are those of evaluation and checkpoints that every training has.
+    pause_share = subject.gpu.parts.pause_share
+    return pause_share >= marks.PAUSE_SHARE
 
 
 @Sign
 def often_quiet(subject: Subject) -> bool:
     """It does nothing in many samples."""
-    return at_least(subject.work.quiet_share, marks.QUIET_SHARE)
+    # A step that waits for data is shorter than a sample, which then shows a part of its work.
+    quiet_share = subject.work.quiet_share
+    return at_least(quiet_share, marks.QUIET_SHARE)
+
+
+SWING = 50.0
+"""Points between the 5th and the 95th percentile of utilisation: half of the scale."""
 
 
 @Sign
 def swings(subject: Subject) -> bool:
     """Its utilisation is high at one time and low at another."""
-    return at_least(subject.work.utilization_apart, 50.0)
+    distance = subject.work.utilization_apart
+    return at_least(distance, SWING)
 
 
 gaps = often_quiet | swings
@@ -87,38 +111,51 @@ gaps = often_quiet | swings
 @Sign
 def memory_high(subject: Subject) -> bool:
     """Its memory has little room left."""
-    return at_least(subject.gpu.memory.p95, marks.MEMORY_HIGH)
+    # The guide's range for memory ends at 90 %.
+    memory_share = subject.gpu.memory.p95
+    return at_least(memory_share, marks.MEMORY_HIGH)
 
 
 @Sign
 def memory_full(subject: Subject) -> bool:
     """A longer sequence or a library's workspace would not fit into its memory."""
-    return at_least(subject.gpu.memory.p95, marks.MEMORY_TIGHT)
+    # The 95th percentile, so that one sample's peak decides nothing.
+    memory_share = subject.gpu.memory.p95
+    return at_least(memory_share, marks.MEMORY_TIGHT)
 
 
 @Sign
 def memory_used_up(subject: Subject) -> bool:
     """What is left of its memory is too little for another allocation."""
-    return at_least(subject.gpu.memory.p95, marks.MEMORY_FULL)
+    # torch's allocator then frees and asks again in each step, which shows as waiting.
+    memory_share = subject.gpu.memory.p95
+    return at_least(memory_share, marks.MEMORY_FULL)
 
 
 @Sign
 def memory_fell(subject: Subject) -> bool:
     """Its memory was full and then nearly empty."""
-    return subject.gpu.memory.fell
+    # As if its process had run out of it and ended.
+    memory = subject.gpu.memory
+    return memory.fell
 
 
 @Sign
 def memory_grew(subject: Subject) -> bool:
     """Its memory grew all the time."""
-    return subject.gpu.memory.grew
+    # A step that keeps tensors does that; a longer sequence makes memory grow once.
+    memory = subject.gpu.memory
+    return memory.grew
 
 
 @Sign
 def full_at_the_end(subject: Subject) -> bool:
     """Its memory was full when the command ended with an error."""
-    mark = marks.MEMORY_TIGHT if subject.run.exit else marks.MEMORY_FULL
-    return at_least(subject.gpu.memory.last, mark)
+    ended_with_error = bool(subject.run.exit)
+    # Without a known error, memory that is only tight says nothing about the end.
+    mark = marks.MEMORY_TIGHT if ended_with_error else marks.MEMORY_FULL
+    last_share = subject.gpu.memory.last
+    return at_least(last_share, mark)
 
 
 def of_others(
@@ -138,6 +175,8 @@ def of_others(
     # If nobody counted the command's processes, all of them may be its.
     if not command_count:
         return 0
+    # Nobody tells whose a process is: the smallest are taken for the others', so that the answer
+    # is never too high.
     foreign_count = max(0, len(computing) - command_count)
     smallest_first = sorted(sizes)
     return sum(smallest_first[:foreign_count])
@@ -147,9 +186,11 @@ def of_others(
 def shared_with_others(subject: Subject) -> bool:
     """Others hold a part of its memory."""
     last = subject.work.rows[-1]
+    memory_bytes = last.gpu.memory_total_bytes
     # A process whose memory is not told may hold all of it.
     used_bytes = of_others(last, lambda use: use.memory_bytes, float("inf"))
-    return at_least(percent(used_bytes, last.gpu.memory_total_bytes), marks.HELD_MEMORY)
+    foreign_share = percent(used_bytes, memory_bytes)
+    return at_least(foreign_share, marks.HELD_MEMORY)
 
 
 @Sign
@@ -167,7 +208,15 @@ def used_by_others(subject: Subject) -> bool:
 
 def held_down_by(cause: str) -> Sign:
     """A throttle of `throttling.py` is on, for this cause."""
-    return Sign(lambda subject: subject.throttle is not None and subject.throttle.cause == cause)
+
+    def is_held_down(subject: Subject) -> bool:
+        throttle = subject.throttle
+        # No throttle is on, or one that costs this card nothing.
+        if throttle is None:
+            return False
+        return throttle.cause == cause
+
+    return Sign(is_held_down)
 
 
 AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
@@ -177,7 +226,9 @@ AT_THE_LIMIT = marks.RATED_POWER - marks.THROTTLED_SHARE
 @Sign
 def unexplained(subject: Subject) -> bool:
     """No reason was told for its clocks, and it is not at its power limit."""
+    # Rest explains low clocks only while nothing runs.
     reasons = subject.work.reasons.keys() - {"gpu_idle"}
+    # A card at its limit lowers its clocks by itself, and some drivers do not name that reason.
     power_share = or_zero(subject.work.power_share)
     at_its_limit = power_share >= AT_THE_LIMIT
     return not (reasons or at_its_limit or subject.throttle)
@@ -186,13 +237,17 @@ def unexplained(subject: Subject) -> bool:
 @Sign
 def power_known(subject: Subject) -> bool:
     """Its power and its limit are told."""
-    return subject.work.power_share is not None
+    # Laptops and virtual GPUs tell neither.
+    power_share = subject.work.power_share
+    return power_share is not None
 
 
 @Sign
 def clocks_below_rated(subject: Subject) -> bool:
     """Its clock is far below its maximum."""
-    return below(subject.work.clock_share, marks.RATED_CLOCKS)
+    # Heavy work at the rated power limit lowers the clock too, but not so far.
+    clock_share = subject.work.clock_share
+    return below(clock_share, marks.RATED_CLOCKS)
 
 
 clocks_far_down = clocks_below_rated & power_known & unexplained
@@ -202,13 +257,17 @@ clocks_far_down = clocks_below_rated & power_known & unexplained
 @Sign
 def only_now_and_then(subject: Subject) -> bool:
     """What holds it down is on less than half of the time."""
-    return subject.throttle_share < marks.POWER_CAPPED_SHARE
+    throttle_share = subject.throttle_share
+    # Then the waiting costs more than the lower clocks do.
+    return throttle_share < marks.POWER_CAPPED_SHARE
 
 
 @Sign
 def laptop(subject: Subject) -> bool:
     """It is the GPU of a laptop."""
-    return is_laptop(subject.gpu.name)
+    # Its power depends on the charger, and its limit cannot be raised.
+    name = subject.gpu.name
+    return is_laptop(name)
 
 
 # --- several GPUs and what lies between -----------------------------------------------------------
@@ -217,33 +276,52 @@ def laptop(subject: Subject) -> bool:
 @Sign
 def several(subject: Subject) -> bool:
     """Several GPUs work on one job: here, or on other machines, as its launcher says."""
-    return subject.together >= 2 or subject.run.nodes >= 2
+    works_together_here = subject.together >= 2
+    # One GPU of each machine may be in the job.
+    spans_machines = subject.run.nodes >= 2
+    return works_together_here or spans_machines
 
 
 @Sign
 def beside_a_resting_one(subject: Subject) -> bool:
     """Another GPU's memory is held, and nothing ran there."""
     run = subject.run
-    return any(run.held(gpu) and not worked(gpu) for gpu in run.gpus)
+    held_gpus = [gpu for gpu in run.gpus if run.held(gpu)]
+    # A rank that stopped computing still holds its memory.
+    return not all(map(worked, held_gpus))
 
 
 @Sign
 def launched(subject: Subject) -> bool:
     """A launcher started its ranks."""
+    # By the command's words, or because several of its processes hold GPUs.
     return subject.run.launched
 
 
 @Sign
 def nvlink_carries(subject: Subject) -> bool:
     """NVLink carries much of what GPUs exchange."""
-    return at_least(subject.work.link_rate, marks.NVLINK_RATE)
+    # Both directions together: gradients of a large model, not of a small one.
+    rate = subject.work.link_rate
+    return at_least(rate, marks.NVLINK_RATE)
+
+
+PCIE_SHARE_MUCH = 30.0
+"""Percent of what a link carries one way, both directions: a narrow link is full early."""
 
 
 @Sign
 def pcie_carries(subject: Subject) -> bool:
     """PCIe carries more than batches of data, or much of what its link can."""
     work = subject.work
-    return at_least(work.pcie_rate, marks.PCIE_RATE) or at_least(work.pcie_share, 30.0)
+    carries_much = at_least(work.pcie_rate, marks.PCIE_RATE)
+    # On a link of few lanes less is already much.
+    fills_its_link = at_least(work.pcie_share, PCIE_SHARE_MUCH)
+    return carries_much or fills_its_link
+
+
+FULL_POWER = 50.0
+"""Percent of the power above rest: kernels that compute all the time draw more."""
 
 
 links_carry = nvlink_carries | pcie_carries
@@ -253,31 +331,51 @@ links_carry = nvlink_carries | pcie_carries
 @Sign
 def links_rule(subject: Subject) -> bool:
     """Its links carry much, and it draws less than full power, as kernels that wait for data."""
-    return links_carry(subject) and below(subject.weight, 50.0)
+    power_at_work = subject.weight
+    # Full power shows that the exchange is hidden behind the computing.
+    draws_less = below(power_at_work, FULL_POWER)
+    return links_carry(subject) and draws_less
 
 
 @Sign
 def at_half_power(subject: Subject) -> bool:
     """It draws far less than full power while kernels run: they wait for data from elsewhere."""
-    return below(subject.weight, marks.HALF_POWER)
+    # Kernels of a collective poll the network and compute nothing.
+    power_at_work = subject.weight
+    return below(power_at_work, marks.HALF_POWER)
 
 
 @Sign
 def network_full(subject: Subject) -> bool:
     """The network carries nearly all that it can, or what gradients between machines need."""
     rate = subject.work.network_rate
-    is_full = at_least(percent(rate, subject.run.network_limit), marks.NETWORK_FULL)
+    used_share = percent(rate, subject.run.network_limit)
+    is_full = at_least(used_share, marks.NETWORK_FULL)
+    # Where no interface tells its speed, a job of several machines shows it by the rate alone.
     is_on_several_machines = subject.run.nodes >= 2
-    return is_full or (is_on_several_machines and at_least(rate, marks.NETWORK_MUCH))
+    carries_gradients = at_least(rate, marks.NETWORK_MUCH)
+    return is_full or (is_on_several_machines and carries_gradients)
+
+
+LINK_FULL = 70.0
+"""Percent of what a PCIe link carries one way: packet headers and gaps take the rest."""
 
 
 @Sign
 def link_full(subject: Subject) -> bool:
     """Its PCIe link carries nearly all that it can, one way."""
-    return at_least(subject.work.pcie_one_way_share, 70.0)
+    fuller_direction = subject.work.pcie_one_way_share
+    return at_least(fuller_direction, LINK_FULL)
+
+
+SLOW_LINK = 8e9
+"""Bytes a second: four lanes of PCIe 4 or eight of PCIe 3 carry 7.9e9 one way."""
 
 
 @Sign
 def slow_link(subject: Subject) -> bool:
     """Its PCIe link has the speed of four lanes of PCIe 4, eight of PCIe 3, or less."""
-    return 1.0 <= subject.gpu.link_limit < 8e9
+    limit = subject.gpu.link_limit
+    # 0 stands for a link of which nothing is told.
+    is_known = limit >= 1.0
+    return is_known and limit < SLOW_LINK

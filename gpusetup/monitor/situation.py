@@ -20,23 +20,35 @@ class Situation(NamedTuple):
 
     def figure(self, read: Callable[[Subject], float | None]) -> str:
         """A figure of the GPU in whole numbers; a question mark if it is unknown."""
-        return whole(read(self.subject)) if self.subject else UNKNOWN
+        subject = self.subject
+        if subject is None:
+            return UNKNOWN
+        return whole(read(subject))
 
     @property
     def work(self) -> Work | None:
         """What was done on the GPU; where no GPU was watched, what the command did."""
-        return self.subject.work if self.subject else self.run.since_start
+        subject = self.subject
+        if subject is None:
+            return self.run.since_start
+        return subject.work
 
     @property
     def config(self) -> str | None:
         """The configuration that the command names, as a word of a shell."""
-        return config_of(self.run.command or ())
+        command = self.run.command or ()
+        # A recording may tell no command.
+        return config_of(command)
 
     @property
     def script(self) -> str | None:
         """The script that the command runs, as a word of a shell."""
-        scripts = [word for word in self.run.command or () if word.endswith(".py")]
-        return own_word(scripts[0]) if scripts else None
+        command = self.run.command or ()
+        scripts = [word for word in command if word.endswith(".py")]
+        # `python -m package` has none.
+        if not scripts:
+            return None
+        return own_word(scripts[0])
 
     @property
     def pid(self) -> int | None:
@@ -49,12 +61,20 @@ class Situation(NamedTuple):
     @property
     def working_gpus(self) -> int:
         """How many GPUs are not lost."""
-        lost_gpus = [gpu for gpu in self.run.gpus if gpu.lost_at is not None]
-        return len(self.run.gpus) - len(lost_gpus)
+        working = [gpu for gpu in self.run.gpus if gpu.lost_at is None]
+        # As many ranks as torchrun can start here.
+        return len(working)
 
     @property
     def gpu_label(self) -> str:
-        return self.subject.gpu.label if self.subject else UNKNOWN
+        """The index of the GPU, as `nvidia-smi -i` takes it."""
+        subject = self.subject
+        if subject is None:
+            return UNKNOWN
+        return subject.gpu.label
+
+
+CONFIG_ENDINGS = (".yaml", ".yml", ".json")
 
 
 def config_of(command: tuple[str, ...]) -> str | None:
@@ -64,11 +84,16 @@ def config_of(command: tuple[str, ...]) -> str | None:
     'conf/a.yaml'
     >>> config_of(("deepspeed", "train.py", "--deepspeed_config", "zero3.json"))
     """
-    for previous, word in zip(("", *command), command, strict=False):
+    previous = ""
+    for word in command:
+        option = f"{previous} {word}".partition(".")[0]
         # DeepSpeed's own file is no training config.
-        is_deepspeeds = "deepspeed" in f"{previous} {word}".partition(".")[0]
-        if word.endswith((".yaml", ".yml", ".json")) and not is_deepspeeds:
-            return own_word(word.rpartition("=")[2])
+        is_deepspeeds = "deepspeed" in option
+        if word.endswith(CONFIG_ENDINGS) and not is_deepspeeds:
+            # `--config=FILE` and `--config FILE` both occur.
+            file = word.rpartition("=")[2]
+            return own_word(file)
+        previous = word
     return None
 
 
@@ -83,15 +108,27 @@ def always(text: str) -> Callable[[Situation], str]:
 
 
 def tune(situation: Situation) -> str | None:
-    return situation.config and f"gpusetup tune {situation.config}"
+    """Fit the config to this machine; None if the command names no config."""
+    config = situation.config
+    if config is None:
+        return None
+    return f"gpusetup tune {config}"
 
 
 def benchmark(situation: Situation) -> str | None:
-    return situation.config and f"gpusetup tune {situation.config} --benchmark"
+    """Measure what makes the training faster."""
+    config = situation.config
+    if config is None:
+        return None
+    return f"gpusetup tune {config} --benchmark"
 
 
 def plan(situation: Situation) -> str | None:
-    return situation.config and f"gpusetup plan {situation.config}"
+    """See what the training needs of memory."""
+    config = situation.config
+    if config is None:
+        return None
+    return f"gpusetup plan {config}"
 
 
 def torchrun(situation: Situation) -> str | None:
@@ -101,8 +138,11 @@ def torchrun(situation: Situation) -> str | None:
 
 
 def show_where_it_waits(situation: Situation) -> str:
-    pid = "PID" if situation.pid is None else situation.pid
-    return f"py-spy dump --pid {pid}"
+    """Print what a running Python does now."""
+    pid = situation.pid
+    # No process is listed in a container.
+    process = "PID" if pid is None else str(pid)
+    return f"py-spy dump --pid {process}"
 
 
 def where_it_waits(situation: Situation) -> str:
@@ -117,46 +157,65 @@ def where_it_waits(situation: Situation) -> str:
 
 
 def watch_the_command(situation: Situation) -> str | None:
-    command, pid = situation.run.command, situation.pid
+    """Watch the processes too: of the command, or of what runs on the GPU already."""
+    command = situation.run.command
     if command:
-        return f"gpusetup monitor -- {' '.join(map(own_word, command))}"
-    return None if pid is None else f"gpusetup monitor --pid {pid}"
+        words = " ".join(map(own_word, command))
+        return f"gpusetup monitor -- {words}"
+    pid = situation.pid
+    if pid is None:
+        return None
+    return f"gpusetup monitor --pid {pid}"
 
 
 def processes_by(column: str) -> Command:
     """The processes of the machine that use most of something, as `ps` names it."""
-    return always(f"ps -eo pid,user,{column},comm --sort=-{column} | head")
+    columns = f"pid,user,{column},comm"
+    # `head` shows nine of them.
+    return always(f"ps -eo {columns} --sort=-{column} | head")
 
 
 def raise_the_limit(situation: Situation) -> str:
+    """Set the power limit to what the card is rated at."""
+    label = situation.gpu_label
     watts = situation.figure(lambda subject: subject.could_draw)
-    return f"sudo nvidia-smi -i {situation.gpu_label} -pl {watts}"
+    return f"sudo nvidia-smi -i {label} -pl {watts}"
 
 
 def higher_limit(situation: Situation) -> str:
+    """From which power limit to which."""
     limit = situation.figure(lambda subject: subject.power_limit_watts)
     watts = situation.figure(lambda subject: subject.could_draw)
-    return f"Raise the power limit from {limit} W to {watts} W, if the cooling allows it"
+    # Whoever lowered it may have had a reason.
+    condition = "if the cooling allows it"
+    return f"Raise the power limit from {limit} W to {watts} W, {condition}"
 
 
 def more_workers(situation: Situation) -> str:
-    worker_count = whole(situation.work.workers if situation.work else None)
+    """How many workers there are, and how many can help."""
+    work = situation.work
+    worker_count = whole(work.workers if work else None)
+    most = useful_workers(situation.run)
     return (
-        f"Use up to {useful_workers(situation.run)} loader workers (now {worker_count}). Then "
+        f"Use up to {most} loader workers (now {worker_count}). Then "
         "decode less per item, or cache decoded items"
     )
 
 
 def other_programs(situation: Situation) -> str:
+    """How much CPU other programs use."""
+    cores = situation.run.host_cores
     cpu = situation.figure(lambda subject: subject.others_cpu)
     return (
         f"End other programs: they use {cpu} % CPU of this machine's "
-        f"{situation.run.host_cores} cores (100 % is one core)"
+        f"{cores} cores (100 % is one core)"
     )
 
 
 def the_link(situation: Situation) -> str:
-    rate = megabytes(situation.subject.gpu.link_limit if situation.subject else None)
+    """What its PCIe link carries, and what it could."""
+    subject = situation.subject
+    rate = megabytes(subject.gpu.link_limit if subject else None)
     return (
         f"Check the PCIe link: it carries {rate} in one direction; with 16 lanes it "
         "would carry at least 15000 MB/s. Check the slot, the riser and the lanes in the "
@@ -165,7 +224,9 @@ def the_link(situation: Situation) -> str:
 
 
 def who_uses_the_cpu(situation: Situation) -> str:
-    busy = whole(situation.work.host_share if situation.work else None)
+    """How busy the machine's CPU is."""
+    work = situation.work
+    busy = whole(work.host_share if work else None)
     return (
         f"Find out who uses the CPU ({busy} % is busy). If it is the data loaders, "
         "do less per item or use more cores"
@@ -173,18 +234,25 @@ def who_uses_the_cpu(situation: Situation) -> str:
 
 
 def first_workers(situation: Situation) -> str:
-    return f"Load with workers: num_workers={useful_workers(situation.run)}, pin_memory=True"
+    """How many workers a loader without any should have."""
+    workers = useful_workers(situation.run)
+    # Pinned memory lets the copy to the GPU run beside the computing.
+    return f"Load with workers: num_workers={workers}, pin_memory=True"
 
 
 def run_ahead(situation: Situation) -> str:
+    """Workers that prepare batches while the GPU computes."""
+    most = useful_workers(situation.run)
     return (
         "Let the loader work in advance: persistent_workers=True, a larger prefetch_factor, up to "
-        f"{useful_workers(situation.run)} workers"
+        f"{most} workers"
     )
 
 
 def more_cores(situation: Situation) -> str:
-    cores = or_zero(situation.run.usable_cores)
+    """How many cores the command has now."""
+    usable_cores = situation.run.usable_cores
+    cores = or_zero(usable_cores)
     return f"Give the command more CPU cores: it uses all {cores:g}"
 
 
@@ -198,11 +266,15 @@ def more_threads(situation: Situation) -> str:
 
 
 def its_error(situation: Situation) -> str:
-    return f"Read the command's error: it ended with exit code {situation.run.exit}"
+    """How the command ended."""
+    exit_code = situation.run.exit
+    return f"Read the command's error: it ended with exit code {exit_code}"
 
 
 def early_error(situation: Situation) -> str:
-    return f"{its_error(situation)}, and nothing had run on the GPU"
+    """How a command ended that never used the GPU."""
+    error = its_error(situation)
+    return f"{error}, and nothing had run on the GPU"
 
 
 def watch_longer(situation: Situation) -> str:
@@ -214,18 +286,25 @@ def watch_longer(situation: Situation) -> str:
 
 
 def unlock(situation: Situation) -> str:
-    return f"sudo nvidia-smi -i {situation.gpu_label} -rgc"
+    """Give locked clocks back (`nvidia-smi -lgc` locked them)."""
+    label = situation.gpu_label
+    return f"sudo nvidia-smi -i {label} -rgc"
 
 
 def reset_clocks(situation: Situation) -> str:
-    application_clocks = f"sudo nvidia-smi -i {situation.gpu_label} -rac"
+    """Give application clocks and locked clocks back."""
+    label = situation.gpu_label
+    application_clocks = f"sudo nvidia-smi -i {label} -rac"
+    # The driver does not say which of the two somebody set.
     return f"{application_clocks}; {unlock(situation)}"
 
 
 def other_gpus(situation: Situation) -> str:
+    """Which GPUs did nothing."""
     run = situation.run
     unused = [gpu.label for gpu in run.unused_gpus]
+    labels = ", ".join(unused)
     return (
-        f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {', '.join(unused)}). If they are "
+        f"{len(unused)} of {len(run.gpus)} GPUs did nothing (GPU {labels}). If they are "
         "yours, train on all of them: start one process for each GPU with torchrun"
     )

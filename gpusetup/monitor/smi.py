@@ -35,7 +35,8 @@ def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str,
     held_back: tuple[str, ...] = ()
     if sys.platform == "linux":
         held_back = (sys.executable, "-I", "-S", HOLD_BACK)
-    query = f"--query-gpu={','.join(fields)}"
+    columns = ",".join(fields)
+    query = f"--query-gpu={columns}"
     return (*held_back, program, query, "--format=csv", *options)
 
 
@@ -46,7 +47,9 @@ class NvidiaSmi(Source):
 
     def __init__(self, lines: StreamingChild, names: list[str], first: Sample) -> None:
         super().__init__()
-        self._lines, self._names = lines, names
+        self._lines = lines
+        self._names = names
+        # As many rows make a sample.
         self._gpu_count = len(first.gpus)
         self._began = time.monotonic()
         self.first = first
@@ -55,10 +58,12 @@ class NvidiaSmi(Source):
         deadline = time.monotonic() + timeout
         lines: list[str] = []
         while len(lines) < self._gpu_count:
+            remaining = deadline - time.monotonic()
             try:
-                line = self._lines.next(deadline - time.monotonic())
+                line = self._lines.next(remaining)
             except EOFError as problem:
                 raise SourceEnded(f"{PROGRAM}: {problem}") from problem
+            # The heading comes once, before the first row.
             if not headings(line):
                 lines.append(line)
         seconds = time.monotonic() - self._began
@@ -70,8 +75,15 @@ class NvidiaSmi(Source):
 
 def sample_of(names: list[str], lines: list[str], seconds: float) -> Sample:
     """A sample of one answer's rows."""
-    rows: dict[int, Row] = next(rows_by_moment(names, lines), {})
-    return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus_of(rows))
+    moments = rows_by_moment(names, lines)
+    rows: dict[int, Row] = next(moments, {})
+    gpus = gpus_of(rows)
+    # nvidia-smi's own clock counts whole seconds.
+    return Sample(at=utc_now(), seconds=round(seconds, 3), gpus=gpus)
+
+
+LONGEST_REASON = 200
+"""Letters of what nvidia-smi printed instead of an answer."""
 
 
 def open_nvidia_smi(interval: float) -> NvidiaSmi:
@@ -82,6 +94,7 @@ def open_nvidia_smi(interval: float) -> NvidiaSmi:
         raise SourceEnded(f"{PROGRAM}: not found")
     fields: tuple[str, ...] = FIELDS
     answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
+    # An old driver refuses a field that it does not know.
     if answer.exit:
         fields = BASIC_FIELDS
         answer = system.run(question(program, fields), FIRST_ANSWER_SECONDS)
@@ -90,9 +103,12 @@ def open_nvidia_smi(interval: float) -> NvidiaSmi:
     heading, *lines = answer.stdout.splitlines() or [""]
     names = headings(heading)
     first = sample_of(names, lines, 0.0) if names else None
+    # It exits with 0 although it only printed an error.
     if first is None or not first.gpus:
-        reason = (answer.stdout or answer.stderr).strip().splitlines() or ["no answer"]
-        raise SourceEnded(f"{PROGRAM}: {reason[0][:200]}")
+        printed = answer.stdout or answer.stderr
+        reason = printed.strip().splitlines() or ["no answer"]
+        raise SourceEnded(f"{PROGRAM}: {reason[0][:LONGEST_REASON]}")
     milliseconds = max(1, round(interval * 1000))
-    child = StreamingChild(question(program, fields, f"--loop-ms={milliseconds}"))
+    loop = f"--loop-ms={milliseconds}"
+    child = StreamingChild(question(program, fields, loop))
     return NvidiaSmi(child, names, first)

@@ -50,9 +50,11 @@ def headings(line: str) -> list[str]:
     >>> headings("Index, memory.used [MiB]"), headings("a, b")
     (['index', 'memory.used'], [])
     """
-    # The unit stands in brackets behind the name.
-    cells = line.lower().split(",")
-    names = [cell.partition("[")[0].strip() for cell in cells]
+    names = []
+    for column in line.lower().split(","):
+        # The unit stands in brackets behind the name.
+        name = column.partition("[")[0]
+        names.append(name.strip())
     is_heading = not set(names).isdisjoint(GPU_COLUMNS)
     return names if is_heading else []
 
@@ -81,8 +83,10 @@ def gpus_of(rows: Mapping[int, Row]) -> tuple[GpuSample, ...]:
     """The GPUs of one moment. A row that names none is of a machine without a GPU (`--csv`)."""
     gpus = []
     for index, row in sorted(rows.items()):
+        # The name is its index, UUID or place on the bus.
         if gpu_name(row):
-            gpus.append(gpu_of(index, row))
+            gpu = gpu_of(index, row)
+            gpus.append(gpu)
     return tuple(gpus)
 
 
@@ -98,7 +102,10 @@ def rows_by_moment(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[
     moment: dict[int, Row] = {}
     for row in rows_of(names, lines):
         name = gpu_name(row)
-        index = indices.setdefault(name, int(name) if name.isdecimal() else len(indices))
+        # UUIDs and places on the bus get numbers in the order in which they come.
+        if name not in indices:
+            indices[name] = int(name) if name.isdecimal() else len(indices)
+        index = indices[name]
         if index in moment:
             yield moment
             moment = {}
@@ -125,12 +132,20 @@ def rows_by_time(names: Sequence[str], lines: Iterable[str]) -> Iterator[dict[in
 
 def rows_of(names: Sequence[str], lines: Iterable[str]) -> Iterator[Row]:
     """The rows of a log, without a heading that comes again and a row that is cut off."""
-    reader = csv.DictReader((line.replace("\0", "") for line in lines), names)
+    # A log that was cut off by a crash may end with zero bytes.
+    clean_lines = (line.replace("\0", "") for line in lines)
+    reader = csv.DictReader(clean_lines, names)
+    column_count = len(set(names))
     with contextlib.suppress(csv.Error):
         for cells in reader:
-            row = {name: text.strip() for name, text in cells.items() if isinstance(text, str)}
-            is_cut_off = len(row) < len(set(names))
-            if not is_cut_off and not headings(gpu_name(row)):
+            row = {}
+            for name, text in cells.items():
+                # Cells beyond the heading come as a list.
+                if isinstance(text, str):
+                    row[name] = text.strip()
+            is_cut_off = len(row) < column_count
+            is_heading = bool(headings(gpu_name(row)))
+            if not is_cut_off and not is_heading:
                 yield row
 
 
@@ -148,11 +163,14 @@ def gpu_of(index: int, row: Row) -> GpuSample:
     for field, names in COLUMNS.items():
         # A column has several names, by the version of nvidia-smi; the first with a value counts.
         texts = [cell(row.get(name)) for name in names]
-        text = next((text for text in texts if text), None)
+        told = [text for text in texts if text]
+        text = told[0] if told else None
         is_text = field in ("name", "uuid")
         values[field] = text if is_text else figure(field, text)
+    # A GPU that fell off the bus has `[GPU is lost]` in its cells.
     is_lost = any("lost" in text.lower() for text in row.values())
-    sample = GpuSample(index=index, throttle_reasons=reasons(row), lost=is_lost, **values)
+    reasons_told = reasons(row)
+    sample = GpuSample(index=index, throttle_reasons=reasons_told, lost=is_lost, **values)
     return plausible(sample)
 
 
@@ -173,21 +191,31 @@ def figure(field: str, text: str | None) -> float | None:
 
 def reasons(row: Row) -> tuple[str, ...] | None:
     """The throttle reasons, from nvidia-smi's mask or its columns of reasons."""
-    cells = {name.rpartition(".")[2]: text for name, text in row.items() if "_reasons." in name}
-    if not cells:
-        # Our own `--csv` writes their names.
-        names = row.get("throttle reasons")
-        return None if names is None else tuple(names.split())
+    cells = {}
+    for name, text in row.items():
+        # `clocks_throttle_reasons.active`; since driver 535 `clocks_event_reasons.active`.
+        if "_reasons." in name:
+            cells[name.rpartition(".")[2]] = text
     if "active" in cells:
         return throttle_mask(cells["active"])
-    return tuple(name for _, name in THROTTLE_BITS if flag(cells.get(name)))
+    if cells:
+        active = [name for _, name in THROTTLE_BITS if flag(cells.get(name))]
+        return tuple(active)
+    # Our own `--csv` writes their names.
+    names = row.get("throttle reasons")
+    return None if names is None else tuple(names.split())
 
 
 def time_of(text: str) -> datetime | None:
-    """
+    """The time of a row; None if the text is none.
+
     >>> time_of("2026/11/20 06:03:41.500"), time_of("x")
     (datetime.datetime(2026, 11, 20, 6, 3, 41, 500000), None)
     """
-    with contextlib.suppress(ValueError):
-        return datetime.fromisoformat(text.replace("/", "-").rstrip("Z")).replace(tzinfo=None)
-    return None
+    # nvidia-smi writes slashes, our own `--csv` dashes and a `Z`.
+    iso_text = text.replace("/", "-").rstrip("Z")
+    try:
+        time = datetime.fromisoformat(iso_text)
+    except ValueError:
+        return None
+    return time.replace(tzinfo=None)

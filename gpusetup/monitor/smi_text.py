@@ -93,7 +93,10 @@ def date_of(text: str) -> datetime | None:
 
 
 def has_date(lines: Sequence[str]) -> bool:
-    return any(date_of(line) for line in lines)
+    """Whether a text tells its time."""
+    dates = map(date_of, lines)
+    # Then the time between two pictures is known.
+    return any(dates)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -107,17 +110,28 @@ KINDS: Mapping[str, Any] = {"C": "compute", "M+C": "compute", "G": "graphics", "
 
 
 def begins_table(line: str) -> bool:
-    return bool(SMI_VERSION.search(line))
+    """Whether a line is the banner of a table."""
+    # `| NVIDIA-SMI 580.95.05  Driver Version: ...`
+    match = SMI_VERSION.search(line)
+    return match is not None
 
 
 def is_table(line: str) -> bool:
     """A table's banner, or a GPU's row where the banner was cut off."""
-    return begins_table(line) or ("|" in line and row_of(line) is not None)
+    if begins_table(line):
+        return True
+    # Only a line with a bar can be a row.
+    if "|" not in line:
+        return False
+    return row_of(line) is not None
 
 
 def table_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
+    """The samples of a table, or of those that a loop printed."""
+    tables = moments(lines, begins_table)
     # The date of a table stands above its banner, in the lines of the moment before.
-    return timed(dated(moments(lines, begins_table), table_gpus), interval)
+    pictures = dated(tables, table_gpus)
+    return timed(pictures, interval)
 
 
 def dated(
@@ -127,7 +141,10 @@ def dated(
     date_before: datetime | None = None
     for lines in pictures:
         dates = [date for date in map(date_of, lines) if date]
-        yield date_before or next(iter(dates), None), read("".join(lines))
+        first_date = dates[0] if dates else None
+        text = "".join(lines)
+        yield date_before or first_date, read(text)
+        # The last date of a picture belongs to the next one.
         date_before = dates[-1] if dates else None
 
 
@@ -137,9 +154,11 @@ def table_gpus(text: str) -> tuple[GpuSample, ...]:
     has_process_list = "Processes:" in text
     samples = []
     for position, gpu in enumerate(gpus):
+        # A row that was cut off may have lost its index.
         index = position if gpu.nvml_index is None else gpu.nvml_index
         processes = processes_on(index, text) if has_process_list else None
-        samples.append(plausible(sample_of(gpu, index, processes)))
+        sample = sample_of(gpu, index, processes)
+        samples.append(plausible(sample))
     return tuple(samples)
 
 
@@ -184,8 +203,12 @@ LOG_HEAD = "NVSMI LOG"
 
 
 def megahertz(text: str) -> int | None:
+    """A clock as nvidia-smi writes it: `1980 MHz`."""
     value = number(text)
-    return None if value is None else round(value)
+    # `N/A`: this GPU does not tell it.
+    if value is None:
+        return None
+    return round(value)
 
 
 QUERY_FIELDS: tuple[tuple[str, str, Callable[[str], Any]], ...] = (
@@ -205,28 +228,45 @@ def begins_query(line: str) -> bool:
 
 def query_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
     """The samples of `nvidia-smi -q -l`: a whole report for each moment."""
-    pictures = ((date_of_query(moment), query_gpus("".join(moment))) for moment in
-                moments(lines, begins_query))  # fmt: skip
+    pictures = query_pictures(lines)
+    # Each report tells its time, so `interval` matters only if that is cut off.
     return timed(pictures, interval)
 
 
+def query_pictures(
+    lines: Iterable[str],
+) -> Iterator[tuple[datetime | None, tuple[GpuSample, ...]]]:
+    """The GPUs of each report, with its time."""
+    for report in moments(lines, begins_query):
+        date = date_of_query(report)
+        text = "".join(report)
+        yield date, query_gpus(text)
+
+
 def date_of_query(lines: Sequence[str]) -> datetime | None:
-    stamps = [line for line in lines if line.strip().startswith("Timestamp")]
-    return date_of(stamps[0]) if stamps else None
+    """The time of a report: its line `Timestamp`."""
+    for line in lines:
+        # The first one: a report has no other.
+        if line.strip().startswith("Timestamp"):
+            return date_of(line)
+    return None
 
 
 def query_gpus(text: str) -> tuple[GpuSample, ...]:
     """The GPUs of one long output."""
     _, *parts = GPU_HEAD.split(text)
+    # Between two pages stands what the heading of the next one tells.
+    pages = parts[1::2]
     samples = []
-    for index, page in enumerate(parts[1::2]):
+    for index, page in enumerate(pages):
         lines = tuple(placed(page))
         values: dict[str, Any] = {}
         for field, place, reads in QUERY_FIELDS:
             texts = read_at(lines, place, reads)
             if texts:
                 values[field] = texts[0]
-        samples.append(plausible(sample_of(gpu_of(page), index, **values)))
+        sample = sample_of(gpu_of(page), index, **values)
+        samples.append(plausible(sample))
     return tuple(samples)
 
 
@@ -246,16 +286,23 @@ DMON_COLUMNS: Mapping[str, tuple[str, float]] = {
 
 
 def begins_dmon(line: str) -> bool:
-    """
+    """Whether a line is a heading of dmon, which comes again and again.
+
     >>> begins_dmon("# gpu    pwr  gtemp    sm   mem"), begins_dmon("#Date  Time  gpu  pwr")
     (True, True)
     """
-    words = line.replace("#", "# ").lower().split()
-    return words[:1] == ["#"] and "gpu" in words
+    spaced = line.replace("#", "# ").lower()
+    words = spaced.split()
+    begins_with_hash = words[:1] == ["#"]
+    # The second heading has the units, and no `gpu`.
+    return begins_with_hash and "gpu" in words
 
 
 def dmon_samples(lines: Iterable[str], interval: float) -> Iterator[Sample]:
-    return timed(dmon_pictures(lines), interval)
+    """The samples of `nvidia-smi dmon`."""
+    pictures = dmon_pictures(lines)
+    # It tells its time only if it was asked to (`-o DT`).
+    return timed(pictures, interval)
 
 
 def dmon_pictures(
@@ -269,8 +316,10 @@ def dmon_pictures(
         if begins_dmon(line):
             names = line.replace("#", " ").lower().split()
             continue
-        row = dict(zip(names, line.split(), strict=False))
+        cells = line.split()
+        row = dict(zip(names, cells, strict=False))
         gpu = dmon_gpu(row)
+        # The heading with the units, or something that a shell printed.
         if gpu is None:
             continue
         if gpu.index in gpus:
@@ -282,6 +331,10 @@ def dmon_pictures(
         yield date, tuple(gpus.values())
 
 
+WHOLE_DMON_FIELDS = ("memory_used_bytes", "clock_sm_mhz")
+"""Fields that are whole numbers in a sample."""
+
+
 def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
     """The GPU of one row; None if the line is no row."""
     index = row.get("gpu", "")
@@ -289,25 +342,34 @@ def dmon_gpu(row: Mapping[str, str]) -> GpuSample | None:
         return None
     values: dict[str, Any] = {}
     for column, (field, unit) in DMON_COLUMNS.items():
+        text = row.get(column)
         # A dash stands for what this GPU does not tell.
-        value = number(row.get(column))
+        value = number(text)
         if value is not None:
             values[field] = value * unit
-    for field in ("memory_used_bytes", "clock_sm_mhz"):
+    for field in WHOLE_DMON_FIELDS:
         if field in values:
             values[field] = round(values[field])
-    return plausible(GpuSample(index=int(index), **values))
+    sample = GpuSample(index=int(index), **values)
+    return plausible(sample)
 
 
 def dmon_date(row: Mapping[str, str]) -> datetime | None:
     """With `-o DT` the first two columns are `20251120  06:03:41`."""
-    with contextlib.suppress(ValueError):
-        return datetime.strptime(f"{row.get('date')} {row.get('time')}", "%Y%m%d %H:%M:%S")
-    return None
+    date = row.get("date")
+    time = row.get("time")
+    try:
+        return datetime.strptime(f"{date} {time}", "%Y%m%d %H:%M:%S")
+    # Without that option there are no such columns.
+    except ValueError:
+        return None
 
 
 def dmon_tells_time(lines: Sequence[str]) -> bool:
-    return any(begins_dmon(line) and "date" in line.lower() for line in lines)
+    """Whether dmon was asked for date and time."""
+    headings = filter(begins_dmon, lines)
+    # The column comes with `-o D` or `-o DT`.
+    return any("date" in heading.lower() for heading in headings)
 
 
 FORMS = (
@@ -315,3 +377,12 @@ FORMS = (
     Form("nvidia-smi -q", begins_query, query_samples, has_date),
     Form("nvidia-smi table", is_table, table_samples, has_date),
 )
+
+
+def form_that_begins(line: str) -> Form | None:
+    """The form whose beginning a line is; None if it is that of none."""
+    for form in FORMS:
+        # The forms have nothing in common, so the order does not matter.
+        if form.begins(line):
+            return form
+    return None

@@ -51,8 +51,10 @@ class Source:
         gpus = sample.gpus
         if self.positions is not None:
             # nvidia-smi leaves out a GPU that was lost.
-            gpus = tuple(gpus[position] for position in self.positions if position < len(gpus))
-        return replace(sample, gpus=tuple(map(plausible, gpus)))
+            present = [position for position in self.positions if position < len(gpus)]
+            gpus = tuple(gpus[position] for position in present)
+        checked = map(plausible, gpus)
+        return replace(sample, gpus=tuple(checked))
 
     def read(self, timeout: float) -> Sample:
         raise NotImplementedError
@@ -78,21 +80,26 @@ class Machine(Source):
         if wait > timeout:
             time.sleep(timeout)
             raise TimeoutError
+        # It is due already if the last one came late.
         time.sleep(max(0.0, wait))
         seconds = time.monotonic() - self._began
         # Samples that came too late are left out, not caught up.
-        self._count = int(seconds / self._interval) + 1
+        intervals = int(seconds / self._interval)
+        self._count = intervals + 1
         return Sample(at=utc_now(), seconds=round(seconds, 3))
 
 
 def utc_now() -> str:
-    """
+    """The time as our records have it: `2026-11-20T06:00:00.000Z`.
+
     >>> len(utc_now()), utc_now()[-1]
     (24, 'Z')
     """
     time = datetime.now(timezone.utc)
+    # Three digits: a sample is not more exact.
     milliseconds = time.microsecond // 1000
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
+    whole_seconds = f"{time:%Y-%m-%dT%H:%M:%S}"
+    return f"{whole_seconds}.{milliseconds:03d}Z"
 
 
 CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in LIMITS)
@@ -100,11 +107,15 @@ CHECKED_FIELDS = tuple(part.name for part in fields(GpuSample) if part.name in L
 
 def plausible(gpu: GpuSample) -> GpuSample:
     """A sample without what cannot be: that is a trouble, and no measurement."""
-    wrong = implausible({field: getattr(gpu, field) for field in CHECKED_FIELDS})
+    figures = {field: getattr(gpu, field) for field in CHECKED_FIELDS}
+    wrong = implausible(figures)
     if not wrong:
         return gpu
-    problem = ", ".join(f"{field} is not plausible" for field in wrong)
-    return replace(gpu, problem=gpu.problem or problem, **dict.fromkeys(wrong))
+    problems = [f"{field} is not plausible" for field in wrong]
+    # What the source says itself comes first.
+    problem = gpu.problem or ", ".join(problems)
+    removed = dict.fromkeys(wrong)
+    return replace(gpu, problem=problem, **removed)
 
 
 # --- which GPUs -----------------------------------------------------------------------------------
@@ -124,20 +135,36 @@ def named_positions(names: Sequence[str], gpus: Sequence[GpuSample]) -> tuple[in
     positions: list[int] = []
     for name in names:
         matching = [position for position, gpu in enumerate(gpus) if is_called(gpu, name)]
+        # A beginning that several UUIDs share names none of them.
         if len(matching) != 1:
-            gpu_names = [f"{gpu.index} ({gpu.uuid or 'UUID unknown'})" for gpu in gpus]
-            problem = "Several GPUs are" if matching else "No GPU is"
-            hint = f"there are: {', '.join(gpu_names)}"
-            raise UsageError(f"{problem} called {name!r}", hint=hint)
+            raise no_such_gpu(name, gpus, is_ambiguous=bool(matching))
         positions += matching
-    return tuple(dict.fromkeys(positions))
+    # Each once, in the order in which they were named.
+    distinct = dict.fromkeys(positions)
+    return tuple(distinct)
+
+
+def no_such_gpu(name: str, gpus: Sequence[GpuSample], *, is_ambiguous: bool) -> UsageError:
+    """The error for a name that no GPU has, or several; it lists the GPUs that there are."""
+    gpu_names = []
+    for gpu in gpus:
+        # The UUID is what tells them apart on another day.
+        uuid = gpu.uuid or "UUID unknown"
+        gpu_names.append(f"{gpu.index} ({uuid})")
+    problem = "Several GPUs are" if is_ambiguous else "No GPU is"
+    hint = f"there are: {', '.join(gpu_names)}"
+    return UsageError(f"{problem} called {name!r}", hint=hint)
 
 
 def is_called(gpu: GpuSample, name: str) -> bool:
     """Whether a GPU has this index, or a UUID that begins so."""
     if name == str(gpu.index):
         return True
-    return len(name) > SHORTEST and (gpu.uuid or "").lower().startswith(name.lower())
+    # `GPU-` alone would name all of them.
+    if len(name) <= SHORTEST:
+        return False
+    uuid = (gpu.uuid or "").lower()
+    return uuid.startswith(name.lower())
 
 
 def visible_positions(
@@ -150,11 +177,13 @@ def visible_positions(
     ((1,), 'CUDA_VISIBLE_DEVICES=1: watching GPU 1')
     """
     setting = f"{VARIABLE}={variable}"
-    names = [name.strip() for name in variable.split(",") if name.strip()]
+    parts = [part.strip() for part in variable.split(",")]
+    names = [part for part in parts if part]
     has_indexes = any(name.isdecimal() for name in names)
-    has_several_models = len({gpu.name for gpu in gpus}) > 1
+    models = {gpu.name for gpu in gpus}
     # CUDA counts the fastest GPU first, NVML by the bus: with one model both are the same.
-    if has_indexes and has_several_models and not pci_order:
+    counts_differ = len(models) > 1 and not pci_order
+    if has_indexes and counts_differ:
         return None, f"{setting} counts in CUDA's order, unknown here: watching every GPU"
     try:
         positions = named_positions(names, gpus)
@@ -162,5 +191,6 @@ def visible_positions(
         positions = ()
     if not positions:
         return None, f"{setting} names no GPU here, so the monitor watches every GPU"
-    labels = ", ".join(str(gpus[position].index) for position in positions)
+    indexes = [str(gpus[position].index) for position in positions]
+    labels = ", ".join(indexes)
     return positions, f"{setting}: watching GPU {labels}"

@@ -165,6 +165,8 @@ def next_step(ids: Sequence[str], subject: Subject | None, run: Run) -> NextStep
         # A verdict on the whole run has no GPU that the signs could look at.
         fits = subject is None or step.when is None or step.when(subject)
         if fits:
+            # A command is left out if the run does not tell what belongs in it.
             command = step.command(situation) if step.command else None
-            return NextStep(id=name, text=step.text(situation), command=command)
+            text = step.text(situation)
+            return NextStep(id=name, text=text, command=command)
     return None

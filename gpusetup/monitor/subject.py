@@ -25,12 +25,14 @@ class Subject:
     @cached_property
     def kind(self) -> str:
         """The kind of program, such as `training` (`programs.py`)."""
-        return self.run.kind_on(self.gpu)
+        gpu = self.gpu
+        return self.run.kind_on(gpu)
 
     @cached_property
     def throttle(self) -> Throttle | None:
         """What holds the clocks down."""
-        return active_throttle(self.work, self.gpu)
+        work = self.work
+        return active_throttle(work, self.gpu)
 
     @property
     def throttle_share(self) -> float:
@@ -44,41 +46,56 @@ class Subject:
     def weight(self) -> float | None:
         """Power above that of a resting card, in percent of the limit, for the time with work."""
         power_share = self.work.power_share
-        if power_share is None or not self.work.utilization:
+        utilization = self.work.utilization
+        if power_share is None or not utilization:
             return None
-        return (power_share - marks.IDLE_POWER) / self.work.utilization * 100
+        # A card draws some power at rest, whatever runs.
+        power_above_rest = power_share - marks.IDLE_POWER
+        return power_above_rest / utilization * 100
 
     @property
     def power_limit_watts(self) -> float | None:
         """The power limit as it was last."""
-        return self.gpu.latest.power_limit_watts
+        # A lost GPU keeps the last that it told.
+        latest = self.gpu.latest
+        return latest.power_limit_watts
 
     @property
     def others_cpu(self) -> float:
         """Percent of a core: the CPU that other processes of the machine use."""
-        return or_zero(self.work.host_cpu) - or_zero(self.work.cpu)
+        machine_cpu = or_zero(self.work.host_cpu)
+        command_cpu = or_zero(self.work.cpu)
+        return machine_cpu - command_cpu
 
     @property
     def others_share(self) -> float | None:
         """The CPU of other processes as a share of all cores, percent."""
         cores = self.run.host_cores
-        return self.others_cpu / cores if cores else None
+        # No sample tells of the machine.
+        if not cores:
+            return None
+        return self.others_cpu / cores
 
     @property
     def cpu_share(self) -> float | None:
         """The command's CPU as a share of the cores that it may use, percent."""
+        cpu = self.work.cpu
         cores = self.run.usable_cores
-        if self.work.cpu is None or not cores:
+        if cpu is None or not cores:
             return None
-        return self.work.cpu / cores
+        return cpu / cores
 
     @property
     def could_draw(self) -> float | None:
         """Watts: what the card is rated at, or can be set to, above its limit now."""
-        limit, rated = self.power_limit_watts, self.gpu.power_default
-        if rated and (not limit or rated > limit):
+        limit = self.power_limit_watts
+        rated = self.gpu.power_default
+        is_above_limit = rated is not None and (not limit or rated > limit)
+        if rated and is_above_limit:
             return rated
-        return self.gpu.latest.power_limit_max_watts or rated
+        # Some cards can be set higher than they are rated.
+        highest_limit = self.gpu.latest.power_limit_max_watts
+        return highest_limit or rated
 
 
 class Sign:
@@ -94,10 +111,22 @@ class Sign:
         return self.test(subject)
 
     def __and__(self, other: Sign) -> Sign:
-        return Sign(lambda subject: self(subject) and other(subject))
+        def both(subject: Subject) -> bool:
+            # The second is asked only if the first is seen.
+            return self(subject) and other(subject)
+
+        return Sign(both)
 
     def __or__(self, other: Sign) -> Sign:
-        return Sign(lambda subject: self(subject) or other(subject))
+        def either(subject: Subject) -> bool:
+            # The second is asked only if the first is not seen.
+            return self(subject) or other(subject)
+
+        return Sign(either)
 
     def __invert__(self) -> Sign:
-        return Sign(lambda subject: not self(subject))
+        def is_not_seen(subject: Subject) -> bool:
+            # So what no source told counts as not seen here too.
+            return not self(subject)
+
+        return Sign(is_not_seen)

@@ -24,10 +24,14 @@ class ThinnedMoments:
 
     def __init__(self) -> None:
         self._rows: list[Moment] = []
-        self.count, self._every = 0, 1
+        self.count = 0
+        # Of so many rows one is kept; it doubles when there are too many.
+        self._every = 1
 
     def add(self, row: Moment) -> None:
-        if self.count % self._every == 0:
+        """Take the next row, and keep it if it is its turn."""
+        is_its_turn = self.count % self._every == 0
+        if is_its_turn:
             self._rows.append(row)
         self.last = row
         self.count += 1
@@ -37,33 +41,46 @@ class ThinnedMoments:
             self._every *= 2
 
     def all(self) -> list[Moment]:
-        if not self._rows or self._rows[-1] is self.last:
-            return self._rows
-        return [*self._rows, self.last]
+        """The rows that are kept, and the last one."""
+        rows = self._rows
+        # The end of a run says how it ended.
+        if not rows or rows[-1] is self.last:
+            return rows
+        return [*rows, self.last]
 
 
 class GpuTally:
     """The samples of one GPU as they come."""
 
     def __init__(self, first: GpuSample) -> None:
-        self.first = self.latest = first
+        self.first = first
+        self.latest = first
+        """The last sample that a GPU that is not lost gave."""
         self.moments = ThinnedMoments()
         self.pauses: list[tuple[float, float]] = []
         """Since when, and for how many seconds."""
         self.quiet_since: float | None = None
-        self.has_worked, self._use, self._count = False, 0.0, 0
+        self.has_worked = False
+        # The sum of the utilisation of the samples with work, and how many these are.
+        self._use = 0.0
+        self._count = 0
         self.lost_at: str | None = None
         self.lost_since = 0.0
         """Seconds after the start."""
 
     def add(self, gpu: GpuSample, sample: Sample) -> None:
+        """Take its next sample."""
         gpu = with_use_of_its_processes(gpu, self.latest)
         moment = Moment(gpu, sample)
         self.moments.add(moment)
-        if gpu.lost and self.lost_at is None:
-            self.lost_since = sample.seconds
-        self.lost_at = (self.lost_at or sample.at) if gpu.lost else None
-        self.latest = self.latest if gpu.lost else gpu
+        if gpu.lost:
+            # It may be lost at once, come back, and be lost again: the first time since counts.
+            if self.lost_at is None:
+                self.lost_since = sample.seconds
+            self.lost_at = self.lost_at or sample.at
+        else:
+            self.lost_at = None
+            self.latest = gpu
         if gpu.utilization_percent is not None:
             # NVML's figure is of up to a second before: what it shows of an empty GPU has ended.
             use = 0.0 if is_empty(gpu) else gpu.utilization_percent
@@ -73,7 +90,8 @@ class GpuTally:
         """Work, or quiet that waits to be told a stutter, a pause or the end."""
         # A GPU that works hard otherwise may run a stray kernel in a pause.
         usual_use = self._use / max(1, self._count)
-        after_work = self.quiet_since is not None and usual_use >= marks.LOW
+        is_quiet_now = self.quiet_since is not None
+        after_work = is_quiet_now and usual_use >= marks.LOW
         most_quiet_use = marks.STRAY_USE if after_work else marks.QUIET
         if use <= most_quiet_use:
             if self.quiet_since is None:
@@ -108,16 +126,18 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
     The counter of a GPU looks at short moments: an H100 (driver 580) that computed for 50 ms of
     each 200 told 0 %, while the same driver told 25 % of its process.
     """
-    if gpu.utilization_percent is None or gpu.utilization_percent > marks.QUIET:
+    own_use = gpu.utilization_percent
+    if own_use is None or own_use > marks.QUIET:
         return gpu
     # The first figure of a process covers its start alone: 85 % of a program that then did nothing.
     seen_before = {process.pid for process in before.processes or ()}
-    shares = [
-        process.sm_percent
-        for process in gpu.processes or ()
-        if process.sm_percent is not None and process.pid in seen_before
-    ]
+    shares = []
+    for process in gpu.processes or ():
+        share = process.sm_percent
+        if share is not None and process.pid in seen_before:
+            shares.append(share)
     busiest_share = max(shares, default=0.0)
+    # Less than that is a stray kernel.
     if busiest_share < marks.IDLE:
         return gpu
     return replace(gpu, utilization_percent=busiest_share)
@@ -125,8 +145,10 @@ def with_use_of_its_processes(gpu: GpuSample, before: GpuSample) -> GpuSample:
 
 def is_empty(gpu: GpuSample) -> bool:
     """Whether no process is on a GPU, and less memory in use than any CUDA program needs."""
-    lists_none = gpu.processes is not None and not gpu.processes
-    return lists_none and below(gpu.memory_used_bytes, marks.EMPTY_MEMORY)
+    # None: nobody told of processes.
+    lists_none = gpu.processes is not None and len(gpu.processes) == 0
+    used_bytes = gpu.memory_used_bytes
+    return lists_none and below(used_bytes, marks.EMPTY_MEMORY)
 
 
 IMPOSSIBLE_CPU = 1.5
@@ -138,13 +160,16 @@ def has_impossible_cpu(sample: Sample) -> bool:
 
     Recordings of older versions begin so: their first sample counts all time since the start.
     """
-    if sample.tree is None:
+    tree = sample.tree
+    if tree is None:
         return False
     host_cores = sample.host.cores if sample.host else None
-    cores = host_cores or sample.tree.cores
+    # A recording may tell of the command alone.
+    cores = host_cores or tree.cores
     if not cores:
         return False
-    return sample.tree.cpu_percent > cores * 100 * IMPOSSIBLE_CPU
+    most_percent = cores * 100 * IMPOSSIBLE_CPU
+    return tree.cpu_percent > most_percent
 
 
 NO_GPU = GpuSample(index=-1)
@@ -164,12 +189,15 @@ class Tally:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
+        """Take the next sample of everything."""
         self.samples += 1
         self.seconds = sample.seconds
         if has_impossible_cpu(sample):
             sample = replace(sample, tree=None)
         self.moments.add(Moment(NO_GPU, sample))
         for gpu in sample.gpus:
+            # A GPU may come later: nvidia-smi leaves out one that does not answer.
             if gpu.index not in self.gpus:
                 self.gpus[gpu.index] = GpuTally(gpu)
-            self.gpus[gpu.index].add(gpu, sample)
+            tally = self.gpus[gpu.index]
+            tally.add(gpu, sample)

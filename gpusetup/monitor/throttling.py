@@ -53,8 +53,10 @@ def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
     """The first throttle that is on, with the cause that fits this card; None if none is."""
     slow = clocks_are_low(work)
     for throttle in THROTTLES:
-        is_on = work.reasons.get(throttle.reason, 0.0) >= throttle.least_share
-        if is_on and (slow or not throttle.needs_low_clocks):
+        share = work.reasons.get(throttle.reason, 0.0)
+        is_on = share >= throttle.least_share
+        costs_speed = slow or not throttle.needs_low_clocks
+        if is_on and costs_speed:
             return of_this_card(throttle, work, gpu)
     # Without any reason, heat alone may explain low clocks of a GPU that works.
     if work.reasons or not slow or work.utilization < BUSY:
@@ -66,7 +68,9 @@ def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
 
 def clocks_are_low(work: Work) -> bool:
     """Whether the SM clock is held far below its maximum while something runs."""
-    return below(work.clock_share, LOW_CLOCKS)
+    # The highest clock is a boost that heavy work does not hold.
+    clock_share = work.clock_share
+    return below(clock_share, LOW_CLOCKS)
 
 
 def of_this_card(throttle: Throttle, work: Work, gpu: Gpu) -> Throttle | None:
@@ -97,12 +101,18 @@ def is_capped_from_outside(work: Work, gpu: Gpu) -> bool:
     """
     if not clocks_are_low(work):
         return False
-    if work.power_share is None or not work.utilization:
-        has_limit = gpu.latest.power_limit_watts or rated_watts(gpu.name)
-        return not has_limit and below(work.clock_share, RATED_CLOCKS)
+    power_share = work.power_share
+    if power_share is None or not work.utilization:
+        limit_watts = gpu.latest.power_limit_watts or rated_watts(gpu.name)
+        clocks_are_far_down = below(work.clock_share, RATED_CLOCKS)
+        return not limit_watts and clocks_are_far_down
     # What it would draw if it worked all the time.
-    power_above_rest = (work.power_share - IDLE_POWER) / work.utilization * 100
-    return power_above_rest + IDLE_POWER < POWER_LEFT
+    power_above_rest = (power_share - IDLE_POWER) / work.utilization * 100
+    power_at_full_work = power_above_rest + IDLE_POWER
+    return power_at_full_work < POWER_LEFT
+
+
+LAPTOP_WORDS = re.compile(r"\b(laptop|max-q|mobile)\b")
 
 
 def is_laptop(name: str | None) -> bool:
@@ -112,4 +122,5 @@ def is_laptop(name: str | None) -> bool:
     (True, False)
     """
     lower_name = (name or "").lower()
-    return re.search(r"\b(laptop|max-q|mobile)\b", lower_name) is not None
+    match = LAPTOP_WORDS.search(lower_name)
+    return match is not None

@@ -7,7 +7,6 @@ is started, and where nothing can be watched the training goes on all the same.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -40,6 +39,7 @@ class TrainingMonitor:
     def __init__(self, record: str | Path = "monitor.jsonl", *, interval: float = 1.0) -> None:
         self.record = Path(record)
         self.interval = interval
+        # What `summary` says until something was watched.
         self.summary = Summary(verdict=None, evidence="nothing was watched yet")
         self.problem: str | None = None
         self._child: Any = None
@@ -49,30 +49,32 @@ class TrainingMonitor:
         return self
 
     def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
-        self.stop(failed=problem is not None)
+        # Memory that was full is then what ended the training.
+        ended_with_error = problem is not None
+        self.stop(failed=ended_with_error)
 
     def start(self) -> None:
         """Begin to watch; nothing is raised."""
         if self._child is not None:
             return
-        if next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0") != "0":
+        if not is_first_rank():
             reason = "the first rank on this machine watches all of them"
             self.summary = Summary(verdict=None, evidence=reason)
             return
         from gpusetup.system.processes import start_background
 
         # One of several ranks: the launcher above them is watched, and with it all ranks.
-        several = (
-            any(os.environ.get(name, "1") != "1" for name in WORLD_VARIABLES) and os.getppid() > 1
-        )
-        pid = os.getppid() if several else os.getpid()
-        words = ("--json", "--output", str(self.record), "--interval", f"{self.interval:g}")
-        argv = (sys.executable, "-m", "gpusetup", "monitor", *words, "--pid", str(pid))
+        pid = os.getppid() if is_one_of_several_ranks() else os.getpid()
+        record_words = ("--json", "--output", str(self.record))
+        interval_words = ("--interval", f"{self.interval:g}")
+        program = (sys.executable, "-m", "gpusetup", "monitor")
+        argv = (*program, *record_words, *interval_words, "--pid", str(pid))
         try:
             self.record.unlink(missing_ok=True)
             self._child = start_background(argv)
         except OSError as problem:
-            self._warn(f"{problem.strerror or problem}")
+            reason = problem.strerror or str(problem)
+            self._warn(reason)
 
     def stop(self, *, failed: bool = False) -> Summary:
         """End the watching and read its verdict. `failed`: the training ended with an error, which
@@ -85,33 +87,53 @@ class TrainingMonitor:
         child, self._child = self._child, None
         if child is None:
             return self.summary
-        ended_early = child.poll() is None
-        if ended_early:
+        was_watching = child.poll() is None
+        if was_watching:
             interrupt(child)
         try:
             output, _ = child.communicate(timeout=STOP_SECONDS)
         except Exception:
+            # It must not outlive the training, whatever holds it up.
             child.kill()
             output, _ = child.communicate()
         try:
-            documents = read_recording(str(self.record)).documents
-            summary = replayed(documents, exit_code=int(failed))
+            recording = read_recording(str(self.record))
+            summary = replayed(recording.documents, exit_code=int(failed))
         except GpuSetupError:  # no record
             summary = None
-        if summary is None or not summary.samples:
-            self._warn(
-                "the training ended before the first sample"
-                if ended_early
-                else last_message(output)
-            )
-        else:
+        if summary is not None and summary.samples:
             self.summary = summary
+        elif was_watching:
+            self._warn("the training ended before the first sample")
+        else:
+            self._warn(last_message(output))
         return self.summary
 
     def _warn(self, problem: str) -> None:
+        """Say why nothing is watched; the training goes on."""
         self.problem = problem
         self.summary = Summary(verdict=None, evidence=problem)
-        warnings.warn(f"gpusetup does not watch this training: {problem}", stacklevel=3)
+        # The line of the training that began or ended the watching.
+        sentence = f"gpusetup does not watch this training: {problem}"
+        warnings.warn(sentence, stacklevel=3)
+
+
+def is_first_rank() -> bool:
+    """Whether this is the first rank on its machine, or the only process."""
+    for name in RANK_VARIABLES:
+        # The first variable that is set belongs to the launcher.
+        if name in os.environ:
+            return os.environ[name] == "0"
+    return True
+
+
+def is_one_of_several_ranks() -> bool:
+    """Whether a launcher above this process started several ranks."""
+    counts = [os.environ.get(name, "1") for name in WORLD_VARIABLES]
+    has_several = any(count != "1" for count in counts)
+    # A parent that has ended left this process to init, which is no launcher.
+    has_parent = os.getppid() > 1
+    return has_several and has_parent
 
 
 def last_message(output: bytes) -> str:
@@ -120,10 +142,16 @@ def last_message(output: bytes) -> str:
     >>> last_message(b'{"message": "No NVIDIA GPU can be watched"}')
     'No NVIDIA GPU can be watched'
     """
-    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
-    with contextlib.suppress(ValueError, IndexError):
-        return str(json.loads(lines[-1])["message"])
-    return lines[-1] if lines else "the watching process gave no answer"
+    text = output.decode("utf-8", "replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines:
+        return "the watching process gave no answer"
+    last_line = lines[-1]
+    try:
+        # Under `--json` an error is a document.
+        return str(json.loads(last_line)["message"])
+    except (ValueError, KeyError, TypeError):
+        return last_line
 
 
 class DeviceMemory(Frozen):
@@ -137,20 +165,23 @@ class DeviceMemory(Frozen):
     peak_allocated_bytes: int
 
     def __str__(self) -> str:
-        parts = (
-            f"allocated {gib(self.allocated_bytes)} (peak {gib(self.peak_allocated_bytes)})",
-            f"reserved {gib(self.reserved_bytes)}",
-            f"total {gib(self.total_bytes)}",
-        )
-        return f"{self.device} {self.name or ''}".rstrip() + ": " + ", ".join(parts)
+        device = f"{self.device} {self.name or ''}".rstrip()
+        allocated = gib(self.allocated_bytes)
+        peak = gib(self.peak_allocated_bytes)
+        reserved = gib(self.reserved_bytes)
+        total = gib(self.total_bytes)
+        # Most people look for the peak: it decides whether a run fits.
+        return f"{device}: allocated {allocated} (peak {peak}), reserved {reserved}, total {total}"
 
 
 class MemoryReport(Frozen):
     devices: tuple[DeviceMemory, ...]
 
     def __str__(self) -> str:
-        lines = "\n".join(map(str, self.devices))
-        return lines or "No CUDA device is in use by this process."
+        lines = map(str, self.devices)
+        report = "\n".join(lines)
+        # Without a device there is nothing to print.
+        return report or "No CUDA device is in use by this process."
 
 
 def memory_report() -> MemoryReport:
@@ -163,6 +194,7 @@ def memory_report() -> MemoryReport:
         memory_report().devices[0].allocated_bytes
     """
     torch = sys.modules.get("torch")
+    # Asking for a device would start CUDA, which takes memory of its own.
     if torch is None or not torch.cuda.is_initialized():
         return MemoryReport(devices=())
     device_count = torch.cuda.device_count()
@@ -170,12 +202,17 @@ def memory_report() -> MemoryReport:
     return MemoryReport(devices=tuple(devices))
 
 
+BYTES_OF_A_GIB = 1 << 30
+
+
 def gib(count: int) -> str:
-    """
+    """Bytes as people read them.
+
     >>> gib(3 << 29)
     '1.50 GiB'
     """
-    return f"{count / (1 << 30):.2f} GiB"
+    size = count / BYTES_OF_A_GIB
+    return f"{size:.2f} GiB"
 
 
 def _device(torch: Any, index: int) -> DeviceMemory:

@@ -49,7 +49,10 @@ margin = ("free-the-card", "leave-a-margin")
 
 def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> Case:
     """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
-    return Case("throttled", cause, s.held_down_by(cause) & costs_most, sentence, steps)
+    is_held_down = s.held_down_by(cause)
+    # The sentence has the figures of this cause.
+    proof = is_held_down & costs_most
+    return Case("throttled", cause, proof, sentence, steps)
 
 
 CASES: tuple[Case, ...] = (
@@ -188,4 +191,8 @@ ORDER = (
 
 def case_of(subject: Subject) -> Case:
     """The first case that holds; the last always does."""
-    return next(case for case in CASES if case.proof(subject))
+    for case in CASES:
+        # The order of the table is the order of what is asked.
+        if case.proof(subject):
+            return case
+    raise AssertionError("the last case always holds")

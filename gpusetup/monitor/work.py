@@ -53,17 +53,37 @@ class Mean:
 
 
 def of_gpu(figure: Callable[[GpuSample], float | None], *, running: bool = False) -> Mean:
-    return Mean(lambda row: figure(row.gpu), running=running)
+    """The mean of a figure of the GPU."""
+
+    def figure_of(row: Moment) -> float | None:
+        # Each moment is of one GPU.
+        return figure(row.gpu)
+
+    return Mean(figure_of, running=running)
 
 
 def of_tree(figure: Callable[[TreeSample], float | None]) -> Mean:
-    """Of the command's processes, in the samples that have them."""
-    return Mean(lambda row: None if row.tree is None else figure(row.tree))
+    """The mean of a figure of the command's processes, over the samples that have them."""
+
+    def figure_of(row: Moment) -> float | None:
+        # The first sample has none: rates need two readings.
+        if row.tree is None:
+            return None
+        return figure(row.tree)
+
+    return Mean(figure_of)
 
 
 def of_host(figure: Callable[[HostSample], float | None]) -> Mean:
-    """Of the machine, in the samples that have it."""
-    return Mean(lambda row: None if row.host is None else figure(row.host))
+    """The mean of a figure of the machine, over the samples that have it."""
+
+    def figure_of(row: Moment) -> float | None:
+        # A log of nvidia-smi tells nothing of the machine.
+        if row.host is None:
+            return None
+        return figure(row.host)
+
+    return Mean(figure_of)
 
 
 class Work:
@@ -104,6 +124,7 @@ class Work:
         self.running = [row for row in rows if not is_quiet(row.gpu)]
         uses = [or_zero(row.gpu.utilization_percent) for row in rows]
         self.utilization = fmean(uses)
+        # The ends of a run have samples of their own kind, so the extremes are left out.
         self.utilization_p5 = percentile(uses, 5)
         self.utilization_p95 = percentile(uses, 95)
         self.utilization_apart = self.utilization_p95 - self.utilization_p5
@@ -118,33 +139,46 @@ class Work:
     @cached_property
     def quiet_part(self) -> Work | None:
         """The samples in which the GPU did nothing."""
-        quiet_rows = [row for row in self.rows if is_quiet(row.gpu)]
+        quiet_rows = []
+        for row in self.rows:
+            if is_quiet(row.gpu):
+                quiet_rows.append(row)
         return work_of(quiet_rows)
 
     @cached_property
     def quiet_length(self) -> float:
         """How many samples a stretch without work has, on average."""
         lengths = []
-        for quiet, rows in groupby(self.rows, lambda row: is_quiet(row.gpu)):
+        stretches = groupby(self.rows, lambda row: is_quiet(row.gpu))
+        for quiet, rows in stretches:
             if quiet:
-                lengths.append(len(list(rows)))
-        return fmean(lengths) if lengths else 0.0
+                length = len(list(rows))
+                lengths.append(length)
+        # It was never quiet.
+        if not lengths:
+            return 0.0
+        return fmean(lengths)
 
     @cached_property
     def reasons(self) -> dict[str, float]:
         """Throttle reason -> the share of the samples with work in which it was on."""
         counts: Counter[str] = Counter()
         for row in self.running:
-            counts.update(row.gpu.throttle_reasons or ())
+            # Several may be on at once.
+            reasons = row.gpu.throttle_reasons or ()
+            counts.update(reasons)
         shares = {}
         for name in sorted(counts):
-            shares[name] = counts[name] / len(self.running) * 100
+            part = counts[name] / len(self.running)
+            shares[name] = part * 100
         return shares
 
     @property
     def power_share(self) -> float | None:
         """Percent of the power limit; if it is not known, of the rated power."""
-        limit = self.power_limit or rated_watts(self.rows[0].gpu.name)
+        name = self.rows[0].gpu.name
+        # Laptops and old drivers tell no limit.
+        limit = self.power_limit or rated_watts(name)
         return percent(self.power_watts, limit)
 
     @property
@@ -155,28 +189,39 @@ class Work:
         """
         if self.clock_most:
             return percent(self.clock_mhz, self.clock_most)
-        highest_seen = highest(row.gpu.clock_sm_mhz for row in self.running)
+        # `nvidia-smi dmon` tells the clock alone.
+        clocks = [row.gpu.clock_sm_mhz for row in self.running]
+        highest_seen = highest(clocks)
         return percent(self.clock_mhz, highest_seen)
 
     @property
     def pcie_rate(self) -> float | None:
-        return sum_of_known(self.pcie_in, self.pcie_out)
+        """PCIe, both ways, bytes a second."""
+        to_card = self.pcie_in
+        from_card = self.pcie_out
+        return sum_of_known(to_card, from_card)
 
     @property
     def pcie_one_way_share(self) -> float | None:
         """Percent of what the link carries one way, of the fuller direction."""
-        fuller_rate = max(or_zero(self.pcie_in), or_zero(self.pcie_out))
+        to_card = or_zero(self.pcie_in)
+        from_card = or_zero(self.pcie_out)
+        fuller_rate = max(to_card, from_card)
         return percent(fuller_rate, self.pcie_limit)
 
     @property
     def pcie_share(self) -> float | None:
         """Both directions in percent of what the link carries one way."""
-        return percent(self.pcie_rate, self.pcie_limit)
+        rate = self.pcie_rate
+        limit = self.pcie_limit
+        return percent(rate, limit)
 
     @property
     def link_rate(self) -> float | None:
         """NVLink, both ways, bytes a second."""
-        return sum_of_known(self.nvlink_in, self.nvlink_out)
+        received = self.nvlink_in
+        sent = self.nvlink_out
+        return sum_of_known(received, sent)
 
     @property
     def workers(self) -> float:
@@ -185,46 +230,63 @@ class Work:
     @property
     def worker_cpu(self) -> float | None:
         """CPU percent of each loader worker; None if there is none."""
-        if not self.workers or not self.loader_cpu:
+        worker_count = self.workers
+        loader_cpu = self.loader_cpu
+        if not worker_count or not loader_cpu:
             return None
-        return self.loader_cpu / self.workers
+        return loader_cpu / worker_count
 
     @property
     def helpers_cpu(self) -> float | None:
         """CPU percent of the command's other processes together: neither the busiest nor
         workers."""
+        # No command was watched.
         if self.cpu is None:
             return None
-        return self.cpu - or_zero(self.busiest_cpu) - or_zero(self.loader_cpu)
+        busiest_cpu = or_zero(self.busiest_cpu)
+        loader_cpu = or_zero(self.loader_cpu)
+        return self.cpu - busiest_cpu - loader_cpu
 
     @property
     def host_share(self) -> float | None:
         """Busy percent of all cores of the machine."""
-        if not self.host_cpu or not self.host_cores:
+        busy = self.host_cpu
+        cores = self.host_cores
+        if not busy or not cores:
             return None
-        return self.host_cpu / self.host_cores
+        return busy / cores
 
 
 def work_of(rows: Sequence[Moment]) -> Work | None:
     """The means over some moments; None if there are none."""
-    return Work(rows) if rows else None
+    if not rows:
+        return None
+    return Work(rows)
 
 
-def mean(values: Iterable[Any]) -> float | None:
-    """
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the values that are known; None if none is.
+
     >>> mean([1, None, 3]), mean([None])
     (2.0, None)
     """
     figures = [value for value in values if value is not None]
-    return sum(figures) / len(figures) if figures else None
+    # No source told any.
+    if not figures:
+        return None
+    return sum(figures) / len(figures)
 
 
 def highest(values: Iterable[Any]) -> Any:
-    """
+    """The highest of the values that are known; None if none is.
+
     >>> highest([1, None, 3]), highest([None])
     (3, None)
     """
-    figures = [value for value in values if value is not None]
+    figures = []
+    for value in values:
+        if value is not None:
+            figures.append(value)
     return max(figures, default=None)
 
 
@@ -236,24 +298,31 @@ def percentile(values: Iterable[float], share: float) -> float:
     """
     order = sorted(values)
     # Rounded up (nearest rank): of 10 values the 95th percentile is the tenth.
-    rank = math.ceil(len(order) * share / 100)
+    exact_rank = len(order) * share / 100
+    rank = math.ceil(exact_rank)
     position = max(rank, 1) - 1
     return order[position]
 
 
 def or_zero(value: float | None) -> float:
     """A figure; 0 if no source told it."""
-    return 0.0 if value is None else value
+    if value is None:
+        return 0.0
+    return value
 
 
 def sum_of_known(first: float | None, second: float | None) -> float | None:
-    """
+    """The sum of two figures, one of which may be unknown; None if both are.
+
     >>> sum_of_known(1.0, None), sum_of_known(None, None)
     (1.0, None)
     """
-    if first is None and second is None:
+    neither_is_known = first is None and second is None
+    if neither_is_known:
         return None
-    return or_zero(first) + or_zero(second)
+    known_first = or_zero(first)
+    known_second = or_zero(second)
+    return known_first + known_second
 
 
 def is_quiet(gpu: GpuSample) -> bool:
@@ -300,9 +369,15 @@ def rated_watts(name: str | None) -> float | None:
 
 def at_least(value: float | None, mark: float) -> bool:
     """Whether a figure is told, and as high as the mark."""
-    return value is not None and value >= mark
+    # What no source told is not seen.
+    if value is None:
+        return False
+    return value >= mark
 
 
 def below(value: float | None, mark: float) -> bool:
     """Whether a figure is told, and lower than the mark."""
-    return value is not None and value < mark
+    # What no source told is not seen.
+    if value is None:
+        return False
+    return value < mark

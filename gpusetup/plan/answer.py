@@ -31,9 +31,10 @@ from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import Question, job_of
+from gpusetup.plan.question import Question, job_of, rl_setup_of
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
+from gpusetup.plan.smallest_gpu import smallest_gpu
 from gpusetup.plan.speed import speed_of_several
 from gpusetup.plan.trainer_settings import trainer_settings
 
@@ -82,6 +83,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
     is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, place))
     # An answer "does not fit" stays: what is not counted can only add to it.
     is_open = is_open and decision.fits
+    usual_ways = tuple(ways(request))
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
         confidence="close" if is_open else plain.confidence,
@@ -94,9 +96,11 @@ def answer(request: PlanRequest) -> PlanAnswer:
         else speed_of_several(decision, place.gpu, request.gpu_rows),
         trainer_settings=trainer_settings(trainer_in_words(request), decision),
         helps=helps(decision),
-        ways=tuple(ways(request)),
+        ways=usual_ways,
         advice=tuple(advice(request, decision)),
         solved=question.solve,
+        # The usual ways of training differ too much for one card.
+        smallest_gpu=None if usual_ways else smallest_gpu(decision, request.gpu_rows),
         config=request.config,
     )
 
@@ -105,7 +109,7 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
     """The fields of a cell that its answer has unchanged."""
     answered = (
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
-        "uncounted", *without,
+        "uncounted", "smallest_gpu", *without,
     )  # fmt: skip
     names = [field.name for field in fields(plain)]
     return {name: getattr(plain, name) for name in names if name not in answered}
@@ -118,12 +122,13 @@ ALWAYS_RL = ("verl", "openrlhf")
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     """What may take memory and is not counted, by the names of its keys; models come first."""
     question = request.question
-    models = tuple(uncounted_models(question.rl, request.job.shape))
+    setup = rl_setup_of(question, request.job)
+    models = tuple(uncounted_models(setup, request.job.shape))
     shape = request.job.shape
     if shape.assumed:
         models = (f"the shape of {shape.name} ({shape.assumed})", *models)
-    if question.rl is None and question.trainer in ALWAYS_RL and request.config is None:
-        models = ("the inference engine and the reference model (give the config)",)
+    if setup is None and question.trainer in ALWAYS_RL and request.config is None:
+        models = ("the inference engine and the reference model (`--method grpo`, or the config)",)
     keys = [key.key for key in request.config.not_understood] if request.config else []
     # A list stands once, and not again for each of its items.
     names = (key.partition("[")[0] for key in keys)
@@ -139,7 +144,7 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     keys = [key.key for key in request.config.read] if request.config else []
     if any(key.startswith("actor_rollout_ref.") for key in keys):
         return "verl"
-    if request.question.rl is not None:
+    if rl_setup_of(request.question, request.job) is not None:
         return None  # the words of supervised trainers would start another training
     return request.question.trainer
 

@@ -11,8 +11,8 @@ from gpusetup.model.documents import ConfigKey
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
-from gpusetup.plan.decide import CLEAR_UNMEASURED, decide, doubt
-from gpusetup.plan.job import BYTES, QUANTIZED, Job, Recipe
+from gpusetup.plan.decide import decide, doubt, near_limit
+from gpusetup.plan.job import BYTES, Job, Recipe
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
 from gpusetup.plan.question import job_of, shape_of_question
@@ -51,11 +51,12 @@ def batch_verdict(
     verdict: Literal["clear", "close", "too much"] = "close"
     # A key that nothing has read may take memory, so no batch is sure beside it.
     is_uncounted = bool(question_of(config).read.not_understood)
-    leaves_a_fifth = needed <= capacity * (1 - CLEAR_UNMEASURED)
+    near = near_limit(job)
+    leaves_enough = needed <= capacity * (1 - near)
     may_fit_because = ""
-    if leaves_a_fifth and not is_uncounted and not doubt(job, recipe):
+    if leaves_enough and not is_uncounted and not doubt(job, recipe):
         verdict = "clear"
-    elif needed > capacity * (1 + CLEAR_UNMEASURED):
+    elif needed > capacity * (1 + near):
         verdict = "too much"
         may_fit_because = _why_it_may_fit(question_of(config), job, recipe, capacity)
     return BatchVerdict(
@@ -88,7 +89,7 @@ def _why_it_may_fit(from_config: FromConfig, job: Job, recipe: Recipe, capacity_
             )
     # Whatever saves memory, the GPUs hold the weights: in 16 bits, or as they are quantised.
     sharing_gpus = job.gpus if may_be_sharded or job.shards_parameters or from_config.notes else 1
-    bytes_per_weight = QUANTIZED.get(job.quantize or "", BYTES["bf16"])
+    bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights_gib = job.shape.parameters * bytes_per_weight / sharing_gpus / GIB
     if weights_gib > capacity_gib:
         return ""

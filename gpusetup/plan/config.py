@@ -20,15 +20,16 @@ from gpusetup.model.documents import ConfigRead
 from gpusetup.model.frozen import Frozen, defaults, replace
 from gpusetup.plan.config_model import adapters, frozen, model, quantised, tables
 from gpusetup.plan.config_reader import OTHER_MODELS, Fields, Reader, by_words
-from gpusetup.plan.config_rl import GENERATING, method_of, reinforcement
+from gpusetup.plan.config_rl import method_of, reinforcement
 from gpusetup.plan.job import JOB_DEFAULTS, Job
 from gpusetup.plan.question import LARGEST, Question
+from gpusetup.plan.rl_methods import GENERATING
 from gpusetup.plan.rope import RopeScaling
 from gpusetup.plan.trainers import usual_batch
 
 NUMBERS = {
     "tp": "tensor_parallel", "pp": "pipeline_parallel", "cp": "context_parallel",
-    "sp": "sp", "accumulation": "accumulate",
+    "sp": "sp", "ep": "expert_parallel", "accumulation": "accumulate",
 }  # fmt: skip
 SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 """Role of a key -> the field of a job or question that it says."""
@@ -191,7 +192,7 @@ def rope_scaling(reader: Reader) -> RopeScaling | None:
     if factor is None:
         return None
     return RopeScaling(
-        place=reader.place("rope-factor"),
+        key=reader.place("rope-factor"),
         factor=factor,
         original=original,
         kind=(kind or "yarn").lower(),
@@ -304,10 +305,6 @@ def parallel(reader: Reader, fields: Fields) -> Fields:
     if (reader.number("replicas", LARGEST["gpus"]) or 1) > 1:
         fields["notes"].append(
             "replicas of shards are not counted: plan assumes one shard over all GPUs"
-        )
-    if (reader.number("ep", LARGEST["gpus"]) or 1) > 1:
-        fields["notes"].append(
-            "expert parallelism is not counted: plan assumes that each GPU has all experts"
         )
     if gpus is None:
         return {"devices": None}

@@ -10,20 +10,16 @@ import re
 from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.plan.config_reader import Fields, Reader
 from gpusetup.plan.models_beside import SAME_AS_POLICY, Critic, RlSetup
+from gpusetup.plan.rl_methods import (
+    BY_TRL,
+    GENERATING,
+    PAIRED,
+    SUPERVISED,
+    WITH_CRITIC,
+    WITHOUT_REFERENCE,
+    usual_loss,
+)
 
-PAIRED = frozenset((
-    "dpo", "ipo", "kto", "bco", "simpo", "orpo", "cpo", "rm", "reward", "robust", "exo_pair",
-    "nca_pair", "sppo_hard", "aot", "apo_zero", "apo_down", "discopop",
-))  # fmt: skip
-"""Methods whose samples are pairs of a chosen and a rejected answer."""
-SUPERVISED = frozenset(("sft", "pt", "pretrain"))
-WITHOUT_REFERENCE = frozenset(("simpo", "orpo", "cpo", "rm", "reward"))
-WITH_CRITIC = frozenset(("ppo", "gae"))
-GENERATING = frozenset((
-    "ppo", "gae", "grpo", "gspo", "dapo", "rloo", "reinforce", "reinforce_plus_plus", "remax",
-    "opo", "dr_grpo", "online_dpo", "gpg",
-))  # fmt: skip
-"""Methods that train on answers of the policy itself."""
 METHOD_NAMES = ("stage", "rl", "rlhf_type", "adv_estimator", "advantage_estimator", "pref_loss")
 """Keys whose value is the method."""
 SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -33,8 +29,6 @@ SIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("dpo", ("precompute_ref_log_probs", "rpo_alpha", "pref_beta", "pref_loss", "ref_model")),
 )  # fmt: skip
 """Method -> keys that only its trainers have, for configs that do not name it."""
-BY_TRL = ("trl", "axolotl")
-"""Trainers that run TRL's own GRPO."""
 TRL_ENGINE_SHARE = 0.3
 """`vllm_gpu_memory_utilization` where nothing is said (TRL 1.16, GRPOConfig)."""
 VERL_ENGINE_SHARE = 0.5
@@ -75,17 +69,9 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
     if is_verl:
         return {"rl": verl_setup(reader, method), "offload_optimizer": None}
     setup = trainer_setup(reader, fields, method)
-    return {"rl": setup, **loss_of(fields, method)}
-
-
-def loss_of(fields: Fields, method: str) -> Fields:
-    """The loss of a method, unless the config names a kernel."""
-    if method in ("rm", "reward"):
-        return {"loss": "fused"}  # one number a sequence: no logits
     if fields.get("loss") or fields.get("fused_kernels"):
-        return {}
-    # Log-probabilities of each token need the logits, which a loss of text alone need not hold.
-    return {"loss": "eager"}
+        return {"rl": setup}
+    return {"rl": setup, "loss": usual_loss(method)}
 
 
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:

@@ -11,38 +11,44 @@ from collections.abc import Iterator
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
+from gpusetup.plan.forward_memory import activations, layer_backward
 from gpusetup.plan.job import Job, Recipe, samples, tokens
-from gpusetup.plan.memory import activations, layer_backward, memory, runtime
+from gpusetup.plan.memory import memory, runtime
 from gpusetup.plan.states import gradient_bytes, model_weights
 
 
 def other_gpu_bytes(job: Job, recipe: Recipe) -> float:
     """Bytes of each GPU but the first: weights, gradients and activations of its own share."""
     shape = job.shape
-    weights = model_weights(job)
-    outputs = shape.vocabulary * tokens(job, recipe) + shape.classes * samples(job, recipe)
+    logits = shape.vocabulary * tokens(job, recipe)
+    outputs = logits + shape.classes * samples(job, recipe)
     # The outputs and their gradient; the loss is computed on the first GPU.
-    end_of_forward = activations(job, recipe) + 2 * outputs * job.compute_bytes
+    output_bytes = 2 * outputs * job.compute_bytes
+    end_of_forward = activations(job, recipe) + output_bytes
     gradients = job.trained_parameters * gradient_bytes(job)
     end_of_backward = layer_backward(job, recipe) + gradients
-    return weights + max(end_of_forward, end_of_backward) + runtime(job, recipe)
+    # Gradients appear while the activations go, so that only the larger moment counts.
+    peak = max(end_of_forward, end_of_backward)
+    return model_weights(job) + peak + runtime(job, recipe)
 
 
 def data_parallel_notes(job: Job, recipe: Recipe) -> Iterator[str]:
     """What a person should know who uses DataParallel."""
-    first = memory(job, recipe).total / GIB
-    others = other_gpu_bytes(job, recipe) / GIB
-    distributed = memory(replace(job, strategy="ddp"), recipe).total / GIB
+    first_gib = memory(job, recipe).total / GIB
+    other_gib = other_gpu_bytes(job, recipe) / GIB
+    distributed_job = replace(job, strategy="ddp")
+    distributed_gib = memory(distributed_job, recipe).total / GIB
     yield (
-        f"DataParallel: the first GPU holds most, {first:.1f} GiB (weights, gradients, the "
+        f"DataParallel: the first GPU holds most, {first_gib:.1f} GiB (weights, gradients, the "
         f"optimizer's states and the outputs of the whole batch); each other GPU holds "
-        f"{others:.1f} GiB (a copy of the weights, its gradients and activations)"
+        f"{other_gib:.1f} GiB (a copy of the weights, its gradients and activations)"
     )
     yield (
         f"use DistributedDataParallel instead (`--strategy ddp`): every GPU then needs "
-        f"{distributed:.1f} GiB, each has its own process, and none waits for the first. "
+        f"{distributed_gib:.1f} GiB, each has its own process, and none waits for the first. "
         f"Start it with `torchrun --nproc-per-node {job.gpus} train.py`"
     )
+    # A budget of tokens is no batch that a loader could be given.
     if not job.fills_token_budget:
         yield (
             f"give DataParallel's loader the whole batch of {job.sequences:,}: it divides the "

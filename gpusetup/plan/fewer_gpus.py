@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from gpusetup.model.documents import FewerGpus
 from gpusetup.model.frozen import replace
-from gpusetup.plan.decide import Decision, decide, max_context, sequence_degrees
+from gpusetup.plan.decide import Decision, decide, group_size, max_context, sequence_degrees
 
 MOST_TRIED = 8
 """Smaller numbers of GPUs that are tried: a node has eight GPUs."""
@@ -22,17 +22,18 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
     Better: it fits where all of them do not; it needs no offload, which costs most speed; or it
     holds a longer context, if `solve` asks for the longest.
     """
+    # The fewest GPUs are asked for already, and a larger batch needs all of them.
     if solve in ("gpus", "batch"):
         return None
-    candidates = [
-        smaller
-        for smaller in smaller_numbers(decision, solve)
-        if rank(smaller, solve) > rank(decision, solve)
-    ]
-    if not candidates:
+    best: Decision | None = None
+    for smaller in smaller_numbers(decision, solve):
+        if rank(smaller, solve) <= rank(decision, solve):
+            continue
+        # Of equally good numbers one that was measured, then the largest: they come the most first.
+        if best is None or rank_with_source(smaller, solve) > rank_with_source(best, solve):
+            best = smaller
+    if best is None:
         return None
-    # Of equally good numbers one that was measured, then the largest: they come the most first.
-    best = max(candidates, key=lambda smaller: (*rank(smaller, solve), smaller.measured))
     all_need_offload = decision.fits and decision.shown.recipe.offload
     return FewerGpus(
         gpus=best.job.gpus,
@@ -47,12 +48,17 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
 def smaller_numbers(decision: Decision, solve: str | None) -> Iterator[Decision]:
     """The same job on fewer GPUs, the most first: with equal recipes more GPUs are faster."""
     job, limits = decision.job, decision.limits
-    group = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     solver = max_context if solve == "context" else decide
-    for gpus in range(job.gpus - 1, max(job.gpus - MOST_TRIED, 0), -1):
-        can_use_degree = limits.sp is None or gpus % limits.sp == 0
-        if gpus % group == 0 and can_use_degree:
-            yield solver(replace(job, gpus=gpus), limits)
+    fewest = max(job.gpus - MOST_TRIED, 0)
+    for gpus in range(job.gpus - 1, fewest, -1):
+        # The GPUs of one copy of the model stay together.
+        if gpus % group_size(job) != 0:
+            continue
+        # A degree that was named must divide the GPUs too.
+        if limits.sp is not None and gpus % limits.sp != 0:
+            continue
+        smaller_job = replace(job, gpus=gpus)
+        yield solver(smaller_job, limits)
 
 
 def rank(decision: Decision, solve: str | None) -> tuple[int, ...]:
@@ -62,18 +68,24 @@ def rank(decision: Decision, solve: str | None) -> tuple[int, ...]:
     return (int(decision.fits), length, int(needs_no_offload))
 
 
+def rank_with_source(decision: Decision, solve: str | None) -> tuple[int, ...]:
+    """The rank of a decision, where a measured one is better than an equal prediction."""
+    is_measured = int(decision.measured)
+    return (*rank(decision, solve), is_measured)
+
+
 def reason(all_gpus: Decision, fewer: Decision) -> str:
     """Why fewer GPUs do better, in a sentence."""
-    heads = all_gpus.job.shape.heads
     most_with_all = sequence_degrees(all_gpus.job, all_gpus.limits)[-1]
     most_with_fewer = sequence_degrees(fewer.job, fewer.limits)[-1]
-    if most_with_fewer > most_with_all:
-        return (
-            f"The degree of sequence parallelism must divide both the GPUs and the {heads} heads: "
-            f"with {all_gpus.job.gpus} GPUs that is SP={most_with_all} at most, with "
-            f"{fewer.job.gpus} SP={most_with_fewer}."
-        )
-    return "Each GPU then needs less memory."
+    if most_with_fewer <= most_with_all:
+        return "Each GPU then needs less memory."
+    heads = all_gpus.job.shape.heads
+    return (
+        f"The degree of sequence parallelism must divide both the GPUs and the {heads} heads: "
+        f"with {all_gpus.job.gpus} GPUs that is SP={most_with_all} at most, with "
+        f"{fewer.job.gpus} SP={most_with_fewer}."
+    )
 
 
 def visible_devices(gpus: int) -> str:
@@ -82,4 +94,5 @@ def visible_devices(gpus: int) -> str:
     >>> visible_devices(4)
     '0,1,2,3'
     """
-    return ",".join(map(str, range(gpus)))
+    numbers = [str(gpu) for gpu in range(gpus)]
+    return ",".join(numbers)

@@ -36,7 +36,9 @@ QUANTIZED: dict[str, float] = {
 NF4: half a byte and a 32-bit scale for 64 of them, which double quantisation makes a byte with a
 32-bit scale for 256 (Dettmers et al., arXiv 2305.14314). LLM.int8: a byte (arXiv 2208.07339). GPTQ
 and AWQ (`int4`): a 16-bit scale and half a byte of a zero point for 128; MXFP4: a byte for 32
-(OCP). `fp8` is no storage: torchao's float8 training keeps weights as they are."""
+(OCP). `fp8` stores a frozen base in a byte (kohya's `--fp8_base`, FP8 checkpoints); of weights that
+are trained it is no storage: torchao's float8 training keeps them as they are."""
+FROZEN_FP8 = 1.0
 
 
 class ModelBeside(Frozen):
@@ -108,7 +110,7 @@ class Job(Frozen):
     """Norm, rotation and gated MLP in kernels that recompute what is cheap (Liger)."""
 
     # Beside the model (preference and reinforcement learning, `plan/models_beside.py`).
-    beside: tuple[ModelBeside, ...] = ()
+    models_beside: tuple[ModelBeside, ...] = ()
     sequences_of_sample: int = 1
     """2 where a sample is a pair, whose chosen and rejected answers are computed together."""
     encoder_parameters: int = 0
@@ -129,6 +131,8 @@ class Job(Frozen):
     """Whether tensor parallelism also divides what is between attention and MLP."""
     pipeline_parallel: int = 1
     context_parallel: int = 1
+    expert_parallel: int = 1
+    """Among how many GPUs the experts of a layer are divided."""
 
     @property
     def fills_token_budget(self) -> bool:
@@ -138,50 +142,79 @@ class Job(Frozen):
     @property
     def sequences(self) -> int:
         """Sequences of a step on all GPUs together; 0 where a budget of tokens is filled."""
-        return self.batch if isinstance(self.batch, int) else 0
+        if isinstance(self.batch, int):
+            return self.batch
+        return 0
 
     @property
     def data_parallel(self) -> int:
         """GPUs left for data and sequence parallelism; those of one context share the states."""
-        return self.gpus // (self.tensor_parallel * self.pipeline_parallel)
+        gpus_of_model = self.tensor_parallel * self.pipeline_parallel
+        return self.gpus // gpus_of_model
 
     @property
     def copies_model(self) -> bool:
         """Whether every GPU (or pipeline of GPUs) holds the whole model and its states."""
-        return not SHARDED[self.strategy]
+        sharded_parts = SHARDED[self.strategy]
+        return not sharded_parts
 
     @property
     def shards_parameters(self) -> bool:
-        return "parameters" in SHARDED[self.strategy]
+        """Whether the weights themselves are divided among the GPUs."""
+        sharded_parts = SHARDED[self.strategy]
+        return "parameters" in sharded_parts
 
     @property
     def gathers(self) -> bool:
         """Whether units of parameters are gathered and freed."""
-        return self.shards_parameters and self.gpus > 1
+        # One GPU alone has all units already.
+        if self.gpus == 1:
+            return False
+        return self.shards_parameters
 
     @property
     def generates(self) -> bool:
         """Whether answers are generated on these GPUs within the training."""
-        return self.engine_bytes > 0 or self.generated_at_once > 0
+        has_engine = self.engine_bytes > 0
+        generates_itself = self.generated_at_once > 0
+        return has_engine or generates_itself
 
     @property
     def length(self) -> int:
         """Tokens of one sample."""
-        fixed = None if self.shape.kind in DENOISERS else self.shape.tokens
-        return fixed or self.context
+        # A denoiser's tokens follow from the resolution, which `--context` can say.
+        if self.shape.kind in DENOISERS:
+            return self.context
+        # Other models of images fix the tokens of a sample.
+        return self.shape.tokens or self.context
 
     @property
     def is_quantized(self) -> bool:
-        return self.quantize in QUANTIZED
+        """Whether the weights are stored in fewer than 16 bits."""
+        return self.stored_bytes is not None
+
+    @property
+    def stored_bytes(self) -> float | None:
+        """Bytes of a quantised weight; None if the weights are not stored quantised."""
+        has_adapters = self.lora is not None
+        # Float8 training keeps trained weights as they are; a frozen base is stored in 8 bits.
+        if self.quantize == "fp8" and has_adapters:
+            return FROZEN_FP8
+        return QUANTIZED.get(self.quantize or "")
 
     @property
     def compute_bytes(self) -> int:
-        return BYTES[self.amp or self.dtype]
+        """Bytes of an element in the dtype that is computed in."""
+        compute_dtype = self.amp or self.dtype
+        return BYTES[compute_dtype]
 
     @property
     def trained_bytes(self) -> int:
         """Bytes of one trained parameter."""
-        return 4 if self.lora is not None else BYTES[self.dtype]
+        # PEFT keeps adapters in 32 bits.
+        if self.lora is not None:
+            return 4
+        return BYTES[self.dtype]
 
     @property
     def master_weights(self) -> bool:
@@ -189,30 +222,44 @@ class Job(Frozen):
 
         ZeRO with mixed precision, and Megatron-LM also if its optimizer is not distributed.
         """
-        zero = self.strategy in ("zero1", "zero2", "zero3")
-        return bool(self.amp) and (zero or self.gradient_dtype is not None)
+        if not self.amp:
+            return False
+        is_zero = self.strategy in ("zero1", "zero2", "zero3")
+        # Only Megatron-LM and what builds on it say what gradients are kept in.
+        is_megatron = self.gradient_dtype is not None
+        return is_zero or is_megatron
 
     @property
     def megatron_ddp(self) -> bool:
         """Whether Megatron-LM's own DDP and layers train: one buffer of gradients stays."""
-        return self.gradient_dtype is not None and self.strategy in ("single", "ddp", "zero1")
+        if self.gradient_dtype is None:
+            return False
+        return self.strategy in ("single", "ddp", "zero1")
 
     @property
     def deepspeed_steps(self) -> bool:
         """Whether DeepSpeed's engine steps 32-bit masters of 16-bit weights."""
-        return self.master_weights and self.gradient_dtype is None
+        # Megatron-LM has such masters too, in an optimizer of its own.
+        if self.gradient_dtype is not None:
+            return False
+        return self.master_weights
 
     @property
     def adapter_parameters(self) -> int:
         """The parameters that LoRA adds."""
-        return 0 if self.lora is None else lora_parameters(self.shape, self.lora)
+        if self.lora is None:
+            return 0
+        return lora_parameters(self.shape, self.lora)
 
     @property
     def trained_parameters(self) -> int:
         """The parameters that get gradients and optimizer states."""
         if self.lora is None:
-            return round(self.shape.parameters * (1 - self.frozen)) + self.tables
+            trained_share = 1 - self.frozen
+            trained_of_model = round(self.shape.parameters * trained_share)
+            return trained_of_model + self.tables
         trained = self.adapter_parameters + self.tables
+        # PEFT trains a whole copy of what `modules_to_save` names.
         if self.trained_embeddings:
             trained += self.shape.outside
         return trained
@@ -220,7 +267,9 @@ class Job(Frozen):
     @property
     def trains_layers(self) -> bool:
         """Whether any weight of the model's own layers is trained."""
-        return self.lora is None and self.frozen < 1
+        has_adapters = self.lora is not None
+        is_all_frozen = self.frozen >= 1
+        return not (has_adapters or is_all_frozen)
 
 
 JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
@@ -228,7 +277,7 @@ JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
 
 
 BESIDE_FIELDS = (
-    "beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
+    "models_beside", "encoder_parameters", "sequences_of_sample", "engine_bytes", "engine_sleeps",
     "policy_leaves", "generated_at_once",
 )  # fmt: skip
 """Fields that follow from what stands beside the model: no setting of the training says them."""
@@ -253,12 +302,17 @@ class Recipe(Frozen):
             parts.append("Offload")
         if self.sp > 1:
             parts.append(f"SP={self.sp}")
-        return " + ".join(parts) or "vanilla"
+        if not parts:
+            return "vanilla"
+        return " + ".join(parts)
 
 
 def samples(job: Job, recipe: Recipe) -> int:
     """Sequences of one micro-batch: the batch over the data-parallel groups."""
-    groups = max(job.data_parallel // (recipe.sp * job.context_parallel), 1)
+    gpus_of_sequence = recipe.sp * job.context_parallel
+    groups = job.data_parallel // gpus_of_sequence
+    # More GPUs for a sequence than there are: they form one group.
+    groups = max(groups, 1)
     return math.ceil(job.sequences / groups)
 
 
@@ -269,11 +323,14 @@ def tokens(job: Job, recipe: Recipe) -> int:
     budget, `ceil(2 * context / SP)` unless it is given (Trinity-RFT's GPU guide).
     """
     if not job.fills_token_budget:
-        tokens_of_group = samples(job, recipe) * job.sequences_of_sample * job.length
-        return math.ceil(tokens_of_group / (recipe.sp * job.context_parallel))
+        sequences_of_group = samples(job, recipe) * job.sequences_of_sample
+        tokens_of_group = sequences_of_group * job.length
+        gpus_of_sequence = recipe.sp * job.context_parallel
+        return math.ceil(tokens_of_group / gpus_of_sequence)
     if job.tokens is not None:
         return job.tokens
-    return math.ceil(2 * job.length / recipe.sp)
+    usual_budget = 2 * job.length
+    return math.ceil(usual_budget / recipe.sp)
 
 
 def least_tokens(job: Job, sp: int) -> int:
@@ -283,16 +340,23 @@ def least_tokens(job: Job, sp: int) -> int:
 
 def takes_longest(job: Job, sp: int) -> bool:
     """Whether the longest sequence fits into the budget of the GPUs that share it."""
-    return job.tokens is None or job.tokens >= least_tokens(job, sp)
+    # Without a budget of its own, a job has one that takes two of them.
+    if job.tokens is None:
+        return True
+    needed_tokens = least_tokens(job, sp)
+    return job.tokens >= needed_tokens
 
 
 YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
+"""Families whose model cards say that YaRN extends them."""
 
 
 def yarn(job: Job) -> dict[str, Any] | None:
     """The YaRN block for contexts beyond the native one; None if it is not needed or known."""
     native = job.shape.native_context
-    if native is None or job.context <= native or job.shape.kind not in YARN_FAMILIES:
+    if native is None or job.context <= native:
+        return None
+    if job.shape.kind not in YARN_FAMILIES:
         return None
     return {
         "rope_type": "yarn",

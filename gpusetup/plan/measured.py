@@ -21,8 +21,10 @@ NONE = "-"
 
 @lru_cache(maxsize=1)
 def measured_cells() -> Sequence[Mapping[str, str]]:
+    """The rows of the table."""
     with CELLS.open(encoding="utf-8", newline="") as file:
-        return tuple(csv.DictReader(file))
+        rows = csv.DictReader(file)
+        return tuple(rows)
 
 
 def gpu_of(name: str | None, total_bytes: float) -> str | None:
@@ -31,23 +33,40 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
     >>> gpu_of("NVIDIA A100-SXM4-80GB", 80 * GIB), gpu_of("NVIDIA A100-SXM4-40GB", 40 * GIB)
     ('A100', None)
     """
-    words, gib = tokens(name or ""), total_bytes / GIB
+    words = tokens(name or "")
+    gib = total_bytes / GIB
+    # The A100 of 40 GB was not measured.
     if "a100" in words and gib > 70:
         return "A100"
-    return "H20" if "h20" in words and 90 < gib < 100 else None
+    # Nor was the H20 of 141 GB.
+    if "h20" in words and 90 < gib < 100:
+        return "H20"
+    return None
 
 
 def is_standard(job: Job) -> bool:
     """Whether a job is of the kind that was measured: a text, the trainer's defaults."""
-    plain = Job(shape=job.shape, gpus=job.gpus, context=job.context)
-    return job.shape.writes_text and not job.shape.tower and job == plain
+    shape = job.shape
+    # Qwen3 has no tower of images, and none was measured.
+    if shape.tower or not shape.writes_text:
+        return False
+    measured_kind = Job(shape=shape, gpus=job.gpus, context=job.context)
+    return job == measured_kind
 
 
 def measured_recipe(gpu: str | None, job: Job) -> str | None:
     """The measured recipe (`-`: none fits), or None if the table does not reach."""
     if gpu is None or not is_standard(job):
         return None
-    column = (gpu, str(job.gpus), job.shape.name)
-    cells = {int(row["max_model_len"]): row["recipe"] for row in measured_cells()
-             if (row["gpu"], row["num_gpus"], row["model"]) == column}  # fmt: skip
-    return cells.get(min((length for length in cells if length >= job.context), default=0))
+    wanted_column = (gpu, str(job.gpus), job.shape.name)
+    recipes: dict[int, str] = {}
+    for row in measured_cells():
+        column = (row["gpu"], row["num_gpus"], row["model"])
+        if column == wanted_column:
+            length = int(row["max_model_len"])
+            recipes[length] = row["recipe"]
+    # What lets the next longer length train lets this one train too.
+    longer_lengths = [length for length in recipes if length >= job.context]
+    if not longer_lengths:
+        return None
+    return recipes[min(longer_lengths)]

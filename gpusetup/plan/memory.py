@@ -8,183 +8,28 @@ are of one GPU. `docs/explanation/memory-model.md` says what each term was held 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
-from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
-from gpusetup.plan.losses import LOSSES, TRAINER_LOGIT
+from gpusetup.plan.forward_memory import activations, layer_backward, logits
+from gpusetup.plan.gaps import gaps
+from gpusetup.plan.job import Job, Recipe, tokens
 from gpusetup.plan.models_beside import generation_cache
 from gpusetup.plan.states import (
     frozen_encoders,
     gathered_unit,
     gradients,
     gradients_in_forward,
-    gradients_stay,
     host_bytes,
-    keeps_cast_weights,
     optimizer_step,
-    per_gpu,
     reduced_gradients,
     resident_states,
-    rest_is_32_bit,
     states_beside,
     states_while_generating,
     unsharded_extra,
 )
-
-CHECKPOINT_IN_BUDGET = 1.5
-"""Bytes of a checkpoint's element in batches that do not fill their budget of tokens; 2 in full."""
-
-
-def sequence_shards(job: Job) -> int:
-    """By what sequence parallelism divides norms and residuals (Megatron: arXiv 2205.05198)."""
-    return job.tensor_parallel if job.sequence_parallel else 1
-
-
-def residual_bytes(job: Job) -> int:
-    """Bytes of an element of the hidden state between the layers."""
-    if rest_is_32_bit(job):
-        return 4
-    if keeps_cast_weights(job):  # autocast casts inside the layers alone
-        return BYTES[job.dtype]
-    return job.compute_bytes
-
-
-def activations(job: Job, recipe: Recipe) -> float:
-    """Bytes that the forward pass keeps for the backward pass, with autocast's copies of weights.
-
-    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
-    2104.04473).
-    """
-    tokens_times_layers = tokens(job, recipe) * job.shape.layers
-    if job.checkpointing:
-        return (checkpoint_bytes(job) + selected_bytes(job)) * tokens_times_layers
-    return layer_bytes(job) * tokens_times_layers + weight_copies(job)
-
-
-def checkpoint_bytes(job: Job) -> float:
-    """Bytes a token of the input of every recomputed layer (Chen et al., arXiv 1604.06174)."""
-    if job.offload_checkpoints:
-        return 0.0
-    width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
-    return job.shape.hidden * residual_bytes(job) / 2 * width / sequence_shards(job)
-
-
-def selected_bytes(job: Job) -> float:
-    """Bytes a token that a layer keeps under selective checkpointing.
-
-    Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
-    (torchtitan's policy).
-    """
-    if not job.selective:
-        return 0.0
-    shape = job.shape
-    elements = (2 * shape.query + shape.key_value + shape.intermediate) / job.tensor_parallel
-    if not job.compile:  # what attention gives, which a compiled layer computes again
-        elements += shape.hidden / sequence_shards(job)
-    return elements * job.compute_bytes
-
-
-def weight_copies(job: Job) -> float:
-    """Bytes of autocast's 16-bit copies of the weights."""
-    if not keeps_cast_weights(job):
-        return 0.0
-    unquantised = job.shape.outside if job.is_quantized else job.shape.parameters
-    return per_gpu(job, unquantised) * job.compute_bytes
-
-
-def layer_bytes(job: Job) -> float:
-    """Bytes a token that one layer keeps without checkpointing.
-
-    Attention and MLP, and between them two norms, each perhaps with a dropout's mask of a byte an
-    element.
-    """
-    inside = attention_bytes(job) + mlp_bytes(job)
-    mask_bytes = 1 if job.shape.dropout else 0
-    between = 2 * (norm_bytes(job) + mask_bytes) * job.shape.hidden
-    return between / sequence_shards(job) + inside / job.tensor_parallel
-
-
-def norm_bytes(job: Job) -> int:
-    """Bytes an element that one norm keeps: its input, what it normalised, and its output.
-
-    RMSNorm keeps its input in 32 bits. A frozen weight needs no normalised value; kernels and
-    `torch.compile` recompute it.
-    """
-    residual, output = residual_bytes(job), job.compute_bytes
-    if job.compile or job.fused_kernels or not job.shape.rms_norm:
-        return residual + output
-    normalised = residual if job.trains_layers else 0
-    return 4 + normalised + output
-
-
-def attention_bytes(job: Job) -> float:
-    """Bytes a token of queries, keys, values, output, norms of queries and keys, scores."""
-    compute = job.compute_bytes
-    bytes_per_element = 2 * compute  # queries and output are as wide, keys and values too
-    if job.shape.query_key_norm:  # RMSNorm's input in 32 bits, and its output
-        bytes_per_element += 4 + compute
-    width = job.shape.query + job.shape.key_value
-    return width * bytes_per_element + score_bytes(job)
-
-
-def score_bytes(job: Job) -> float:
-    """Bytes a token for its scores with all others, if attention writes them to memory."""
-    if job.attention != "eager":
-        return 0.0
-    is_16_bit = job.compute_bytes < 4
-    bytes_per_score = 4  # the softmax, in 32 bits
-    if is_16_bit:  # its copy for the product with the values
-        bytes_per_score += 2
-    if job.shape.dropout:  # its mask; in 32 bits its output too, which in 16 is that copy
-        bytes_per_score += 1 if is_16_bit else 5
-    return job.length * job.shape.heads * bytes_per_score
-
-
-def mlp_bytes(job: Job) -> float:
-    """Bytes a token of what the MLP keeps."""
-    shape = job.shape
-    tensors = 2  # the up projection and its activation
-    if shape.gated:  # the gate, the up projection, the gate's activation and the product
-        tensors = 4
-        if job.compile or job.fused_kernels:  # the activation is computed again
-            tensors = 3
-    elements = shape.intermediate * tensors
-    elements += 3 * shape.experts * shape.hidden  # copies of a token for its experts, in and out
-    return elements * job.compute_bytes
-
-
-def layer_backward(job: Job, recipe: Recipe) -> float:
-    """Bytes of one layer's backward pass: what it recomputes, and gradients half as large."""
-    scores = score_bytes(job) / job.tensor_parallel
-    kept_without_scores = layer_bytes(job) - scores
-    gradients_of_layer = layer_gradient_bytes(job, kept_without_scores)
-    peak_of_scores = 1.5 * scores
-    if job.attention == "eager":
-        # Their softmax, its gradient and what it gives, in 32 bits.
-        three_in_32_bits = 12.0 * job.shape.heads * job.length / job.tensor_parallel
-        peak_of_scores = max(peak_of_scores, three_in_32_bits)
-    if not job.checkpointing:  # what was kept is there already, and counted as activations
-        return (gradients_of_layer + peak_of_scores - scores) * tokens(job, recipe)
-    bytes_per_token = kept_without_scores + gradients_of_layer + peak_of_scores
-    holds_input_gradients = job.strategy == "fsdp1" and job.gpus > 1 and job.reentrant
-    if holds_input_gradients and job.lora is not None:
-        # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
-        bytes_per_token += job.shape.layers * checkpoint_bytes(job)
-    return bytes_per_token * tokens(job, recipe)
-
-
-def layer_gradient_bytes(job: Job, kept_bytes: float) -> float:
-    """Bytes a token of one layer's gradients, of which half are there at once."""
-    half = 0.5 * kept_bytes
-    if job.fused_kernels and job.shape.gated:
-        # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
-        written_over = job.shape.intermediate / job.tensor_parallel + job.shape.hidden
-        return min(half, written_over * job.compute_bytes)
-    return half
-
 
 Moment = Literal["logits", "layer", "backward", "step", "generation"]
 """`logits` and `layer`: the end of the forward pass, with the loss or with the first layer's
@@ -199,32 +44,17 @@ NCCL, NCCL_FITTED = 0.8 * GIB, 0.3 * GIB
 """Bytes of NCCL's buffers on a GPU: between 0.1 GiB without NVLink and 1.2 GiB with it (messages of
 runs out of memory); and as the measured cells fit."""
 
-EXCHANGE, LOST_LOGIT = 15.981, 1.667
-"""Of an RL trainer, fitted to the measured cells: bytes an exchanged element, bytes a logit in
-gaps."""
+EXCHANGE = 15.981
+"""Bytes an exchanged element, of an RL trainer, fitted to the measured cells."""
 
 
 def runtime(job: Job, recipe: Recipe) -> float:
     """Bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1:
         return CUDA_CONTEXT
-    return CUDA_CONTEXT + (NCCL_FITTED if job.fills_token_budget else NCCL)
-
-
-def logits(job: Job, recipe: Recipe) -> float:
-    """Bytes of the logits and of all that their loss holds."""
-    bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
-    is_32_bit = job.compute_bytes == 4 or rest_is_32_bit(job)
-    return logit_count(job, recipe) * (bytes_in_32_bits if is_32_bit else bytes_in_16_bits)
-
-
-def logit_count(job: Job, recipe: Recipe) -> float:
-    """Tokens times vocabulary, or samples times classes."""
-    shape = job.shape
-    outputs = shape.vocabulary * tokens(job, recipe) + shape.classes * samples(job, recipe)
-    if job.strategy == "dp":  # the first GPU gathers the outputs of all, and computes the loss
-        outputs *= job.gpus
-    return outputs / job.tensor_parallel
+    if job.fills_token_budget:
+        return CUDA_CONTEXT + NCCL_FITTED
+    return CUDA_CONTEXT + NCCL
 
 
 def exchange(job: Job, recipe: Recipe) -> float:
@@ -232,7 +62,9 @@ def exchange(job: Job, recipe: Recipe) -> float:
     if recipe.sp == 1:
         return 0.0
     elements = job.shape.hidden * tokens(job, recipe)
-    return elements * EXCHANGE * job.compute_bytes / 2  # fitted to 16 bits
+    # The constant was fitted to 16 bits.
+    width = job.compute_bytes / 2
+    return elements * EXCHANGE * width
 
 
 def engine_while_generating(job: Job, recipe: Recipe) -> float:
@@ -242,7 +74,9 @@ def engine_while_generating(job: Job, recipe: Recipe) -> float:
 
 def engine_in_step(job: Job, recipe: Recipe) -> float:
     """Bytes of the engine while the policy is trained; none if it sleeps."""
-    return 0.0 if job.engine_sleeps else job.engine_bytes
+    if job.engine_sleeps:
+        return 0.0
+    return job.engine_bytes
 
 
 # --- the terms ------------------------------------------------------------------------------------
@@ -272,64 +106,6 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
 )
 """Part of the answer, moments at which the term is there, and its bytes."""
 
-# --- gaps -----------------------------------------------------------------------------------------
-
-
-def gaps(job: Job, recipe: Recipe, transient: float, *, logits_decide: bool) -> tuple[float, float]:
-    """Bytes that the allocator reserves and no tensor uses: those that it cannot give back, and
-    those that it gives back before it fails.
-
-    `transient`: bytes of the largest tensors that come and go; `logits_decide`: whether the logits
-    are at the peak. Gaps are a share of what comes and goes; segments of fixed size leave more than
-    expandable ones. The shares were fitted to published pairs of allocated and reserved memory.
-    """
-    if job.fills_token_budget:  # fitted to the measured cells: gaps of the logits alone
-        lost = 0.0 if recipe.env else transient * LOST_LOGIT / TRAINER_LOGIT
-        return lost, 0.0
-    own = own_segments(job, recipe)
-    logit_bytes = logits(job, recipe)
-    moving = activations(job, recipe) + transient
-    if not gradients_stay(job):
-        moving += gradients(job, recipe)
-    # Logits come and go in pieces of one size, which leave no gaps, but for shifted copies.
-    uneven = moving
-    if logits_decide and job.loss != "eager-old":
-        uneven -= logit_bytes
-    # What FSDP1 and DeepSpeed gathered is free only when another stream is done with it.
-    frees_late = job.gathers and job.strategy not in ("fsdp", "hsdp")
-    share = 0.31 if frees_late and not recipe.env else 0.15
-    reserved = (moving if recipe.env else uneven) * share + own
-    after_collection = uneven * LASTING_GAPS[frees_late, recipe.env] + own / 3
-    # What lives between scores that are written to memory holds their segments.
-    scores_hold_segments = job.attention == "eager" and not job.gathers and not recipe.env
-    staying = reserved if scores_hold_segments else min(reserved, after_collection)
-    given_back = reserved - staying
-    if not (recipe.env or recipe.offload or job.gathers or logits_decide):
-        given_back += 0.5 * logit_bytes  # half of their segments are idle at another peak
-    return staying, given_back
-
-
-LASTING_GAPS = {(False, False): 0.05, (False, True): 0.02, (True, False): 0.18, (True, True): 0.05}
-"""(Frees gathered units late, expandable segments) -> the share of what moves whose gaps stay:
-Unsloth's longest contexts end within 5 % of what is allocated, runs of FSDP1 within 17 to 24 %."""
-
-
-def own_segments(job: Job, recipe: Recipe) -> float:
-    """Bytes in segments of logits, or of their copies, of a size that nothing else has."""
-    if recipe.env or job.gathers:
-        return 0.0
-    bytes_per_logit = 0.0
-    # Old transformers copy the shifted logits in float32 (4 bytes, and 5 % for the segment's
-    # rounding); one sample alone is shifted as a view. Megatron's loss keeps a copy as large.
-    copies_shifted_logits = job.loss == "eager-old" and samples(job, recipe) > 1
-    if copies_shifted_logits or job.loss == "vocab-parallel":
-        bytes_per_logit += 4.2
-    # Today's transformers upcast 16-bit logits once more, in their own format.
-    if job.loss == "hf" and job.compute_bytes < 4:
-        bytes_per_logit += job.compute_bytes
-    return logit_count(job, recipe) * bytes_per_logit
-
-
 # --- the sum --------------------------------------------------------------------------------------
 
 
@@ -356,7 +132,9 @@ class Memory(Frozen):
     @property
     def total(self) -> float:
         """What the GPU must have: what is allocated, gaps that stay, and the runtime's."""
-        return self.states + self.checkpoints + self.logits + self.fragmentation + self.other
+        tensors = self.states + self.checkpoints + self.logits
+        # `other` has the runtime's memory too.
+        return tensors + self.fragmentation + self.other
 
     @property
     def reserved(self) -> float:
@@ -369,30 +147,40 @@ class Memory(Frozen):
         return self.total - self.runtime - self.fragmentation
 
 
+class SizedTerm(NamedTuple):
+    """A term of one job: the part of the answer, the moments at which it is there, its bytes."""
+
+    part: Part
+    moments: tuple[Moment, ...]
+    size: float
+
+
+def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = None) -> float:
+    """Bytes at one moment of all terms, or of one part of the answer."""
+    total = 0.0
+    for term in terms:
+        is_there = moment in term.moments
+        if is_there and part in (None, term.part):
+            total += term.size
+    return total
+
+
 def memory(job: Job, recipe: Recipe) -> Memory:
     """The memory at the highest moment of a run, part by part."""
-    sizes = [(part, moments, size(job, recipe)) for part, moments, size in TERMS]
-
-    def bytes_at(moment: Moment, part: Part | None = None) -> float:
-        total = 0.0
-        for part_of_term, moments, size in sizes:
-            if moment in moments and part in (None, part_of_term):
-                total += size
-        return total
-
+    terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
     # RL trainers were measured, and fitted, by the end of the forward pass alone.
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.generates:
         moments = (*moments, "generation")
-    highest = max(moments, key=bytes_at)
+    highest = max(moments, key=lambda moment: bytes_at(terms, moment))
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     staying, cached = gaps(job, recipe, transient, logits_decide=highest == "logits")
     return Memory(
-        states=bytes_at(highest, "states"),
-        checkpoints=bytes_at(highest, "checkpoints"),
-        logits=bytes_at(highest, "logits"),
+        states=bytes_at(terms, highest, "states"),
+        checkpoints=bytes_at(terms, highest, "checkpoints"),
+        logits=bytes_at(terms, highest, "logits"),
         fragmentation=staying,
-        other=bytes_at(highest, "other"),
+        other=bytes_at(terms, highest, "other"),
         runtime=runtime(job, recipe),
         cached=max(0.0, cached),
         host=host_bytes(job, recipe),

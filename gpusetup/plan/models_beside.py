@@ -107,7 +107,7 @@ def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
 
 def beside_in_words(job: Job) -> str:
     """What is counted beside the policy, as a sentence names it; empty if nothing is."""
-    roles = [f"the {model.role} model" for model in job.beside]
+    roles = [f"the {model.role} model" for model in job.models_beside]
     if job.engine_bytes:
         roles.append("the inference engine on the same GPUs")
     if job.generated_at_once:

@@ -21,7 +21,7 @@ def notes(question: Question, decision: Decision, place: Place) -> Iterator[str]
         yield f"{job.shape.name} has the shape of {job.shape.base}, which is in its name"
     if job.shape.assumed:
         yield f"the shape of {job.shape.name} is not known: {job.shape.assumed}"
-    if job.shape.beside:
+    if job.shape.encoder_parameters:
         yield (
             f"{job.context:,} tokens a sample; for another resolution give its number of tokens "
             "by `--context`"

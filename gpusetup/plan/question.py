@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.decide import Limits, sequence_degrees
 from gpusetup.plan.frozen_parts import frozen_share
-from gpusetup.plan.job import BYTES, JOB_DEFAULTS, TOKEN_BUDGET, Job, least_tokens
+from gpusetup.plan.job import (
+    BYTES,
+    JOB_DEFAULTS,
+    TOKEN_BUDGET,
+    Job,
+    Quantization,
+    least_tokens,
+)
 from gpusetup.plan.losses import LOSSES, SAME_LOSS
+from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.models import (
     is_at_hand,
     model_of_size,
@@ -18,6 +26,7 @@ from gpusetup.plan.models import (
     shape_or_relative,
 )
 from gpusetup.plan.models_beside import RlSetup, models_beside
+from gpusetup.plan.rl_methods import SUPERVISED, usual_loss, usual_setup
 from gpusetup.plan.shape import DENOISERS, Shape
 from gpusetup.plan.states import OPTIMIZERS
 from gpusetup.plan.tables import Table
@@ -26,7 +35,7 @@ from gpusetup.plan.trainers import trainer_defaults
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
     "lora": 10**5, "tensor_parallel": 1024,
-    "pipeline_parallel": 1024, "context_parallel": 1024,
+    "pipeline_parallel": 1024, "context_parallel": 1024, "expert_parallel": 1024,
     "sp": 1024,
 }  # fmt: skip
 """The largest number that means anything; beyond it is a slip of the finger."""
@@ -54,6 +63,8 @@ class Question(Frozen):
     """Embedding tables beside the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
     """What is looked for."""
+    method: str | None = None
+    """The method of training by its name, if no config says more: `dpo`, `grpo`."""
     rl: RlSetup | None = None
     """What preference or reinforcement learning holds beside the policy."""
     job_fields: Mapping[str, Any] = {}
@@ -70,7 +81,7 @@ class Question(Frozen):
     @property
     def describes_training(self) -> bool:
         """Whether it names anything that decides how is trained."""
-        says_how = self.trainer or self.job_fields or self.freeze or self.tables
+        says_how = self.trainer or self.method or self.job_fields or self.freeze or self.tables
         says_how_much = self.batch or self.tokens or self.solve
         return bool(says_how or says_how_much)
 
@@ -83,6 +94,9 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     people do, in bf16.
     """
     given, gpus = dict(question.job_fields), question.gpus or 1
+    stored = format_in_name(question.model or "")
+    if stored in get_args(Quantization) and given.get("lora") is not None:
+        given.setdefault("quantize", stored)  # adapters on weights that are quantised already
     by_batch = counts_samples(question, shape)
     samples = gpus if question.trainer or not shape.writes_text else 1
     frozen_in_bits = given.get("quantize") not in (None, "fp8")
@@ -96,7 +110,8 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         fields["dtype"] = given.get("dtype", "bf16")
         # Who trains adapters is short of memory: PEFT's `prepare_model_for_kbit_training`, TRL,
         # axolotl, LLaMA-Factory, ms-swift and Unsloth all switch checkpointing on.
-        fields["checkpointing"] = given.get("checkpointing", True)
+        # Scripts for U-Nets (kohya, diffusers) do not.
+        fields["checkpointing"] = given.get("checkpointing", shape.kind != "unet")
     if not (by_batch or limits.linux) and "strategy" not in given:
         fields["strategy"] = "ddp" if gpus > 1 else "single"
     if given.get("selective"):
@@ -117,10 +132,23 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
         "tables": sum(table.parameters for table in question.tables),
         "encoder_parameters": encoders_on_gpu(shape, trainer),
     })  # fmt: skip
-    if question.rl is not None:
-        job = with_models_beside(job, question.rl, limits)
+    setup = rl_setup_of(question, job)
+    if setup is not None:
+        job = with_models_beside(job, setup, limits)
+        # Unsloth's own kernels hold no logits for log-probabilities either.
+        if question.rl is None and "loss" not in given and trainer != "unsloth":
+            job = replace(job, loss=usual_loss(setup.method))
     check(job, question)
     return job
+
+
+def rl_setup_of(question: Question, job: Job) -> RlSetup | None:
+    """What is held beside the policy: as the config says, or as the named method usually does."""
+    if question.rl is not None or question.method is None or question.method in SUPERVISED:
+        return question.rl
+    sequences = -(-job.sequences // job.data_parallel)
+    adapters = job.lora is not None
+    return usual_setup(question.method, question.trainer, sequences, adapters=adapters)
 
 
 def encoders_on_gpu(shape: Shape, trainer: str) -> int:
@@ -130,7 +158,7 @@ def encoders_on_gpu(shape: Shape, trainer: str) -> int:
     always encodes it before.
     """
     encodes_before = trainer == "finetrainers" or shape.kind not in DENOISERS
-    return 0 if encodes_before else shape.beside
+    return 0 if encodes_before else shape.encoder_parameters
 
 
 def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
@@ -138,7 +166,7 @@ def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
     engine_bytes = (setup.engine_share or 0.0) * limits.capacity
     return replace(
         job,
-        beside=models_beside(setup, job.shape, job.dtype),
+        models_beside=models_beside(setup, job.shape, job.dtype),
         sequences_of_sample=2 if setup.pairs else 1,
         engine_bytes=engine_bytes,
         engine_sleeps=setup.engine_sleeps,
@@ -156,7 +184,7 @@ def counts_samples(question: Question, shape: Shape) -> bool:
     batch_given = question.batch is not None or question.solve == "batch"
     budget_given = question.tokens is not None or question.trainer == "trinity"
     whole = not {"lora", "quantize"} & question.job_fields.keys()
-    usual = question.trainer is None and shape.writes_text and whole
+    usual = question.trainer is None and question.method is None and shape.writes_text and whole
     return batch_given or not (budget_given or usual)
 
 
@@ -200,6 +228,7 @@ def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None =
 
 
 FLAGS = {"tensor_parallel": "tp", "pipeline_parallel": "pp", "context_parallel": "cp",
+         "expert_parallel": "ep",
          "machine_from": "from"}  # fmt: skip
 """Names whose option is another word."""
 
@@ -268,6 +297,9 @@ def contradictions(job: Job, question: Question) -> tuple[tuple[bool, str, str |
          f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"),
         (gpus % group_size > 0, f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
          f"{group_size} or a multiple of it is needed"),
+        (job.expert_parallel > 1 and not job.shape.experts,
+         f"{job.shape.name} has no experts that `--ep` could divide", None),
+        (job.expert_parallel > gpus, f"`--ep {job.expert_parallel}` needs as many GPUs", None),
         (job.shape.heads % job.tensor_parallel > 0,
          f"`--tp` does not divide the {job.shape.heads} heads of the model", None),
         (job.is_quantized and job.trains_layers,

@@ -15,7 +15,7 @@ the text by itself, `llama3` comes with the model."""
 class RopeScaling(Frozen):
     """A config's extension of the model's positions."""
 
-    place: str
+    key: str
     """The factor's key and line, as an answer names them."""
     factor: float
     original: int | None = None
@@ -31,25 +31,33 @@ def factor_remark(scaling: RopeScaling | None, job: Job) -> str | None:
     texts (the model cards of Qwen2.5 and Qwen3).
     """
     native = job.shape.native_context
-    if scaling is None or native is None or scaling.kind not in STATIC_KINDS:
+    if scaling is None or native is None:
+        return None
+    # Other kinds grow with the text, or come with the model.
+    if scaling.kind not in STATIC_KINDS:
         return None
     original = scaling.original or native
     needed = job.context / original
     reckoning = f"{job.context:,} tokens / {original:,}"
-    if needed > 1 and scaling.factor < needed * (1 - SAME_FACTOR):
+    needs_scaling = needed > 1
+    if not needs_scaling:
+        if scaling.factor <= 1:
+            return None
         return (
-            f"{scaling.place} is wrong: a factor of {scaling.factor:g} is too small for "
-            f"{job.context:,} tokens, it must be {needed:g} ({reckoning})"
-        )
-    if needed <= 1 < scaling.factor:
-        return (
-            f"{scaling.place}: {job.context:,} tokens need no scaling (the model reads "
+            f"{scaling.key}: {job.context:,} tokens need no scaling (the model reads "
             f"{original:,}), and a factor of {scaling.factor:g} makes short texts worse; leave "
             "`rope_scaling` out"
         )
-    if scaling.factor > needed * (1 + SAME_FACTOR) and needed > 1:
+    least_factor = needed * (1 - SAME_FACTOR)
+    if scaling.factor < least_factor:
         return (
-            f"{scaling.place}: {reckoning} needs a factor of {needed:g}; {scaling.factor:g} works, "
+            f"{scaling.key} is wrong: a factor of {scaling.factor:g} is too small for "
+            f"{job.context:,} tokens, it must be {needed:g} ({reckoning})"
+        )
+    largest_factor = needed * (1 + SAME_FACTOR)
+    if scaling.factor > largest_factor:
+        return (
+            f"{scaling.key}: {reckoning} needs a factor of {needed:g}; {scaling.factor:g} works, "
             "but makes short texts worse"
         )
     return None

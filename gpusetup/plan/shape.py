@@ -54,7 +54,7 @@ class Shape(Frozen):
     tokens: int | None = None
     """Tokens of a sample where the model fixes them: an image's patches; a denoiser's at its usual
     frames and resolution."""
-    beside: int = 0
+    encoder_parameters: int = 0
     """The parameters of the frozen encoders of text and the VAE of a denoiser."""
     adapted: int = 0
     """Inputs and outputs of all linear layers that LoRA is beside, if they are not the usual."""
@@ -79,18 +79,31 @@ class Shape(Frozen):
     @property
     def writes_text(self) -> bool:
         """Whether it is a decoder of text, whose batches trainers fill to a budget of tokens."""
-        other = self.tokens is not None or self.encoder or self.kind in TRANSLATORS
-        return self.vocabulary > 0 and not other
+        if self.tokens is not None or self.encoder:
+            return False
+        # A translator writes a text for another, sample by sample.
+        if self.kind in TRANSLATORS:
+            return False
+        return self.vocabulary > 0
 
     @property
     def outside(self) -> int:
         """The parameters of embedding and head, which stay unquantised."""
-        tables = self.vocabulary * (1 if self.tied else 2)
-        return min(tables * self.hidden, self.parameters)
+        tables = self.vocabulary
+        # A tied head is the embedding itself.
+        if not self.tied:
+            tables *= 2
+        parameters = tables * self.hidden
+        # A config with an absurd vocabulary must not give more than the whole model.
+        return min(parameters, self.parameters)
 
     @property
     def key_value_heads(self) -> int:
-        return max(1, self.heads * self.key_value // max(self.query, 1))
+        """The heads of keys and values, which several heads of queries may share."""
+        query_width = max(self.query, 1)
+        shared_heads = self.heads * self.key_value // query_width
+        # Latent attention and state space have no such heads: one counts.
+        return max(1, shared_heads)
 
 
 def lora_parameters(shape: Shape, rank: int) -> int:
@@ -104,6 +117,11 @@ def lora_parameters(shape: Shape, rank: int) -> int:
     """
     if shape.adapted:
         return rank * shape.adapted
-    attention = 4 * shape.hidden + 2 * (shape.query + shape.key_value)
-    mlp = (2 + shape.gated) * (shape.hidden + shape.intermediate)
-    return shape.layers * rank * (attention + mlp)
+    # Queries and output: hidden to query and back. Keys and values: hidden to their width.
+    attention_width = shape.query + shape.key_value
+    attention = 4 * shape.hidden + 2 * attention_width
+    # The up and the down projection, and the gate beside them.
+    mlp_matrices = 3 if shape.gated else 2
+    mlp = mlp_matrices * (shape.hidden + shape.intermediate)
+    width_of_layer = attention + mlp
+    return shape.layers * rank * width_of_layer

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import BYTES, QUANTIZED, SHARDED, Job, Recipe, Shardable
+from gpusetup.plan.job import BYTES, SHARDED, Job, ModelBeside, Recipe, Shardable
+from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA, GATHERED_UNIT, OFFLOADED_UNIT, FROZEN_UNIT = 1.065, 11.565, 7.998, 4.0
 """Bytes a parameter, fitted to the measured cells: of all parameters if a sharded strategy has only
@@ -44,6 +45,8 @@ moment; Lion one moment (arXiv 2302.06675); Prodigy AdamW's two, its sums and th
 Adafactor a row and a column for each matrix (arXiv 1804.04235: next to nothing)."""
 
 
+# --- how parameters are divided -------------------------------------------------------------------
+
 NODE = 8
 """GPUs of a node: HSDP divides among them, and copies from node to node."""
 
@@ -61,32 +64,73 @@ def per_gpu(job: Job, parameters: float, state: Shardable | None = None) -> floa
     """How many of these parameters one GPU of the fullest pipeline stage holds.
 
     `state`: what is held of them, divided as the strategy divides it; None: nothing divides it.
+    """
+    share = share_of_stage(job)
+    shards = shard_count(job, state) if state else 1
+    # What is sharded is divided among all GPUs already, experts or not.
+    if shards == 1:
+        share *= share_with_experts(job)
+    return parameters * share / job.tensor_parallel / shards
+
+
+def share_of_stage(job: Job) -> float:
+    """The share of the parameters in the fullest pipeline stage.
 
     An embedding and a head are on the first and last stage, a tied one on both.
     """
+    stages = job.pipeline_parallel
+    # Adapters are in the layers alone, which all stages have as many of.
+    if stages == 1 or job.lora is not None:
+        return 1 / stages
     shape = job.shape
-    share_of_stage = 1 / job.pipeline_parallel
-    if job.pipeline_parallel > 1 and job.lora is None:
-        at_one_end = shape.outside if shape.tied else shape.outside / 2
-        layers_of_stage = (shape.parameters - shape.outside) / job.pipeline_parallel
-        share_of_stage = (layers_of_stage + at_one_end) / shape.parameters
-    shards = shard_count(job, state) if state else 1
-    return parameters * share_of_stage / job.tensor_parallel / shards
+    at_one_end = shape.outside if shape.tied else shape.outside / 2
+    layers_of_stage = (shape.parameters - shape.outside) / stages
+    return (layers_of_stage + at_one_end) / shape.parameters
+
+
+def share_with_experts(job: Job) -> float:
+    """The share of the parameters that a GPU holds if experts are divided among several."""
+    if job.expert_parallel == 1:
+        return 1.0
+    experts = expert_share(job.shape)
+    other_layers = 1 - experts
+    return other_layers + experts / job.expert_parallel
+
+
+def expert_share(shape: Shape) -> float:
+    """The share of a model's parameters that are in its experts.
+
+    A token leaves the others out (`parameters` less `active`) and passes its own, which are as wide
+    as `intermediate`.
+    """
+    if not shape.experts:
+        return 0.0
+    matrices = 3 if shape.gated else 2
+    passed = shape.layers * matrices * shape.hidden * shape.intermediate
+    left_out = shape.parameters - shape.active
+    in_experts = left_out + passed
+    return min(in_experts / shape.parameters, 1.0)
+
+
+# --- bytes of a parameter -------------------------------------------------------------------------
 
 
 def keeps_cast_weights(job: Job) -> bool:
-    """Whether autocast keeps copies of the weights in the smaller dtype.
-
-    A sharded strategy gathers weights that are cast already, and 16-bit weights with 32-bit masters
-    need no cast.
-    """
-    autocast_is_smaller = job.compute_bytes < BYTES[job.dtype]
-    return autocast_is_smaller and job.copies_model and not job.master_weights
+    """Whether autocast keeps copies of the weights in the smaller dtype."""
+    # 16-bit weights with 32-bit masters need no cast.
+    if job.master_weights:
+        return False
+    # A sharded strategy gathers weights that are cast already.
+    if not job.copies_model:
+        return False
+    return job.compute_bytes < BYTES[job.dtype]
 
 
 def rest_is_32_bit(job: Job) -> bool:
     """Whether embedding, norms and head of a quantised base are 32-bit."""
-    return job.upcast_rest and job.is_quantized
+    if not job.upcast_rest:
+        return False
+    return job.is_quantized
 
 
 def weight_bytes(job: Job) -> int:
@@ -98,47 +142,52 @@ def weight_bytes(job: Job) -> int:
 
 def gradient_bytes(job: Job) -> int:
     """Bytes of one gradient: DeepSpeed's are as the weights are computed."""
-    if job.lora is None and job.deepspeed_steps and job.amp:
-        return BYTES[job.amp]
-    return job.trained_bytes
+    has_adapters = job.lora is not None
+    if has_adapters or not job.deepspeed_steps:
+        return job.trained_bytes
+    return BYTES[job.amp or job.dtype]
 
 
 def optimizer_bytes(job: Job) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
     optimizer = OPTIMIZERS[job.optimizer]
+    # Adapters are 32-bit, and need no other copy of themselves.
     has_master_copy = job.master_weights and job.lora is None
-    master_bytes = 4 if has_master_copy else 0
-    moment_bytes = 4 if has_master_copy else job.trained_bytes
-    return master_bytes + optimizer.moments * moment_bytes + optimizer.fixed
+    if not has_master_copy:
+        return optimizer.moments * job.trained_bytes + optimizer.fixed
+    master_bytes = 4
+    # The moments are as wide as the copy that is stepped.
+    return master_bytes + optimizer.moments * master_bytes + optimizer.fixed
 
 
 def optimizer_on_host(job: Job) -> bool:
     """Whether the optimizer's states leave the GPU, always or when memory runs short."""
-    return OPTIMIZERS[job.optimizer].paged or job.offload_optimizer
+    optimizer = OPTIMIZERS[job.optimizer]
+    return optimizer.paged or job.offload_optimizer
+
+
+# --- what is there for a whole step ---------------------------------------------------------------
 
 
 def model_weights(job: Job) -> float:
-    """Bytes of the model without adapters, and of the tables beside it.
-
-    Of a quantised model the embedding and the head stay as they are.
-    """
+    """Bytes of the model without adapters, and of the tables beside it."""
     model_parameters = per_gpu(job, job.shape.parameters, "parameters")
     table_bytes = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
-    if not job.is_quantized:
+    stored_bytes = job.stored_bytes
+    if stored_bytes is None:
         return model_parameters * weight_bytes(job) + table_bytes
+    # Of a quantised model the embedding and the head stay as they are, or become 32-bit.
     outside = per_gpu(job, job.shape.outside, "parameters")
     outside_bytes = outside * (4 if rest_is_32_bit(job) else weight_bytes(job))
-    quantised_bytes = (model_parameters - outside) * QUANTIZED[job.quantize or ""]
+    quantised_bytes = (model_parameters - outside) * stored_bytes
     return quantised_bytes + outside_bytes + table_bytes
 
 
 def gradients_stay(job: Job) -> bool:
-    """Whether there are gradients while the forward pass runs.
-
-    They are kept from one micro-batch to the next (an RL trainer's budget makes several), and some
-    engines have one buffer for them that is never freed: Megatron's DDP, DeepSpeed's ZeRO 3.
-    """
+    """Whether there are gradients while the forward pass runs."""
+    # They are kept from one micro-batch to the next; an RL trainer's budget makes several.
     has_micro_batches = job.fills_token_budget or job.accumulate > 1
+    # These engines have one buffer for them that is never freed.
     has_zero3_buffer = job.strategy == "zero3" and job.deepspeed_steps
     return has_micro_batches or job.megatron_ddp or has_zero3_buffer
 
@@ -150,32 +199,43 @@ def resident_states(job: Job, recipe: Recipe) -> float:
     adapters = per_gpu(job, job.adapter_parameters, "parameters")
     size = model_weights(job) + adapters * job.trained_bytes
     if not optimizer_on_host(job):
-        size += per_gpu(job, job.trained_parameters, "optimizer") * optimizer_bytes(job)
-    if job.strategy == "ddp" and not job.master_weights:  # its buckets are a copy of the gradients
+        stepped = per_gpu(job, job.trained_parameters, "optimizer")
+        size += stepped * optimizer_bytes(job)
+    # DDP's buckets are a copy of the gradients (`gradient_as_bucket_view` is off by default).
+    has_buckets = job.strategy == "ddp" and not job.master_weights
+    if has_buckets:
         size += per_gpu(job, job.trained_parameters) * gradient_bytes(job)
     return size
 
 
 def states_while_generating(job: Job, recipe: Recipe) -> float:
     """Bytes of the policy's states between two steps; none if they are on the host then."""
-    return 0.0 if job.policy_leaves else resident_states(job, recipe)
+    if job.policy_leaves:
+        return 0.0
+    return resident_states(job, recipe)
 
 
 def states_beside(job: Job, recipe: Recipe) -> float:
-    """Bytes of the models beside the policy, which the strategy divides as it divides the policy.
-
-    A critic is trained like the policy; reference and reward models are weights alone.
-    """
+    """Bytes of the models beside the policy, divided as the strategy divides the policy."""
+    if recipe.offload:
+        return 0.0
     total = 0.0
-    for model in job.beside:
-        if model.on_host or recipe.offload:
-            continue
-        bytes_of_weight = weight_bytes(job) if model.trained else model.weight_bytes
-        total += per_gpu(job, model.parameters, "parameters") * bytes_of_weight
-        if model.trained:
-            total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
-            if not optimizer_on_host(job):
-                total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
+    for model in job.models_beside:
+        if not model.on_host:
+            total += states_of_model_beside(job, model)
+    return total
+
+
+def states_of_model_beside(job: Job, model: ModelBeside) -> float:
+    """Bytes of a model beside the policy; reference and reward models are weights alone."""
+    weights = per_gpu(job, model.parameters, "parameters")
+    if not model.trained:
+        return weights * model.weight_bytes
+    # A critic is trained like the policy.
+    total = weights * weight_bytes(job)
+    total += per_gpu(job, model.parameters, "gradients") * gradient_bytes(job)
+    if not optimizer_on_host(job):
+        total += per_gpu(job, model.parameters, "optimizer") * optimizer_bytes(job)
     return total
 
 
@@ -190,8 +250,11 @@ def frozen_encoders(job: Job, recipe: Recipe) -> float:
 
 def unsharded_extra(job: Job, recipe: Recipe) -> float:
     """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
-    is_alone = job.gpus == 1 and job.shards_parameters and job.fills_token_budget
-    if recipe.offload or not is_alone:
+    # Only the trainer of the measured cells showed it.
+    if recipe.offload or not job.fills_token_budget:
+        return 0.0
+    is_alone = job.gpus == 1 and job.shards_parameters
+    if not is_alone:
         return 0.0
     return job.trained_parameters * UNSHARDED_EXTRA
 
@@ -205,30 +268,44 @@ def gathered_unit(job: Job, recipe: Recipe) -> float:
     """Bytes of the largest unit (FSDP) while its parameters are gathered, with its gradients."""
     if not job.shards_parameters:
         return 0.0
-    rate = FROZEN_UNIT
-    if job.trains_layers:
-        rate = OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
+    rate = unit_rate(job, recipe)
+    unit_parameters = job.shape.largest_unit / job.tensor_parallel
     # The rates were fitted to units that are computed in 16 bits.
-    unit = job.shape.largest_unit / job.tensor_parallel * rate * job.compute_bytes / 2
+    unit = unit_parameters * rate * job.compute_bytes / 2
     # Tables beside the model are in FSDP's outermost unit, which stays whole with its gradients.
     unit += job.tables * 2 * job.compute_bytes
-    if job.gpus > 1 and job.strategy == "zero3":
-        live = min(LIVE_PARAMETERS, per_gpu(job, job.shape.parameters))
-        return max(unit, live * job.compute_bytes)
-    return unit
+    if job.gpus == 1 or job.strategy != "zero3":
+        return unit
+    live = min(LIVE_PARAMETERS, per_gpu(job, job.shape.parameters))
+    return max(unit, live * job.compute_bytes)
+
+
+def unit_rate(job: Job, recipe: Recipe) -> float:
+    """Bytes a parameter of a gathered unit."""
+    # A frozen unit has no gradients: its 16-bit weights and those of the next one.
+    if not job.trains_layers:
+        return FROZEN_UNIT
+    return OFFLOADED_UNIT if recipe.offload else GATHERED_UNIT
+
+
+# --- gradients and the step -----------------------------------------------------------------------
 
 
 def gradients(job: Job, recipe: Recipe) -> float:
     """Bytes of all gradients; 0 if each is used up as it comes, or goes to the host."""
+    # DeepSpeed moves gradients to the host beside the optimizer's states.
     leave_the_gpu = recipe.offload or (job.offload_optimizer and job.deepspeed_steps)
     if leave_the_gpu or job.step == "backward":
         return 0.0
-    return per_gpu(job, job.trained_parameters, "gradients") * gradient_bytes(job)
+    trained = per_gpu(job, job.trained_parameters, "gradients")
+    return trained * gradient_bytes(job)
 
 
 def gradients_in_forward(job: Job, recipe: Recipe) -> float:
     """Bytes of the gradients that are there while the forward pass runs."""
-    return gradients(job, recipe) if gradients_stay(job) else 0.0
+    if not gradients_stay(job):
+        return 0.0
+    return gradients(job, recipe)
 
 
 def reduced_gradients(job: Job, recipe: Recipe) -> float:
@@ -236,7 +313,9 @@ def reduced_gradients(job: Job, recipe: Recipe) -> float:
 
     All gradients are there before the first is added (`ReduceAddCoalesced` of the whole model).
     """
-    if job.strategy != "dp" or job.gpus == 1:
+    if job.strategy != "dp":
+        return 0.0
+    if job.gpus == 1:
         return 0.0
     return job.trained_parameters * gradient_bytes(job)
 
@@ -248,7 +327,10 @@ parameter, squares, the product of its factors, and parts of others."""
 
 def optimizer_step(job: Job, recipe: Recipe) -> float:
     """Bytes that the optimizer's step takes in addition: copies of all parameters by `foreach`."""
-    if recipe.offload or job.offload_optimizer or job.fills_token_budget:
+    # RL trainers were fitted by the forward pass alone, and a step on the host copies nothing here.
+    if job.fills_token_budget:
+        return 0.0
+    if recipe.offload or job.offload_optimizer:
         return 0.0
     stepped = per_gpu(job, job.trained_parameters, "optimizer")
     if job.deepspeed_steps:
@@ -256,24 +338,45 @@ def optimizer_step(job: Job, recipe: Recipe) -> float:
         group = min(stepped, LIVE_PARAMETERS) if job.strategy == "zero3" else stepped
         return 8 * group
     if job.optimizer == "adafactor":
-        largest_matrix = max(job.shape.vocabulary, job.shape.intermediate) * job.shape.hidden
-        shards = job.tensor_parallel * shard_count(job, "optimizer")
-        return ADAFACTOR_COPIES * 4 * largest_matrix / shards
+        return adafactor_step(job)
     if job.step != "foreach":
         return 0.0
     parameter_bytes = 4 if job.master_weights else job.trained_bytes
-    return stepped * OPTIMIZERS[job.optimizer].copies * parameter_bytes
+    copies = OPTIMIZERS[job.optimizer].copies
+    return stepped * copies * parameter_bytes
+
+
+def adafactor_step(job: Job) -> float:
+    """Bytes that a step of transformers' Adafactor takes for the largest matrix."""
+    shape = job.shape
+    widest = max(shape.vocabulary, shape.intermediate)
+    largest_matrix = widest * shape.hidden
+    shards = job.tensor_parallel * shard_count(job, "optimizer")
+    return ADAFACTOR_COPIES * 4 * largest_matrix / shards
+
+
+# --- the machine's own memory ---------------------------------------------------------------------
 
 
 def host_bytes(job: Job, recipe: Recipe) -> float:
     """Bytes in host memory: with Offload one whole copy of all states for each group of shards."""
-    if not recipe.offload:
-        if not optimizer_on_host(job):
-            return 0.0
-        return per_gpu(job, job.trained_parameters) * optimizer_bytes(job)
-    weights = (job.shape.parameters + job.tables) * BYTES[job.dtype]
+    if recipe.offload:
+        return offloaded_bytes(job)
+    if not optimizer_on_host(job):
+        return 0.0
+    return per_gpu(job, job.trained_parameters) * optimizer_bytes(job)
+
+
+def offloaded_bytes(job: Job) -> float:
+    """Bytes in host memory of all states under Offload, of all groups together."""
+    all_weights = job.shape.parameters + job.tables
+    weights = all_weights * BYTES[job.dtype]
     adapters = job.adapter_parameters * job.trained_bytes
-    trained = job.trained_parameters * (gradient_bytes(job) + optimizer_bytes(job))
-    next_to_it = sum(model.parameters * model.weight_bytes for model in job.beside)
+    bytes_of_trained = gradient_bytes(job) + optimizer_bytes(job)
+    trained = job.trained_parameters * bytes_of_trained
+    models_beside = 0
+    for model in job.models_beside:
+        models_beside += model.parameters * model.weight_bytes
+    # Each group of shards has a whole copy of its own.
     groups = job.data_parallel / shard_count(job, "parameters")
-    return (weights + adapters + trained + next_to_it) * groups
+    return (weights + adapters + trained + models_beside) * groups

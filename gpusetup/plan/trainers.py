@@ -60,6 +60,13 @@ PUBLISHED_IN_32_BITS = (
 """Families whose checkpoints on the hub are in 32 bits: most are older than bfloat16."""
 SOFTCAPPED = ("gemma2",)
 """Families that cap attention's scores by a tanh, for which transformers writes them to memory."""
+TRAINED_EAGERLY = ("gemma3",)
+"""Families that transformers warns to train with eager attention alone, and Unsloth does so: 67 GB
+were published for the 4B model with 16,384 tokens, 34 with flash attention would be."""
+ON_TRANSFORMERS = (
+    "accelerate", "axolotl", "hf", "llama-factory", "ms-swift", "trl", "unsloth",
+)  # fmt: skip
+"""Trainers that use transformers' own layers."""
 
 
 def trainer_defaults(
@@ -85,7 +92,9 @@ def trainer_defaults(
     loads_as_published = row.get("weights") == "as published"
     if loads_as_published and kind in PUBLISHED_IN_32_BITS:
         fields["dtype"] = "fp32"
-    if kind in SOFTCAPPED and "kernels" not in row:
+    caps_scores = kind in SOFTCAPPED and "kernels" not in row
+    is_trained_eagerly = kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS
+    if caps_scores or is_trained_eagerly:
         fields["attention"] = "eager"
     if trainer == "diffusers" and given.get("lora") is not None:  # `weight_dtype` of its scripts
         fields["dtype"] = given.get("amp") or fields["amp"]

@@ -14,8 +14,9 @@ from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import Target
 from gpusetup.readings.packages import normalised
-from gpusetup.readings.paths import join
-from gpusetup.system.system import System, exists, read_or_none
+from gpusetup.readings.paths import join, parent
+from gpusetup.system.own_cache import MAKING, own_path
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
 JOURNAL = (".gpusetup", "journal.json")
 """Where `install` keeps the journal of what it is doing, in the target's prefix."""
@@ -25,29 +26,59 @@ def interruption(prefix: str) -> str:
     return f"An installation into {prefix} was interrupted"
 
 
-def how_to_end(prefix: str, family: str | None) -> str:
-    """The command that ends what was interrupted."""
-    argv = ("gpusetup", "install", "--python", prefix)
+def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> str:
+    """The command that ends what was interrupted; `half_made`: the environment is not done."""
+    option = "--venv" if half_made else "--python"
+    argv = ("gpusetup", "install", option, prefix)
     return f"`{shell_line(argv, family)}` ends it first"
 
 
 def interruptions(machine: Snapshot) -> tuple[str, ...]:
     """A sentence for each installation that was interrupted on the machine, with what ends it."""
-    unfinished = (e.values for e in machine.events if e.kind == "install-unfinished")
-    return tuple(
-        f"{interruption(prefix)}; {how_to_end(prefix, machine.os.family)}."
-        for values in unfinished
-        if (prefix := values.get("prefix", "the environment"))
-    )
+    sentences: list[str] = []
+    for event in machine.events:
+        if event.kind != "install-unfinished":
+            continue
+        prefix = event.values.get("prefix") or "the environment"
+        half_made = "half_made" in event.values
+        way_on = how_to_end(prefix, machine.os.family, half_made=half_made)
+        sentences.append(f"{interruption(prefix)}; {way_on}.")
+    return tuple(sentences)
 
 
-def unfinished_events(system: System, target: Target | None) -> tuple[Event, ...]:
-    """The journal that an installation left behind."""
-    path = join(target.prefix, *JOURNAL) if target else ""
-    if target is None or not exists(system, path):
-        return ()
-    values = {"path": path, "prefix": target.prefix}
-    return (Event(kind="install-unfinished", values=values, source="journal", text=path),)
+def unfinished_events(system: System, target: Target | None) -> Iterator[Event]:
+    """The journals that installations left behind: in the target, and in environments that were
+    only half made in the working folder."""
+    if target is not None and exists(system, join(target.prefix, *JOURNAL)):
+        yield _unfinished(target.prefix)
+        return
+    # Somebody who names or activates an environment does not mean one that was never finished.
+    if target is not None and target.chosen_by in ("--python", "VIRTUAL_ENV", "CONDA_PREFIX"):
+        return
+    for prefix in half_made_environments(system):
+        if exists(system, join(prefix, *JOURNAL)):
+            yield _unfinished(prefix, half_made="yes")
+
+
+def _unfinished(prefix: str, **more: str) -> Event:
+    """The event of a journal in an environment."""
+    path = join(prefix, *JOURNAL)
+    values = {"path": path, "prefix": prefix, **more}
+    return Event(kind="install-unfinished", values=values, source="journal", text=path)
+
+
+def half_made_environments(system: System) -> Iterator[str]:
+    """The environments of the working folder that `install --venv` began to make.
+
+    Such a folder is no environment yet, so that no search for an interpreter finds it; our note of
+    it, in our own cache, names it.
+    """
+    notes = str(own_path(MAKING))
+    working_folder = system.facts().get("cwd") or ""
+    for name in list_or_empty(system, notes):
+        prefix = (read_or_none(system, join(notes, name)) or "").strip()
+        if working_folder and parent(prefix) == working_folder:
+            yield prefix
 
 
 CONSTRAINTS = "gpusetup-constraints.txt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput, UsageError
@@ -54,17 +55,34 @@ def parse_snapshot(raw: bytes, what: str) -> Snapshot:
         else:
             _check_schema(schema, what)
             found = from_json(text, Snapshot, what=what)
-        if text.isascii() and "\\u" not in text:
+        # Only an escape or another script can hide marks or breaks; most snapshots have none.
+        if text.isascii() and not re.search(r"\\[unrf]", text):
             return found
-        return from_plain(
-            map_texts(to_plain(found), without_hidden_marks), Snapshot, what="the snapshot"
-        )
+        plain = map_texts(on_one_line(to_plain(found)), without_hidden_marks)
+        return from_plain(plain, Snapshot, what="the snapshot")
     except BadInput as problem:
         if "truncated" in problem.message:
             raise BadInput(
                 f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
             ) from problem
         raise
+
+
+def on_one_line(value: Any, key: str = "") -> Any:
+    """A document whose values have no line breaks: one would begin a line of our own answer.
+
+    What a program said (`text` of an event) may have several lines.
+
+    >>> on_one_line({"name": "a\\nb", "text": "a\\nb"})
+    {'name': 'a b', 'text': 'a\\nb'}
+    """
+    if isinstance(value, dict):
+        return {name: on_one_line(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [on_one_line(item, key) for item in value]
+    if isinstance(value, str) and key != "text":
+        return " ".join(value.splitlines())
+    return value
 
 
 _SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"

@@ -1,9 +1,9 @@
 """Folders: a home becomes `~`, and of the paths below a private folder only known words stay.
 
 `/home/N`, `/Users/N`, `C:\\Users\\N`, `/data/users/N`, `/scratch/N`, `/afs/.../N`, `~N`: sites lay out
-homes as they like, so this is an allow-list. Below a system's own folders (`/usr`, `C:\\Windows`)
-everything stays; elsewhere a folder with an unknown name is `dir-1`, the same one everywhere: a word that every shell
-takes as it is.
+homes as they like, so what may stay is an allow-list. Below a system's own folders (`/usr`,
+`C:\\Windows`) everything stays. Elsewhere a folder with an unknown name becomes `dir-1`, the same
+everywhere: a word that every shell takes without quotes.
 """
 
 from __future__ import annotations
@@ -11,31 +11,48 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from gpusetup.redaction.rules import Found, Rule, apply, compiled, vocabulary
+from gpusetup.redaction.rules import Match, Rule, apply, compiled, vocabulary
 
 SOMEONE = "someone"
 _NAME = r"[^\\/:*?\"'<>|;,\r\n\s()\[\]{}=`&]+"
+"""The name of a folder that Windows allows too, without blanks."""
 _SPACED = rf"{_NAME}(?: {_NAME}){{1,2}}(?=[\\/>'\"])"
+r"""A name with blanks, which only a separator or a quote ends: `Jane Doe\`."""
 _WHO = rf"(?P<who>(?!<){_SPACED}|(?!<){_NAME})"
 _INITIAL = r"(?:(?P<first>[a-z0-9])[\\/](?:(?P=first)[a-z0-9][\\/])?(?=(?P=first)))?"
 """Sites with many people: `/home/a/alice`, `/afs/cell/user/a/al/alice`."""
 _SEP = r"(?:\\{1,4}|/{1,2})"
+"""A separator, also doubled in quotes of JSON: `C:\\Users`."""
 _START = r"(?:(?<![A-Za-z0-9])[A-Za-z]:|(?<![\w.~>-]))"
-"""A drive, or the beginning of a way: the `b:` in `/usr/lib:/home` is neither."""
+"""A drive, or the beginning of a path: the `b:` in `/usr/lib:/home` is neither."""
 _FOLDERS_ABOVE = rf"(?:{_SEP}[\w.$@-]{{1,80}}){{0,12}}?"
 
 _HOMES = (
+    # `C:\Users\Jane Doe`, `C:\Documents and Settings\jane`.
     rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}(?:Users|Documents and Settings){_SEP}(?!Public\b|Default\b|All Users\b){_WHO}",
+    # `/home/jane`, `/cluster/home2/j/jane`, `\\server\home$\jane`.
     rf"(?i){_START}{_FOLDERS_ABOVE}{_SEP}homes?\d{{0,3}}\$?{_SEP}{_INITIAL}{_WHO}",
+    # `/data/users/jane`, `/u/jane`, `/students/jane`.
     rf"{_START}{_FOLDERS_ABOVE}{_SEP}(?:users?|people|staff|students?|faculty|members|accounts|u|uhome|usr\d+|profiles?\$?){_SEP}{_INITIAL}{_WHO}",
+    # `/root`.
     r"(?<![\w./~-])/(?P<who>root)(?![\w-])",
+    # `~jane/model`.
     r"(?<![\w./\\~-])~(?P<who>[A-Za-z_][\w.-]*)(?=[\\/\s:;,)\"']|$)",
 )  # fmt: skip
 """Home folders of anybody; the name is the group `who`."""
 
-_FOLDERS_OF_PEOPLE = (rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
-    rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research|spool/cron(?:/crontabs)?|(?:spool|var)/mail|jupyterhub)/{_INITIAL})(?!<|home|users?/){_WHO}")  # fmt: skip
-"""Where sites keep what belongs to people beside their homes; the name is the group `who`."""
+_FOLDERS_OF_PEOPLE = (
+    # Any folders above.
+    rf"(?P<way>(?<![\w.~>-])(?:/[\w.$@-]{{1,80}}){{0,12}}?/"
+    # Fast storage and work folders: `/scratch/jane`, `/gpfs01/jane`, `/work/jane`.
+    r"(?:\w*scratch[\w-]*|nobackup|work\d*|projects?|groups?|gpfs[\w-]*|lustre[\w-]*|beegfs|ceph\w*|nfs[\w-]*|fsx"
+    # Network and mounted disks: `/mnt/jane`, `/run/media/jane`, `/Volumes/jane`.
+    rf"|netapp|media|run/media|Volumes|mnt|data\d*|storage|vast|weka|efs|shared|team|teams|research"
+    # Files of a system's services, by user: `/var/mail/jane`.
+    rf"|spool/cron(?:/crontabs)?|(?:spool|var)/mail|jupyterhub)/{_INITIAL})"
+    rf"(?!<|home|users?/){_WHO}"
+)
+"""Folders outside the homes in which sites keep what belongs to people; the name is `who`."""
 
 # --- paths -----------------------------------------------------------------------------------------
 
@@ -43,8 +60,9 @@ SYSTEM_ROOTS = frozenset(
     "usr lib lib64 lib32 bin sbin etc proc sys dev boot snap nix gnu cvmfs system library "  # noqa: SIM905
     "applications builddir pytorch".split()
 )
+"""Folders at the root that a system or a package fills: all names below them are public."""
 SHARED_ROOTS = ("/dev/shm/", "/usr/local/")
-"""Below these anybody makes folders, whatever stands above."""
+"""Below these anybody may make folders, although they are in a system's folder."""
 WINDOWS_ROOTS = r"(?i)[A-Z]:(?:\\\\|[\\/])(?:windows|program files(?: \(x86\))?|python\d*)(?:[\\/]|$)"  # fmt: skip
 
 KNOWN_FOLDERS = frozenset(
@@ -70,28 +88,46 @@ KNOWN_FOLDERS = frozenset(
     "homebrew linuxbrew cellar resources contents lib-dynload whl simple encodings importlib multiprocessing asyncio ".split()
 )
 """Names of folders that say nothing of a person or a project."""
-_KNOWN_FORM = (r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
+_KNOWN_FORM = (
+    # A program with its version: `python3.11`, `cuda-12.8`, `cpython-3.12.1-linux-x86_64-gnu`.
+    r"(?i)(?:python|py|cp|pypy|cpython|cuda|cudnn|torch|driver|nvidia|v|r|rocm|gcc|g)?-?\d[\d.x_-]*t?(?:-(?:linux|macos|windows)[\w.-]*)?"
+    # `cu128`, `sm_90`, an alias of ours, `..`, `<host>`, the first digits of a hash.
     r"|(?:cu|sm_|rocm|dir-)\d+|~|\.{1,2}|<[\w-]+>|\*|[0-9a-f]{1,3}"
-    r"|[\w.+-]+\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|tar\.gz|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html|metadata)")  # fmt: skip
+    # A file with an ending of programs: `libcudart.so.12`, `train.py`.
+    r"|[\w.+-]+\.(?:so(?:\.[\d.]+)?|py[cdiox]?|dll|dylib|exe|whl|egg|egg-link|dist-info|egg-info|pth|json|toml|ya?ml|txt|cfg|ini|log|cu|cuh|c|cc|cpp|h|hpp|hip|sh|bat|ps1|lock|md|tar\.gz|zip|conda|a|lib|bin|safetensors|pt|ckpt|ipynb|html|metadata)"
+)  # fmt: skip
 
-_PART = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
-_POSIX_PATH = rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
-_WINDOWS_PART = r"(?:<[\w-]+>|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+(?: [^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+){0,3}(?=\\)|[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+)"
-_WINDOWS_PATH = rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WINDOWS_PART})+\\?|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WINDOWS_PART})+"  # fmt: skip
+_LETTERS = r"[^\s:;,\"'<>|*?()\[\]{}=\\/`&$#!]+"
+"""Letters of a folder's name outside of quotes."""
+_PART = rf"(?:<[\w-]+>|{_LETTERS})"
+_POSIX_PATH = (
+    # `/a/b`, `~/a`, `C:/a`; not the rest of a relative path, and not `//host` of a URL.
+    rf"(?<![\w.>/~}}\\-])(?<!:(?=//))(?:~|[A-Za-z]:(?=/))?(?:/+{_PART})+/?"
+    rf"|(?<![\w.>/~}}\\-])~(?:/+{_PART})+"
+)
+_WINDOWS_PART = rf"(?:<[\w-]+>|{_LETTERS}(?: {_LETTERS}){{0,3}}(?=\\)|{_LETTERS})"
+"""A folder's name of up to four words, if a separator ends it."""
+_WINDOWS_PATH = (
+    # `C:\a\b`, `~\a`.
+    rf"(?<![\w>/\\])(?:~|[A-Za-z]:)(?:\\{{1,2}}{_WINDOWS_PART})+\\?"
+    # `\\server\share\a`.
+    rf"|(?<![\w>:\\])\\\\(?:<[\w-]+>|[\w.$-]+)(?:\\{_WINDOWS_PART})+"
+)
 
 Alias = Callable[[str], str]
-"""The name of a folder -> what stands for it."""
+"""The name of a folder -> the alias that replaces it."""
 
 
 def people_in(text: str) -> Iterator[str]:
     """The names of people that the home folders of a text show."""
     for pattern in _HOMES:
-        yield from (match["who"] for match in compiled(pattern).finditer(text))
-        # `/home/user/project`: the folder `user` is no second home
+        for home in compiled(pattern).finditer(text):
+            yield home["who"]
+        # `/home/user/project`: the folder `user` is no second home.
         text = compiled(pattern).sub("~", text)
-    yield from (
-        m["who"] for m in compiled(_FOLDERS_OF_PEOPLE).finditer(text) if not is_known(m["who"])
-    )
+    for folder in compiled(_FOLDERS_OF_PEOPLE).finditer(text):
+        if not is_known(folder["who"]):
+            yield folder["who"]
 
 
 def hide_homes(text: str) -> str:
@@ -103,8 +139,11 @@ def hide_homes(text: str) -> str:
     return apply(HOMES, text)
 
 
-def _hide_person(match: Found) -> str:
-    return match[0] if is_known(match["who"]) else f"{match['way']}{SOMEONE}"
+def _hide_person(folder: Match) -> str:
+    """A folder of a person without the name: `/scratch/someone`."""
+    if is_known(folder["who"]):
+        return folder[0]
+    return f"{folder['way']}{SOMEONE}"
 
 
 HOMES: tuple[Rule, ...] = (
@@ -114,45 +153,63 @@ HOMES: tuple[Rule, ...] = (
 
 
 def is_known(name: str) -> bool:
-    """Whether a folder's name says nothing of a person or a project.
+    """Whether a folder's name says nothing about a person or a project.
 
     >>> is_known("site-packages"), is_known("python3.11"), is_known("acme-fraud")
     (True, True, False)
     """
-    low = name.lower()
-    return (
-        low in KNOWN_FOLDERS
-        or low in vocabulary()
-        or compiled(_KNOWN_FORM).fullmatch(name) is not None
-    )
+    word = name.lower()
+    if word in KNOWN_FOLDERS or word in vocabulary():
+        return True
+    return compiled(_KNOWN_FORM).fullmatch(name) is not None
 
 
 def folder_rules(alias: Alias) -> tuple[Rule, ...]:
-    """In private paths every unknown folder has an alias.
+    """The rules that replace every unknown folder of a private path with its alias.
 
     >>> rules = folder_rules(lambda name: "dir-1")
     >>> apply(rules, "~/acme/.venv/bin/python /usr/lib/acme /data/acme/torch")
     '~/dir-1/.venv/bin/python /usr/lib/acme /data/dir-1/torch'
     """
-    return tuple(
-        (path, lambda found: _hide_folders(found[0], alias))
-        for path in (_POSIX_PATH, _WINDOWS_PATH)
-    )
+
+    def with_aliases(path: Match) -> str:
+        return _hide_folders(path[0], alias)
+
+    return (_POSIX_PATH, with_aliases), (_WINDOWS_PATH, with_aliases)
 
 
 PACKAGES = ("site-packages", "dist-packages")
-"""Below these stand packages that everybody may have."""
+"""Folders of packages that everybody may have."""
 
 
 def _hide_folders(path: str, alias: Alias) -> str:
+    """A path whose unknown folders have aliases; a system's own path stays as it is."""
     parts = re.split(r"(/|\\+)", path)
     names = [part.lower() for part in parts if part.strip("/\\")]
-    system = names[:1] and names[0] in SYSTEM_ROOTS and not path.startswith(SHARED_ROOTS)
-    if re.match(WINDOWS_ROOTS, path) or (path[0] == "/" and (system or path.count("/") < 2)):
+    if _is_of_system(path, names):
         return path
-    inside, found = "nvidia" in names[:2], []
+
+    # `/opt/nvidia/...`, `/mnt/nvidia/...`: what NVIDIA installs is the same everywhere.
+    is_public = "nvidia" in names[:2]
+    shown_parts = []
     for part in parts:
-        plain = inside or not part.strip("/\\") or re.fullmatch(r"[A-Za-z]:", part)
-        found.append(part if plain or is_known(part) else alias(part))
-        inside = inside or part.lower() in PACKAGES
-    return "".join(found)
+        is_separator = not part.strip("/\\")
+        is_drive = re.fullmatch(r"[A-Za-z]:", part) is not None
+        stays = is_public or is_separator or is_drive or is_known(part)
+        shown_parts.append(part if stays else alias(part))
+        if part.lower() in PACKAGES:
+            is_public = True
+    return "".join(shown_parts)
+
+
+def _is_of_system(path: str, names: list[str]) -> bool:
+    """Whether a path is one of the system's; `names` are its folders in lower case."""
+    if re.match(WINDOWS_ROOTS, path):
+        return True
+    if not path.startswith("/"):
+        return False
+    # `/word` alone is an option of Windows or a part of a sentence.
+    if path.count("/") < 2:
+        return True
+    is_below_system_root = bool(names) and names[0] in SYSTEM_ROOTS
+    return is_below_system_root and not path.startswith(SHARED_ROOTS)

@@ -1,7 +1,7 @@
-"""Servers and addresses: what a text says of somebody's network.
+"""Servers and addresses: what a text says about somebody's network.
 
-What everybody uses stays (`download.pytorch.org`, `127.0.0.1`); of other URLs those parts of the
-path stay that are known words (`/whl/cu124`, a wheel's name).
+Servers that everybody uses stay (`download.pytorch.org`, `127.0.0.1`). Of other URLs only the parts
+of the path stay that are known words (`/whl/cu124`, a wheel's name).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from gpusetup.redaction.rules import Found, Rule, compiled
+from gpusetup.redaction.rules import Match, Rule, compiled
 
 PUBLIC_HOSTS = (
     "pytorch.org",
@@ -37,97 +37,152 @@ HOST_VARIABLES = frozenset(
 
 # --- URLs -----------------------------------------------------------------------------------------
 
-_URL = (r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)(?:[^/\s@\"'<>]*@)*"
-    r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)(?P<port>:\d{1,5})?"
-    r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)(?P<query>\?[^\s\"'`<>(){}|\\#]*)?(?P<mark>#[^\s\"'`<>(){}|\\]*)?")  # fmt: skip
-_KNOWN_SEGMENT = (r"(?i)(?:simple|whl|pypi|packages?|repository|artifactory|api|index|nightly|test|stable|v\d|conda|channels?"
+_URL = (
+    r"(?P<scheme>(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
+    # A login, which may have an @ in its password.
+    r"(?:[^/\s@\"'<>]*@)*"
+    # `[::1]`, `<host>`, `mirror.corp`.
+    r"(?P<host>\[[0-9a-fA-F:.%]+\]|<[\w-]+>|[^\s/:?#\"'`<>(){}|\\,;\[\]]*)"
+    r"(?P<port>:\d{1,5})?"
+    r"(?P<path>(?:/(?:<[\w-]+>|[^\s?#\"'`<>(){}|\\,;])*)?)"
+    r"(?P<query>\?[^\s\"'`<>(){}|\\#]*)?"
+    r"(?P<mark>#[^\s\"'`<>(){}|\\]*)?"
+)
+_KNOWN_SEGMENT = (
+    # Parts of the paths of package indexes and conda channels.
+    r"(?i)(?:simple|whl|pypi|packages?|repository|artifactory|api|index|nightly|test|stable|v\d|conda|channels?"
     r"|conda-forge|main|defaults|linux-(?:64|aarch64)|win-64|noarch|cu\d{2,3}|cpu|xpu|rocm[\d.]+|wheels?|python|proxy|download"
-    r"|torch\w*|triton|numpy|nvidia[\w-]*|[\w.+%-]+\.(?:whl|tar\.gz|conda|tar\.bz2|html?|json|metadata)|<[\w-]+>|)")  # fmt: skip
-
-
+    # Packages and their files: `torch`, `numpy-2.3.0-cp312-...whl`.
+    r"|torch\w*|triton|numpy|nvidia[\w-]*|[\w.+%-]+\.(?:whl|tar\.gz|conda|tar\.bz2|html?|json|metadata)|<[\w-]+>|)"
+)
 _OUR_RESOURCES = r"gpusetup://(?:snapshot|findings(?:/(?:ID|[a-z0-9-]{1,60}))?)"
 """The resources that `gpusetup mcp` offers."""
+_HASH_MARK = r"#(?:sha256=)?[\w.-]{0,64}"
+"""The end of a URL that names a file's hash or a heading; another one may be a token."""
 
 
-def _hide_url(match: Found) -> str:
-    scheme, host, path = match["scheme"], match["host"], match["path"] or ""
-    if re.fullmatch(_OUR_RESOURCES, match[0]):
-        return match[0]
+def _hide_url(url: Match) -> str:
+    """A URL without its login, its query, and what is not public of its server and path."""
+    scheme, host, path = url["scheme"], url["host"], url["path"] or ""
+    if re.fullmatch(_OUR_RESOURCES, url[0]):
+        return url[0]
+    # A path: the rules of folders read it.
     if scheme.lower() == "file://" and host in ("", "~"):
-        return f"{scheme}{host}{path}"  # a path: the rules of folders read it
-    known = is_public(host)
-    if not (known and host.lower().endswith(OPEN_HOSTS)) and not _is_of_a_project(host, path):
-        path = "/".join(map(_hide_segment, path.split("/")))
-    server = host + (match["port"] or "") if known else HOST
-    query = "?<query>" if match["query"] and len(match["query"]) > 1 else match["query"] or ""
-    mark = match["mark"] or ""
-    if mark and not re.fullmatch(r"#(?:sha256=)?[\w.-]{0,64}", mark):
+        return f"{scheme}{host}{path}"
+
+    is_public_host = is_public(host)
+    is_open = is_public_host and host.lower().endswith(OPEN_HOSTS)
+    if not is_open and not _is_of_a_project(host, path):
+        path = "/".join(_hide_segment(segment) for segment in path.split("/"))
+    server = HOST
+    if is_public_host:
+        server = host + (url["port"] or "")
+    # A question mark alone ends a sentence.
+    query = url["query"] or ""
+    if len(query) > 1:
+        query = "?<query>"
+    mark = url["mark"] or ""
+    if mark and not re.fullmatch(_HASH_MARK, mark):
         mark = "#<mark>"
     return f"{scheme}{server}{path}{query}{mark}"
 
 
 def _is_of_a_project(host: str, path: str) -> bool:
-    owner = path.strip("/").partition("/")[0].lower()
-    return host.lower() == "github.com" and owner in PROJECTS
+    """Whether a URL is of a public project on github.com."""
+    owner = path.strip("/").partition("/")[0]
+    return host.lower() == "github.com" and owner.lower() in PROJECTS
 
 
 def _hide_segment(segment: str) -> str:
-    return segment if compiled(_KNOWN_SEGMENT).fullmatch(segment) else "<path>"
+    """A part of a URL's path, if every index has such a one."""
+    is_known = compiled(_KNOWN_SEGMENT).fullmatch(segment)
+    return segment if is_known else "<path>"
 
 
 URLS: tuple[Rule, ...] = ((_URL, _hide_url),)
 
 
 def is_public(host: str) -> bool:
-    """Whether a server's name tells nothing of anybody."""
-    low = host.lower().rstrip(".").strip("[]")
-    if low in ("127.0.0.1", "::1", "0.0.0.0", "") or low.startswith("<"):
+    """Whether a server's name tells nothing about anybody: localhost, a public server, `<host>`."""
+    name = host.lower().rstrip(".").strip("[]")
+    if name in ("127.0.0.1", "::1", "0.0.0.0", "") or name.startswith("<"):
         return True
-    return any(low == public or low.endswith("." + public) for public in PUBLIC_HOSTS)
+    return any(name == public or name.endswith("." + public) for public in PUBLIC_HOSTS)
 
 
 # --- addresses --------------------------------------------------------------------------------------
 
 _IPV4 = r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?P<more>(?:/\d{1,2})?(?::\d{1,5})?)"
-_VERSION_BEFORE = (r"(?i)(?:[=~<>!]=\s*v?|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
-    r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$")  # fmt: skip
-_IPV6 = r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"  # fmt: skip
-_MAC = (r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
-    r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])")  # fmt: skip
+"""Four numbers that are no part of a longer version, with a network's size and a port."""
+_VERSION_BEFORE = (
+    # `==12.8.4.1`, `>= 9.1.0.70`.
+    r"(?i)(?:[=~<>!]=\s*v?"
+    # `cudnn 9.1.0.70`, `nvidia-cublas-cu12-12.4.5.8`, `Windows 10.0.19045.1`, `version: 1.2.3.4`.
+    r"|[\w-]*(?:cu\d\d|cudnn|cublas\w*|curand|cufft|cusparse\w*|cusolver|nccl|cupti|nvrtc|npp|nvjpeg|driver|version|ver|build"
+    r"|windows|windows nt|release|microsoft|toolkit|cuda|tensorrt|torch|python|nvidia[\w-]*)[ :=v-]{1,3})$"
+)
+"""The text before four numbers that are a version."""
+_IPV6 = (
+    # An IPv4 address as IPv6: `::ffff:10.0.0.1`.
+    r"(?<![\w:.])::ffff:(?:\d{1,3}\.){3}\d{1,3}(?![\w.])"
+    # `fe80::1%eth0`, `2001:db8::/32`.
+    r"|(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}(?:[0-9A-Fa-f]{1,4}|(?:\d{1,3}\.){3}\d{1,3})?(?:%\w+)?(?![\w:])(?:/\d{1,3})?"
+)
+_MAC = (
+    # An interface that is named after its address: `enx001122334455`.
+    r"\b(?:en[xu]|ib|wl[xp]|eth)[0-9a-f]{12}\b"
+    # InfiniBand: `0011:2233:4455:6677`.
+    r"|(?<![\w:-])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![\w:])"
+    # Ethernet: `00:11:22:33:44:55`, `0011.2233.4455`; longer ones are InfiniBand's.
+    r"|(?<![\w:-])(?:(?:[0-9a-fA-F]{2}[:-]){5}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2}[0-9a-fA-F]{4}"
+    r"|(?:[0-9a-fA-F]{2}[:-]){7,19}[0-9a-fA-F]{2})(?![\w:-])"
+)
 _GUID = r"(?i)(guid\W{1,3})0x[0-9a-f]{12,16}\b|\b0x[0-9a-f]{16}(?= mlx\d)"
-"""Hardware addresses: of Ethernet, and InfiniBand's GUID."""
+"""The hardware address of an InfiniBand card: `node_guid: 0x001122...`."""
 
 
-def _hide_ipv6(match: Found) -> str:
-    written = match[0].partition("/")[0].partition("%")[0]
+def _hide_ipv6(address: Match) -> str:
+    """`<address>` for an address of IPv6; times and C++ names, which look alike, stay."""
+    written = address[0].partition("/")[0].partition("%")[0]
     try:
-        known = IPv6Address(written)
+        parsed_address = IPv6Address(written)
     except (AddressValueError, ValueError):
-        return match[0]
-    few = len([part for part in written.split(":") if part]) < 2 and not written.endswith("::1")
-    return match[0] if known.is_loopback or known.is_unspecified or few else ADDRESS
+        return address[0]
+    # `std::` and `a::` are valid addresses, too.
+    groups = [group for group in written.split(":") if group]
+    is_too_short = len(groups) < 2 and not written.endswith("::1")
+    is_of_this_machine = parsed_address.is_loopback or parsed_address.is_unspecified
+    return address[0] if is_of_this_machine or is_too_short else ADDRESS
 
 
-def _hide_ipv4(match: Found) -> str:
-    """An address is hidden; this machine's own and what stands in the place of a version stay."""
-    bare = match[0].removesuffix(match["more"]) if match["more"] else match[0]
+def _hide_ipv4(address: Match) -> str:
+    """`<address>` for an address of IPv4; this machine's own and versions stay."""
+    network_and_port = address["more"]
+    numbers = address[0].removesuffix(network_and_port) if network_and_port else address[0]
     try:
-        known = IPv4Address(bare)
+        parsed_address = IPv4Address(numbers)
     except AddressValueError:
-        return match[0]
-    if known.is_loopback or known.is_unspecified:
-        return match[0]
-    before = match.string[max(match.start() - 40, 0) : match.start()]
-    library = bare.split(".")[0] in _LIBRARY_MAJORS and not known.is_private
-    version = library or compiled(_VERSION_BEFORE).search(before)
-    return match[0] if version and not match["more"] else ADDRESS
+        return address[0]
+    if parsed_address.is_loopback or parsed_address.is_unspecified:
+        return address[0]
+
+    # The longest word before a version has about 30 letters.
+    text_before = address.string[max(address.start() - 40, 0) : address.start()]
+    first_number = numbers.partition(".")[0]
+    is_of_library = first_number in _LIBRARY_MAJORS and not parsed_address.is_private
+    is_version = is_of_library or compiled(_VERSION_BEFORE).search(text_before)
+    # No version has a port.
+    return address[0] if is_version and not network_and_port else ADDRESS
 
 
 _LIBRARY_MAJORS = ("0", "1", "2", "3", "4", "5", "6", "7", "9", "11", "12", "13")
 """Libraries of CUDA have versions of four numbers that begin so; an address rarely does."""
 ADDRESSES: tuple[Rule, ...] = (
-    (_MAC, "<mac>"), (_GUID, r"\1<mac>"), (_IPV6, _hide_ipv6), (_IPV4, _hide_ipv4)
-)  # fmt: skip
+    (_MAC, "<mac>"),
+    (_GUID, r"\1<mac>"),
+    (_IPV6, _hide_ipv6),
+    (_IPV4, _hide_ipv4),
+)
 
 
 # --- names of servers ---------------------------------------------------------------------------------
@@ -136,26 +191,54 @@ _ENDINGS = (
     "com|net|org|edu|gov|mil|int|eu|uk|de|fr|nl|ch|es|se|fi|dk|pl|cz|ru|cn|jp|kr|au|nz|ca|br|be|ie|il|tw|hk|za|tr|gr|pt|ua|ro|hu|sg|mx|ar|cl"
     "|lan|internal|intranet|corp|localdomain|cluster|svc|example|invalid|private|priv|onion|info|biz"
 )  # fmt: skip
+"""Endings of servers' names that are no ending of a file or of a name in a program."""
 _SHORT_ENDINGS = "io|ai|dev|app|cloud|in|it|at|no|us|to|home|local|test|tech|site|xyz|me|co|cc|sh|hpc|compute|lab|labs|univ|uni"
+"""Endings that are also words (`np.in`, `run.sh`): such a name needs two dots, or a digit."""
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_NAME = (rf"(?<![\w./\\@%$~-])\.?(?:(?:{_LABEL}\.){{1,8}}(?:{_ENDINGS})|(?:{_LABEL}\.){{2,8}}(?:{_SHORT_ENDINGS})|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_SHORT_ENDINGS}))"
-    r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()")  # fmt: skip
-_WITH_PORT = (r"(?i)(?<![\w./\\:@\[<-])(?!localhost|cuda|device|line|sm_|compute_|port|gpu|rank|step|epoch|pid|\w+\.(?:py|c|cc|cpp|cu|cuh|h|hpp|so|rs|go|js|sh|ya?ml|json|toml|txt|md|log|pyx|f90)\b)"
-    r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))")  # fmt: skip
+_NAME = (
+    r"(?<![\w./\\@%$~-])\.?(?:"
+    # `git.corp`, `gpu1.site.org`.
+    rf"(?:{_LABEL}\.){{1,8}}(?:{_ENDINGS})"
+    # `login.cluster.io`.
+    rf"|(?:{_LABEL}\.){{2,8}}(?:{_SHORT_ENDINGS})"
+    # `node42.hpc`, `gpu-box.local`.
+    rf"|(?:[a-z]*\d+|[a-z0-9]+-[a-z0-9-]+)\.(?:{_SHORT_ENDINGS}))"
+    # With a port; not the name of a function or of a longer thing.
+    r"\.?(?::\d{1,5})?(?![\w-]|\.\w|\()"
+)
+_WITH_PORT = (
+    # Words of programs before a number: `cuda:0`, `train.py:42`, `rank:12`.
+    r"(?i)(?<![\w./\\:@\[<-])(?!localhost|cuda|device|line|sm_|compute_|port|gpu|rank|step|epoch|pid|\w+\.(?:py|c|cc|cpp|cu|cuh|h|hpp|so|rs|go|js|sh|ya?ml|json|toml|txt|md|log|pyx|f90)\b)"
+    # `node42`, `gpu-box`, `a.b`, each before a port: `node42:29500`.
+    r"(?:[A-Za-z][\w-]{0,40}\d[\w-]{0,22}|[A-Za-z]\w{0,30}-[\w-]{1,40}|(?:[A-Za-z][\w-]{0,62}\.){1,8}[\w-]{1,62})(?=:\d{4,5}(?![\d:.]))"
+)
 _AFTER_A_WORD = (
+    # The word and its quote: `hostname`, `"server"`, `master_addr`.
     r"(?i)(?<![\w-])(\w{0,20}host(?:name)?|server|node(?:name)?|machine|computer(?: ?name)?|domain|workstation|headnode|node_?list|master_addr)([\"']?)"
+    # A sign, and no word that names no machine: `host: node42`, `server = "x"`.
     r"(?:(\s*[=:]\s*[\"'\[]?)(?!<|localhost|none|null|true|false|\d+\b|not\b|no\b|yes\b|the\b|unknown|x86_64|aarch64|linux|download\.pytorch\.org)"
-    r"(?(2)|(?=[\w.-]*[\d.-]|[a-z][a-z0-9]{2,}\b(?!\s+[A-Za-z]))(?!\w+\s*\())|(\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))([\w.-]+)(?![(])"
+    r"(?(2)|(?=[\w.-]*[\d.-]|[a-z][a-z0-9]{2,}\b(?!\s+[A-Za-z]))(?!\w+\s*\())"
+    # Or a blank: `node gpu-7`, `host called node42`.
+    r"|(\s+(?:(?:is|named|called)\s+)?[\"'\[]?)(?!<|cuda|libcuda|gpu)(?=[a-z][\w.-]*[\d-]))([\w.-]+)(?![(])"
 )
 _CONNECTED_TO = (
     r"(?i)\b(ssh|scp|rsync|ping|telnet|sftp|mosh|connect(?:ed|ing)? to|reach|resolve(?: host)?|resolving|lookup)"
     r"(\s+(?:host\s+)?[\"'\[(]?)(?!<|-|the\b|a\b|to\b|this\b|any\b|host\b|server\b|localhost|http|gpu|cuda|nvidia)((?=[\w.-]*[\d.-])[A-Za-z][\w.-]*\w)(?!\s*\()"
 )
-_LOG_HOST = r"(?m)(?:^|(?<=[\s\"'(>|]))((?:\w{3} +\d+ [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.+-]+Z?) )[\w.-]+ (?=[\w.-]+(?:\[\d+\])?: )"
+"""`ssh node42`, `could not resolve host git.corp`."""
+_LOG_HOST = (
+    # The time: `Nov 26 21:00:01`, `2026-11-26T21:00:01Z`.
+    r"(?m)(?:^|(?<=[\s\"'(>|]))((?:\w{3} +\d+ [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.+-]+Z?) )"
+    # The machine, before a program: `node42 kernel: `, `node42 sshd[12]: `.
+    r"[\w.-]+ (?=[\w.-]+(?:\[\d+\])?: )"
+)
 _SHARE = r"(?<![\w\\:])(\\\\|//)(?!wsl[.$])(?!<)([\w.-]+)(?=[\\/]\w)"
-_SLURM = (r"\b(SLURMD?_\w*(?:USER|ACCOUNT|NODELIST|NODENAME|HOST|JOB_NAME|DIR|ADDR|ADDRESS|PARTITION|CLUSTER_NAME|COMMENT|IPADDR|QOS|RESERVATION|UID|GID)\w*)"
-    r"(\s*[=:]\s*)(?!<)[^\s;\"']+")  # fmt: skip
-
+"""`\\server\\share`, `//server/share`; `\\wsl$` is this machine."""
+_SLURM = (
+    r"\b(SLURMD?_\w*(?:USER|ACCOUNT|NODELIST|NODENAME|HOST|JOB_NAME|DIR|ADDR|ADDRESS|PARTITION|CLUSTER_NAME|COMMENT|IPADDR|QOS|RESERVATION|UID|GID)\w*)"
+    r"(\s*[=:]\s*)(?!<)[^\s;\"']+"
+)
+"""Variables of Slurm that name people, machines and projects."""
 
 _NOT_A_MACHINE = (
     r"(?!(?:rank|gpu|cuda|nvidia|lib\w*|linux|python|torch\w*|driver|device|step|epoch|worker|stage|line|error|warning|info|sm|cu|nccl|cudnn|nvcc|gcc|pid|task|cell"
@@ -165,15 +248,21 @@ _MACHINE = rf"{_NOT_A_MACHINE}(?=[a-z][\w.-]*-?\d|[a-z]+-[a-z0-9-]+)[a-z][\w.-]*
 """A word that looks like a machine's: `curie-11`, `node042`, `gke-pool-1`; not a program's."""
 
 
-def _hide_named_host(match: Found) -> str:
+def _hide_named_host(match: Match) -> str:
+    """A machine's name after a word that says so: `hostname: <host>`."""
     word, quote, sign, blank, name = match.groups()
-    if is_public(name) or (word.lower() == "server" and not re.search(r"[\d.-]", name)):
+    # "the server died" is a sentence.
+    is_plain_word = word.lower() == "server" and not re.search(r"[\d.-]", name)
+    if is_plain_word or is_public(name):
         return match[0]
-    return f"{word}{quote or ''}{sign or blank}{HOST}"
+    separator = sign or blank
+    return f"{word}{quote or ''}{separator}{HOST}"
 
 
-def _hide_host(match: Found) -> str:
-    return match[0] if is_public(match[0].lstrip(".").partition(":")[0]) else HOST
+def _hide_host(name: Match) -> str:
+    """`<host>` for a server's name, unless it is a public one."""
+    host = name[0].lstrip(".").partition(":")[0]
+    return name[0] if is_public(host) else HOST
 
 
 HOSTS: tuple[Rule, ...] = (
@@ -184,29 +273,41 @@ HOSTS: tuple[Rule, ...] = (
     (_WITH_PORT, HOST),
     (_AFTER_A_WORD, _hide_named_host),
     (r"(\bPRETTY_HOSTNAME=)(?!<)[^\n]+", r"\1<host>"),
+    # `pod team-a/train-0` of Kubernetes.
     (r"(\bpods? )(?!<)[a-z0-9-]+/[a-z0-9.-]+", r"\1<private>"),
+    # The beginning of a line: `node042: Traceback`, `0: node042: [rank0]`.
     (rf"(?m)^((?:\d+: ?|\W)?){_MACHINE}(?=: (?:{_MACHINE}: )?[A-Z\[{{(])", r"\1<host>"),
+    # `[node042:1234]`.
     (rf"(\[){_MACHINE}(?=(?::\d+)?\])", r"\1<host>"),
+    # NCCL: `node042:1234:1240 [0]`.
     (r"(?<![\w.:/-])(?!localhost|rank|gpu|cuda)[a-z][\w.-]*(?=:\d{2,7}:\d{2,7} \[\d+\])", HOST),
+    # Slurm and Kubernetes: `ON node042 CANCELLED`, `NodeList=node[1-4]`.
     (rf"(\b(?:ON|kubelet,?|Node:?|on node|at node|from host|BatchHost=|NodeList=|ReqNodeList=|ExcNodeList=)\s*){_MACHINE}(\[[\d,-]+\])?", r"\1<host>"),
+    # `srun: error: node042: task 0`.
     (rf"(\b(?:srun|slurmstepd|mpirun|prterun|pdsh|salloc|sbatch|scontrol)(?:: \w+)?: ){_MACHINE}(?=:)", r"\1<host>"),
+    # A log with the time before the machine: `2026-11-26T21:00:01Z node042 `.
     (rf"(?m)^((?:<\d{{1,3}}>1 )?\d{{4}}-\d\d-\d\d[T ][\d:.,+Z-]+ ){_MACHINE}(?= )", r"\1<host>"),
+    # `INFO node042 `.
     (rf"(?m)^((?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL) ){_MACHINE}(?= )", r"\1<host>"),
     (rf"(?m)^{_MACHINE}(?= kernel: )", HOST),
+    # uname -a: `Linux node042 6.8.0-45-generic #45`.
     (r"\b(Linux )(?!version|x86_64|aarch64|kernel|<)[\w.-]+(?= \d+\.\d+\.\d+\S* #)", r"\1<host>"),
     (_CONNECTED_TO, r"\1\2<host>"),
 )  # fmt: skip
-"""In this order; those in the middle say how programs put the machine's name before a line."""
+"""They run in this order; those in the middle know how programs put the machine before a line."""
 
 
 def hide_servers(value: str) -> str:
-    """The value of a variable that lists servers: what is everybody's stays.
+    """The value of a variable that lists servers; public ones stay.
 
     >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
     'localhost,127.0.0.1,<host>,<host>,<host>'
     """
-    return ",".join(_hide_server(name) for name in re.split(r"\s*,\s*", value))
+    servers = re.split(r"\s*,\s*", value)
+    return ",".join(_hide_server(server) for server in servers)
 
 
 def _hide_server(name: str) -> str:
-    return name if name in ("", "*", "127.0.0.0/8") or is_public(name) else HOST
+    """A server of a list; the loopback network (127.0.0.0/8) and `*` stay."""
+    is_of_everybody = name in ("", "*", "127.0.0.0/8") or is_public(name)
+    return name if is_of_everybody else HOST

@@ -1,4 +1,4 @@
-"""Rules of redaction, a pattern and its replacement; and the words that no rule hides."""
+"""Rules of redaction (a pattern and its replacement), and the words that no rule hides."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from functools import cache
 
 from gpusetup.model.frozen import fields
 
-Found = re.Match[str]
-Rule = tuple[str, str | Callable[[Found], str]]
+Match = re.Match[str]
+Rule = tuple[str, str | Callable[[Match], str]]
+"""A pattern, and what replaces its matches: a template, or a function of the match."""
 compiled = cache(re.compile)
-"""Each pattern is compiled when it is first tried."""
+"""Compile a pattern when it is first tried: most records need few of them."""
 
 
 def apply(rules: Iterable[Rule], text: str) -> str:
     """The text after all rules, in their order.
 
-    >>> apply((("a+", "b"), ("bb", lambda found: found[0].upper())), "caab")
+    >>> apply((("a+", "b"), ("bb", lambda match: match[0].upper())), "caab")
     'cBB'
     """
-    for pattern, instead in rules:
-        text = compiled(pattern).sub(instead, text)
+    for pattern, replacement in rules:
+        text = compiled(pattern).sub(replacement, text)
     return text
 
 
@@ -38,22 +39,34 @@ COMMON_NAMES = frozenset(
 @cache
 def vocabulary() -> frozenset[str]:
     """Words that a record is made of: a host called `h100` or `triton` tells nothing."""
+    # Imported late: only a record that is shared needs them.
     from gpusetup.catalog.file import load_catalog
     from gpusetup.model.machine import Snapshot
     from gpusetup.readings.packages import CONDA_WATCHED, WATCHED
 
-    models = " ".join(row.name for row in load_catalog().gpus)
-    own = frozenset(part.name for part in fields(Snapshot))
-    return COMMON_NAMES | own | WATCHED | CONDA_WATCHED | frozenset(models.lower().split())
+    words: set[str] = set()
+    for row in load_catalog().gpus:
+        words.update(row.name.lower().split())
+    field_names = {field.name for field in fields(Snapshot)}
+    return COMMON_NAMES | field_names | WATCHED | CONDA_WATCHED | words
 
 
-def names_rule(names: Iterable[str], known: frozenset[str] = COMMON_NAMES) -> tuple[Rule, ...]:
-    """The rule that finds the names as whole words, the longest first; none without any.
+def names_rule(names: Iterable[str], public: frozenset[str] = COMMON_NAMES) -> tuple[Rule, ...]:
+    """The rule that finds names as whole words, the longest first; no rule without a name.
 
     >>> apply(names_rule(["root", "al", "alice"]), "alice alices root")
     '<private> alices root'
     """
-    telling = {n for n in names if len(n) > 2 and n.lower() not in known and not n.isdigit()}
-    words = "|".join(re.escape(name) for name in sorted(telling, key=len, reverse=True))
-    found = rf"(?i)(?<![A-Za-z0-9])(?:{words})(?![A-Za-z0-9])"
-    return ((found, "<private>"),) if telling else ()
+    private_names = set()
+    for name in names:
+        # Two letters or a number occur in any record; to hide them would spoil it.
+        is_telling = len(name) > 2 and not name.isdigit()
+        if is_telling and name.lower() not in public:
+            private_names.add(name)
+    if not private_names:
+        return ()
+    # A pattern takes the first alternative that matches: `alice` must come before `ali`.
+    longest_first = sorted(private_names, key=len, reverse=True)
+    alternatives = "|".join(re.escape(name) for name in longest_first)
+    pattern = rf"(?i)(?<![A-Za-z0-9])(?:{alternatives})(?![A-Za-z0-9])"
+    return ((pattern, "<private>"),)

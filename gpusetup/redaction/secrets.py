@@ -1,8 +1,8 @@
 """Secrets, by their shape or by the word before them.
 
-Rows of patterns: tokens as their issuers print them (looked up in the issuers' documentation and in
-secret scanners' public rules, as of 2026-11), values behind a telling word, and last, any long word
-that looks random. The tails are open on purpose: a token of another length is a token.
+Three kinds of patterns: tokens as their issuers print them (looked up in the issuers' documentation
+and in secret scanners' public rules, as of 2026-11), values after a telling word, and last, any long
+word that looks random. No token has an upper length: a token of another length is a token too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from gpusetup.redaction.rules import Found, Rule, apply, compiled
+from gpusetup.redaction.rules import Match, Rule, apply, compiled
 
 SECRET = "<secret>"
 
@@ -49,42 +49,75 @@ ISSUERS = (
 """The shapes of tokens, by their issuers."""
 
 _STRONG = (
-    r"(?:password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?|api[_-]?key|access[_-]?key(?:[_-]?id)?"
+    r"(?:"
+    r"password|passwd|passphrase|passcode|pwd|secrets?|token|credentials?"
+    # `api_key`, `secret-key`, `access_key_id`.
+    r"|api[_-]?key|access[_-]?key(?:[_-]?id)?"
     r"|account[_-]?key|private[_-]?key|encryption[_-]?key|secret[_-]?key|signing[_-]?key|license[_-]?key"
+    # Swedish, German, French, Spanish, Portuguese, Dutch, Russian, Chinese, Japanese, Korean.
     r"|passwor[dt]|kennwort|mot de passe|contrase\u00f1a|senha|wachtwoord|\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6\u7801|\u30d1\u30b9\u30ef\u30fc\u30c9|\ube44\ubc00\ubc88\ud638"
-    r"|service[ _-]?tag|asset[ _-]?tag|s/n|shared[_-]?access[_-]?(?:key|signature)|session[_-]?id|serial(?:[ _-]?(?:number|no))?)"
+    # Numbers of a machine, which its maker knows the owner by.
+    r"|service[ _-]?tag|asset[ _-]?tag|s/n|shared[_-]?access[_-]?(?:key|signature)|session[_-]?id|serial(?:[ _-]?(?:number|no))?"
+    r")"
 )
-"""Words that say it in the middle of a name too: `PGPASSWORD`, `_authToken`."""
+"""Words for a secret, also in the middle of a name: `PGPASSWORD`, `_authToken`."""
 _WEAK = r"(?:sn|pass|pw|pin|auth|authorization|cookie|signature|sig|sessid|webhook|dsn)"
+"""Words for a secret that are also parts of other words, and so must stand alone: `DB_PASS`."""
 _WORDS = rf"(?:{_STRONG}|{_WEAK})"
 _QUOTED = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-_NO_VALUE = r"(?!(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])|''|\"\"|\[N/A)"
-"""A word in the place of a value that says that there is none: often the cause."""
+_NO_VALUE = (
+    r"(?!"
+    # `token: None`, `password (missing)`, `api_key=unset`.
+    r"(?:\(?(?:None|null|nil|unset|empty|not set|str|bool|int|True|False|yes|no|N/A|missing|required|invalid|expired|Disabled|Enabled)\)?)(?![\w-])"
+    r"|''|\"\"|\[N/A)"
+)
+"""A word in the place of a value that says that there is none: often that is the cause."""
 _VALUE = rf"{_NO_VALUE}(?:{_QUOTED}|[^\s\"',;&<>]+)"
-_KEY = rf"(?:(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}(?:[._-](?:value|text|data|key|id))?|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
+_KEY = (
+    r"(?:"
+    # A name with a strong word anywhere: `WANDB_API_KEY`, `hf.token.value`.
+    rf"(?<![\w.-])[\w.-]{{0,60}}?{_STRONG}(?:[._-](?:value|text|data|key|id))?"
+    # A name that ends with a weak word: `db_pass`, `smtp.auth`.
+    rf"|(?<![A-Za-z0-9])(?:[A-Za-z0-9]{{1,30}}[_.-]){{0,4}}{_WEAK})"
+)
+"""The name of a setting whose value is a secret."""
 _LOGS_IN = r"\b(?:curl|wget|docker|podman|skopeo|buildah|mysql|smbclient|http|svn)\b[^\n]*"
+"""A command that takes a login as an option, to the end of its line."""
 _LOGIN = r"(?<=\s)(-(?:u|U|p|-user|-password)(?:=|\s+|(?=\w)))(?![-<])\S+"
+"""`-u me:secret`, `--password=x`, `-psecret`."""
 
 _DIGIT_OR_CAPITAL = r"[0-9A-Z]"
 """What every issuer's token has; `hf_transfer` and `sk-learn-contrib` are packages."""
 
 _WORD = r"[A-Za-z0-9+/=_.~-]{16,}"
+"""Letters of base64 and of paths; a shorter word cannot be told from a name."""
 _PIECE = r"[A-Za-z0-9]{16,}"
 _MANGLED = r"_*Z[A-Z]"
-_NOT_RANDOM = r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
-"""A build of conda, an address, a hash: the rule of `<hex>` has looked at it."""
+"""How the mangled name of a C++ function begins: `_ZN3c10`."""
+_NOT_RANDOM = (
+    # A build of conda: `cuda124py311h5aa0d8f`.
+    r"(?:(?:cuda|cpu|gpu|mkl|generic|np|cu)\d*)*py\d+\w*"
+    # An address, a hash: the rule of `<hex>` has looked at it.
+    r"|0x[0-9a-fA-F]+|[0-9a-f]{32,}"
+)
 MIN_CHANGES = 6
 """In a random word the class of the letters changes at least so often."""
+MIN_CHANGES_OF_DIGITS = 3
+"""So often from or to a digit: `NvidiaGeForceRtx4090` changes between cases only."""
 
 
-def _hide_random_words(match: Found) -> str:
-    """base64 and a path look alike: the parts of a path are judged one by one."""
-    if re.match(_MANGLED, match[0]):
-        return match[0]
-    parts = match[0].split("/")
-    return "/".join(
-        SECRET if any(map(looks_random, re.findall(_PIECE, part))) else part for part in parts
-    )
+def _hide_random_words(word: Match) -> str:
+    """A word without its random parts; the parts of a path are judged one by one.
+
+    base64 and a path look alike, because both have slashes.
+    """
+    if re.match(_MANGLED, word[0]):
+        return word[0]
+    parts = []
+    for part in word[0].split("/"):
+        is_random = any(looks_random(piece) for piece in re.findall(_PIECE, part))
+        parts.append(SECRET if is_random else part)
+    return "/".join(parts)
 
 
 def looks_random(piece: str) -> bool:
@@ -95,46 +128,97 @@ def looks_random(piece: str) -> bool:
     """
     if re.fullmatch(_NOT_RANDOM, piece):
         return False
-    kinds = ["d" if c.isdigit() else "u" if c.isupper() else "l" for c in piece]
-    changes = [pair for pair in pairwise(kinds) if pair[0] != pair[1]]
-    return len(changes) >= MIN_CHANGES and sum("d" in pair for pair in changes) >= 3
+    changes = 0
+    changes_of_digits = 0
+    for kind, next_kind in pairwise(map(_letter_kind, piece)):
+        if kind != next_kind:
+            changes += 1
+            if "digit" in (kind, next_kind):
+                changes_of_digits += 1
+    return changes >= MIN_CHANGES and changes_of_digits >= MIN_CHANGES_OF_DIGITS
+
+
+def _letter_kind(letter: str) -> str:
+    if letter.isdigit():
+        return "digit"
+    return "upper" if letter.isupper() else "lower"
+
+
+def _hide_login(line: Match) -> str:
+    """A command without the login that one of its options has."""
+    return compiled(_LOGIN).sub(r"\1<secret>", line[0])
+
+
+def _hide_prompt_answer(prompt: Match) -> str:
+    """`Password for <private>: <secret>`, without the person and what was typed."""
+    label, person, colon = prompt[1], prompt[2], prompt[3]
+    shown_person = "<private>" if person else ""
+    return f"{label}{shown_person}{colon}{SECRET}"
+
+
+def _hide_token(token: Match) -> str:
+    """`<secret>` for an issuer's token; a package with such a beginning stays."""
+    is_token = compiled(_DIGIT_OR_CAPITAL).search(token[0])
+    return SECRET if is_token else token[0]
 
 
 SECRETS: tuple[Rule, ...] = (
-    (_LOGS_IN, lambda line: compiled(_LOGIN).sub(r"\1<secret>", line[0])),
-    (
-        r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*",
-        SECRET,
-    ),
+    # `curl -u me:sesame https://...`.
+    (_LOGS_IN, _hide_login),
+    # A public key of SSH, with its comment: `ssh-ed25519 AAAA... me@laptop`.
+    (r"\b(?:ssh-\w+|ecdsa-[\w-]+|sk-(?:ssh|ecdsa)[\w@.-]+)\s+AAAA[\w+/=]+[^\n\"']*", SECRET),
+    # A header: `Authorization: Bearer ...`, `Set-Cookie: ...`.
     (r"(?i)\b(authorization|cookie|set-cookie)(\s*:\s*)(?![\s<])[^\r\n\"']+", r"\1\2<secret>"),
+    # `bearer eyJ...`, `basic dXNlcjpwYXNz` without the header's name.
     (r"(?i)\b(bearer|basic|negotiate|digest)\s+(?=[\w.~+/=-]*[\d=/+._-])[\w.~+/=-]{8,}", r"\1 <secret>"),
+    # An option: `--hf-token x`, `--password x`.
     (rf"(?i)(?<![\w-])(--?(?:[a-z]{{1,30}}[-_]){{0,4}}{_WORDS})(\s+)(?![-<|&]){_VALUE}", r"\1\2<secret>"),
+    # A line of .netrc: `machine host login me password x`.
     (rf"(?i)(\bmachine\s+)\S+(\s+login\s+)\S+((?:\s+account\s+\S+)?\s+password\s+){_VALUE}", r"\1<host>\2<private>\3<secret>"),
-    (rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NO_VALUE}[^\s\"',;&<>][^\n\"'<>]*", lambda prompt: f"{prompt[1]}{'<private>' if prompt[2] else ''}{prompt[3]}{SECRET}"),
+    # A prompt with its answer: `Password for jane: x`.
+    (rf"(?i)(\bpass(?:phrase|word)(?: for )?)((?<= for )[^\s:]{{1,80}}|)(\s*:\s*)(?!<){_NO_VALUE}[^\s\"',;&<>][^\n\"'<>]*", _hide_prompt_answer),
+    # A setting: `WANDB_API_KEY=x`, `"token": "x"`, `secret => x`.
     (rf"(?i)({_KEY}[\"']?\s*(?:=>|[=:]|<<\w+)\s*)(?!<|[\"']<secret>){_VALUE}", r"\1<secret>"),
+    # XML: `<apiKey>x`.
     (rf"(?i)(<(?!secret>)(?:[\w-]{{0,40}}?{_STRONG})>)\s*{_NO_VALUE}[^<\s][^<]*", r"\1<secret>"),
+    # `Serial Number : 1563221039442`.
     (r"(?i)(\b(?:[a-z]+_)?(?:serial|s/n|sn)(?:[ _-]?(?:number|no\.?))?[ :#]+)(?!<)(?=[\w-]*\d)[A-Z0-9][\w-]{5,}", r"\1<secret>"),
     (r"(\bsshpass\s+-p\s*)(?!<)\S+", r"\1<secret>"),
+    # `echo x | sudo -S`.
     (r"(\becho\s+)(?!<)\S+(\s*\|\s*sudo\s+-S)", r"\1<secret>\2"),
+    # The account in a name of AWS: `arn:aws:iam::123456789012:role`.
     (r"\b(arn:aws[\w-]*:[\w-]*:[\w-]*:)\d{12}(?=:)", r"\1<secret>"),
+    # A licence key: `ABCD1-EFGH2-IJKL3-MNOP4`.
     (r"\b(?=[A-Z0-9-]*\d)(?=[A-Z0-9-]*[A-Z])(?:[A-Z0-9]{5}-){3,}[A-Z0-9]{4,5}\b", SECRET),
+    # A sentence: `the password is x`.
     (rf"(?i)(\b(?:password|passphrase|passwd|api key|secret key|access token)\s+(?:is|was|=)\s+)(?!<){_VALUE}", r"\1<secret>"),
-    (r"(?<![A-Za-z0-9_-])(?:" + "|".join(ISSUERS) + ")", lambda token: SECRET if compiled(_DIGIT_OR_CAPITAL).search(token[0]) else token[0]),
+    (r"(?<![A-Za-z0-9_-])(?:" + "|".join(ISSUERS) + ")", _hide_token),
+    # A long hexadecimal number, unless it is the hash of a file or of a commit.
     (r"(?<!sha256[:=])(?<!sha256 )(?<!sha256 is )(?<!Got {8})(?<!commit )(?<!/store/)(?<!#sha256=)\b(?!0x)[0-9a-fA-F]{20,}\b", "<hex>"),
     (_WORD, _hide_random_words),
 )  # fmt: skip
-"""In this order; last, long words that look random."""
+"""Each rule with a text that it changes. They run in this order: what is telling comes before what
+only looks random."""
 
 
 _BLOCK = r"(?s)-----BEGIN [A-Z0-9 ]{1,60}-----.*?(?:-----END [A-Z0-9 ]{1,60}-----|\Z)"
+"""A key or certificate of PEM; the end may be cut off."""
 
 
 def hide_keys(text: str) -> str:
-    """Text without keys and certificates that stand on several lines."""
-    return re.sub(_BLOCK, SECRET, text) if "-----BEGIN " in text else text
+    """Text without the keys and certificates that take several lines."""
+    # Most texts have none, and the pattern is slow.
+    if "-----BEGIN " not in text:
+        return text
+    return re.sub(_BLOCK, SECRET, text)
 
 
-_LOGIN_OF_URL = r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@|(?<![\w@/])([A-Za-z]{3,6}:)?[\w.+-]{1,64}:[^\s@/\"'<>]{1,128}@(?=[\w\[])"
+_LOGIN_OF_URL = (
+    # After the colon of a scheme: `//me:sesame@`.
+    r"(?<=:/)(/{0,2})[^/\s\"'<>]{0,300}@"
+    # A URL without slashes, or a login alone: `ftp:me:sesame@host`, `me:sesame@host`.
+    r"|(?<![\w@/])([A-Za-z]{3,6}:)?[\w.+-]{1,64}:[^\s@/\"'<>]{1,128}@(?=[\w\[])"
+)
 
 
 def hide_logins(text: str) -> str:
@@ -143,11 +227,17 @@ def hide_logins(text: str) -> str:
     >>> hide_logins("`--index ftp://me:p@ss@mirror.example/whl` is no http or https URL")
     '`--index ftp://mirror.example/whl` is no http or https URL'
     """
-    return re.sub(_LOGIN_OF_URL, lambda found: found[1] or found[2] or "", text)
+    return re.sub(_LOGIN_OF_URL, _before_login, text)
+
+
+def _before_login(login: Match) -> str:
+    """The slashes or the scheme before a login."""
+    slashes, scheme = login[1], login[2]
+    return slashes or scheme or ""
 
 
 def hide_secrets(text: str) -> str:
-    """Text without what is a secret by its shape or by the word before it.
+    """Text without secrets, found by their shape or by the word before them.
 
     >>> hide_secrets("key q7Rt2mXa9LpZ4kVe8s of torch-2.5.1-cp311-manylinux_2_28_x86_64")
     'key <secret> of torch-2.5.1-cp311-manylinux_2_28_x86_64'

@@ -1,8 +1,8 @@
-"""Values of variables: only words of known form stay, each other word gets an alias.
+"""Values of variables: only words of known form stay, every other word gets an alias.
 
-Whoever sets a variable may write anything into it: a customer's name in a folder, a network, an
-option. Known are numbers and versions, GPUs, capabilities, networks as systems name them, and the
-words below, from the documentation of CUDA, NCCL, torch, pip and uv.
+People write anything into a variable: a customer's name in a folder, a network, an option. Known
+are numbers and versions, GPUs, capabilities, networks as systems name them, and the words below,
+from the documentation of CUDA, NCCL, torch, pip and uv.
 """
 
 from __future__ import annotations
@@ -30,10 +30,15 @@ KNOWN_WORDS = KNOWN_FOLDERS | INSTALLERS | frozenset(
     "http https file ssh git ftp wsl vulkan dynamo aot inductor recompiles graph_breaks output_code guards base".split()
 )  # fmt: skip
 _KNOWN_FORM = (
+    # Two letters; a version or a commit: `12.8`, `v2.5.1`, `3.11-0a1b2c`.
     r"(?i).{1,2}|v?\d[\d.]*(?:[a-z]{1,3}\d*)?(?:[.-](?:[0-9a-ftz]{1,40}|nv[\d.]+|post\d+|dev\d*))*"
+    # `sm_90`, `cu128`, `cp311`, an alias of ours.
     r"|(?:sm|compute|gfx|cu|rocm|cp|py|dir|manylinux|musllinux)[_-]?\d[\w.]*|<[\w-]+>"
+    # A hash, as NVIDIA's containers have it; a variable in a value.
     r"|[0-9a-f]{7,40}(?:\.nv[\d.]+)?|\$\{?(?:HOME|USER|PATH|LD_LIBRARY_PATH|CONDA_PREFIX|CUDA_HOME)"
+    # A GPU's alias, a compiler, a platform.
     r"|(?:mig-)?(?:gpu|mig)-[0-9a-f-]{0,40}|(?:gcc|g\+\+|clang)-\d+|(?:x86_64|aarch64)[\w-]*"
+    # Networks as systems name them: `eth0`, `ib0`, `bond0.100`, `enp3s0f1`, `mlx5_0`.
     r"|(?:eth|ib|bond|docker|veth|virbr|br|team|wlan|hsn|roce|rdma|tun|tap|cni|cbr|flannel|gpu\d+rdma"
     r"|en[ospx]|ib[ps]|wl[ps]|mlx\d_(?:bond_)?|mlx|bnxt_re|irdma|efa|qedr|hfi\d_?|cxi)\d*(?:(?:np|[spfndv_.])\d+)*"
 )
@@ -41,39 +46,55 @@ _FILE = (
     r"(?i)(?P<stem>[^\\/]+?)(?P<kind>\.(?:so(?:\.[\d.]+)?|dll|dylib|py|json|toml|ya?ml|txt|cfg|conf|ini|log"
     r"|xml|pem|crt|sh|bat|zip|whl|gz|bin|pt))(?![^\\/])"
 )
+"""A file at the end of a path: its name, and the ending that everybody uses."""
 _LIBRARY = r"(?i)lib(?:cu|nv|nccl|cuda|mkl|torch|c10|tcmalloc|jemalloc|stdc\+\+|gomp|iomp|gcc_s)[\w+-]{0,24}"
 _WORD = r"<[\w-]+>|[^\s,;:=^+|!\"'()\[\]{}<>]+"
 
 
 def hide_values(value: str, alias: Alias) -> str:
-    """A variable's value whose folders, addresses and secrets were hidden before.
+    """A variable's value with an alias for each unknown word.
+
+    Its folders, addresses and secrets were hidden before.
 
     >>> hide_values("8.0;9.0+PTX for acme; eth0,^lo,acme1; max_split_size_mb:128", lambda word: "?")
     '8.0;9.0+PTX ? ?; eth0,^lo,?; max_split_size_mb:128'
     """
-    return re.sub(_WORD, lambda found: _hide_word(found[0], alias), value)
+
+    def with_alias(word: re.Match[str]) -> str:
+        return _hide_word(word[0], alias)
+
+    return re.sub(_WORD, with_alias, value)
 
 
 def _hide_word(word: str, alias: Alias) -> str:
+    """A word of a value: of a path only what is unknown, of another word all or nothing."""
+
+    def with_hidden_stem(file: re.Match[str]) -> str:
+        return _hide_stem(file["stem"], alias) + file["kind"]
+
+    # The folders of a whole path were hidden before; its file was not.
     if re.match(r"[~\\/]", word):
-        return re.sub(_FILE, lambda found: _hide_stem(found["stem"], alias) + found["kind"], word)
+        return re.sub(_FILE, with_hidden_stem, word)
+
     parts = re.split(r"([\\/]+)", word)
-    if len(parts) > 1:
-        return "".join(
-            part if is_known(part) or _is_known_word(part) else alias(part) for part in parts
-        )
-    return word if _is_known_word(word) else alias(word)
+    if len(parts) == 1:
+        return word if _is_known_word(word) else alias(word)
+    shown_parts = []
+    for part in parts:
+        stays = is_known(part) or _is_known_word(part)
+        shown_parts.append(part if stays else alias(part))
+    return "".join(shown_parts)
 
 
 def _hide_stem(stem: str, alias: Alias) -> str:
-    """What stands for a file's name without its ending."""
-    return stem if is_known(stem) or re.fullmatch(_LIBRARY, stem) else alias(stem)
+    """A file's name without its ending, or the alias that replaces it."""
+    is_public = is_known(stem) or re.fullmatch(_LIBRARY, stem)
+    return stem if is_public else alias(stem)
 
 
 def _is_known_word(word: str) -> bool:
-    low = word.lower()
-    return (
-        low in KNOWN_WORDS
-        or low in vocabulary()
-        or compiled(_KNOWN_FORM).fullmatch(word) is not None
-    )
+    """Whether a word of a value says nothing about who set it."""
+    lower = word.lower()
+    if lower in KNOWN_WORDS or lower in vocabulary():
+        return True
+    return compiled(_KNOWN_FORM).fullmatch(word) is not None

@@ -1,8 +1,8 @@
-"""What takes longer than a second says so on a terminal: one line, drawn again with its seconds.
+"""The line on a terminal that shows how long a slow step takes: drawn again with its seconds.
 
-A pipe, a file, a dumb terminal and Windows get nothing of it: there our children share our console
-and may ask for a password on it. Elsewhere a child has no terminal (`system/processes.py`), and
-whoever lends it one, or reads from it, ends the clock first.
+A pipe, a file, a dumb terminal and Windows get no such line: on Windows our children share our
+console and may ask for a password on it. Elsewhere a child has no terminal
+(`system/processes.py`), and code that lends it one, or reads from it, ends the clock first.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from shutil import get_terminal_size
 from gpusetup.render.screen import can_be_drawn_on
 
 FIRST_SECONDS = 1.0
-"""What is done sooner is not spoken of."""
-EACH_SECONDS = 0.5
+"""A step that ends sooner is not shown."""
+REDRAW_SECONDS = 0.5
 ERASED = "\r\x1b[2K"
+"""Go to the first column and erase the line, in a terminal's code."""
 
 
 class Clock:
-    """The one line that is drawn again; whoever writes another line ends it first."""
+    """The one line that is drawn again; code that writes another line ends it first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,8 +34,9 @@ class Clock:
 
     @contextmanager
     def during(self, name: str) -> Iterator[None]:
-        """Whatever is not spoken of by its own words has this name."""
-        self.name = name if can_be_drawn_on(sys.stderr) and sys.platform != "win32" else ""
+        """Show `name` for each step of this block that has no words of its own."""
+        can_be_shown = can_be_drawn_on(sys.stderr) and sys.platform != "win32"
+        self.name = name if can_be_shown else ""
         self.begin("")
         try:
             yield
@@ -42,27 +44,33 @@ class Clock:
             self.name = ""
             self.end()
 
-    def begin(self, what: str) -> None:
-        """From the second second on, `what` and how long it has taken stand on the terminal."""
+    def begin(self, step: str) -> None:
+        """Start the time of a step, which is shown once it has taken a second."""
         self.end()
         self.reached(0, 0)
+        # Without a name there is no terminal, or the clock is not in use.
         if self.name:
-            over = self._over = threading.Event()
-            ticks = (what or self.name, over)
-            threading.Thread(target=self._ticks, args=ticks, daemon=True).start()
+            over = threading.Event()
+            self._over = over
+            label = step or self.name
+            ticking = threading.Thread(target=self._ticks, args=(label, over), daemon=True)
+            ticking.start()
 
-    def reached(self, done: int, of: int, unit: str = "", since: float | None = None) -> None:
-        """How many are done, of how many; `since` when, where lines were written in between."""
-        self.counted(lambda: done, of, unit, since)
+    def reached(self, done: int, total: int, unit: str = "", since: float | None = None) -> None:
+        """Set how many of `total` units are done.
+
+        `since` is the moment (monotonic) at which the work began, if lines were written since.
+        """
+        self.counted(lambda: done, total, unit, since)
 
     def counted(
-        self, done: Callable[[], int], of: int, unit: str = "", since: float | None = None
+        self, done: Callable[[], int], total: int, unit: str = "", since: float | None = None
     ) -> None:
-        """The same, where `done` is asked each time that the line is drawn."""
-        self._far = done, of, unit, since
+        """Like `reached`, with a function that is asked each time the line is drawn."""
+        self._progress = done, total, unit, since
 
     def end(self) -> None:
-        """The line goes, and what is written next begins where it stood."""
+        """Erase the line, so that what is written next begins at its place."""
         self._over.set()
         with self._lock:
             if self._drawn:
@@ -70,34 +78,48 @@ class Clock:
 
     def _draw(self, text: str) -> None:
         self._drawn = bool(text)
-        with suppress(OSError, ValueError):  # the terminal has gone
+        # The terminal may have been closed, which is no reason to end the work.
+        with suppress(OSError, ValueError):
             sys.stderr.write(f"{ERASED}{text}")
             sys.stderr.flush()
 
-    def _ticks(self, what: str, over: threading.Event) -> None:
-        began, wait = time.monotonic(), FIRST_SECONDS
-        while not over.wait(wait):
-            wait = EACH_SECONDS
-            count, of, unit, since = self._far
-            done = min(count(), of)
-            beside = said(time.monotonic() - (since or began), done, of, unit)
-            room = max(get_terminal_size().columns - len(beside) - 1, 0)
+    def _ticks(self, label: str, over: threading.Event) -> None:
+        """Draw the line twice a second until the step is over (a thread of its own)."""
+        began = time.monotonic()
+        wait_seconds = FIRST_SECONDS
+        while not over.wait(wait_seconds):
+            wait_seconds = REDRAW_SECONDS
+            done, total, unit, since = self._progress
+            # A growth that is only estimated may go past its total.
+            done_of_total = min(done(), total)
+            seconds = time.monotonic() - (since or began)
+            progress = progress_text(seconds, done_of_total, total, unit)
+
+            # A row that reaches the last column would wrap, and could not be erased.
+            columns_for_label = max(get_terminal_size().columns - len(progress) - 1, 0)
             with self._lock:
+                # The step may have ended while the line was made.
                 if not over.is_set():
-                    self._draw(what[:room] + beside)
+                    self._draw(label[:columns_for_label] + progress)
 
 
-def said(seconds: float, done: int, of: int, unit: str = "") -> str:
-    """How far it is.
+def progress_text(seconds: float, done: int, total: int, unit: str = "") -> str:
+    """How far a step is, and how many seconds are left, or have passed if nobody can know.
 
-    >>> said(4.2, 0, 0), said(4.2, 300, 1500), said(75, 1500, 1500, "MB")
-    (' 4 s', ' 300 of 1500, 17 s left', ' 1500 of 1500 MB, 75 s')
+    >>> progress_text(4.2, 0, 0), progress_text(4.2, 300, 1500)
+    (' 4 s', ' 300 of 1500, 17 s left')
+    >>> progress_text(75, 1500, 1500, "MB")
+    ' 1500 of 1500 MB, 75 s'
     """
-    if not done or not of:
+    if not done or not total:
         return f" {seconds:.0f} s"
-    left = seconds / done * (of - done)
-    ends = f"{left:.0f} s left" if done < of else f"{seconds:.0f} s"
-    return f" {done} of {of}{f' {unit}' if unit else ''}, {ends}"
+    count = f"{done} of {total}"
+    if unit:
+        count += f" {unit}"
+    if done >= total:
+        return f" {count}, {seconds:.0f} s"
+    seconds_left = seconds / done * (total - done)
+    return f" {count}, {seconds_left:.0f} s left"
 
 
 CLOCK = Clock()

@@ -1,8 +1,9 @@
 """Where answers and talk leave the program: stdout for answers, stderr for talk.
 
-Prints under any encoding: what a terminal cannot show is replaced by its nearest ASCII. Foreign
-text (a path, a process name, a report's line) goes through `plain` on its way, and all text through
-`harmless` at the end, so that no terminal and no CI runner obeys what somebody else wrote.
+It prints under any encoding: a character that a terminal cannot show is replaced by its nearest
+ASCII. Foreign text (a path, a process name, a report's line) goes through `plain` on its way, and
+all text through `harmless` at the end, so that no terminal and no CI runner obeys what somebody
+else wrote.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ ASCII = {
     "≤": "<=",
     "°": " ",
 }
-"""What stands for a character that the terminal's encoding lacks."""
+"""A character -> what replaces it if the terminal's encoding lacks it."""
 
 
 def harmless(text: str) -> str:
@@ -40,7 +41,9 @@ def harmless(text: str) -> str:
     >>> harmless("b\\n::error::c ##[d]")
     'b\\n: :error::c ## [d]'
     """
-    return re.sub(r"(?m)^([^\S\n]*):(?=:)", r"\1: ", text).replace("##[", "## [")
+    # GitHub obeys `::error::` at the beginning of a line, Azure `##[error]` anywhere.
+    without_github = re.sub(r"(?m)^([^\S\n]*):(?=:)", r"\1: ", text)
+    return without_github.replace("##[", "## [")
 
 
 def harmless_json(text: str) -> str:
@@ -50,33 +53,38 @@ def harmless_json(text: str) -> str:
     '"\\\\u009b2J #\\\\u0023[a]"'
     """
     text = text.replace("##[", "#\\u0023[")
-    if text.isascii():  # JSON writes the other controls of ASCII by their numbers itself
+    # JSON itself writes the controls of ASCII by their numbers, all but DEL.
+    if text.isascii():
         return text.replace("\x7f", "\\u007f")
     return re.sub(rf"[\x7f-\x9f{INVISIBLE}]", _by_number, text)
 
 
-def _by_number(found: re.Match[str]) -> str:
-    """A character as JSON writes it in ASCII: one beyond the first plane is two."""
+def _by_number(control: re.Match[str]) -> str:
+    """A character as JSON writes it in ASCII; one beyond U+FFFF becomes two escapes."""
     import json
 
-    return json.dumps(found[0])[1:-1]
+    in_quotes = json.dumps(control[0])
+    return in_quotes[1:-1]
 
 
-def told(problem: GpuSetupError) -> tuple[str, str | None]:
-    """Message and hint of what ended a job; what was typed may hold a password."""
+def shareable(problem: GpuSetupError) -> tuple[str, str | None]:
+    """Message and hint of what ended a command, without passwords that somebody typed."""
+    # Imported late: most commands end without an error.
     from gpusetup.redaction.secrets import hide_logins, hide_secrets
 
-    def shared(text: str) -> str:
+    def without_secrets(text: str) -> str:
         return hide_secrets(hide_logins(text))
 
-    return shared(problem.message), shared(problem.hint) if problem.hint else problem.hint
+    message = without_secrets(problem.message)
+    hint = without_secrets(problem.hint) if problem.hint else problem.hint
+    return message, hint
 
 
 Document = TypeVar("Document")
 
 
 class Console:
-    """The two streams of one run, and how answers are written."""
+    """The two streams of one run: answers go to stdout, talk and errors to stderr."""
 
     def __init__(self, *, json: bool = False, color: bool = True, verbose: bool = False) -> None:
         self.json = json
@@ -90,21 +98,29 @@ class Console:
     def answer(
         self, document: Document, text: str | Callable[[Document], str] = "", *, yes: object = True
     ) -> int:
-        """Give the answer: the JSON document under `--json`, else the text, which may be a function
-        that makes it of the document; the exit code of `yes` or no."""
+        """Write an answer, and return the exit code: 0 if it is a yes, 1 if not.
+
+        Under `--json`, or without a text, the JSON document is written, otherwise the text. The
+        text may be a function of the document, which then runs only if it is needed.
+        """
         if self.json or not text:
             from gpusetup.model.codec import to_json
 
             self.json_text(to_json(document) + "\n")
+        elif isinstance(text, str):
+            self.text(text)
         else:
-            self.text(text if isinstance(text, str) else text(document))
+            self.text(text(document))
         return 0 if yes else Unsatisfiable.exit_code
 
     def text(self, text: str) -> None:
         """Write an answer's text to stdout or to `--output FILE`."""
-        self.script(harmless(plain(text)) if self.output else self._dressed(text, sys.stdout))
+        if self.output:
+            self.script(harmless(plain(text)))
+        else:
+            self.script(self._for_stream(text, sys.stdout))
 
-    def _dressed(self, text: str, stream: TextIO) -> str:
+    def _for_stream(self, text: str, stream: TextIO) -> str:
         """The text as this stream shows it."""
         if isinstance(text, Screen):
             return harmless(text.on(stream, colour=self.color))
@@ -115,44 +131,54 @@ class Console:
         self.script(harmless_json(text))
 
     def script(self, text: str) -> None:
-        """Write to the letter, as what is ours: a completion script."""
+        """Write our own text unchanged, such as a completion script."""
         CLOCK.end()
-        if self.output:
-            from pathlib import Path
-
-            with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
-                Path(self.output).write_text(text, encoding="utf-8")
+        if not self.output:
+            streams.put(text)
             return
-        streams.put(text)
+        from pathlib import Path
+
+        with blocked_by_files(f"Cannot write {self.output}", "name another `--output`"):
+            Path(self.output).write_text(text, encoding="utf-8")
 
     def talk(self, text: str) -> None:
-        """Say something to the person, on stderr."""
+        """Write a line, or a screen, for the person to stderr."""
         self.tell(text if isinstance(text, Screen) else f"{text}\n")
 
     def tell(self, text: str) -> None:
-        """The same, with no newline after it."""
+        """Write to stderr, without a newline at the end.
+
+        A text that ends with `...` begins a step: the clock shows how long that takes.
+        """
         CLOCK.end()
-        streams.say(self._dressed(text, sys.stderr))
-        goes_on = text.endswith("...\n")
-        CLOCK.begin(text.rpartition(": ")[2].rstrip(" .\n") if goes_on else "")
+        streams.say(self._for_stream(text, sys.stderr))
+        step = ""
+        if text.endswith("...\n"):
+            # `hint: Fetching torch ...` is the step `Fetching torch`.
+            step = text.rpartition(": ")[2].rstrip(" .\n")
+        CLOCK.begin(step)
 
     def debug(self, text: str) -> None:
-        """Say what was asked and answered, under `-v` only."""
+        """Write to stderr what was asked and answered, under `-v` only."""
         if self.verbose:
             self.talk(text)
 
     def fail(self, problem: GpuSetupError) -> int:
-        """Report what ended the command; its exit code. What was typed may hold a password."""
-        message, hint = told(problem)
+        """Report what ended the command, and return its exit code."""
+        message, hint = shareable(problem)
         if self.json:
             from gpusetup.model.documents import ErrorAnswer
 
+            # `--output` was meant for the answer; whoever reads stdout must see that there is none.
             self.output = None
             answer = ErrorAnswer(message=message, hint=hint, exit=problem.exit_code)
             self.answer(answer)
         else:
-            rows = (remark("error", message), *(("", remark("hint", hint)) if hint else ()))
-            self.tell(Screen(rows))
+            lines: list[str] = [remark("error", message)]
+            if hint:
+                lines += ["", remark("hint", hint)]
+            self.tell(Screen(lines))
+        # A wrong question is no place in our code.
         if self.verbose and not isinstance(problem, UsageError):
             import traceback
 
@@ -161,9 +187,11 @@ class Console:
 
 
 def _nearest(problem: UnicodeError) -> tuple[str, int]:
+    """What to write for characters that a terminal's encoding lacks, and where to go on."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
-    return "".join(ASCII.get(c, "?") for c in lacking), problem.end
+    nearest = "".join(ASCII.get(char, "?") for char in lacking)
+    return nearest, problem.end
 
 
 codecs.register_error("nearest", _nearest)

@@ -1,25 +1,27 @@
-"""Doctor's answer as a screen (what is wrong, what shows it, what to do, then the rest), and as a
-reply for a thread: the screen in one block of code, in which nothing acts as Markdown."""
+"""Doctor's answer as a screen, and as a reply to post in a thread.
+
+The screen says what is wrong, what shows it and what to do, then everything else. The reply is the
+screen inside one block of code, in which nothing acts as Markdown.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.record import RECORDS
 from gpusetup.model.finding import Evidence, Finding, Fix, Severity, command_lines
-from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.model.units import GIB
+from gpusetup.model.machine import Snapshot
+from gpusetup.render.machine import machine_facts
 from gpusetup.render.screen import (
     BUT,
     DIM,
     MARKS,
     OK,
     WARNING,
-    Row,
     Screen,
+    ScreenLine,
     command,
     facts,
     heading,
@@ -27,25 +29,55 @@ from gpusetup.render.screen import (
     plain,
     section,
 )
-from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:
-    from gpusetup.model.builds import Offer
-    from gpusetup.model.documents import DoctorAnswer, KnownFinding, ResolveAnswer
+    from gpusetup.model.documents import DoctorAnswer, KnownFinding
     from gpusetup.model.shell import Line
 
 EVIDENCE_SHOWN = 6
 DOUBTS_SHOWN = 2
+"""More lines than these push the way out off the screen; `--json` has all of them."""
 
 
 def doctor_screen(answer: DoctorAnswer) -> Screen:
-    """What is wrong, what shows it, what to do; then the rest, and the machine."""
+    """What is wrong, what shows it, what to do; then the other findings, and the machine."""
     root = answering(answer)
-    others = [one for one in answer.findings if one is not root]
-    full = in_full(root, answer.snapshot) if root else ()
-    also = section("Also found", (line for finding in others for line in in_short(finding)))
-    machine = section("This machine", facts(machine_facts(answer)))
-    return Screen((*verdict(answer, root), *full, *also, *machine, *by_hand(answer, root)))
+    lines: list[str] = [*verdict(answer, root)]
+    if root is not None:
+        lines += in_full(root, answer.snapshot)
+
+    other_findings: list[str] = []
+    for finding in answer.findings:
+        if finding is not root:
+            other_findings += in_short(finding)
+    lines += section("Also found", other_findings)
+
+    # The answer to a question names the build itself; what fits this machine may be another one.
+    machine = machine_facts(answer, recommends=not asks_plainly(answer))
+    lines += section("This machine", facts(machine))
+    lines += by_hand(answer, root)
+    lines += next_step(answer, root)
+    return Screen(lines)
+
+
+END_OF_SENTENCE = re.compile(r"(?<=[.]) (?=[A-Z`])(?![^“]*”)")
+"""Where a sentence ends, not within quoted words."""
+
+
+def sentences_about_text(answer: DoctorAnswer, root: Finding | None) -> list[str]:
+    """The sentences of `ok` about a text: what it shows or what the answer is, then what to do."""
+    is_ok = answer.cause == "ok" and root is None
+    if not is_ok or answer.snapshot.origin != "report":
+        return []
+    return END_OF_SENTENCE.split(answer.proof or "")
+
+
+def next_step(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
+    """The last line of an `ok` about a text: its last sentence, if it has more than one."""
+    sentences = sentences_about_text(answer, root)
+    if len(sentences) > 1:
+        yield ScreenLine("")
+        yield ScreenLine(sentences[-1].rstrip(".") + ".")
 
 
 NOT_BY_INSTALL = (
@@ -55,72 +87,109 @@ NOT_BY_INSTALL = (
 BY_INSTALL = re.compile(r"gpusetup install\b")
 
 
-def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+def by_hand(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """The last line about this machine, if `gpusetup install` does not do what the answer says."""
-    if answer.snapshot.origin == "report" or root is None or root.fix is None:
+    # Whoever reads the report of another machine cannot run the commands.
+    is_of_another_machine = answer.snapshot.origin == "report"
+    if is_of_another_machine or root is None or root.fix is None:
         return
     commands = root.fix.commands
-    if commands and not any(BY_INSTALL.match(line) for line in commands):
-        yield Row("")
-        yield Row(NOT_BY_INSTALL)
+    installs = any(BY_INSTALL.match(line) for line in commands)
+    if commands and not installs:
+        yield ScreenLine("")
+        yield ScreenLine(NOT_BY_INSTALL)
 
 
 def answering(answer: DoctorAnswer) -> Finding | None:
-    """What the answer is about: the root, else the warning that is the whole answer."""
-    root = next((finding for finding in answer.findings if finding.root), None)
-    told = answer.symptom if answer.cause == "unknown" else answer.cause
-    return root or next((one for one in answer.findings if told in _names(one)), None)
+    """The finding that the answer is about: the root, or the warning that is the whole answer."""
+    for finding in answer.findings:
+        if finding.root:
+            return finding
+    # An unknown cause has a symptom, which is a finding too.
+    answer_id = answer.symptom if answer.cause == "unknown" else answer.cause
+    for finding in answer.findings:
+        if answer_id in _names(finding):
+            return finding
+    return None
 
 
 def _names(finding: Finding) -> tuple[str, str]:
     """The finding's id, and the shared cause of which it is a case."""
     record = RECORDS.get(finding.id)
-    return finding.id, record.kind_of if record else ""
+    shared_cause = record.kind_of if record else ""
+    return finding.id, shared_cause
 
 
 # --- the verdict ---------------------------------------------------------------------------------
 
 
-def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
+    """The cause in one line, then what is not certain about it."""
     if answer.cause == "unknown":
         yield marked(("?", WARNING), "unknown", unknown_of(answer))
     elif root is not None:
-        # What is the answer without being a root failed outside the GPU's stack: it failed.
-        mark = MARKS[root.severity if root.root else Severity.ERROR]
+        # An answer that is no root failed outside the GPU's stack: it is an error all the same.
+        severity = root.severity if root.root else Severity.ERROR
+        title = root.title
         is_a_case = root.id not in (answer.cause, answer.symptom)
-        yield marked(mark, answer.cause, f"{root.title} ({root.id})" if is_a_case else root.title)
+        if is_a_case:
+            title += f" ({root.id})"
+        yield marked(MARKS[severity], answer.cause, title)
     else:
         mark = OK if answer.cause == "ok" else BUT
-        yield marked(mark, answer.cause, answer.proof or "nothing to fix")
+        sentences = sentences_about_text(answer, root) or [answer.proof or "nothing to fix"]
+        word = "answer" if asks_plainly(answer) else answer.cause
+        yield marked(mark, word, sentences[0])
+        for sentence in sentences[1:-1]:
+            yield ScreenLine(f"  {sentence}", hang=2)
     yield from left_open(answer, root)
 
 
-def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[Row]:
+def asks_plainly(answer: DoctorAnswer) -> bool:
+    """Whether a text asks a plain question, and nothing in it failed: `ok` is then an answer."""
+    kinds = {event.kind for event in answer.snapshot.events}
+    return answer.cause == "ok" and {"question-asked", "names-no-failure"} <= kinds
+
+
+def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
     """What else it could be, what is ruled out, and the one output that decides."""
-    for cause in answer.ruled_out:
-        yield Row(f"  Not {cause.id}: {cause.because}.", hang=2)
+    if answer.cause != "ok":
+        for cause in answer.ruled_out:
+            yield ScreenLine(f"  Not {cause.id}: {cause.because}.", hang=2)
     if answer.doubts:
-        yield Row(f"  Likely, not certain: {'; '.join(answer.doubts[:DOUBTS_SHOWN])}.", hang=2)
-    also = "" if answer.cause == "unknown" else "also "
-    others = ", ".join(answer.other_causes)
-    could = f"It could {also}be {others}. " if others else ""
-    fix = root.fix if root and answer.cause != "unknown" else None
-    unread = [need.what for need in (fix.needs if fix else ()) if need.state == "unread"]
-    why = f"Which {unread[0]} is there decides what to do, and is not shown. " if unread else ""
+        doubts = "; ".join(answer.doubts[:DOUBTS_SHOWN])
+        yield ScreenLine(f"  Likely, not certain: {doubts}.", hang=2)
+
+    open_questions = ""
+    if answer.other_causes:
+        also = "" if answer.cause == "unknown" else "also "
+        open_questions = f"It could {also}be {', '.join(answer.other_causes)}. "
     if answer.next_reading:
-        yield Row(f"  {could}{why}To find out, run:", hang=2)
+        open_questions += _what_is_unread(answer, root)
+        yield ScreenLine(f"  {open_questions}To find out, run:", hang=2)
         yield command(answer.next_reading, 4)
-    elif could and answer.snapshot.origin == "report":
-        yield Row(f"  {could.strip()}", hang=2)
+    # About this machine gpusetup has read all that decides.
+    elif open_questions and answer.snapshot.origin == "report":
+        yield ScreenLine(f"  {open_questions.strip()}", hang=2)
+
+
+def _what_is_unread(answer: DoctorAnswer, root: Finding | None) -> str:
+    """A sentence about the first fact that the way out depends on and the text does not show."""
+    if root is None or root.fix is None or answer.cause == "unknown":
+        return ""
+    for need in root.fix.needs:
+        if need.state == "unread":
+            return f"Which {need.what} is there decides what to do, and is not shown. "
+    return ""
 
 
 def unknown_of(answer: DoctorAnswer) -> str:
-    """What is said if no cause was found."""
-    seen = answering(answer)
-    if any(one.id == "report-empty" for one in answer.findings):
+    """The sentence for an answer without a cause."""
+    symptom = answering(answer)
+    if any(finding.id == "report-empty" for finding in answer.findings):
         return "the text is empty"
-    if seen is not None:
-        return f"{seen.title}; why is not shown"
+    if symptom is not None:
+        return f"{symptom.title}; why is not shown"
     if answer.snapshot.origin != "report":
         return "gpusetup found no error, but nothing shows that torch works on the GPU"
     if answer.next_reading:
@@ -134,11 +203,15 @@ def unknown_of(answer: DoctorAnswer) -> str:
 def in_full(finding: Finding, machine: Snapshot) -> Iterator[str]:
     """A finding with its evidence and its way out."""
     if finding.detail:
-        yield from ("", Row(f"  {finding.detail}", hang=2))
+        yield ""
+        yield ScreenLine(f"  {finding.detail}", hang=2)
     if finding.evidence:
-        yield from ("", *map(evidence_line, finding.evidence[:EVIDENCE_SHOWN]))
+        yield ""
+        for evidence in finding.evidence[:EVIDENCE_SHOWN]:
+            yield evidence_line(evidence)
     if finding.fix:
-        yield from section("What to do", way_out(finding.fix, _of_its_target(machine, finding.fix)))
+        advice = _before_commands(machine, finding.fix)
+        yield from section("What to do", way_out(finding.fix, advice))
 
 
 TARGET_FIRST = (
@@ -149,53 +222,76 @@ UNDONE_BY_UV = (
     "The next `uv sync` removes what `uv pip` installs: add it to the project (`uv add`), or from "
     "now on run the program by `uv run --no-sync`"
 )
-CHANGES_PACKAGES = (
-    r"gpusetup install(?!.* --(?:python|venv|project)\b)|(?:python\d? -m |uv )?pip3? (?:un)?install"
+CHANGES_PACKAGES = re.compile(
+    # `gpusetup install`, unless an option names the environment.
+    r"gpusetup install(?!.* --(?:python|venv|project)\b)"
+    # `pip install`, `pip3 uninstall`, `python -m pip install`, `uv pip install`.
+    r"|(?:python\d? -m |uv )?pip3? (?:un)?install"
+    # `conda install`, `mamba uninstall`.
     r"|(?:conda|mamba) (?:un)?install"
 )
 """How a line begins that changes the packages of whatever environment it is typed in."""
 
 
-def _of_its_target(machine: Snapshot, fix: Fix) -> str:
-    """What is said before lines that change packages, if a text does not show of which Python, or
-    shows a project of uv's."""
-    python, lines = machine.python, command_lines(fix)
+def _before_commands(machine: Snapshot, fix: Fix) -> str:
+    """The sentence that a fix needs before commands that change packages; may be empty.
+
+    A pasted text need not show of which Python it speaks, and uv removes what is not in its
+    project.
+    """
+    python = machine.python
+    lines = command_lines(fix)
     if python.manager == "uv project":
-        return UNDONE_BY_UV if any(line.startswith("uv pip install") for line in lines) else ""
-    known = python.executable or machine.torch.location or machine.container.kind
-    if machine.origin != "report" or known:
+        uses_uv_pip = any(line.startswith("uv pip install") for line in lines)
+        return UNDONE_BY_UV if uses_uv_pip else ""
+
+    # A snapshot was taken in the environment that it is about.
+    if machine.origin != "report":
         return ""
-    return TARGET_FIRST if any(re.match(CHANGES_PACKAGES, line) for line in lines) else ""
+    environment = python.executable or machine.torch.location or machine.container.kind
+    if environment:
+        return ""
+    changes_packages = any(CHANGES_PACKAGES.match(line) for line in lines)
+    return TARGET_FIRST if changes_packages else ""
 
 
-def evidence_line(one: Evidence) -> Row:
-    """What was seen, and who said so."""
-    return Row(f"  {one.text}", (f"  ({one.source})" if one.source else "", DIM), hang=4)
+def evidence_line(evidence: Evidence) -> ScreenLine:
+    """What was seen, and the source that shows it."""
+    source = f"  ({evidence.source})" if evidence.source else ""
+    return ScreenLine(f"  {evidence.text}", (source, DIM), hang=4)
 
 
-def way_out(fix: Fix, before: str = "") -> Iterator[str]:
-    """What is to be done; `before` its commands, a sentence."""
-    yield Row(f"  {fix.text}{needs(fix)}", hang=2)
-    if before:
-        yield from ("", Row(f"  {before}", hang=2))
+def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
+    """What to do: a sentence, the advice before the commands, the commands, then other ways."""
+    yield ScreenLine(f"  {fix.text}{needs(fix)}", hang=2)
+    if advice:
+        yield ""
+        yield ScreenLine(f"  {advice}", hang=2)
     if fix.commands:
-        yield from ("", *(command(line, 4) for line in fix.commands))
+        yield ""
+        for line in fix.commands:
+            yield command(line, 4)
     for title, commands in (*ways_beside(fix), *looks_of(fix)):
-        yield from ("", Row(f"  {title}", hang=2), *(command(line, 4) for line in commands))
+        yield ""
+        yield ScreenLine(f"  {title}", hang=2)
+        for line in commands:
+            yield command(line, 4)
 
 
 def ways_beside(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    """The other ways, each with its title; the first is the way where none stands before it.
+    """The alternatives of a fix, each with its title, which begins with "Or" if a way precedes it.
 
     >>> from gpusetup.model.finding import Alternative
     >>> here = Alternative(title="on the host", commands=())
     >>> [title for title, _ in ways_beside(Fix(text="", alternatives=(here, here)))]
     ['On the host', 'Or on the host']
     """
-    for number, other in enumerate(fix.alternatives):
-        first = number == 0 and not fix.commands
-        title = sentence(other.title) if first else f"Or {other.title}"
-        yield f"{title}:" if other.commands else title, other.commands
+    for number, alternative in enumerate(fix.alternatives):
+        is_first_way = number == 0 and not fix.commands
+        title = sentence(alternative.title) if is_first_way else f"Or {alternative.title}"
+        if alternative.commands:
+            title += ":"
+        yield title, alternative.commands
 
 
 def sentence(title: str) -> str:
@@ -208,113 +304,58 @@ def sentence(title: str) -> str:
 
 
 def looks_of(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
-    yield from ((f"{sentence(look.title)}:", look.commands) for look in fix.looks)
+    """The commands that look something up before a fix, each with its title."""
+    for look in fix.looks:
+        title = sentence(look.title)
+        yield f"{title}:", look.commands
 
 
 def needs(fix: Fix) -> str:
-    """
+    """What a fix needs beyond its commands, in brackets.
+
     >>> needs(Fix(text="", needs_root=True, needs_reboot=True))
     ' (needs administrator rights and a reboot)'
     """
-    words = ["administrator rights"] * fix.needs_root + ["a reboot"] * fix.needs_reboot
+    words = []
+    if fix.needs_root:
+        words.append("administrator rights")
+    if fix.needs_reboot:
+        words.append("a reboot")
     return f" (needs {' and '.join(words)})" if words else ""
 
 
-def in_short(finding: Finding) -> Iterator[Row]:
-    """One of the other findings: a line, and what to do."""
-    fix, by = finding.fix, finding.explained_by
-    because = f" (because of {by})" if by else ""
-    yield marked(MARKS[finding.severity], finding.id, f"{finding.title}{because}", indent=2)
-    if fix and not by:
-        yield Row("    ", (fix.text + needs(fix), DIM), hang=4)
-        yield from (command(line, 6) for line in fix.commands)
+def in_short(finding: Finding) -> Iterator[ScreenLine]:
+    """A finding beside the answer: a line, and what to do."""
+    title = finding.title
+    if finding.explained_by:
+        title += f" (because of {finding.explained_by})"
+    yield marked(MARKS[finding.severity], finding.id, title, indent=2)
 
-
-# --- the machine ---------------------------------------------------------------------------------
-
-
-def machine_facts(answer: DoctorAnswer) -> dict[str, str | None]:
-    """What was read, a line each; what is not known says so."""
-    machine = answer.snapshot
-    os, driver, python, kind = machine.os, machine.driver, machine.python, machine.container.kind
-    gpus = Counter(map(gpu_line, machine.gpus or ()))
-    chosen = f" (from {python.chosen_by})" if python.chosen_by else ""
-    told: dict[str, str | None] = {
-        "system": joined(os.name or os.family, os.machine, os.libc),
-        "driver": joined(driver.version, driver.cuda and f"CUDA {driver.cuda}"),
-        "GPU": "; ".join(f"{count} x {one}" if count > 1 else one for one, count in gpus.items())
-        or ("unknown" if machine.gpus is None else "none of NVIDIA"),
-        "links": links_line(machine),
-        "torch": torch_line(machine),
-        "Python": joined(python.version, python.manager),
-        "environment": f"{python.executable or 'unknown'}{chosen}",
-        "container": None if kind == "none" else kind,
-    }
-    if machine.origin != "report" or machine.gpus or driver.version:
-        told["recommended"] = recommended_line(answer.resolution)
-        told["newest"] = newest_line(answer.newest, answer.resolution)
-    return {**told, "catalog": answer.catalog_as_of}
-
-
-def joined(*parts: str | None) -> str:
-    return ", ".join(part for part in parts if part) or "unknown"
-
-
-def gpu_line(gpu: Gpu) -> str:
-    """
-    >>> gpu_line(Gpu(name="NVIDIA L4", memory_total_bytes=24 << 30, visible=False))
-    'NVIDIA L4, 24.0 GiB, hidden'
-    """
-    size = f"{gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else None
-    sm = gpu.compute_capability.sm if gpu.compute_capability else None
-    return joined(gpu.name, size, sm, "lost" if gpu.lost else "hidden" * (gpu.visible is False))
-
-
-def torch_line(machine: Snapshot) -> str:
-    torch = machine.torch
-    if torch.installed is False:
-        return "not installed"
-    backend = None if "+" in (torch.version or "") else torch.backend
-    return joined(torch.version, backend, torch.installer and f"installed by {torch.installer}")
-
-
-def recommended_line(chosen: ResolveAnswer | None) -> str:
-    """The build that the resolver chose, or why none."""
-    if chosen is not None and chosen.torch:
-        family = (("torchvision", chosen.torchvision), ("torchaudio", chosen.torchaudio))
-        return joined(built(chosen), *(f"{name} {one}" for name, one in family if one))
-    advice = chosen.advice if chosen else None
-    if advice is None:
-        return "no build"
-    return f"no build; {advice.change} {advice.to} gives {advice.gives}"
-
-
-def built(build: ResolveAnswer | Offer) -> str:
-    """A build in words, with the least driver that serves it."""
-    needs = f" (driver {build.driver_floor} or newer)" if build.driver_floor else ""
-    return f"torch {build.torch} from {build.backend}{needs}"
-
-
-def newest_line(newest: Offer | None, chosen: ResolveAnswer | None) -> str | None:
-    """The newest that fits, in one line, where it is another than the one prescribed."""
-    if newest is None or chosen is None or chosen.torch in (None, newest.torch):
-        return None
-    return f"{built(newest)}: `gpusetup install --upgrade`"
+    # The way out of the cause that explains it is enough.
+    fix = finding.fix
+    if fix is not None and not finding.explained_by:
+        yield ScreenLine("    ", (fix.text + needs(fix), DIM), hang=4)
+        for line in fix.commands:
+            yield command(line, 6)
 
 
 # --- what is known of a finding -------------------------------------------------------------------
 
 
-def explained(row: KnownFinding) -> Screen:
-    """One finding in full."""
-    told = {
-        "Proven by": row.proven_by,
-        "Looks alike": row.not_when,
-        "What to do": row.way_out,
-        "Explains": ", ".join(row.explains),
-    }
-    why = (f"  {row.means}", "") if row.means else ()
-    return Screen((heading(f"{row.id}: {row.title}"), "", *why, *facts(told)))
+def explained(finding: KnownFinding) -> Screen:
+    """One known finding in full, for `doctor --explain`."""
+    lines: list[str] = [heading(f"{finding.id}: {finding.title}"), ""]
+    if finding.means:
+        lines += [f"  {finding.means}", ""]
+    lines += facts(
+        {
+            "Proven by": finding.proven_by,
+            "Looks alike": finding.not_when,
+            "What to do": finding.way_out,
+            "Explains": ", ".join(finding.explains),
+        }
+    )
+    return Screen(lines)
 
 
 # --- a reply for a thread -------------------------------------------------------------------------
@@ -338,12 +379,15 @@ def fenced(lines: Iterable[str], language: str = "") -> list[str]:
     ['````', 'a ``` b', '````']
     """
     text = plain("\n".join(lines))
-    fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", text)), 0)
+    longest_run = max(map(len, re.findall("`+", text)), default=0)
+    # Markdown wants three backticks at least.
+    fence = "`" * max(3, longest_run + 1)
     return [fence + language, text, fence]
 
 
 def doctor_markdown(answer: DoctorAnswer) -> str:
-    """The cause, all that the screen says of it, and what to report if that does not help."""
+    """A reply to a thread: the cause, the screen, and what to post if that does not help."""
     screen = doctor_screen(answer).shown(width=COLUMNS, colour=False)
-    block = fenced(screen.splitlines(), "text")
-    return "\n".join((f"**{answer.cause}**", "", *block, "", WHAT_IT_IS, "", NEXT, ""))
+    code_block = fenced(screen.splitlines(), "text")
+    parts = (f"**{answer.cause}**", "", *code_block, "", WHAT_IT_IS, "", NEXT, "")
+    return "\n".join(parts)

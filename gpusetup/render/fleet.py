@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from shlex import quote
 
 from gpusetup.fleet.compare import CompareAnswer
@@ -25,8 +25,8 @@ from gpusetup.render.screen import (
     DIM,
     MARKS,
     OK,
-    Row,
     Screen,
+    ScreenLine,
     command,
     facts,
     marked,
@@ -35,9 +35,13 @@ from gpusetup.render.screen import (
     table,
 )
 
-WARNED = MARKS[Severity.WARNING]
-STATUS = {"failed": MARKS[Severity.ERROR], "differs": WARNED, "degraded": WARNED, "ok": OK}
-WORDS: dict[Status, str] = {
+STATUS_MARKS = {
+    "failed": MARKS[Severity.ERROR],
+    "differs": MARKS[Severity.WARNING],
+    "degraded": MARKS[Severity.WARNING],
+    "ok": OK,
+}
+STATUS_WORDS: dict[Status, str] = {
     "failed": "failed",
     "differs": "unlike the others",
     "degraded": "slowed",
@@ -47,105 +51,142 @@ WORDS: dict[Status, str] = {
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
     """The whole answer: the verdict, the nodes that are not sound, what to exclude."""
-    bad: dict[object, list[NodeAnswer]] = defaultdict(list)
-    for node in answer.nodes:
-        if node.status != "ok":  # nodes of which the same is to be said are shown together
-            drift = tuple((one.field, one.value) for one in node.drift)
-            said = tuple((one.id, one.title) for one in node.findings)
-            bad[node.status, node.problem, drift, said].append(node)
-    usual = {one.id for one in answer.common}
+    common_findings = {common.id for common in answer.common}
     lines: list[str] = [_verdict(answer)]
-    for nodes in bad.values():
-        lines += _node(nodes, usual)
+    for nodes in _alike_unsound_nodes(answer):
+        lines += _node(nodes, common_findings)
     lines += section("On most nodes", _common(answer.common))
     lines += section("Compared with no other node", _uncompared(answer))
-    lines += section("Not asked", _left_alone(answer))
+    lines += section("Not asked", _not_asked(answer))
     lines += _exclude(answer.exclude)
     if answer.left_out:
         count = plural(len(answer.left_out), "file")
-        lines += ["", Row((f"{count} left out: {answer.left_out[0]}", DIM), hang=2)]
+        first_reason = answer.left_out[0]
+        lines += ["", ScreenLine((f"{count} left out: {first_reason}", DIM), hang=2)]
     return Screen(lines)
 
 
-def _verdict(answer: FleetAnswer) -> Row:
+def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
+    """The nodes that are not sound; those with the same faults are in one group."""
+    groups: dict[object, list[NodeAnswer]] = defaultdict(list)
+    for node in answer.nodes:
+        if node.status != "ok":
+            drift = tuple((drift.field, drift.value) for drift in node.drift)
+            findings = tuple((finding.id, finding.title) for finding in node.findings)
+            groups[node.status, node.problem, drift, findings].append(node)
+    return groups.values()
+
+
+def _verdict(answer: FleetAnswer) -> ScreenLine:
+    """How many nodes are sound, and how many are in each other state."""
     counts = Counter(node.status for node in answer.nodes)
     nodes = plural(len(answer.nodes), "node")
     if counts["ok"] == len(answer.nodes):
-        alone = sum(len(kind.nodes) for kind in answer.uncompared)
-        # "All alike" would be said of nodes that nobody has compared.
-        words = f"all sound; {alone} of them compared with no other" if alone else "all alike"
-        return marked(OK, "ok", f"{nodes}, {words}")
-    parts = [f"{counts[status]} {words}" for status, words in WORDS.items() if counts[status]]
-    return marked(STATUS["failed" if counts["failed"] else "differs"], nodes, ", ".join(parts))
+        uncompared = sum(len(kind.nodes) for kind in answer.uncompared)
+        # "All alike" would be wrong about nodes that were compared with no other.
+        words = f"all sound; {uncompared} of them compared with no other"
+        return marked(OK, "ok", f"{nodes}, {words if uncompared else 'all alike'}")
+
+    parts = []
+    for status, words in STATUS_WORDS.items():
+        if counts[status]:
+            parts.append(f"{counts[status]} {words}")
+    worst = "failed" if counts["failed"] else "differs"
+    return marked(STATUS_MARKS[worst], nodes, ", ".join(parts))
 
 
-def _node(nodes: Sequence[NodeAnswer], usual: Container[str]) -> Iterator[str]:
+def _node(nodes: Sequence[NodeAnswer], common_findings: Container[str]) -> Iterator[str]:
+    """Nodes with the same faults: their names, the faults, and the next step."""
     node = nodes[0]
-    mark, style = STATUS[node.status]
-    named = slurm_list(one.name for one in nodes)
-    more = f"{len(nodes)} nodes" if len(nodes) > 1 else node.taken_at or ""
-    yield from ("", Row((f"{mark} {named}", style), (f"  {more}", DIM), hang=2))
+    sign, role = STATUS_MARKS[node.status]
+    names = slurm_list(node.name for node in nodes)
+    remark = f"{len(nodes)} nodes" if len(nodes) > 1 else node.taken_at or ""
+    yield ""
+    yield ScreenLine((f"{sign} {names}", role), (f"  {remark}", DIM), hang=2)
     if node.problem:
-        yield Row(f"    {node.problem}", hang=4)
-    for one in node.findings:
-        shown = one.severity is Severity.WARNING and (one.id not in usual or one.id in COST_SPEED)
-        if shown or one.severity is Severity.ERROR:
-            yield _finding(one)
-    yield from map(_drift, node.drift)
+        yield ScreenLine(f"    {node.problem}", hang=4)
+
+    for finding in node.findings:
+        if _is_shown(finding, common_findings):
+            yield _finding(finding)
+    for drift in node.drift:
+        yield _drift(drift)
     if node.next:
-        yield Row("    → ", (node.next, COMMAND), hang=6, whole=True)
+        yield ScreenLine("    → ", (node.next, COMMAND), hang=6, whole=True)
 
 
-def _finding(finding: NodeFinding, more: str = "") -> Row:
-    since = f" (since {finding.since})" if finding.since else ""
-    text = f"{finding.title}{since}{more}"
-    return marked(MARKS[finding.severity], finding.id, text, indent=4)
+def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
+    """Whether a finding belongs to the node: errors, and warnings that few other nodes have."""
+    if finding.severity is Severity.ERROR:
+        return True
+    # What costs speed is shown at each node, because jobs there are slow.
+    is_usual = finding.id in common_findings and finding.id not in COST_SPEED
+    return finding.severity is Severity.WARNING and not is_usual
 
 
-def _drift(drift: Drift) -> Row:
-    others = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
+def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
+    """A finding with its title, and since when it has been there."""
+    text = finding.title
+    if finding.since:
+        text += f" (since {finding.since})"
+    return marked(MARKS[finding.severity], finding.id, text + remark, indent=4)
+
+
+def _drift(drift: Drift) -> ScreenLine:
+    """A value that differs from those of the other nodes."""
     words = words_of(drift.field.removeprefix(RATES))
+    majority = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
     if drift.field.startswith(RATES):
-        others = f"the median of {drift.of} devices is {drift.majority}"
+        majority = f"the median of {drift.of} devices is {drift.majority}"
     elif drift.field == TAKEN_AT:
         words = "old record"
-        others = f"the median of {drift.of} records is {drift.majority}; take a new one"
+        majority = f"the median of {drift.of} records is {drift.majority}; take a new one"
     elif drift.field == KIND:
         words = "the only node with"
-    return marked(MARKS[drift.severity], words, f"{drift.value}, {others}", indent=4)
+    return marked(MARKS[drift.severity], words, f"{drift.value}, {majority}", indent=4)
 
 
-def _common(rows: Sequence[Common]) -> Iterator[Row]:
-    for one in rows:
-        if one.severity is not Severity.NOTE:
-            kind = f" with {', '.join(one.gpus)}" if one.gpus else ""
-            title = f"{one.title} ({one.nodes} of {one.of} nodes{kind})"
-            yield marked(MARKS[one.severity], one.id, title, indent=2)
+def _common(rows: Sequence[Common]) -> Iterator[ScreenLine]:
+    """The errors and warnings that most nodes have."""
+    for common in rows:
+        if common.severity is not Severity.NOTE:
+            nodes = f"{common.nodes} of {common.of} nodes"
+            if common.gpus:
+                nodes += f" with {', '.join(common.gpus)}"
+            text = f"{common.title} ({nodes})"
+            yield marked(MARKS[common.severity], common.id, text, indent=2)
 
 
-def _uncompared(answer: FleetAnswer) -> Iterator[Row]:
-    """Nodes of too small kinds, without those whose own rows already say that they are alone."""
-    lone = {node.name for node in answer.nodes for drift in node.drift if drift.field == KIND}
+def _uncompared(answer: FleetAnswer) -> Iterator[ScreenLine]:
+    """Nodes of a kind with too few nodes, except those whose own lines already say so."""
+    nodes_that_say_so = set()
+    for node in answer.nodes:
+        if any(drift.field == KIND for drift in node.drift):
+            nodes_that_say_so.add(node.name)
+
     for kind in answer.uncompared:
-        names = [name for name in kind.nodes if name not in lone]
+        names = [name for name in kind.nodes if name not in nodes_that_say_so]
         if names:
             gpus = ", ".join(kind.gpus) or "no GPU seen"
             words = f"{gpus} (fewer than {LEAST_NODES} such nodes)"
-            yield Row(f"  {slurm_list(names)}: {words}", hang=4)
+            yield ScreenLine(f"  {slurm_list(names)}: {words}", hang=4)
 
 
-def _left_alone(answer: FleetAnswer) -> Iterator[Row]:
-    """Nodes that got no work, those of one state together."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name, why in answer.not_asked.items():
-        groups[why].append(name)
-    for why, names in groups.items():
-        yield Row(f"  {slurm_list(names)}: {why}", hang=4)
+def _not_asked(answer: FleetAnswer) -> Iterator[ScreenLine]:
+    """Nodes that got no work, those with the same reason together."""
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in answer.not_asked.items():
+        names_by_reason[reason].append(name)
+    for reason, names in names_by_reason.items():
+        yield ScreenLine(f"  {slurm_list(names)}: {reason}", hang=4)
 
 
 def _exclude(exclude: Exclude) -> Iterator[str]:
-    job = [command(f"sbatch {quote(exclude.slurm)} job.sh")] if exclude.slurm else ()
-    return section("To leave these nodes out of a Slurm job", job)
+    """The command that starts a job of Slurm on the other nodes."""
+    lines = []
+    if exclude.slurm:
+        lines.append(command(f"sbatch {quote(exclude.slurm)} job.sh"))
+    return section("To leave these nodes out of a Slurm job", lines)
 
 
 # --- the exchange between ranks -------------------------------------------------------------------
@@ -154,22 +195,31 @@ LEVELS = {"within": "exchange within a host", "between": "exchange between hosts
 
 
 def sweep_screen(answer: SweepAnswer) -> Screen:
-    """The verdict, who is named, and what was measured."""
-    how = f"{len(answer.ranks)} ranks on {plural(answer.nodes, 'node')}, {answer.backend}"
-    took = f"{how}, {answer.rounds} rounds in {answer.seconds:.1f} s"
-    found = f"{took}: {len(answer.findings)} found"
-    bad = MARKS[Severity.ERROR]
-    lines: list[str] = [marked(OK, "ok", f"{took}: all alike") if answer.ok else marked(bad, found)]
+    """The verdict, the nodes and links that are named, and what was measured."""
+    ranks = f"{len(answer.ranks)} ranks on {plural(answer.nodes, 'node')}, {answer.backend}"
+    run = f"{ranks}, {answer.rounds} rounds in {answer.seconds:.1f} s"
+    error = MARKS[Severity.ERROR]
+    lines: list[str] = []
+    if answer.ok:
+        lines.append(marked(OK, "ok", f"{run}: all alike"))
+    else:
+        lines.append(marked(error, f"{run}: {len(answer.findings)} found"))
+
     for finding in answer.findings:
-        lines += ["", marked(bad, finding.fault, finding.title)]
-        lines += [Row("    ", (finding.detail, DIM), hang=4)] if finding.detail else []
-        lines += [Row(f"    → {finding.then}", hang=6)] if finding.then else []
-    told = {}
+        lines += ["", marked(error, finding.fault, finding.title)]
+        if finding.detail:
+            lines.append(ScreenLine("    ", (finding.detail, DIM), hang=4))
+        if finding.then:
+            lines.append(ScreenLine(f"    → {finding.then}", hang=6))
+
+    measured = {}
     for level in answer.levels:
-        sees = f"slower than {level.sees_below or 0:.0%} of this counts as slow"
-        sees = sees if level.sees_below else "too few to compare"
-        told[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {sees}"
-    lines += section("Measured", facts(told))
+        # With too few ranks of a kind nothing can be called slow.
+        threshold = "too few to compare"
+        if level.sees_below:
+            threshold = f"slower than {level.sees_below:.0%} of this counts as slow"
+        measured[LEVELS[level.of]] = f"median {level.median:.3g} GB/s; {threshold}"
+    lines += section("Measured", facts(measured))
     lines += _exclude(answer.exclude)
     return Screen(lines)
 
@@ -178,28 +228,35 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 
 
 def compare_screen(answer: CompareAnswer) -> Screen:
-    """What the second has otherwise than the first."""
-    first, second = answer.first, answer.second
-    lines = [_compared(answer)]
-    lines += [_finding(one, f" (only in {second})") for one in answer.only_second]
-    lines += [_finding(one, f" (only in {first})") for one in answer.only_first]
-    rows = [
-        (
-            MARKS[one.severity],
-            words_of(one.field),
-            one.first or "not told",
-            one.second or "not told",
-        )
-        for one in answer.differences
-    ]
-    shown = table(("", "", first, second), rows, left=range(4)) if rows else []
-    return Screen((*lines, *section("What differs", shown)))
+    """What differs between two records: the findings of only one, and the facts."""
+    lines: list[str] = [_compared(answer)]
+    for finding in answer.only_second:
+        lines.append(_finding(finding, f" (only in {answer.second})"))
+    for finding in answer.only_first:
+        lines.append(_finding(finding, f" (only in {answer.first})"))
+    lines += section("What differs", _differences(answer))
+    return Screen(lines)
 
 
-def _compared(answer: CompareAnswer) -> Row:
+def _differences(answer: CompareAnswer) -> list[ScreenLine]:
+    """A row for each fact that differs, with its value in both records."""
+    rows = []
+    for difference in answer.differences:
+        mark = MARKS[difference.severity]
+        first = difference.first or "not told"
+        second = difference.second or "not told"
+        rows.append((mark, words_of(difference.field), first, second))
+    if not rows:
+        return []
+    return table(("", "", answer.first, answer.second), rows, left=range(4))
+
+
+def _compared(answer: CompareAnswer) -> ScreenLine:
+    """Whether two records are alike, or how much differs."""
     if not (answer.only_second or answer.differences or answer.only_first):
         return marked(OK, "ok", "the two are alike")
-    said = [f"different: {plural(len(answer.differences), 'fact')}"]
+    counts = [plural(len(answer.differences), "fact")]
     if answer.only_second:
-        said.append(f"{plural(len(answer.only_second), 'finding')} more than before")
-    return marked(STATUS["differs" if answer.matters else "ok"], *said)
+        counts.append(f"{plural(len(answer.only_second), 'finding')} more than before")
+    mark = STATUS_MARKS["differs" if answer.matters else "ok"]
+    return marked(mark, f"different: {counts[0]}", *counts[1:])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gpusetup.install.wheels import size_text
 from gpusetup.model.builds import FAMILY, Fallback
@@ -14,8 +15,8 @@ from gpusetup.render.screen import (
     DIM,
     NO,
     OK,
-    Row,
     Screen,
+    ScreenLine,
     command,
     facts,
     heading,
@@ -24,6 +25,7 @@ from gpusetup.render.screen import (
     table,
     verdict,
 )
+from gpusetup.render.screen import notes as notes_after_a_gap
 from gpusetup.uv.lock import DEFAULT_INDEX, TORCH_INDEX, Wheel
 
 Words = Sequence[str]
@@ -31,40 +33,53 @@ Words = Sequence[str]
 
 def plan_screen(
     answer: InstallAnswer,
-    told: Mapping[str, str | None],
-    rows: Iterable[str] = (),
+    values: Mapping[str, str | None],
+    lines: Iterable[str] = (),
     *,
-    notes: Words = (),
     system: str = OWN_SYSTEM,
 ) -> Screen:
-    """What will be done: facts, `rows` below them, each step as it can be typed."""
-    known = {"environment": answer.target, "change": changes(answer), "why": answer.why}
-    steps = [command(without_logins(shell_line(step.argv, system))) for step in answer.steps]
-    return Screen(
-        (
-            heading("Plan"),
-            *facts({**known, **told}),
-            *rows,
-            *section("Commands", steps),
-            *([""] if notes else []),
-            *(remark("note", line) for line in notes),
-        )
-    )
+    """What will be done: labelled values, further lines, then each step as it can be typed.
+
+    `system` is the operating system in whose shell the commands are typed.
+    """
+    usual_values = {
+        "environment": answer.target,
+        "change": changes(answer),
+        "why": answer.why,
+    }
+    steps = []
+    for step in answer.steps:
+        line = shell_line(step.argv, system)
+        steps.append(command(without_logins(line)))
+    all_facts = facts({**usual_values, **values})
+    return Screen((heading("Plan"), *all_facts, *lines, *section("Commands", steps)))
+
+
+def with_notes(screen: Screen, texts: Words) -> Screen:
+    """A screen with notes at its end, after an empty line."""
+    return Screen((*screen.lines, *notes_after_a_gap(texts)))
 
 
 def changes(answer: InstallAnswer) -> str:
-    """What comes of torch's family, and what was there."""
-    before, after = answer.before, answer.after
-    new = [name for name in FAMILY if name in after and before.get(name) != after[name]]
-    return ", ".join(f"{n} {before.get(n, '(none)')} → {after[n]}" for n in new)
+    """The packages of torch's family that change: `torch 2.6.0 → 2.9.1`."""
+    parts = []
+    for package in FAMILY:
+        version_before = answer.before.get(package)
+        version_after = answer.after.get(package)
+        if version_after is not None and version_after != version_before:
+            parts.append(f"{package} {version_before or '(none)'} → {version_after}")
+    return ", ".join(parts)
 
 
-def versions(known: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in known.items()) or "no torch"
+def versions(packages: Mapping[str, str]) -> str:
+    """Package name -> version, as text: `torch 2.9.1, torchvision 0.24.1`."""
+    texts = (f"{name} {version}" for name, version in packages.items())
+    return ", ".join(texts) or "no torch"
 
 
 def fallback(choices: Sequence[Fallback]) -> str:
-    return ", then ".join(one.backend for one in choices)
+    """The backends that are tried next if the first build fails its test."""
+    return ", then ".join(choice.backend for choice in choices)
 
 
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
@@ -73,10 +88,12 @@ def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     for wheel in wheels:
         size = "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
         rows.append((f"{wheel.name} {wheel.version}", size, (_source(wheel), DIM)))
-    return section("Download", table(("", "", ""), rows)[1:])
+    _titles, *lines = table(("", "", ""), rows)
+    return section("Download", lines)
 
 
 def _source(wheel: Wheel) -> str:
+    """Where a wheel comes from: the folder of PyTorch's index, a file, or your index."""
     if wheel.source == TORCH_INDEX:
         return without_logins(wheel.url).rpartition("/")[0]
     if wheel.source != DEFAULT_INDEX:
@@ -86,9 +103,12 @@ def _source(wheel: Wheel) -> str:
 
 
 def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
-    least = "at least " * any(wheel.size_bytes is None for wheel in wheels)
+    """How much is to be downloaded, and how much room there is."""
+    # An index need not tell the size of a file.
+    has_unknown_size = any(wheel.size_bytes is None for wheel in wheels)
+    at_least = "at least " if has_unknown_size else ""
     size = size_text(sum(wheel.size_bytes or 0 for wheel in wheels))
-    return f"{least}{size} to download, less what uv has; {size_text(free_bytes)} free"
+    return f"{at_least}{size} to download, less what uv has; {size_text(free_bytes)} free"
 
 
 # --- how it ended -------------------------------------------------------------------------------
@@ -101,6 +121,7 @@ ENDS = {
     "unproven": (NO, "Installed, but it fails its test"),
     "other": (NO, "conda ended without an error, but not with the torch that was asked for"),
 }
+"""How an installation ended -> its mark, and a sentence."""
 
 
 def end_screen(
@@ -110,35 +131,55 @@ def end_screen(
     notes: Words = (),
     undo: tuple[str, str] | None = None,
 ) -> Screen:
-    """How it ended; `undo` is the command that restores the previous packages, and what it does."""
-    mark, said = ENDS[how or answer.state]
-    proof = proven(answer) if answer.verdict or answer.state == "installed" else ()
-    told = {
+    """How it ended: a sentence, the test's result, the undo and the receipt.
+
+    `how` is a key of ENDS, by default the answer's state; `undo` is the command that restores the
+    previous packages, and what it does.
+    """
+    mark, sentence = ENDS[how or answer.state]
+    result = verdict(mark, sentence, f": {answer.target} has {versions(answer.after)}")
+
+    was_tested = answer.verdict is not None or answer.state == "installed"
+    undo_command = None
+    if undo is not None:
+        line, effect = undo
+        undo_command = f"`{line}`{effect}"
+    values = {
         "why": answer.why if answer.state == "unchanged" else None,
-        "undo": undo and f"`{undo[0]}`{undo[1]}",
+        "undo": undo_command,
         "receipt": answer.receipt,
     }
-    first = verdict(mark, said, f": {answer.target} has {versions(answer.after)}")
-    return Screen((first, *proof, *facts(told), *(remark("note", line) for line in notes)))
+
+    lines = [result]
+    if was_tested:
+        lines += proven(answer)
+    lines += facts(values)
+    lines += [remark("note", note) for note in notes]
+    return Screen(lines)
 
 
-def proven(answer: InstallAnswer) -> list[Row]:
-    """What verify found: its failures, or one line."""
+def proven(answer: InstallAnswer) -> list[ScreenLine]:
+    """The result of verify after an installation: its failures, or one line."""
     if answer.verdict is None:
         return [verdict(BUT, "not tested", " (`--no-verify`)")]
-    checks = [one for one in answer.verdict.get("checks", ()) if one["status"] != "skipped"]
-    failed = [
-        verdict(NO, one["status"], f": {one['name']} {one['device']} {one.get('detail', '')}")
-        for one in checks
-        if one["status"] != "passed"
-    ]
-    return failed or [verdict(OK, "tested", f": {len(checks)} checks passed")]
+    checks = [check for check in answer.verdict.get("checks", ()) if check["status"] != "skipped"]
+    failures = [*_failures(checks)]
+    return failures or [verdict(OK, "tested", f": {len(checks)} checks passed")]
+
+
+def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
+    """A line for each check of verify that did not pass."""
+    for check in checks:
+        status = check["status"]
+        if status != "passed":
+            detail = check.get("detail", "")
+            yield verdict(NO, status, f": {check['name']} {check['device']} {detail}")
 
 
 def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Words = ()) -> Screen:
-    """What to paste into a project's file or a script, and the commands after it."""
-    then = [command(own_line(*step.argv)) for step in answer.steps]
-    lines = (Row(line, whole=True) for line in answer.lines)
-    remarks = [*([""] if notes else []), *(remark("note", line) for line in notes)]
+    """What to paste into a project's file or a script (`where`), and the commands after it."""
     title = heading(f"Add to {where or answer.target}")
-    return Screen((title, *lines, *section("Then", then), *remarks))
+    # A line of TOML is pasted as it is, and so never broken.
+    lines = (ScreenLine(line, whole=True) for line in answer.lines)
+    commands = [command(own_line(*step.argv)) for step in answer.steps]
+    return Screen((title, *lines, *section("Then", commands), *notes_after_a_gap(notes)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gpusetup.model.units import GIB
 from gpusetup.monitor.documents import (
@@ -27,8 +27,9 @@ from gpusetup.render.screen import (
     RED,
     WARNING,
     YELLOW,
-    Row,
+    Part,
     Screen,
+    ScreenLine,
     command,
     facts,
     heading,
@@ -39,6 +40,8 @@ from gpusetup.render.screen import (
 if TYPE_CHECKING:
     from rich.live import Live
 
+UNKNOWN = "-"
+
 
 def measured(value: float | None, unit: str, digits: int = 0) -> str:
     """A value with its unit, or a dash.
@@ -46,69 +49,119 @@ def measured(value: float | None, unit: str, digits: int = 0) -> str:
     >>> measured(31.26, "GiB", 1), measured(None, "W")
     ('31.3 GiB', '-')
     """
-    return "-" if value is None else f"{value:.{digits}f} {unit}"
+    if value is None:
+        return UNKNOWN
+    return f"{value:.{digits}f} {unit}"
 
 
-def memory(used: float | None, total: float | None) -> str:
-    """
+def memory(used_bytes: float | None, total_bytes: float | None) -> str:
+    """How much memory is in use, of how much if that is known.
+
     >>> memory(10 << 30, 40 << 30), memory(None, 40 << 30)
     ('10.0 of 40.0 GiB', '-')
     """
-    if used is None:
-        return "-"
-    return f"{used / GIB:.1f} of {total / GIB:.1f} GiB" if total else f"{used / GIB:.1f} GiB"
+    if used_bytes is None:
+        return UNKNOWN
+    used_gib = used_bytes / GIB
+    if not total_bytes:
+        return f"{used_gib:.1f} GiB"
+    return f"{used_gib:.1f} of {total_bytes / GIB:.1f} GiB"
 
 
 def duration(seconds: float) -> str:
-    """
+    """A time in its two largest units.
+
     >>> duration(4.2), duration(75), duration(3700)
     ('4 s', '1 min 15 s', '1 h 1 min')
     """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    minutes, seconds_left = divmod(round(seconds), 60)
+    hours, minutes_left = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes_left} min"
+    if minutes:
+        return f"{minutes} min {seconds_left} s"
+    return f"{seconds_left} s"
+
+
+def rate(bytes_per_second: float | None) -> str:
+    """Bytes a second in megabytes.
+
+    >>> rate(2.5e7), rate(None)
+    ('25.0 MB/s', '-')
+    """
+    if bytes_per_second is None:
+        return UNKNOWN
+    return measured(bytes_per_second / 1e6, "MB/s", 1)
 
 
 # --- a sample -------------------------------------------------------------------------------------
 
-Cell = tuple[str, str]
-"""What one GPU has in a column, and its role."""
 
+def cells(gpu: GpuSample) -> dict[str, Part]:
+    """The row of a GPU in the table of a sample, by the column's title.
 
-def rate(bytes_per_second: float | None) -> str:
+    What matters most comes first, because a narrow terminal cuts the end of the row off.
     """
-    >>> rate(2.5e7), rate(None)
-    ('25.0 MB/s', '-')
-    """
-    return measured(None if bytes_per_second is None else bytes_per_second / 1e6, "MB/s", 1)
-
-
-def cells(gpu: GpuSample) -> dict[str, Cell]:
-    """A GPU of a sample, by column. What matters most stands first: a narrow terminal shows no more
-    of a line than fits."""
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    full = used is not None and total and used / total * 100 > MEMORY_HIGH
-    shared = " (shared)" if gpu.memory_is_unified else ""
-    hot = gpu.temperature_celsius is not None and gpu.temperature_celsius > HOT
-    watts, limit = measured(gpu.power_watts, "W"), gpu.power_limit_watts
-    held = " ".join(one for one in gpu.throttle_reasons or () if one != "gpu_idle")
     return {
         "GPU": (str(gpu.index), ""),
-        "util": ("lost", RED) if gpu.lost else (measured(gpu.utilization_percent, "%"), ""),
-        "memory": (memory(used, total) + shared, YELLOW if full else ""),
-        "heat": (measured(gpu.temperature_celsius, "°C"), RED if hot else ""),
-        "power": (watts if limit is None else f"{watts.split()[0]}/{limit:.0f} W", ""),
+        "util": _utilization(gpu),
+        "memory": _gpu_memory(gpu),
+        "heat": _heat(gpu),
+        "power": (_power(gpu), ""),
         "SM clock": (measured(gpu.clock_sm_mhz, "MHz"), ""),
-        "held down by": (held or gpu.problem or "", YELLOW),
-        "name": (gpu.name or "-", ""),
+        "held down by": (_throttling(gpu), YELLOW),
+        "name": (gpu.name or UNKNOWN, ""),
     }
+
+
+def _utilization(gpu: GpuSample) -> Part:
+    if gpu.lost:
+        return "lost", RED
+    return measured(gpu.utilization_percent, "%"), ""
+
+
+def _gpu_memory(gpu: GpuSample) -> Part:
+    """The memory in use, in yellow if little is left."""
+    used_bytes, total_bytes = gpu.memory_used_bytes, gpu.memory_total_bytes
+    text = memory(used_bytes, total_bytes)
+    # On a DGX Spark or a Jetson the CPU uses the same memory.
+    if gpu.memory_is_unified:
+        text += " (shared)"
+    is_nearly_full = False
+    if used_bytes is not None and total_bytes:
+        is_nearly_full = used_bytes / total_bytes * 100 > MEMORY_HIGH
+    return text, YELLOW if is_nearly_full else ""
+
+
+def _heat(gpu: GpuSample) -> Part:
+    """The temperature, in red if the GPU is about to throttle."""
+    celsius = gpu.temperature_celsius
+    is_hot = celsius is not None and celsius > HOT
+    return measured(celsius, "°C"), RED if is_hot else ""
+
+
+def _power(gpu: GpuSample) -> str:
+    """Watts, with the limit if it is known: `310/400 W`."""
+    limit_watts = gpu.power_limit_watts
+    if limit_watts is None:
+        return measured(gpu.power_watts, "W")
+    watts = UNKNOWN if gpu.power_watts is None else f"{gpu.power_watts:.0f}"
+    return f"{watts}/{limit_watts:.0f} W"
+
+
+def _throttling(gpu: GpuSample) -> str:
+    """What holds the clocks of a GPU down, or why it could not be measured."""
+    # An idle GPU always lowers its clocks, which says nothing.
+    reasons = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
+    return " ".join(reasons) or gpu.problem or ""
 
 
 def tree_line(tree: TreeSample) -> str:
     """What the command uses: `command  CPU 230 %, memory 6.0 GiB, 2 loader workers`."""
-    parts = [f"CPU {tree.cpu_percent:.0f} %", f"memory {tree.memory_bytes / GIB:.1f} GiB"]
+    parts = [
+        f"CPU {tree.cpu_percent:.0f} %",
+        f"memory {tree.memory_bytes / GIB:.1f} GiB",
+    ]
     if tree.loader_workers:
         parts.append(plural(tree.loader_workers, "loader worker"))
     return f"command  {', '.join(parts)}"
@@ -116,35 +169,50 @@ def tree_line(tree: TreeSample) -> str:
 
 def host_line(host: HostSample) -> str:
     """What the machine does: CPU, memory, disk and network."""
-    cpu = "-" if host.cpu_percent is None else f"{host.cpu_percent:.0f} %"
-    cores = f" of {plural(host.cores, 'core')}" if host.cores else ""
-    used = memory(host.memory_used_bytes, host.memory_total_bytes)
-    disk = f"disk {rate(host.disk_read_bytes_per_second)} read"
-    written = f"{rate(host.disk_write_bytes_per_second)} written"
-    network = f"network {rate(host.network_receive_bytes_per_second)} received"
-    return f"machine  CPU {cpu}{cores}, memory {used}, {disk}, {written}, {network}"
+    cpu = UNKNOWN if host.cpu_percent is None else f"{host.cpu_percent:.0f} %"
+    if host.cores:
+        cpu += f" of {plural(host.cores, 'core')}"
+    parts = (
+        f"CPU {cpu}",
+        f"memory {memory(host.memory_used_bytes, host.memory_total_bytes)}",
+        f"disk {rate(host.disk_read_bytes_per_second)} read",
+        f"{rate(host.disk_write_bytes_per_second)} written",
+        f"network {rate(host.network_receive_bytes_per_second)} received",
+    )
+    return f"machine  {', '.join(parts)}"
 
 
 def once(sample: Sample) -> Screen:
-    """One sample as a table: the GPUs, and their processes, the heaviest first.
+    """One sample as a table: the GPUs, then their processes, those with most memory first.
 
     Without a GPU it is the machine's line.
     """
+    if not sample.gpus:
+        return Screen((host_line(sample.host),) if sample.host else ())
     rows = [cells(gpu) for gpu in sample.gpus]
-    if not rows:
-        return Screen((Row(host_line(sample.host)),) if sample.host else ())
-    head = tuple(rows[0])
-    pairs = [(str(gpu.index), one) for gpu in sample.gpus for one in gpu.processes or ()]
-    pairs.sort(key=lambda pair: -(pair[1].memory_bytes or 0))
-    users = [
-        (
-            *(label, str(one.pid), memory(one.memory_bytes, None), measured(one.sm_percent, "%")),
-            *(one.name or "(name hidden)", ""),
-        )
-        for label, one in pairs
-    ]
-    below = table(("GPU", "PID", "memory", "SM", "name", ""), users, left=(0, 4)) if users else []
-    return Screen((*table(head, [[*row.values()] for row in rows], left=(0, 6, 7)), *below))
+    titles = tuple(rows[0])
+    gpu_table = table(titles, [[*row.values()] for row in rows], left=(0, 6, 7))
+    return Screen((*gpu_table, *_process_table(sample)))
+
+
+def _process_table(sample: Sample) -> list[ScreenLine]:
+    """The processes on the GPUs of a sample, those with most memory first."""
+    processes = []
+    for gpu in sample.gpus:
+        for process in gpu.processes or ():
+            processes.append((str(gpu.index), process))
+    if not processes:
+        return []
+    processes.sort(key=lambda pair: pair[1].memory_bytes or 0, reverse=True)
+
+    rows = []
+    for gpu_index, process in processes:
+        used_memory = memory(process.memory_bytes, None)
+        utilization = measured(process.sm_percent, "%")
+        # The driver hides the names of other users' processes, and of those in containers.
+        name = process.name or "(name hidden)"
+        rows.append((gpu_index, str(process.pid), used_memory, utilization, name, ""))
+    return table(("GPU", "PID", "memory", "SM", "name", ""), rows, left=(0, 4))
 
 
 # --- the live screen ------------------------------------------------------------------------------
@@ -152,13 +220,14 @@ def once(sample: Sample) -> Screen:
 
 @contextmanager
 def live_screen(*, color: bool) -> Iterator[Live]:
-    """The terminal's other screen, which is given back at the end."""
+    """The terminal's alternate screen; the block's end brings the previous one back."""
     from rich.console import Console
     from rich.live import Live
 
+    console = Console(highlight=False, markup=False, emoji=False, no_color=not color)
     live = Live(
         "waiting for the first measurement",
-        console=Console(highlight=False, markup=False, emoji=False, no_color=not color),
+        console=console,
         screen=True,
         auto_refresh=False,
         redirect_stdout=False,
@@ -169,100 +238,131 @@ def live_screen(*, color: bool) -> Iterator[Live]:
 
 
 def draw(live: Live, sample: Sample) -> None:
-    """Show a sample; of the rows no more is shown than fits."""
+    """Show a sample on the live screen; what does not fit on the terminal is cut off."""
     from rich.text import Text
 
-    when = f"  {sample.at[11:19]}  {duration(sample.seconds)}  Ctrl-C ends it, with the verdict"
-    above = [Row(("gpusetup monitor", HEADING), (when, DIM))]
-    above += [Row(tree_line(sample.tree))] if sample.tree is not None else []
-    rich = live.console
-    shown = Screen((*above, *once(sample).lines)).shown(width=rich.width, colour=not rich.no_color)
-    live.update(Text.from_ansi(shown, no_wrap=True, overflow="ellipsis"), refresh=True)
+    # `at` is a moment as 2026-11-26T10:15:00Z.
+    time_of_day = sample.at[11:19]
+    watched = duration(sample.seconds)
+    status = f"  {time_of_day}  {watched}  Ctrl-C ends it, with the verdict"
+    lines = [ScreenLine(("gpusetup monitor", HEADING), (status, DIM))]
+    if sample.tree is not None:
+        lines.append(ScreenLine(tree_line(sample.tree)))
+    lines += once(sample).lines
+
+    console = live.console
+    text = Screen(lines).shown(width=console.width, colour=not console.no_color)
+    live.update(Text.from_ansi(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 # --- the end --------------------------------------------------------------------------------------
 
-Figure = tuple[str, Spread | None, str, float, int]
-"""What a spread is called, its unit, what one unit is, and the digits that are shown."""
+
+class Figure(NamedTuple):
+    """A line of the table at the end: what was measured, and how it is shown."""
+
+    label: str
+    spread: Spread | None
+    unit: str
+    scale: float = 1
+    """How much one unit is, in the spread's own unit."""
+    digits: int = 0
+
+
+def _of_memory(total_bytes: float | None) -> str:
+    """The label of a memory's line, with its size if that is known."""
+    return f"memory of {total_bytes / GIB:.1f} GiB" if total_bytes else "memory"
 
 
 def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
-    total = gpu.memory_total_bytes
-    of_all = f" of {total / GIB:.1f} GiB" if total else ""
+    """What was measured of a GPU."""
+    memory_label = _of_memory(gpu.memory_total_bytes)
     return (
-        ("utilisation", gpu.utilization_percent, "%", 1, 0),
-        (f"memory{of_all}", gpu.memory_used_bytes, "GiB", GIB, 1),
-        ("temperature", gpu.temperature_celsius, "°C", 1, 0),
-        ("power", gpu.power_watts, "W", 1, 0),
-        ("SM clock", gpu.clock_sm_mhz, "MHz", 1, 0),
+        Figure("utilisation", gpu.utilization_percent, "%"),
+        Figure(memory_label, gpu.memory_used_bytes, "GiB", GIB, 1),
+        Figure("temperature", gpu.temperature_celsius, "°C"),
+        Figure("power", gpu.power_watts, "W"),
+        Figure("SM clock", gpu.clock_sm_mhz, "MHz"),
     )
 
 
 def tree_figures(tree: TreeSummary) -> tuple[Figure, ...]:
-    cores = f" of {tree.cores:g} cores" if tree.cores else ""
+    """What was measured of the command and its children."""
+    cpu_label = f"CPU of {tree.cores:g} cores" if tree.cores else "CPU"
     return (
-        (f"CPU{cores}", tree.cpu_percent, "%", 1, 0),
-        ("busiest process", tree.busiest_cpu_percent, "%", 1, 0),
-        ("memory", tree.memory_bytes, "GiB", GIB, 1),
-        ("loader workers", tree.loader_workers, "", 1, 0),
-        ("CPU of the loader workers", tree.loader_cpu_percent, "%", 1, 0),
-        ("read from disk", tree.read_bytes_per_second, "MB/s", 1e6, 1),
+        Figure(cpu_label, tree.cpu_percent, "%"),
+        Figure("busiest process", tree.busiest_cpu_percent, "%"),
+        Figure("memory", tree.memory_bytes, "GiB", GIB, 1),
+        Figure("loader workers", tree.loader_workers, ""),
+        Figure("CPU of the loader workers", tree.loader_cpu_percent, "%"),
+        Figure("read from disk", tree.read_bytes_per_second, "MB/s", 1e6, 1),
     )
 
 
 def host_figures(host: HostSummary) -> tuple[Figure, ...]:
-    total = host.memory_total_bytes
-    cores = f" of {plural(host.cores, 'core')}" if host.cores else ""
-    of_all = f" of {total / GIB:.1f} GiB" if total else ""
+    """What was measured of a machine without a GPU."""
+    cpu_label = f"CPU of {plural(host.cores, 'core')}" if host.cores else "CPU"
+    memory_label = _of_memory(host.memory_total_bytes)
+    received = host.network_receive_bytes_per_second
     return (
-        (f"CPU{cores}", host.cpu_percent, "%", 1, 0),
-        (f"memory{of_all}", host.memory_used_bytes, "GiB", GIB, 1),
-        ("read from disk", host.disk_read_bytes_per_second, "MB/s", 1e6, 1),
-        ("written to disk", host.disk_write_bytes_per_second, "MB/s", 1e6, 1),
-        ("received over the network", host.network_receive_bytes_per_second, "MB/s", 1e6, 1),
+        Figure(cpu_label, host.cpu_percent, "%"),
+        Figure(memory_label, host.memory_used_bytes, "GiB", GIB, 1),
+        Figure("read from disk", host.disk_read_bytes_per_second, "MB/s", 1e6, 1),
+        Figure("written to disk", host.disk_write_bytes_per_second, "MB/s", 1e6, 1),
+        Figure("received over the network", received, "MB/s", 1e6, 1),
     )
 
 
 def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
-    """Mean, p5, p95 and peak of each figure that is known."""
-    for name, spread, unit, scale, digits in figures:
-        if spread is not None:
-            values = [value / scale for value in (spread.mean, spread.p5, spread.p95, spread.peak)]
-            yield (name, *(measured(value, unit, digits).strip() for value in values))
+    """Mean, p5, p95 and peak of each figure that was measured."""
+    for label, spread, unit, scale, digits in figures:
+        if spread is None:
+            continue
+        row = [label]
+        for value in (spread.mean, spread.p5, spread.p95, spread.peak):
+            # A count has no unit, and then the blank before it goes.
+            row.append(measured(value / scale, unit, digits).strip())
+        yield tuple(row)
 
 
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
+    """A heading, and the mean, p5, p95 and peak of each figure."""
     yield from ("", heading(title))
-    yield from table(("", "mean", "p5", "p95", "peak"), list(spread_rows(figures)))
+    yield from table(("", "mean", "p5", "p95", "peak"), spread_rows(figures))
 
 
 def spreads(gpu: GpuSummary) -> Iterator[str]:
-    """The figures of a GPU, below its name."""
-    yield from spread_table(f"GPU {gpu.index} {gpu.name or ''}".rstrip(), gpu_figures(gpu))
+    """The figures of a GPU under its name, and how long what held its clocks down."""
+    title = f"GPU {gpu.index} {gpu.name or ''}".rstrip()
+    yield from spread_table(title, gpu_figures(gpu))
     reasons = []
-    for name, share in gpu.throttled.items():
-        if name != "gpu_idle":
-            reasons.append(f"{name} {share * 100:.0f} %")
+    for reason, share in gpu.throttled.items():
+        # An idle GPU always lowers its clocks, which says nothing.
+        if reason != "gpu_idle":
+            reasons.append(f"{reason} {share * 100:.0f} %")
     yield from facts({"held down by": ", ".join(reasons)})
 
 
 def first_line(summary: Summary) -> str:
-    """How long was watched, by what, and why not by more."""
+    """How long was watched, with which source, and why nothing else was watched."""
     line = f"Watched {duration(summary.seconds)}, {plural(summary.samples, 'sample')}"
     if summary.source == "machine":
         line += ": the machine without a GPU"
     elif summary.source:
         line += f" by {summary.source}"
-    return f"{line} ({summary.not_watched})" if summary.not_watched else line
+    if summary.not_watched:
+        line += f" ({summary.not_watched})"
+    return line
 
 
 def epochs_line(epochs: EpochTimes) -> str:
     """The seconds of an epoch: `3.0 s an epoch (2.9 to 3.4 s, 4 epochs measured)`."""
-    measured_epochs = f"{epochs.epochs:g} epoch{'' if epochs.epochs == 1 else 's'} measured"
+    # An epoch may be measured in part, so that the count is a fraction.
+    noun = "epoch" if epochs.epochs == 1 else "epochs"
     fastest, slowest = epochs.fastest_seconds, epochs.slowest_seconds
     return (
         f"epochs   {epochs.seconds:.3g} s an epoch ({fastest:.3g} to {slowest:.3g} s, "
-        f"{measured_epochs})"
+        f"{epochs.epochs:g} {noun} measured)"
     )
 
 
@@ -271,24 +371,35 @@ def summary_text(summary: Summary) -> Screen:
     lines: list[str] = [first_line(summary)]
     if summary.epochs is not None:
         lines.append(epochs_line(summary.epochs))
+
     for gpu in summary.gpus:
         lines += spreads(gpu)
+    # With a GPU the verdict names what the command or the machine has to do with it.
     if not summary.gpus and summary.tree is not None:
         lines += spread_table("Command", tree_figures(summary.tree))
     if not summary.gpus and summary.host is not None:
         lines += spread_table("Machine", host_figures(summary.host))
-    return Screen((*lines, "", *verdict_lines(summary)))
+
+    lines.append("")
+    lines += verdict_lines(summary)
+    return Screen(lines)
 
 
-def verdict_lines(summary: Summary) -> Iterator[Row]:
-    style = GOOD if summary.verdict == "good" else WARNING
-    yield Row((f"Verdict: {summary.verdict or 'none'}", style))
-    yield Row(f"  {summary.evidence}", hang=2)
+def verdict_lines(summary: Summary) -> Iterator[ScreenLine]:
+    """The verdict with its evidence, the next step, the advice in its order, and the notes."""
+    role = GOOD if summary.verdict == "good" else WARNING
+    yield ScreenLine((f"Verdict: {summary.verdict or 'none'}", role))
+    yield ScreenLine(f"  {summary.evidence}", hang=2)
+
     if summary.next is not None:
-        yield Row(f"  next: {summary.next.text}", hang=8)
+        yield ScreenLine(f"  next: {summary.next.text}", hang=8)
         if summary.next.command:
             yield command(summary.next.command, 8)
+
     if summary.advice:
-        yield Row("  in this order:")
-        yield from (Row(f"    {n}. {line}", hang=7) for n, line in enumerate(summary.advice, 1))
-    yield from (Row("  ", ("note", HEADING), f": {note}", hang=4) for note in summary.notes)
+        yield ScreenLine("  in this order:")
+        for number, advice in enumerate(summary.advice, 1):
+            yield ScreenLine(f"    {number}. {advice}", hang=7)
+
+    for note in summary.notes:
+        yield ScreenLine("  ", ("note", HEADING), f": {note}", hang=4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusetup.model.documents import (
@@ -13,6 +13,7 @@ from gpusetup.model.documents import (
     Help,
     PlanCell,
     ServePlan,
+    SmallestGpu,
     Speed,
     TrainerSettings,
     Way,
@@ -23,8 +24,8 @@ from gpusetup.render.screen import (
     HEADING,
     NO,
     OK,
-    Row,
     Screen,
+    ScreenLine,
     command,
     facts,
     notes,
@@ -35,6 +36,7 @@ from gpusetup.render.screen import (
 )
 
 PARTS = ("states", "checkpoints", "logits", "fragmentation", "other")
+"""The parts of a GPU's memory, as `plan --json` names them."""
 RECIPES = {
     "vanilla": "no special setting",
     "Env": "expandable segments",
@@ -45,86 +47,127 @@ RECIPES = {
 
 
 def plan_text(plan: PlanCell) -> Screen:
-    """The whole screen."""
-    ways = (_way(way, plan.memory_gib.capacity) for way in plan.ways)
-    lines = [
-        Row(_question(plan), hang=2),
-        "",
-        *_verdict(plan),
-        *section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways),
-        *(_fewer_gpus(plan, plan.better) if plan.better else ()),
-        *_memory(plan),
-        *section("Set", _settings(plan) if plan.settings else ()),
-        *(_trainer_settings(plan.trainer_settings) if plan.trainer_settings else ()),
-        *(() if plan.ways else _helps(plan)),
-        *(_speed(plan, plan.speed) if plan.speed else ()),
-        *(_config(plan.config) if plan.config else ()),
-        *notes(plan.advice),
-        *(_code(plan.code) if plan.code else ()),
-    ]
+    """The whole screen: the question, the verdict, where the memory goes, what to set."""
+    lines: list[str] = [ScreenLine(_question(plan), hang=2), "", *_verdict(plan)]
+
+    ways = [_way(way, plan.memory_gib.capacity) for way in plan.ways]
+    lines += section("On this GPU alone, with checkpointing (!: less than a fifth free)", ways)
+    if plan.better:
+        lines += _fewer_gpus(plan, plan.better)
+
+    lines += _memory(plan)
+    if plan.settings:
+        lines += section("Set", _settings(plan))
+    if plan.trainer_settings:
+        lines += _trainer_settings(plan.trainer_settings)
+    # The table of ways already says what helps.
+    if not plan.ways:
+        lines += _helps(plan)
+    if plan.speed:
+        lines += _speed(plan, plan.speed)
+
+    if plan.config:
+        lines += _config(plan.config)
+    lines += notes(plan.advice)
+    if plan.code:
+        lines += _code(plan.code)
     return Screen(lines)
 
 
-def _way(way: Way, capacity: float) -> Row:
+def _way(way: Way, capacity_gib: float) -> ScreenLine:
     """One way to train: does it fit, up to which batch or length, what one sequence takes."""
-    mark, most = NO, "does not fit"
     if way.fits:
-        leaves_a_fifth = way.total_gib <= 0.8 * capacity
+        # The estimate is not exact; with a fifth free a wrong one still fits.
+        leaves_a_fifth = way.total_gib <= 0.8 * capacity_gib
         mark = OK if leaves_a_fifth else BUT
-        most = f"batch {way.batch:,}, or {way.context or 0:,} tokens"
+        limit = f"batch {way.batch:,}, or {way.context or 0:,} tokens"
+    else:
+        mark = NO
+        limit = "does not fit"
     needs = f"one sequence needs {way.total_gib:.1f} GiB"
-    return Row("  ", mark, f" {way.name:25} {most:27} ", (needs, DIM), whole=True)
+    return ScreenLine("  ", mark, f" {way.name:25} {limit:27} ", (needs, DIM), whole=True)
 
 
 def _question(plan: PlanCell) -> str:
+    """The model, the job and the GPUs that the plan is for, in one line."""
     size = f"{_count(plan.parameters)} parameters"
+    # Of a mixture of experts a token uses only some.
     if plan.active_parameters != plan.parameters:
         size += f", {_count(plan.active_parameters)} active"
-    batch = f", batch {plan.batch:,}" if plan.batch is not None else ""
-    length = f", {plural(plan.context, 'token')}" if plan.context else ""
-    return f"{plan.model} ({size}){length}{batch}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
+    job = ""
+    if plan.context:
+        job += f", {plural(plan.context, 'token')}"
+    if plan.batch is not None:
+        job += f", batch {plan.batch:,}"
+    return f"{plan.model} ({size}){job}, on {plan.gpus} x {plan.gpu}, {plan.strategy}"
 
 
 def _count(parameters: int) -> str:
-    """
+    """A number of parameters in billions or millions.
+
     >>> _count(8190735360), _count(124439808)
     ('8.19B', '124M')
     """
     billions = parameters / 1e9
-    return f"{billions:.3g}B" if billions >= 1 else f"{parameters / 1e6:.3g}M"
+    if billions >= 1:
+        return f"{billions:.3g}B"
+    return f"{parameters / 1e6:.3g}M"
 
 
 def _verdict(plan: PlanCell) -> Iterator[str]:
-    """What was looked for, whether the job fits and with which recipe, and how sure that is."""
+    """The value that was looked for, whether the job fits and how, and how sure that is."""
+    # The code's own part of the screen names the batch.
     if plan.solved and not plan.code:
-        yield Row((_solution(plan), HEADING))
+        yield ScreenLine((_solution(plan), HEADING))
+
     recipe = f"{plan.recipe} ({_meaning(plan.recipe)})"
-    host = plan.memory_gib.host
-    with_ram = f" with {host:.0f} GiB of RAM" if host else ""
+    host_gib = plan.memory_gib.host
+    with_ram = f" with {host_gib:.0f} GiB of RAM" if host_gib else ""
     if not plan.fits:
         yield verdict(NO, "does not fit")
     elif plan.uncounted:
-        missing = _first_names(plan.uncounted)
-        yield verdict(BUT, f"may fit{with_ram}, not counted: {missing}", f"; recipe: {recipe}")
-    elif host:
+        uncounted = _first_names(plan.uncounted)
+        yield verdict(BUT, f"may fit{with_ram}, not counted: {uncounted}", f"; recipe: {recipe}")
+    elif host_gib:
         yield verdict(BUT, f"fits only{with_ram}", f": {recipe}")
     elif plan.confidence == "close":
         yield verdict(BUT, "may fit", f": {recipe}; measure one step first")
     else:
         yield verdict(OK, "fits", f": {recipe}")
-    near = f"{plan.near_percent} % of the limit"
-    reason = f"within {near}"
-    is_measured_kind = plan.near_percent <= 3
+    lines = {"confidence": _confidence(plan), "from": plan.source}
+    if plan.smallest_gpu is not None:
+        lines["smallest"] = _smallest_gpu(plan, plan.smallest_gpu)
+    yield from facts(lines)
+
+
+USUAL_MARGIN_PERCENT = 3
+"""The margin of the kinds of jobs that were compared with measurements; others get a wider one."""
+
+
+def _confidence(plan: PlanCell) -> str:
+    """How sure the verdict is, and why."""
+    margin = f"{plan.near_percent} % of the limit"
+    if plan.confidence == "measured":
+        return "measured"
+    if plan.confidence == "clear":
+        return f"clear: nothing is within {margin}"
     if plan.fits and plan.uncounted:
-        reason = "something that may take memory is not counted"
-    elif plan.fits and not is_measured_kind:
+        return "close: something that may take memory is not counted"
+    reason = f"close: within {margin}"
+    if plan.fits and plan.near_percent > USUAL_MARGIN_PERCENT:
         reason += " or a kind of job that plan knows little about"
-    confidence = {
-        "measured": "measured",
-        "clear": f"clear: nothing is within {near}",
-        "close": f"close: {reason}",
-    }
-    yield from facts({"confidence": confidence[plan.confidence], "from": plan.source})
+    return reason
+
+
+def _smallest_gpu(plan: PlanCell, smallest: SmallestGpu) -> str:
+    """The smallest card that is enough, with the margin for the estimate's error."""
+    size = f"{smallest.memory_gb:g} GB"
+    cards = f"a card of {size}" if plan.gpus == 1 else f"{plan.gpus} cards of {size}"
+    recipe = "" if smallest.recipe == "vanilla" else f", with {smallest.recipe}"
+    return (
+        f"{cards}, such as {smallest.names[0]}{recipe} (even if the run needs "
+        f"{smallest.margin_percent} % more than estimated)"
+    )
 
 
 MOST_NAMES = 4
@@ -136,17 +179,21 @@ def _first_names(names: tuple[str, ...]) -> str:
     >>> _first_names(("use_galore", "quant_bits")), _first_names(tuple("abcdefg"))
     ('use_galore, quant_bits', 'a, b, c, d and 3 more')
     """
-    shown = ", ".join(names[:MOST_NAMES])
-    more = len(names) - MOST_NAMES
-    return f"{shown} and {more} more" if more > 0 else shown
+    text = ", ".join(names[:MOST_NAMES])
+    hidden = len(names) - MOST_NAMES
+    if hidden > 0:
+        text += f" and {hidden} more"
+    return text
 
 
 def _solution(plan: PlanCell) -> str:
     """The value that was looked for; 0 if not even the smallest fits."""
     if plan.solved == "context":
-        return f"longest context: {plan.context if plan.fits else 0:,} tokens"
+        context = plan.context if plan.fits else 0
+        return f"longest context: {context:,} tokens"
     if plan.solved == "batch":
-        return f"largest batch: {plan.batch or 0 if plan.fits else 0:,}"
+        batch = plan.batch if plan.fits else 0
+        return f"largest batch: {batch or 0:,}"
     if plan.fits:
         return f"GPUs needed: {plan.gpus}"
     if plan.strategy in ("single", "dp", "ddp"):
@@ -155,26 +202,38 @@ def _solution(plan: PlanCell) -> str:
 
 
 def _memory(plan: PlanCell) -> Iterator[str]:
-    """The parts, and what the card has."""
-    memory, free = plan.memory_gib, plan.margin_percent
-    left = f"{free:.1f} % free" if free >= 0 else f"{-free:.1f} % too much"
-    if free < 0 and plan.fits:
-        # A measured job ran, although the memory model adds its parts up to more than the card has.
-        left = f"which ran; this estimate is {-free:.1f} % above the card's memory"
+    """The parts of the memory that a GPU needs, their total, and what torch will report."""
+    memory = plan.memory_gib
     lines = {name: f"{getattr(memory, name):8.2f}" for name in PARTS}
-    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {left}"
+    lines["total"] = f"{memory.total:8.2f}  of {memory.capacity:.2f}, {_free_text(plan)}"
+
     if memory.reserved:
         # Gaps that the allocator gives back before it fails are no part of the total.
         must_reserve = memory.allocated + memory.fragmentation
-        more = f", up to {memory.reserved:.2f} while there is room"
-        with_room = more if memory.reserved > must_reserve + 0.01 else ""
-        lines["torch says"] = (
-            f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved{with_room}"
-        )
-    if not memory.other_gpus:
-        return section("Memory of a GPU, GiB", facts(lines))
-    lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
-    return section("Memory of the first GPU, GiB", facts(lines))
+        torch_line = f"{memory.allocated:8.2f}  allocated, {must_reserve:.2f} reserved"
+        # 0.01 GiB is the last digit that is shown.
+        reserves_more = memory.reserved > must_reserve + 0.01
+        if reserves_more:
+            torch_line += f", up to {memory.reserved:.2f} while there is room"
+        lines["torch says"] = torch_line
+
+    title = "Memory of a GPU, GiB"
+    if memory.other_gpus:
+        title = "Memory of the first GPU, GiB"
+        lines["others"] = f"{memory.other_gpus:8.2f}  on each other GPU"
+    return section(title, facts(lines))
+
+
+def _free_text(plan: PlanCell) -> str:
+    """How much of the card's memory stays free, or is lacking."""
+    free_percent = plan.margin_percent
+    if free_percent >= 0:
+        return f"{free_percent:.1f} % free"
+    lacking_percent = -free_percent
+    if plan.fits:
+        # A measured job ran, although the memory model adds its parts up to more than the card has.
+        return f"which ran; this estimate is {lacking_percent:.1f} % above the card's memory"
+    return f"{lacking_percent:.1f} % too much"
 
 
 def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
@@ -184,18 +243,17 @@ def _fewer_gpus(plan: PlanCell, fewer: FewerGpus) -> Iterator[str]:
         gain = f", up to {fewer.context:,} tokens"
     elif fewer.without_offload:
         gain = ", without the offload that costs most speed"
-    yield from section(
-        f"Use {fewer.gpus} of your {plan.gpus} GPUs instead",
-        (
-            Row(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
-            Row(f"  {fewer.reason}", hang=2),
-            *(command(f"export {name}={value}") for name, value in fewer.environment.items()),
-        ),
-    )
+    lines = [
+        ScreenLine(f"  The job fits on {fewer.gpus} with {fewer.recipe}{gain}.", hang=2),
+        ScreenLine(f"  {fewer.reason}", hang=2),
+    ]
+    for name, value in fewer.environment.items():
+        lines.append(command(f"export {name}={value}"))
+    return section(f"Use {fewer.gpus} of your {plan.gpus} GPUs instead", lines)
 
 
 def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
-    """How much faster the GPUs are than one of them, and what that is reckoned from."""
+    """How much faster the GPUs are than one of them, and how that is estimated."""
     low, high = f"{speed.times_low:g}", f"{speed.times_high:g}"
     if speed.computing_seconds is None:
         times = f"up to {high}"
@@ -211,126 +269,173 @@ def _speed(plan: PlanCell, speed: Speed) -> Iterator[str]:
     # A batch that all GPUs share is several micro-batches for one of them.
     how = ", by accumulating" if plan.batch else ""
     title = f"One GPU would do{how}; {speed.gpus} are {times} times as fast"
-    return section(title, (Row(sentence, hang=2),))
+    return section(title, [ScreenLine(sentence, hang=2)])
 
 
 def _seconds(seconds: float) -> str:
-    """
+    """A time in seconds, or in milliseconds below one.
+
     >>> _seconds(0.0042), _seconds(1.234)
     ('4 ms', '1.23 s')
     """
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{max(1000 * seconds, 1):.0f} ms"
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    # "0 ms" would read as if nothing were sent.
+    milliseconds = max(1000 * seconds, 1)
+    return f"{milliseconds:.0f} ms"
 
 
 def _helps(plan: PlanCell) -> Iterator[str]:
     """What would help: recipes in their order, then what is enough alone, then what is not."""
     recipes = [help for help in plan.helps if help.kind == "recipe"]
-    others = [help for help in plan.helps if help.kind != "recipe"]
+    other_helps = [help for help in plan.helps if help.kind != "recipe"]
     if plan.fits:
         yield from _steps("If it runs out of memory anyway, in this order", recipes, plan)
         title = "Or change a setting" if recipes else "If it runs out of memory anyway"
-        yield from _steps(title, others, plan)
+        yield from _steps(title, other_helps, plan)
     else:
-        enough = [help for help in others if help.recipe]
-        not_enough = [help for help in others if not help.recipe]
+        enough = [help for help in other_helps if help.recipe]
+        not_enough = [help for help in other_helps if not help.recipe]
         yield from _steps("What would help, each alone", enough, plan)
         yield from _steps("Not enough alone", not_enough, plan)
 
 
 def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
-    """Steps with what each saves; a part of a recipe is explained where it first comes."""
-    explained: set[str] = set()
-    labels = []
-    for help in helps:
-        new_parts = set(help.step.strip("`").split(" + ")) - explained
-        meanings = _meaning(" + ".join(sorted(new_parts))) if help.kind == "recipe" else ""
-        explained |= new_parts
-        labels.append(f"{help.step} ({meanings})" if meanings else help.step)
+    """Steps with what each saves; a part of a recipe is explained where it first occurs."""
+    labels = _step_labels(helps)
     width = max(map(len, labels), default=0)
-    rows = []
+    lines = []
     for help, label in zip(helps, labels, strict=True):
-        then = f"   then fits with {help.recipe}" if help.recipe and not plan.fits else ""
-        rows.append(Row(f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB{then}", hang=4))
-    return section(title, rows)
+        text = f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB"
+        if help.recipe and not plan.fits:
+            text += f"   then fits with {help.recipe}"
+        lines.append(ScreenLine(text, hang=4))
+    return section(title, lines)
+
+
+def _step_labels(helps: list[Help]) -> list[str]:
+    """The name of each step; a recipe with what its new parts mean."""
+    labels = []
+    explained_parts: set[str] = set()
+    for help in helps:
+        parts = set(help.step.strip("`").split(" + "))
+        label = help.step
+        if help.kind == "recipe":
+            new_parts = sorted(parts - explained_parts)
+            meaning = _meaning(" + ".join(new_parts))
+            if meaning:
+                label += f" ({meaning})"
+        explained_parts |= parts
+        labels.append(label)
+    return labels
 
 
 def _meaning(recipe: str) -> str:
-    """
+    """What the parts of a recipe mean.
+
     >>> _meaning("Env + SP=2")
     'expandable segments, sequence parallelism'
     """
-    parts = (part.partition("=")[0] for part in recipe.split(" + "))
-    return ", ".join(RECIPES.get(part, "") for part in parts)
+    meanings = []
+    for part in recipe.split(" + "):
+        # `SP=2` is sequence parallelism over two GPUs.
+        name = part.partition("=")[0]
+        meanings.append(RECIPES.get(name, ""))
+    return ", ".join(meanings)
 
 
 def _settings(plan: PlanCell) -> Iterator[str]:
+    """Environment variables and trainer settings, as they are typed."""
+    # The allocator reads its variable once, when a process first uses the GPU.
     if any("ALLOC_CONF" in name for name in plan.env):
         yield command("# before Ray and the workers start:")
     for name, value in plan.env.items():
         yield command(f"export {name}={value}")
     for name, value in plan.settings.items():
-        yield command(f"{name}: {_value(value)}")
+        yield command(f"{name}: {_yaml_value(value)}")
 
 
 def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
-    """The trainer's own keys or flags to paste, and what they do not say."""
+    """The trainer's own keys or flags to paste, and which settings the text lacks."""
     lines = settings.text.splitlines()
     yield from section(settings.title, [command(line) for line in lines])
     if settings.missing:
-        yield Row(f"  The text does not set: {', '.join(settings.missing)}", hang=4)
+        yield ScreenLine(f"  The text does not set: {', '.join(settings.missing)}", hang=4)
 
 
-def _value(value: Any) -> str:
+def _yaml_value(value: Any) -> str:
+    """A value of a setting as YAML writes it.
+
+    >>> _yaml_value({"offload": True, "ranks": 2})
+    '{offload: true, ranks: 2}'
+    """
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k}: {_value(v)}" for k, v in value.items()) + "}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        items = (f"{key}: {_yaml_value(item)}" for key, item in value.items())
+        return "{" + ", ".join(items) + "}"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
 
 
 # --- a training config, somebody's code ---------------------------------------------------------
 
 MOST_UNKNOWN = 12
+"""Keys that plan does not know and that are listed."""
 
 
 def _config(config: ConfigRead) -> Iterator[str]:
     """What was read, assumed and not understood, each key with its line."""
-    whose = f"a config of {config.trainer}" if config.trainer else "a config of an unknown trainer"
-    # A list is shown once, and not again for each of its items.
-    names = {key.key for key in config.read}
-    read = [_key(key) for key in config.read if key.key.partition("[")[0] not in names - {key.key}]
-    unknown = [_key(key) for key in config.not_understood[:MOST_UNKNOWN]]
-    yield from section(f"Read from {config.file}, {whose}", _keys(read))
-    assumed = (Row(f"  {line}", hang=4) for line in config.assumed)
+    trainer = config.trainer or "an unknown trainer"
+    title = f"Read from {config.file}, a config of {trainer}"
+    yield from section(title, _key_table(_without_items(config.read)))
+
+    assumed = [ScreenLine(f"  {line}", hang=4) for line in config.assumed]
     yield from section("Assumed, because the config does not say", assumed)
-    lines = _keys(unknown)
-    more = len(config.not_understood) - MOST_UNKNOWN
-    if more > 0:
-        lines.append(Row(f"      and {more} more"))
+
+    unknown = _key_table(config.not_understood[:MOST_UNKNOWN])
+    hidden = len(config.not_understood) - MOST_UNKNOWN
+    if hidden > 0:
+        unknown.append(ScreenLine(f"      and {hidden} more"))
     title = "Not counted (plan does not know these keys; some may take memory)"
-    yield from section(title, lines)
+    yield from section(title, unknown)
 
 
-KeyRow = tuple[str, str, tuple[str, Any]]
-"""Line, key with its value, and what it means, dim."""
+def _without_items(keys: Sequence[ConfigKey]) -> list[ConfigKey]:
+    """The keys without the items of lists that are among them: `gpus` covers `gpus[0]`."""
+    names = {key.key for key in keys}
+    shown_keys = []
+    for key in keys:
+        list_name = key.key.partition("[")[0]
+        is_item_of_shown_list = list_name != key.key and list_name in names
+        if not is_item_of_shown_list:
+            shown_keys.append(key)
+    return shown_keys
 
 
-def _key(key: ConfigKey) -> KeyRow:
-    setting = f"{key.key}: {key.value}" if key.value else key.key
-    return str(key.line), setting, (key.meaning, DIM)
-
-
-def _keys(rows: list[KeyRow]) -> list[Row]:
-    """Keys in columns, without a heading."""
-    return table(("", "", ""), rows, left=(0, 1, 2))[1:]
+def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
+    """Keys of a config in columns: the line, the key with its value, and what it means."""
+    rows = []
+    for key in keys:
+        setting = f"{key.key}: {key.value}" if key.value else key.key
+        rows.append((str(key.line), setting, (key.meaning, DIM)))
+    _titles, *lines = table(("", "", ""), rows, left=(0, 1, 2))
+    return lines
 
 
 def _code(code: CodePlan) -> Iterator[str]:
     """What the trace of `plan --code` saw: the phases, and the largest batch."""
-    phases = facts({name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()})
-    yield from section(f"Most at once in each phase, GiB (torch {code.torch})", phases)
+    phases = {name: f"{gib:8.3f}" for name, gib in code.phases_gib.items()}
+    yield from section(f"Most at once in each phase, GiB (torch {code.torch})", facts(phases))
+
     batch = code.largest_batch
-    most = "unknown, see the note" if batch is None else f"{batch:,}"
-    most = "not even one sample fits on a GPU" if batch == 0 else most
-    yield from ("", Row(("Largest batch on all GPUs together:", HEADING), f" {most}"))
+    if batch is None:
+        largest = "unknown, see the note"
+    elif batch == 0:
+        largest = "not even one sample fits on a GPU"
+    else:
+        largest = f"{batch:,}"
+    yield ""
+    yield ScreenLine(("Largest batch on all GPUs together:", HEADING), f" {largest}")
 
 
 # --- a server ------------------------------------------------------------------------------------
@@ -338,32 +443,48 @@ def _code(code: CodePlan) -> Iterator[str]:
 
 def serve_text(plan: ServePlan) -> Screen:
     """The screen of a serving plan."""
-    requests, most = plural(plan.sequences, "request"), plural(plan.largest_sequences, "request")
-    size, engine = f"{plan.parameters / 1e9:.3g}B parameters", f"{plan.weights}, {plan.engine}"
-    mark, said = (OK, "fits") if plan.command else (BUT, "the memory is enough")
-    if not plan.fits:
-        mark, said = NO, "does not fit"
-    told = {
+    size = f"{plan.parameters / 1e9:.3g}B parameters"
+    engine = f"{plan.weights}, {plan.engine}"
+    question = f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}"
+
+    requests = plural(plan.sequences, "request")
+    most_requests = plural(plan.largest_sequences, "request")
+    job = f": {requests} of {plan.context:,} tokens, cache in {plan.cache}"
+    limits = {
         "longest": f"{plan.largest_context:,} tokens for {requests}",
-        "most": f"{most} of {plan.context:,} tokens",
+        "most": f"{most_requests} of {plan.context:,} tokens",
     }
-    gib = {
+
+    lines: list[str] = [ScreenLine(question, hang=2), "", _serve_verdict(plan, job)]
+    lines += facts(limits)
+    lines += section("Memory of a GPU, GiB", facts(_serve_memory(plan)))
+    if plan.command:
+        lines += section("Start it with", [command(plan.command)])
+    lines += notes(plan.notes)
+    return Screen(lines)
+
+
+def _serve_verdict(plan: ServePlan, job: str) -> ScreenLine:
+    """Whether the model and its cache fit."""
+    if not plan.fits:
+        return verdict(NO, "does not fit", job)
+    if plan.uncounted:
+        return verdict(BUT, f"may fit, but {'; '.join(plan.uncounted)}", job)
+    # There is no command for a context that is longer than the model's own.
+    if not plan.command:
+        return verdict(BUT, "the memory is enough", job)
+    return verdict(OK, "fits", job)
+
+
+def _serve_memory(plan: ServePlan) -> dict[str, str]:
+    """Where the memory of a GPU goes, in GiB, and how much cache a token takes."""
+    parts_gib = {
         "weights": plan.weights_gib,
         "cache": plan.cache_gib,
         "a pass": plan.pass_gib,
         "left": plan.free_gib,
         "capacity": plan.capacity_gib,
     }
-    parts = {name: f"{value:8.2f}" for name, value in gib.items()}
-    parts["a token"] = f"{plan.token_kib:8.2f} KiB of cache"
-    return Screen(
-        (
-            Row(f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}", hang=2),
-            "",
-            verdict(mark, said, f": {requests} of {plan.context:,} tokens, cache in {plan.cache}"),
-            *facts(told),
-            *section("Memory of a GPU, GiB", facts(parts)),
-            *section("Start it with", [command(plan.command)] if plan.command else ()),
-            *notes(plan.notes),
-        )
-    )
+    lines = {name: f"{gib:8.2f}" for name, gib in parts_gib.items()}
+    lines["a token"] = f"{plan.token_kib:8.2f} KiB of cache"
+    return lines

@@ -14,32 +14,51 @@ from gpusetup.uv.lock import Wheel
 USUAL_GROWTH = 1.7
 """How much larger wheels are unpacked: 0.9 GB of torch 2.9 for CUDA 12.8 and its libraries."""
 
+UNPACKING_FOLDERS = (".tmp*", "archive-v*/*", "*/.tmp*")
+"""Where uv unpacks inside its cache: folders that are being filled, and those that are done."""
+
 
 @contextmanager
 def fetching(say: Callable[[str], None], wheels: Sequence[Wheel], cache: Path) -> Iterator[None]:
-    """Show, until the block ends, how uv's cache grows: it unpacks what comes as it comes."""
-    size = sum(wheel.size_bytes or 0 for wheel in wheels)
-    what = f"{len(wheels)} wheels" if len(wheels) > 1 else wheels[0].filename if wheels else ""
-    there = _entries(cache)
-    say(f"Fetching {what} ({size_text(size)}) ...")
-    CLOCK.counted(
-        lambda: sum(map(_megabytes, _entries(cache) - there)),
-        round(size * USUAL_GROWTH / 1e6),
-        "MB",
-    )
+    """Show, until the block ends, how uv's cache grows.
+
+    uv prints no progress that can be read, but it unpacks each wheel while it arrives.
+    """
+    size_bytes = sum(wheel.size_bytes or 0 for wheel in wheels)
+    say(f"Fetching {_wheel_names(wheels)} ({size_text(size_bytes)}) ...")
+
+    folders_before = _unpacking_folders(cache)
+
+    def megabytes_fetched() -> int:
+        new_folders = _unpacking_folders(cache) - folders_before
+        return sum(_megabytes(folder) for folder in new_folders)
+
+    expected_megabytes = round(size_bytes * USUAL_GROWTH / 1e6)
+    CLOCK.counted(megabytes_fetched, expected_megabytes, "MB")
     yield
     CLOCK.begin("")
 
 
-def _entries(cache: Path) -> frozenset[Path]:
-    """Where uv unpacks: folders that are being filled, and those that are done."""
-    return frozenset((*cache.glob(".tmp*"), *cache.glob("archive-v*/*"), *cache.glob("*/.tmp*")))
+def _wheel_names(wheels: Sequence[Wheel]) -> str:
+    """The file of a single wheel, or how many they are."""
+    if len(wheels) > 1:
+        return f"{len(wheels)} wheels"
+    return wheels[0].filename if wheels else ""
+
+
+def _unpacking_folders(cache: Path) -> frozenset[Path]:
+    """The folders inside uv's cache that hold unpacked wheels."""
+    folders: set[Path] = set()
+    for pattern in UNPACKING_FOLDERS:
+        folders.update(cache.glob(pattern))
+    return frozenset(folders)
 
 
 def _megabytes(folder: Path) -> int:
-    total = 0
-    for place, _, files in os.walk(folder):
-        for name in files:
+    """The size of a folder's files; those that uv moves away meanwhile count nothing."""
+    size_bytes = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
             with suppress(OSError):
-                total += Path(place, name).lstat().st_size
-    return total // 10**6
+                size_bytes += Path(directory, name).lstat().st_size
+    return size_bytes // 10**6

@@ -1,8 +1,8 @@
-"""A resolution as text: the answer, the way to it, and why not the others."""
+"""A resolution as text: the answer, the commands, and why not the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpusetup.choose.host import python_tag
 from gpusetup.choose.notes import NO_GPU
@@ -11,14 +11,14 @@ from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.render.doctor import joined, newest_line
+from gpusetup.render.machine import joined, newest_line
 from gpusetup.render.screen import (
     BUT,
     DIM,
     NO,
     OK,
-    Row,
     Screen,
+    ScreenLine,
     command,
     facts,
     plural,
@@ -28,119 +28,166 @@ from gpusetup.render.screen import (
     verdict,
 )
 
-
-def resolution_text(
-    answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
-) -> Screen:
-    """The whole screen. Only the rows that a reader would ask about are explained, or all."""
-    lines: list[str] = []
-    if NO_GPU in answer.notes:
-        other = ". For another machine: `--gpu NAME --driver VERSION`"
-        lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), other), ""]
-    lines += _chosen(answer, snapshot)
-    held = (f"  {one.package} {one.at}: {one.by}" for one in answer.held_back)
-    lines += section("Not newer, because", (Row(line, hang=4) for line in held))
-    if answer.torch:
-        steps = answer.commands.get(installer, ())
-        is_new = is_new_conda_environment(steps)
-        steps = (*steps, TEST) if is_new else steps
-        typed = [command(shell_line(argv, snapshot.os.family)) for argv in steps]
-        typed += [Row(f"  {NOT_ACTIVATED}", hang=2)] if is_new else []
-        lines += section(f"With {installer}", typed or [f"  {installer} has no build that fits"])
-    why = answer.rejections if explain else interesting(answer)
-    more = [] if len(why) == len(answer.rejections) else ["  `--explain` shows every reason"]
-    lines += section("Not chosen", [*_grouped(why), *more] if why else ())
-    if answer.advice:
-        lines += ["", remark("advice", _advice(answer.advice))]
-    lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
-    if explain and answer.torch:
-        lines.append(remark("note", WHEEL_VARIANTS))
-    return Screen(tuple(lines))
-
-
 WHEEL_VARIANTS = (
     "with wheel variants (PEP 817 and PEP 825, drafts in 2026) pip and uv would choose this build "
     "themselves; until your installer and your index have them, name the index as above"
 )
 TEST = ("gpusetup", "verify")
 """What proves that torch works in the environment that is active by then."""
-
-
 NOT_ACTIVATED = (
     "If `conda activate` asks for `conda init`, run `conda init` once and open a new shell."
 )
-
-
+NO_TORCHVISION = "no release for this torch"
 NO_TORCHAUDIO = "no known release for this torch"
 
 
+def resolution_text(
+    answer: ResolveAnswer, snapshot: Snapshot, *, installer: str = "uv", explain: bool = False
+) -> Screen:
+    """The whole screen: the build, its commands for `installer`, and why not another build.
+
+    With `explain` every rejection is shown, otherwise only those that a reader would ask about.
+    """
+    lines: list[str] = []
+    if NO_GPU in answer.notes:
+        # Without a GPU a CPU build is the answer, and the first thing to know about it.
+        how_to_ask = ". For another machine: `--gpu NAME --driver VERSION`"
+        lines += [verdict(BUT, NO_GPU.replace("no", "No", 1), how_to_ask), ""]
+    lines += _chosen(answer, snapshot)
+
+    held_back = []
+    for package in answer.held_back:
+        text = f"  {package.package} {package.at}: {package.by}"
+        held_back.append(ScreenLine(text, hang=4))
+    lines += section("Not newer, because", held_back)
+
+    if answer.torch:
+        steps = _install_steps(answer.commands.get(installer, ()), snapshot)
+        lines += section(f"With {installer}", steps or [f"  {installer} has no build that fits"])
+
+    rejections = answer.rejections if explain else interesting(answer)
+    lines += section("Not chosen", _not_chosen(rejections, len(answer.rejections)))
+
+    if answer.advice:
+        lines += ["", remark("advice", _advice(answer.advice))]
+    lines += [remark("note", note) for note in answer.notes if note != NO_GPU]
+    if explain and answer.torch:
+        lines.append(remark("note", WHEEL_VARIANTS))
+    return Screen(lines)
+
+
+def _install_steps(steps: Sequence[Sequence[str]], snapshot: Snapshot) -> list[ScreenLine]:
+    """The commands that install the build, as this machine's shell takes them."""
+    makes_environment = is_new_conda_environment(steps)
+    # The new environment is active after the last step, so that verify tests its torch.
+    all_steps = (*steps, TEST) if makes_environment else steps
+    lines = [command(shell_line(words, snapshot.os.family)) for words in all_steps]
+    if makes_environment:
+        lines.append(ScreenLine(f"  {NOT_ACTIVATED}", hang=2))
+    return lines
+
+
 def is_new_conda_environment(steps: Sequence[Sequence[str]]) -> bool:
-    """Whether conda's commands begin with a new environment."""
-    return any(tuple(argv[:2]) == ("conda", "create") for argv in steps)
+    """Whether one of conda's commands creates a new environment."""
+    beginnings = [tuple(words[:2]) for words in steps]
+    return ("conda", "create") in beginnings
 
 
-def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterable[str]:
-    """The verdict, and the facts below it."""
-    driver, needed = snapshot.driver, answer.driver_floor
-    cuda = f"(CUDA {driver.cuda})" if driver.cuda else None
-    there = " ".join(filter(None, (driver.version or "unknown version", cuda)))
-    told: dict[str, str | None] = {}
+def _not_chosen(rejections: Sequence[Rejection], count_of_all: int) -> Iterator[str]:
+    """The rejections that are shown, and how to see those that are not."""
+    if not rejections:
+        return
+    yield from _grouped(rejections)
+    if len(rejections) < count_of_all:
+        yield "  `--explain` shows every reason"
+
+
+def _chosen(answer: ResolveAnswer, snapshot: Snapshot) -> Iterator[str]:
+    """The verdict, and the facts about the chosen build."""
     if not answer.torch:
         yield verdict(NO, "No torch build fits")
-        kinds = ((g.name, g.compute_capability or g.target or "?") for g in visible_gpus(snapshot))
-        gpus = (f"{name} ({kind})" for name, kind in kinds)
-        yield from facts(
-            {
-                "system": joined(snapshot.os.family, snapshot.os.machine, snapshot.os.libc),
-                "Python": python_tag(snapshot) or "unknown",
-                "driver": there if driver.version or cuda else None,
-                "GPU": ", ".join(gpus),
-            }
-        )
+        yield from facts(_machine_facts(snapshot))
         return
+
+    values: dict[str, str | None] = {}
     if answer.packages:
         yield verdict(OK, "These go together")
         yield from _members(answer.packages)
     else:
         yield verdict(OK, f"torch {answer.torch}", f" from {answer.backend}")
-        told = {
-            "index": answer.index_url,
-            "torchvision": answer.torchvision or "no release for this torch",
-            "torchaudio": answer.torchaudio or NO_TORCHAUDIO,
-            "Python": answer.python or "unknown",
-        }
-    served = (f"{one.gpu} ({one.compute_capability}, by {one.by})" for one in answer.served)
-    told |= {
-        "driver": f"{there}; {needed} or newer is needed" if needed else None,
-        "runs on": ", ".join(served),
-        "fallbacks": ", then ".join(choice.backend for choice in answer.fallbacks),
-        "newest": newest_line(answer.newest, answer),
+        values["index"] = answer.index_url
+        values["torchvision"] = answer.torchvision or NO_TORCHVISION
+        values["torchaudio"] = answer.torchaudio or NO_TORCHAUDIO
+        values["Python"] = answer.python or "unknown"
+
+    if answer.driver_floor:
+        floor = answer.driver_floor
+        values["driver"] = f"{_driver_text(snapshot)}; {floor} or newer is needed"
+    served_gpus = []
+    for served in answer.served:
+        served_gpus.append(f"{served.gpu} ({served.compute_capability}, by {served.by})")
+    values["runs on"] = ", ".join(served_gpus)
+    values["fallbacks"] = ", then ".join(choice.backend for choice in answer.fallbacks)
+    values["newest"] = newest_line(answer.newest, answer)
+    yield from facts(values)
+
+
+def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
+    """The facts about a machine that decide which builds fit, for an answer that none does."""
+    system = snapshot.os
+    gpus = []
+    for gpu in visible_gpus(snapshot):
+        kind = gpu.compute_capability or gpu.target or "?"
+        gpus.append(f"{gpu.name} ({kind})")
+    has_driver = snapshot.driver.version or snapshot.driver.cuda
+    return {
+        "system": joined(system.family, system.machine, system.libc),
+        "Python": python_tag(snapshot) or "unknown",
+        "driver": _driver_text(snapshot) if has_driver else None,
+        "GPU": ", ".join(gpus),
     }
-    yield from facts(told)
 
 
-def _members(packages: Sequence[JointPackage]) -> Iterable[str]:
-    """What was asked for and torch's family, each with its version and where it comes from."""
-    shown = [one for one in packages if one.asked or one.name in FAMILY]
+def _driver_text(snapshot: Snapshot) -> str:
+    """The driver's version and its CUDA: `580.95.05 (CUDA 13.0)`."""
+    driver = snapshot.driver
+    version = driver.version or "unknown version"
+    return f"{version} (CUDA {driver.cuda})" if driver.cuda else version
+
+
+def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
+    """The packages of the request and torch's family, each with its version and its index."""
+    members = [package for package in packages if package.asked or package.name in FAMILY]
     rows = []
-    for one in shown:
-        told = "" if one.declared else "  (by the table of companions)"
-        where = f"{one.index_url or ''}{told}"
-        rows.append((one.name, one.version or one.limits or "any that fits", (where, DIM)))
+    for package in members:
+        version = package.version or package.limits or "any that fits"
+        origin = package.index_url or ""
+        # A package whose metadata does not say which torch it needs is in our table.
+        if not package.declared:
+            origin += "  (by the table of companions)"
+        rows.append((package.name, version, (origin, DIM)))
     yield from table(("package", "version", ""), rows, left=(0, 1))
-    if rest := len(packages) - len(shown):
-        yield f"  and {rest} more that they require (`--json`)"
+
+    dependencies = len(packages) - len(members)
+    if dependencies:
+        yield f"  and {dependencies} more that they require (`--json`)"
 
 
 def _advice(advice: Advice) -> str:
-    words = {
-        # A floor is a release; a branch, as 580, is the last that drives the GPU.
-        "driver": f"use NVIDIA driver {advice.to}{' or newer' if '.' in advice.to else ''}",
-        "python": f"use a 64-bit Python {advice.to}",
-        "torch": f"ask for torch {advice.to}",
-        "backend": f"ask for {advice.to}",
-    }
-    return f"{words.get(advice.change, advice.to)}: gives {advice.gives}"
+    """A change of the machine or the request, and the build that it makes possible."""
+    change = advice.to
+    if advice.change == "driver":
+        change = f"use NVIDIA driver {advice.to}"
+        # A floor is a release; a branch, such as 580, is the last that drives the GPU.
+        if "." in advice.to:
+            change += " or newer"
+    elif advice.change == "python":
+        change = f"use a 64-bit Python {advice.to}"
+    elif advice.change == "torch":
+        change = f"ask for torch {advice.to}"
+    elif advice.change == "backend":
+        change = f"ask for {advice.to}"
+    return f"{change}: gives {advice.gives}"
 
 
 NO_QUESTION = ("is not the ", "fits, but ")
@@ -149,28 +196,45 @@ OF_CPU = "is a CPU build"
 
 
 def interesting(answer: ResolveAnswer) -> tuple[Rejection, ...]:
-    """The rejections that answer "why not the newest" and "why not another CUDA of it"."""
-    asked = [r for r in answer.rejections if not r.reason.startswith(NO_QUESTION)]
+    """The rejections that answer "why not the newest" and "why not another CUDA of this one"."""
+    candidates = []
+    for rejection in answer.rejections:
+        if not rejection.reason.startswith(NO_QUESTION):
+            candidates.append(rejection)
+
     chosen = parsed(answer.torch or "0")
-    newest = max((chosen, *(parsed(row.torch) for row in asked)))
-    rows = (row for row in asked if parsed(row.torch) in (newest, chosen))
-    return tuple(row for row in rows if cuda_of(row.backend) or not answer.torch)
+    newest = max((chosen, *(parsed(rejection.torch) for rejection in candidates)))
+    rejections = []
+    for rejection in candidates:
+        is_chosen_or_newest = parsed(rejection.torch) in (newest, chosen)
+        # Nobody asks why not the CPU build, unless nothing fits.
+        is_of_interest = cuda_of(rejection.backend) or not answer.torch
+        if is_chosen_or_newest and is_of_interest:
+            rejections.append(rejection)
+    return tuple(rejections)
 
 
-def _grouped(rejections: Iterable[Rejection]) -> Iterable[str]:
-    """Each reason with the newest build that it holds for; CPU builds last."""
-    reasons: dict[str, list[Rejection]] = {}
-    for row in rejections:
-        reasons.setdefault(row.reason, []).append(row)
-    for reason, rows in sorted(reasons.items(), key=lambda row: row[0].startswith(OF_CPU)):
-        newest, more = rows[0].torch, len({row.torch for row in rows}) - 1
-        backends = " ".join(row.backend for row in rows if row.torch == newest)
-        rest = f", and {plural(more, 'other release')}" if more else ""
-        yield Row(f"  {reason}", hang=4)
-        yield Row((f"    {newest:8} {backends}{rest}", DIM), hang=13)
+def _grouped(rejections: Iterable[Rejection]) -> Iterator[str]:
+    """Each reason with the newest release that it holds for; the reasons of CPU builds last."""
+    by_reason: dict[str, list[Rejection]] = {}
+    for rejection in rejections:
+        by_reason.setdefault(rejection.reason, []).append(rejection)
+
+    for reason in sorted(by_reason, key=lambda reason: reason.startswith(OF_CPU)):
+        rows = by_reason[reason]
+        # Rejections come with the newest release first.
+        newest = rows[0].torch
+        builds = " ".join(row.backend for row in rows if row.torch == newest)
+        other_releases = {row.torch for row in rows} - {newest}
+        if other_releases:
+            builds += f", and {plural(len(other_releases), 'other release')}"
+        yield ScreenLine(f"  {reason}", hang=4)
+        yield ScreenLine((f"    {newest:8} {builds}", DIM), hang=13)
 
 
 def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
-    """What of torch's family is in the set."""
-    there = {one.name for one in packages}
-    return tuple(name for name in FAMILY if name in there) if there else FAMILY
+    """The packages of torch's family in a set of packages; all of them for an empty set."""
+    if not packages:
+        return FAMILY
+    names = {package.name for package in packages}
+    return tuple(name for name in FAMILY if name in names)

@@ -1,9 +1,9 @@
 """How every answer looks: headings, marks, labels, commands, notes, in the terminal's 16 colours.
 
-A `Screen` is its plain text, which is what a pipe, a file and a test get. Beside it stands how a
-terminal shows it: each `Row` knows what is said in which role, at which column it goes on where
-it is too long, and whether it is never broken, as a command is. Roles are the terminal's own
-colours and weights, so that dark and light grounds both keep their contrast.
+A `Screen` is its plain text, which is what a pipe, a file and a test get. It also knows how a
+terminal shows it: each `ScreenLine` keeps the role of its parts, the column at which it goes on if
+it is too long, and whether it may be broken at all (a command may not). Roles are the terminal's
+own colours and weights, so that they stay readable on dark and on light backgrounds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TextIO
 
 from gpusetup.model.finding import Severity
 
+# Roles: the numbers of a colour or weight in a terminal's code (SGR).
 HEADING = "1"
 DIM = "2"
 RED = "31"
@@ -37,14 +38,17 @@ MARKS: Mapping[Severity, tuple[str, str]] = {
     Severity.WARNING: BUT,
     Severity.NOTE: ("·", DIM),
 }
-"""What stands before a finding, and its role."""
+"""The sign before a finding, and its role."""
 
 WIDEST = 120
 """Columns of prose on a terminal that has more: longer lines are hard to follow."""
 NARROWEST = 24
+"""Columns that are used even on a narrower terminal: below that a word takes a line of its own."""
+UNBROKEN = 10**6
+"""Columns if no line is broken."""
 
 Part = tuple[str, str]
-"""Text and its role: the number of a colour or weight in a terminal's code (SGR)."""
+"""Text and its role."""
 
 
 def plain(text: str) -> str:
@@ -53,10 +57,16 @@ def plain(text: str) -> str:
     >>> plain("a\\x1b[31mb\\x07")
     'a?[31mb?'
     """
-    return "".join(
-        c if c in "\n\t" or (c.isprintable() and not "\u202a" <= c <= "\u2069") else "?"
-        for c in text
-    )
+    return "".join(char if _is_harmless(char) else "?" for char in text)
+
+
+def _is_harmless(char: str) -> bool:
+    """Whether a terminal only shows this character, and obeys nothing in it."""
+    if char in "\n\t":
+        return True
+    # Embeddings, overrides and isolates of text direction: a name could turn the text after it.
+    turns_text = "\u202a" <= char <= "\u2069"
+    return char.isprintable() and not turns_text
 
 
 def one_line(text: str) -> str:
@@ -68,11 +78,12 @@ def one_line(text: str) -> str:
     return re.sub(r"[ \t]*\n\s*", " ", plain(text))
 
 
-class Row(str):
-    """One line: its text, the roles of its parts, and how it is continued.
+class ScreenLine(str):
+    """One line of an answer: its text, the roles of its parts, and how it is continued.
 
-    `hang` is the column at which its next row begins; `whole`: it is never broken; `many`: a text
-    of several lines keeps them, as a tool's message does.
+    `hang` is the column at which its next row begins, by default that of its first letter. A
+    `whole` line is never broken. A line with `many` keeps the line breaks of its text, as a tool's
+    message does.
     """
 
     parts: tuple[Part, ...]
@@ -81,209 +92,291 @@ class Row(str):
 
     def __new__(
         cls, *parts: str | Part, hang: int | None = None, whole: bool = False, many: bool = False
-    ) -> Row:
-        pairs = (part if isinstance(part, tuple) else (part, "") for part in parts)
+    ) -> ScreenLine:
         # A snapshot is a stranger's: a name in it may not begin a line of its own. Only a command,
         # which is quoted and never broken, keeps the line breaks inside of its quotes.
-        shown = plain if whole or many else one_line
-        line_parts = tuple((shown(text), style) for text, style in pairs)
-        line = super().__new__(cls, "".join(text for text, _ in line_parts).rstrip(" "))
-        line.parts = line_parts
-        line.hang = len(line) - len(line.lstrip(" ")) if hang is None else hang
+        keeps_line_breaks = whole or many
+        cleaned = plain if keeps_line_breaks else one_line
+
+        line_parts: list[Part] = []
+        for part in parts:
+            text, role = part if isinstance(part, tuple) else (part, "")
+            line_parts.append((cleaned(text), role))
+
+        whole_text = "".join(text for text, _ in line_parts)
+        line = super().__new__(cls, whole_text.rstrip(" "))
+        indent = len(line) - len(line.lstrip(" "))
+        line.parts = tuple(line_parts)
+        line.hang = indent if hang is None else hang
         line.whole = whole
         return line
 
 
 class Screen(str):
-    """An answer as text, a line after the other, which knows how a terminal shows it."""
+    """An answer as text, line after line, which also knows how a terminal shows it."""
 
-    lines: tuple[Row, ...]
+    lines: tuple[ScreenLine, ...]
 
     def __new__(cls, lines: Iterable[str]) -> Screen:
-        kept = tuple(line if isinstance(line, Row) else Row(line) for line in lines)
-        screen = super().__new__(cls, "".join(f"{line}\n" for line in kept))
-        screen.lines = kept
+        screen_lines = tuple(
+            line if isinstance(line, ScreenLine) else ScreenLine(line) for line in lines
+        )
+        screen = super().__new__(cls, "".join(f"{line}\n" for line in screen_lines))
+        screen.lines = screen_lines
         return screen
 
     def shown(self, *, width: int | None, colour: bool) -> str:
         """The text for a terminal of `width` columns; None: no line is broken."""
         if width is None and not colour:
             return str(self)
-        room = max(min(width, WIDEST), NARROWEST) if width else 10**6
-        rows = (row for line in self.lines for row in _rows(line, room, colour=colour))
-        return "".join(f"{row}\n" for row in rows)
+        # A pipe that reports a width of 0 has no terminal behind it.
+        columns = max(min(width, WIDEST), NARROWEST) if width else UNBROKEN
+
+        text = ""
+        for line in self.lines:
+            for row in _broken(line, columns, colour=colour):
+                text += f"{row}\n"
+        return text
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
         """The text for this stream: colours and broken lines on a terminal only."""
         width = get_terminal_size().columns if stream.isatty() else None
-        return self.shown(width=width, colour=colour and can_be_drawn_on(stream))
+        has_colour = colour and can_be_drawn_on(stream)
+        return self.shown(width=width, colour=has_colour)
 
 
-# --- what is said -------------------------------------------------------------------------------
+# --- the parts of an answer ---------------------------------------------------------------------
 
 
-def heading(text: str) -> Row:
-    """The title of what stands below it."""
-    return Row((text, HEADING))
+def heading(text: str) -> ScreenLine:
+    """A title, as a line of its own."""
+    return ScreenLine((text, HEADING))
 
 
-def section(title: str, rows: Iterable[str]) -> Iterator[str]:
-    """A heading with what stands below it, after an empty line; nothing where there is nothing.
+def section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """A heading with its lines, after an empty line; nothing if there are no lines.
 
     >>> [*section("Steps", ())], [*section("Steps", ["  one"])]
     ([], ['', 'Steps', '  one'])
     """
-    below = tuple(rows)
-    if below:
-        yield from ("", heading(title), *below)
+    body = tuple(lines)
+    if body:
+        yield from ("", heading(title), *body)
 
 
-def marked(mark: Part, name: str, *said: str | Part, indent: int = 0) -> Row:
-    """A mark with what it is about in its colour, then what is said of it.
+def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> ScreenLine:
+    """A mark and a name in the mark's colour, then a colon and the texts about it.
 
     >>> marked(OK, "ok", "all alike")
     '✓ ok: all alike'
     """
-    sign, style = mark
-    colon = (": ",) if said else ()
+    sign, role = mark
     head = f"{sign} {name}" if name else sign
-    return Row(" " * indent, (head, style), *colon, *said, hang=indent + 2)
+    colon = (": ",) if texts else ()
+    return ScreenLine(" " * indent, (head, role), *colon, *texts, hang=indent + 2)
 
 
-def verdict(mark: Part, said: str, rest: str = "") -> Row:
-    """The answer itself, as the first line of a screen.
+def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
+    """The answer itself, as the first line of a screen; the remainder is not coloured.
 
     >>> verdict(NO, "does not fit"), verdict(OK, "fits", ": LoRA")
     ('✗ does not fit', '✓ fits: LoRA')
     """
-    sign, style = mark
-    return Row((f"{sign} {said}", style), rest, hang=2)
+    sign, role = mark
+    return ScreenLine((f"{sign} {answer}", role), remainder, hang=2)
 
 
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
-) -> list[Row]:
-    """Rows below a dim head, figures to the right, the columns of `left` to the left. A last column
-    of words (without a title, or to the left) goes on in itself.
+    titles: Sequence[str], rows: Iterable[Sequence[str | Part]], *, left: Container[int] = (0,)
+) -> list[ScreenLine]:
+    """Rows below dim titles; figures are aligned to the right, the columns of `left` to the left.
+
+    A last column of words (without a title, or aligned to the left) is not padded, and a text that
+    is too long for the terminal goes on in its own column.
 
     >>> table(("", "batch", ""), (("base", "8", "kept"), ("all", "16", "")))
     ['        batch', '  base      8  kept', '  all      16']
     """
-    grid = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
-    grid.insert(0, [(title, DIM) for title in head])
-    last = len(head) - 1
-    words = last if not head[-1] or last in left else len(head)
-    wide = [max(_columns(plain(row[place][0])) for row in grid) for place in range(words)]
-    found = []
-    for row in grid:
+    grid: list[list[Part]] = [[(title, DIM) for title in titles]]
+    for row in rows:
+        grid.append([cell if isinstance(cell, tuple) else (cell, "") for cell in row])
+
+    last_column = len(titles) - 1
+    ends_in_words = not titles[-1] or last_column in left
+    padded_columns = last_column if ends_in_words else len(titles)
+    widths = [_column_width(grid, column) for column in range(padded_columns)]
+    # Each column is preceded by two blanks.
+    words_begin_at = sum(widths) + 2 * padded_columns + 2
+
+    lines = []
+    for cells in grid:
         parts: list[str | Part] = []
-        for place, (text, style) in enumerate(row):
-            room = " " * (wide[place] - _columns(plain(text))) if place < words else ""
-            parts += ["  ", (text, style), room] if place in left else [f"  {room}", (text, style)]
-        more = any(text for text, _ in row[words:])
-        found.append(Row(*parts, hang=sum(wide) + 2 * words + 2, whole=not more))
-    return found
+        for column, (text, role) in enumerate(cells):
+            padding = ""
+            if column < padded_columns:
+                padding = " " * (widths[column] - _columns(plain(text)))
+            if column in left:
+                parts += ["  ", (text, role), padding]
+            else:
+                parts += [f"  {padding}", (text, role)]
+        has_words = any(text for text, _ in cells[padded_columns:])
+        lines.append(ScreenLine(*parts, hang=words_begin_at, whole=not has_words))
+    return lines
+
+
+def _column_width(grid: Sequence[Sequence[Part]], column: int) -> int:
+    """The columns of a terminal that the widest text of a table's column takes."""
+    return max(_columns(plain(cells[column][0])) for cells in grid)
 
 
 def _columns(text: str) -> int:
-    """Columns that a text takes.
+    """Columns of a terminal that a text takes.
 
     >>> _columns("a字"), _columns("e\u0301")
     (3, 1)
     """
     if text.isascii():
         return len(text)
+    # Imported late: rich takes longer to import than most answers take to be computed.
     from rich.cells import cell_len
 
     return cell_len(text)
 
 
-def facts(told: Mapping[str, str | None], indent: int = 2) -> list[Row]:
-    """Labels in one column with what is known of each; what is not known is left out.
+def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]:
+    """Labels in one column, each with its value; a label without a value is left out.
 
     >>> facts({"Python": "3.12", "driver": None, "torch": "2.9.1"})
     ['  Python  3.12', '  torch   2.9.1']
     """
-    known = {label: said for label, said in told.items() if said}
-    width = max(map(len, known), default=0) + 2
-    heads = {label: f"{' ' * indent}{label:{width}}" for label in known}
-    return [Row((heads[one], DIM), said, hang=len(heads[one])) for one, said in known.items()]
+    shown_values = {label: value for label, value in values.items() if value}
+    longest_label = max(map(len, shown_values), default=0)
+    width = longest_label + 2
+    lines = []
+    for label, value in shown_values.items():
+        head = f"{' ' * indent}{label:{width}}"
+        lines.append(ScreenLine((head, DIM), value, hang=len(head)))
+    return lines
 
 
 def plural(count: int, word: str) -> str:
-    """
+    """A count with its noun, which gets an s unless the count is 1.
+
     >>> plural(1, "node"), plural(2000, "node")
     ('1 node', '2,000 nodes')
     """
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    ending = "" if count == 1 else "s"
+    return f"{count:,} {word}{ending}"
 
 
-def command(text: str, indent: int = 2) -> Row:
-    """A command on a line of its own, as long as it is, to be copied as it stands."""
+def command(text: str, indent: int = 2) -> ScreenLine:
+    """A command on a line of its own, never broken, so that it can be copied as it is."""
     typed = as_typed(text)
+    # PowerShell needs `& ` before a quoted program; cmd.exe takes it for an error.
     remark = '  # in cmd: without "& "' if typed.startswith('& "') else ""
-    return Row(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
+    return ScreenLine(" " * indent, (typed, COMMAND), (remark, DIM), whole=True)
 
 
-DIFF = {"+": GREEN, "-": RED, "@": COMMAND}
+DIFF_ROLES = {"+": GREEN, "-": RED, "@": COMMAND}
+"""First letter of a line of a diff -> its role."""
 
 
-def diff_lines(diff: str) -> list[Row]:
-    """A diff, each line without its CR, what goes in red and what comes in green."""
-    rows = (line.removesuffix("\r") for line in diff.removesuffix("\n").split("\n"))
-    return [Row((line, DIFF.get(line[:1], "")), whole=True) for line in rows]
+def diff_lines(diff: str) -> list[ScreenLine]:
+    """The lines of a diff, removed ones in red and added ones in green."""
+    lines = []
+    for line in diff.removesuffix("\n").split("\n"):
+        # A config of Windows ends its lines with CR LF; a CR on a terminal goes back to column 0.
+        text = line.removesuffix("\r")
+        role = DIFF_ROLES.get(text[:1], "")
+        lines.append(ScreenLine((text, role), whole=True))
+    return lines
 
 
-WORDS = {"error": ERROR, "warning": WARNING, "hint": HINT, "advice": HINT, "note": HEADING}
+REMARK_ROLES = {
+    "error": ERROR,
+    "warning": WARNING,
+    "hint": HINT,
+    "advice": HINT,
+    "note": HEADING,
+}
 
 
-def remark(word: str, text: str) -> Row:
+def remark(word: str, text: str) -> ScreenLine:
     """`error: …`, `warning: …`, `hint: …`, `note: …`; a text of several lines keeps them."""
-    return Row((word, WORDS[word]), f": {text}", hang=2, many=True)
+    label = (word, REMARK_ROLES[word])
+    return ScreenLine(label, f": {text}", hang=2, many=True)
 
 
-def notes(lines: Iterable[str], word: str = "note") -> list[str]:
-    """Remarks below what was said; nothing where there is none."""
-    rows = [remark(word, line) for line in lines]
-    return ["", *rows] if rows else []
+def notes(texts: Iterable[str], word: str = "note") -> list[str]:
+    """Remarks after an empty line; nothing if there are none."""
+    remarks = [remark(word, text) for text in texts]
+    return ["", *remarks] if remarks else []
 
 
 # --- how a terminal shows it --------------------------------------------------------------------
 
 
-def _rows(line: Row, room: int, *, colour: bool) -> Iterator[str]:
-    """The rows of a line: it is broken between words but not within a command, and goes on at
-    its own column."""
-    hang = 0 if line.whole else min(line.hang, room // 3, len(line))
-    broken = TextWrapper(
-        room - hang,
+def _broken(line: ScreenLine, columns: int, *, colour: bool) -> Iterator[str]:
+    """The rows of a line on a terminal of so many columns.
+
+    A line is broken between words but not inside a command in backticks, and goes on at its own
+    column. A `whole` line is broken only at its own line breaks.
+    """
+    hang = 0
+    if not line.whole:
+        # On a narrow terminal a deep hang would leave no room for words.
+        hang = min(line.hang, columns // 3, len(line))
+    # TextWrapper breaks at blanks. A sign of the same length in their place keeps a command whole.
+    guarded = re.sub("`[^`\n]+`", _without_blanks, line)
+    pieces = guarded[hang:].split("\n")
+    rows = pieces if line.whole else _wrapped(pieces, columns - hang)
+
+    end = hang
+    for number, row in enumerate(rows):
+        start = guarded.index(row, end)
+        end = start + len(row)
+        # The first row also shows what stands before its first word.
+        shown_from = start if number else 0
+        margin = " " * hang if number else ""
+        text = painted(line, shown_from, end) if colour else line[shown_from:end]
+        yield margin + text
+
+
+def _without_blanks(command: re.Match[str]) -> str:
+    """A command in backticks, with a letter in place of each blank."""
+    return command[0].replace(" ", "_")
+
+
+def _wrapped(paragraphs: Sequence[str], columns: int) -> list[str]:
+    """The rows of paragraphs; an empty paragraph is an empty row."""
+    wrapper = TextWrapper(
+        columns,
         expand_tabs=False,
         replace_whitespace=False,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    kept = re.sub("`[^`\n]+`", lambda command: command[0].replace(" ", "_"), line)
-    pieces = kept[hang:].split("\n")
-    rows = pieces if line.whole else [row for one in pieces for row in broken.wrap(one) or [""]]
-    last = hang
-    for number, row in enumerate(rows):
-        place = kept.index(row, last)
-        first, last = place if number else 0, place + len(row)
-        shown = painted(line, first, last) if colour else line[first:last]
-        yield " " * (hang if number else 0) + shown
+    rows: list[str] = []
+    for paragraph in paragraphs:
+        rows += wrapper.wrap(paragraph) or [""]
+    return rows
 
 
-def painted(line: Row, first: int, last: int) -> str:
-    r"""A piece of a line in the terminal's own colours.
+def painted(line: ScreenLine, first: int, last: int) -> str:
+    r"""The letters from `first` up to `last` of a line, in the terminal's own colours.
 
-    >>> painted(Row(("ok", GOOD), ": all"), 0, 5)
+    >>> painted(ScreenLine(("ok", GOOD), ": all"), 0, 5)
     '\x1b[1;32mok\x1b[0m: a'
     """
-    place, pieces = 0, []
-    for text, style in line.parts:
-        piece = text[max(first - place, 0) : max(last - place, 0)]
-        place += len(text)
-        pieces.append(f"\x1b[{style}m{piece}\x1b[0m" if piece and style else piece)
+    part_start = 0
+    pieces = []
+    for text, role in line.parts:
+        piece_start = max(first - part_start, 0)
+        piece_end = max(last - part_start, 0)
+        piece = text[piece_start:piece_end]
+        is_painted = bool(piece and role)
+        pieces.append(f"\x1b[{role}m{piece}\x1b[0m" if is_painted else piece)
+        part_start += len(text)
     return "".join(pieces)
 
 
@@ -291,32 +384,41 @@ def painted(line: Row, first: int, last: int) -> str:
 
 
 def can_be_drawn_on(stream: TextIO) -> bool:
-    """Whether it takes colours, and a screen may be drawn there again; an editor's terminal and a
-    log do not."""
-    dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
-    if not stream.isatty() or dumb:
+    """Whether a stream is a terminal that takes colours and lets a line be drawn again.
+
+    A log and the terminal of an editor (TERM=dumb) are none.
+    """
+    is_dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
+    if is_dumb or not stream.isatty():
         return False
     if sys.platform == "win32":
-        os.system("")  # a console of Windows obeys codes only after cmd asked it to
+        # A console of Windows obeys terminal codes only after cmd has switched them on.
+        os.system("")
     return True
 
 
 OF_ANOTHER_MACHINE = ("--from", "--report", "--os")
-"""Options whose answer is for another machine, where the name is all we know."""
+"""Options whose answer is for another machine, where we know a program by its name only."""
 TYPED: dict[str, str] = {}
-"""A program of an answer -> what starts it here; empty where the answer is for elsewhere."""
+"""A program in an answer -> what starts it on this machine; empty for another machine's answer."""
 
 
 def set_program(words: Sequence[str]) -> None:
-    """Remember what a person's shell does not find."""
+    """Remember how to start gpusetup and uv if a person's shell does not find them by name.
+
+    `words` are those of the command line, which may ask about another machine.
+    """
     from gpusetup.model.shell import own_line
 
-    if not any(one.startswith(OF_ANOTHER_MACHINE) for one in words):
-        lacking = (name for name in ("gpusetup", "uv") if not which(name))
-        TYPED.update({name: own_line(sys.executable, "-m", name) for name in lacking})
+    if any(word.startswith(OF_ANOTHER_MACHINE) for word in words):
+        return
+    for name in ("gpusetup", "uv"):
+        is_on_path = which(name) is not None
+        if not is_on_path:
+            TYPED[name] = own_line(sys.executable, "-m", name)
 
 
 def as_typed(line: str) -> str:
-    """A line of an answer, with gpusetup and uv as this person starts them."""
-    first, space, rest = line.partition(" ")
-    return f"{TYPED.get(first, first)}{space}{rest}"
+    """A command line with gpusetup and uv as this person starts them."""
+    program, space, arguments = line.partition(" ")
+    return f"{TYPED.get(program, program)}{space}{arguments}"

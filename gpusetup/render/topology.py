@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 
 from gpusetup.model.machine import Gpu, GpuLink, Snapshot
 from gpusetup.readings.smi_topology import WORDS
 
 
 def links_line(machine: Snapshot) -> str | None:
-    """The links between the GPUs and their NUMA nodes; None if there is one GPU, or none is known.
+    """The links between the GPUs and their NUMA nodes; None for one GPU, or if nothing is known.
 
     >>> gpus = tuple(Gpu(name="A100", nvml_index=n, numa_node=n) for n in (0, 1))
     >>> links_line(Snapshot(gpus=gpus, gpu_links=(GpuLink(first=0, second=1, kind="NV12"),)))
@@ -19,36 +20,45 @@ def links_line(machine: Snapshot) -> str | None:
     gpus = machine.gpus or ()
     if len(gpus) < 2:
         return None
-    parts = (*_links(machine.gpu_links or ()), *_nodes(gpus))
-    return "; ".join(parts) or None
+    links = _links(machine.gpu_links or ())
+    numa_nodes = _numa_nodes(gpus)
+    return "; ".join((*links, *numa_nodes)) or None
 
 
-def _links(links: tuple[GpuLink, ...]) -> list[str]:
-    """Each kind of link with its pairs; one kind for all pairs is said once."""
-    pairs: dict[str, list[str]] = defaultdict(list)
+def _links(links: tuple[GpuLink, ...]) -> Iterator[str]:
+    """Each kind of link with the pairs of GPUs that it connects."""
+    pairs_by_kind: dict[str, list[str]] = defaultdict(list)
     for link in links:
-        pairs[link.kind].append(f"{link.first}-{link.second}")
-    if len(pairs) == 1 and len(links) > 1:
-        return [f"every two GPUs {_in_words(links[0].kind)}"]
-    return [f"GPU {', '.join(listed)} {_in_words(kind)}" for kind, listed in pairs.items()]
+        pairs_by_kind[link.kind].append(f"{link.first}-{link.second}")
+
+    # Eight GPUs have 28 pairs: if all are alike, a list of them says nothing more.
+    if len(pairs_by_kind) == 1 and len(links) > 1:
+        yield f"every two GPUs {_in_words(links[0].kind)}"
+        return
+    for kind, pairs in pairs_by_kind.items():
+        yield f"GPU {', '.join(pairs)} {_in_words(kind)}"
 
 
 def _in_words(kind: str) -> str:
-    """
+    """A kind of link as nvidia-smi writes it, with what it means.
+
     >>> _in_words("NV4"), _in_words("PHB")
     ('4 NVLinks (NV4)', "the CPU's PCIe bridge (PHB)")
     """
     nvlinks = re.fullmatch(r"NV(\d+)", kind)
-    words = f"{nvlinks[1]} NVLinks" if nvlinks else WORDS.get(kind, "unknown link")
-    return f"{words} ({kind})"
+    if nvlinks is not None:
+        return f"{nvlinks[1]} NVLinks ({kind})"
+    return f"{WORDS.get(kind, 'unknown link')} ({kind})"
 
 
-def _nodes(gpus: tuple[Gpu, ...]) -> list[str]:
-    """Each NUMA node with its GPUs; one node for all of them is said too."""
-    numbers: dict[int, list[str]] = defaultdict(list)
-    for place, gpu in enumerate(gpus):
-        if gpu.numa_node is not None:
-            numbers[gpu.numa_node].append(str(place if gpu.nvml_index is None else gpu.nvml_index))
-    return [
-        f"NUMA node {node}: GPU {', '.join(listed)}" for node, listed in sorted(numbers.items())
-    ]
+def _numa_nodes(gpus: tuple[Gpu, ...]) -> Iterator[str]:
+    """Each NUMA node with its GPUs."""
+    gpus_by_node: dict[int, list[str]] = defaultdict(list)
+    for position, gpu in enumerate(gpus):
+        if gpu.numa_node is None:
+            continue
+        # A report may list GPUs without NVML's numbers; then they count in its order.
+        index = position if gpu.nvml_index is None else gpu.nvml_index
+        gpus_by_node[gpu.numa_node].append(str(index))
+    for node, indexes in sorted(gpus_by_node.items()):
+        yield f"NUMA node {node}: GPU {', '.join(indexes)}"

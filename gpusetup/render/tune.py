@@ -16,8 +16,8 @@ from gpusetup.render.screen import (
     GOOD,
     HEADING,
     NO,
-    Row,
     Screen,
+    ScreenLine,
     diff_lines,
     marked,
     section,
@@ -32,138 +32,213 @@ RESULTS = {"ok": "ran", "oom": "out of memory", "error": "failed"}
 
 
 def tune_screen(answer: TuneAnswer, *, config: str | None = None) -> Screen:
-    """The whole answer."""
-    where = answer.device or "this device"
+    """The whole answer: trials, measured gains, changes with their reasons, what was written.
+
+    `config` is the path of the training config, if one was named.
+    """
     lines: list[str] = []
-    if answer.trials:
-        head = ("batch", "result", "peak", "samples/s")
-        trials = table(head, map(trial_cells, answer.trials), left=())
-        lines += section(f"Batch sizes on {where}", (*trials, "", _best(answer)))
-    if answer.benchmark:
-        words = [Row(line, hang=2) for line in losses(answer.benchmark)]
-        if answer.cause:
-            words.append(Row(f"  {answer.cause}", hang=2))
-        lines += section(f"Measured on {where}", (*comparison(answer.benchmark), *words))
+    lines += _measured(answer)
     if answer.cannot_fit:
         lines += ["", marked(NO, answer.cannot_fit)]
-    if answer.changes:
-        lines += section(f"Changes of {config}", diff_lines(answer.diff))
-        lines += section("Why", (line for one in answer.changes for line in why(one)))
-    elif config and not answer.cannot_fit:
-        lines += ["", Row((config, HEADING), ": nothing to change", hang=2)]
+    if config is not None:
+        lines += _changes(answer, config)
+
     title = "Not written" if config else "Recommended"
-    others = (Row("  ", ("·", DIM), f" {one}", hang=4) for one in answer.recommendations)
-    lines += section(title, others)
-    if answer.written is not None:
-        back = f"; {config}{SUFFIX} is the previous file" if answer.written == config else ""
-        lines += ["", Row(f"Written to {answer.written}{back}", hang=2)]
-    elif answer.changes:
-        lines += ["", Row("Nothing is written; `--in-place` or `-o FILE` writes it", hang=2)]
+    recommendations = (
+        ScreenLine("  ", ("·", DIM), f" {text}", hang=4) for text in answer.recommendations
+    )
+    lines += section(title, recommendations)
+
+    lines += _written(answer, config)
     if answer.interrupted:
-        done = answer.batch_size is not None or answer.benchmark or answer.changes
-        best = "this is the best so far" if done else "no trial finished, so there is no answer"
-        lines += ["", marked(BUT, "interrupted", best)]
-    return Screen(lines[1:] if lines[:1] == [""] else lines)
+        has_answer = answer.batch_size is not None or answer.benchmark or answer.changes
+        state = (
+            "this is the best so far" if has_answer else "no trial finished, so there is no answer"
+        )
+        lines += ["", marked(BUT, "interrupted", state)]
+
+    # Each part begins with an empty line; the first one needs none.
+    if lines[:1] == [""]:
+        lines = lines[1:]
+    return Screen(lines)
 
 
-def why(change: TuneChange) -> Iterator[Row]:
-    before = "(new)" if change.added else shown(change.before)
-    yield Row(f"  {change.key}: ", (before, DIM), " → ", (shown(change.after), GOOD), hang=4)
-    yield Row(f"    {change.reason}", (f"  ({change.source})", DIM), hang=4)
+def _measured(answer: TuneAnswer) -> Iterator[str]:
+    """The batch sizes that were tried, and the gain of each setting."""
+    device = answer.device or "this device"
+    if answer.trials:
+        titles = ("batch", "result", "peak", "samples/s")
+        trials = table(titles, map(trial_cells, answer.trials), left=())
+        yield from section(f"Batch sizes on {device}", (*trials, "", _best(answer)))
+    if answer.benchmark:
+        lines = comparison(answer.benchmark)
+        lines += [ScreenLine(sentence, hang=2) for sentence in losses(answer.benchmark)]
+        if answer.cause:
+            lines.append(ScreenLine(f"  {answer.cause}", hang=2))
+        yield from section(f"Measured on {device}", lines)
 
 
-def shown(value: object) -> str:
+def _changes(answer: TuneAnswer, config: str) -> Iterator[str]:
+    """The diff of a config with a reason for each line; or that nothing changes."""
+    if answer.changes:
+        yield from section(f"Changes of {config}", diff_lines(answer.diff))
+        reasons: list[str] = []
+        for change in answer.changes:
+            reasons += why(change)
+        yield from section("Why", reasons)
+    elif config and not answer.cannot_fit:
+        yield ""
+        yield ScreenLine((config, HEADING), ": nothing to change", hang=2)
+
+
+def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
+    """Where the tuned config was written, or how to write it."""
+    if answer.written is not None:
+        text = f"Written to {answer.written}"
+        if answer.written == config:
+            text += f"; {config}{SUFFIX} is the previous file"
+        yield ""
+        yield ScreenLine(text, hang=2)
+    elif answer.changes:
+        yield ""
+        yield ScreenLine("Nothing is written; `--in-place` or `-o FILE` writes it", hang=2)
+
+
+def why(change: TuneChange) -> Iterator[ScreenLine]:
+    """A change with its reason and the reason's source."""
+    before = "(new)" if change.added else value_text(change.before)
+    after = value_text(change.after)
+    yield ScreenLine(f"  {change.key}: ", (before, DIM), " → ", (after, GOOD), hang=4)
+    source = f"  ({change.source})"
+    yield ScreenLine(f"    {change.reason}", (source, DIM), hang=4)
+
+
+def value_text(value: object) -> str:
+    """The value of a setting in words.
+
+    >>> value_text(None), value_text(True), value_text(8)
+    ('empty', 'on', '8')
+    """
     if value is None:
         return "empty"
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
 
 
 def preset_screen(answer: TuneAnswer, *, kept: str | None = None) -> Screen:
-    """The presets as a table, one of them as its text, or where it was written.
+    """The table of presets, the text of one, or where it was written.
 
-    `kept`: the copy of what stood in the file before.
+    `kept` is the copy of the file that the preset replaced.
     """
     if answer.presets:
-        rows = [(row.name, row.trains, row.card, row.guide) for row in answer.presets]
-        listed = table(("preset", "trains", "on", "source"), rows, left=range(4))
-        step = Row("`gpusetup tune --preset NAME -o train.yaml` writes one of them")
-        return Screen((*listed, "", step))
+        return _preset_table(answer)
     if answer.written is None:
-        return Screen(Row(line, whole=True) for line in answer.preset.splitlines())
-    lines = [Row(f"Written to {answer.written}", hang=2)]
+        lines = answer.preset.splitlines()
+        return Screen(ScreenLine(line, whole=True) for line in lines)
+
+    written = [ScreenLine(f"Written to {answer.written}", hang=2)]
     if kept is not None:
-        lines.append(Row(f"{kept} is the previous file", hang=2))
-    fit = f"gpusetup tune {shlex.quote(answer.written)} --in-place"
-    return Screen((*lines, "", Row(f"Next, fit it to this machine: `{fit}`", whole=True)))
+        written.append(ScreenLine(f"{kept} is the previous file", hang=2))
+    tune_it = f"gpusetup tune {shlex.quote(answer.written)} --in-place"
+    next_step = ScreenLine(f"Next, fit it to this machine: `{tune_it}`", whole=True)
+    return Screen((*written, "", next_step))
+
+
+def _preset_table(answer: TuneAnswer) -> Screen:
+    """Every preset with what it trains, on which card, and the guide that it is from."""
+    rows = []
+    for preset in answer.presets:
+        rows.append((preset.name, preset.trains, preset.card, preset.guide))
+    titles = ("preset", "trains", "on", "source")
+    next_step = "`gpusetup tune --preset NAME -o train.yaml` writes one of them"
+    return Screen((*table(titles, rows, left=range(4)), "", next_step))
 
 
 # --- measured -----------------------------------------------------------------------------------
 
 
 def trial_cells(trial: Trial) -> tuple[str, ...]:
-    """
+    """The row of a trial in the table of batch sizes.
+
     >>> trial_cells(Trial(batch=8, status="ok", peak_bytes=1 << 30, samples_per_second=12.5))
     ('8', 'ran', '1.00 GiB', '12.5')
     """
-    rate = speed(trial.samples_per_second, trial.spread_percent)
-    return str(trial.batch), RESULTS[trial.status], gib(trial.peak_bytes), rate
+    return (
+        str(trial.batch),
+        RESULTS[trial.status],
+        gib(trial.peak_bytes),
+        speed(trial.samples_per_second, trial.spread_percent),
+    )
 
 
-def gib(size: int | None) -> str:
-    return "" if size is None else f"{size / GIB:.2f} GiB"
+def gib(size_bytes: int | None) -> str:
+    """A size in GiB; nothing if it is not known."""
+    return "" if size_bytes is None else f"{size_bytes / GIB:.2f} GiB"
 
 
-def speed(rate: float | None, spread: float | None) -> str:
-    """
+def speed(samples_per_second: float | None, spread_percent: float | None) -> str:
+    """A measured rate with half its spread.
+
     >>> speed(12.5, 3.0), speed(211_400.0, None)
     ('12.5 ± 2 %', '211,400')
     """
-    if rate is None:
+    if samples_per_second is None:
         return ""
     # Four digits say enough of a measured rate; a thousand and more is read as a whole number.
-    rounded = float(f"{rate:.4g}")
+    rounded = float(f"{samples_per_second:.4g}")
     figure = f"{rounded:,.0f}" if rounded >= 1000 else f"{rounded:g}"
-    return figure if spread is None else f"{figure} ± {spread / 2:.0f} %"
+    if spread_percent is None:
+        return figure
+    return f"{figure} ± {spread_percent / 2:.0f} %"
 
 
-def _best(answer: TuneAnswer) -> Row:
+def _best(answer: TuneAnswer) -> ScreenLine:
+    """The batch size that the search ended with."""
     if answer.batch_size is None:
         return marked(NO, "no batch size ran within the memory", indent=2)
-    limit = f" within {gib(answer.limit_bytes)}" if answer.limit_bytes else ""
-    after = f"; {answer.stopped}" if answer.stopped else ""
-    return Row("  ", (f"Batch size: {answer.batch_size}", GOOD), f"{limit}{after}", hang=4)
+    condition = ""
+    if answer.limit_bytes:
+        condition += f" within {gib(answer.limit_bytes)}"
+    if answer.stopped:
+        condition += f"; {answer.stopped}"
+    return ScreenLine("  ", (f"Batch size: {answer.batch_size}", GOOD), condition, hang=4)
 
 
-def comparison(rows: tuple[answers.Row, ...]) -> list[Row]:
+def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
     """The table of the acceleration guide, with measured figures."""
     has_epochs = any(row.seconds_per_epoch for row in rows)
-    epoch = ("s / epoch",) if has_epochs else ()
-    head = ("", "batch", "s / 1000", *epoch, "peak", "samples/s", "speed-up", "")
-    return table(head, (comparison_cells(row, has_epochs=has_epochs) for row in rows))
+    epoch_title = ("s / epoch",) if has_epochs else ()
+    titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
+    cells = [comparison_cells(row, has_epochs=has_epochs) for row in rows]
+    return table(titles, cells)
 
 
 def comparison_cells(row: answers.Row, *, has_epochs: bool) -> tuple[str, ...]:
-    """What a row shows below each head; a row that did not run says why in the last cell."""
+    """The cells of a row below each title; a row that did not run says why in the last one."""
+    # As the guide's table has it: `+ AMP`.
     name = row.name.replace("+", "+ ")
     if row.status != "ok":
         empty_cells = ("",) * (6 if has_epochs else 5)
         return name, *empty_cells, failure(row)
-    epoch = (seconds(row.seconds_per_epoch),) if has_epochs else ()
+
+    epoch_cell = (seconds(row.seconds_per_epoch),) if has_epochs else ()
     rate = row.samples_per_second
     return (
         name,
         str(row.batch),
         seconds(1000 / rate) if rate else "",
-        *epoch,
+        *epoch_cell,
         gib(row.peak_bytes),
         speed(rate, row.spread_percent),
-        f"{row.speed_up:.2f} x" if row.speed_up is not None else "",
+        "" if row.speed_up is None else f"{row.speed_up:.2f} x",
         note(row),
     )
 
 
 def seconds(amount: float | None) -> str:
-    """
+    """Seconds with three digits, whole ones from 1000 on; nothing if they are not known.
+
     >>> seconds(12.345), seconds(1234.5), seconds(None)
     ('12.3', '1,234', '')
     """
@@ -183,15 +258,22 @@ def failure(row: answers.Row) -> str:
     detail = row.detail or ""
     if row.status == "error":
         detail = f"failed: {detail}"
-    first_line = (detail.splitlines() or [""])[0]
-    return first_line if row.status == "skipped" else first_line[:LONGEST_FAILURE]
+    lines = detail.splitlines()
+    first_line = lines[0] if lines else ""
+    # Why a row was skipped is a sentence of our own, and not long.
+    if row.status == "skipped":
+        return first_line
+    return first_line[:LONGEST_FAILURE]
 
 
 def note(row: answers.Row) -> str:
     """What became of a row: kept, or why it was left out."""
+    # Only the rows that add something are decided on; the base and all together are not.
     if not row.name.startswith("+"):
         return row.detail or ""
-    result = "kept" if row.kept else f"{row.detail or 'no gain'}: left out"
+    result = "kept"
+    if not row.kept:
+        result = f"{row.detail or 'no gain'}: left out"
     if row.name == "+AMP":
         return f"{row.amp}, {result}"
     if row.name == "+workers":
@@ -200,31 +282,39 @@ def note(row: answers.Row) -> str:
 
 
 def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
-    """The loss with and without mixed precision, as a sentence; nothing where it was not read.
+    """The loss with and without mixed precision, as a sentence; nothing if it was not measured.
 
     >>> [*losses([answers.Row(batch=8, loss=2.3012, loss_without_amp=2.3, loss_steps=12)])]
     ['  Loss after 12 steps from the same seed: 2.301 with mixed precision, 2.3 without']
     """
     for row in rows:
         if row.loss_steps:
-            mixed, plain = (
-                "NaN" if loss is None else f"{loss:.4g}"
-                for loss in (row.loss, row.loss_without_amp)
-            )
+            mixed = _loss(row.loss)
+            plain = _loss(row.loss_without_amp)
             yield (
                 f"  Loss after {row.loss_steps} steps from the same seed: {mixed} with mixed"
                 f" precision, {plain} without"
             )
 
 
+def _loss(loss: float | None) -> str:
+    """A loss with four digits; JSON has no NaN, so the answer holds None for it."""
+    return "NaN" if loss is None else f"{loss:.4g}"
+
+
 @contextmanager
 def measuring(say: Callable[[str], None], expected: int) -> Iterator[Callable[[str], None]]:
-    """A callback that is told what is measured next, and shows the time that is left."""
-    steps, began = count(), time.monotonic()
+    """A callback that names what is measured next, and shows the time that is left.
 
-    def step(what: str) -> None:
-        say(f"measuring {what} ...")
+    `expected` is the number of measurements that are planned; there may be more.
+    """
+    began = time.monotonic()
+    steps = count()
+
+    def step(measurement: str) -> None:
+        say(f"measuring {measurement} ...")
         done = next(steps)
-        CLOCK.reached(done, max(expected, done + 1), since=began)
+        total = max(expected, done + 1)
+        CLOCK.reached(done, total, since=began)
 
     yield step

@@ -25,11 +25,12 @@ FAILED = lazy(
     rf"\b(?:OSError|ImportError|RuntimeError|FileNotFoundError)\b:? (?P<a>{PATH}): "
     rf"|\bError loading \W?(?P<b>{PATH})"
     rf"|\b(?:[Cc]ould not|[Cc]annot|[Ff]ailed to|[Uu]nable to) (?:load|find|open|locate)\b[^\n]{{0,80}}?[\"'(: ](?P<c>{PATH})"
-    rf"|(?P<d>{PATH}): (?:undefined symbol|cannot open shared object)"
-    rf"|\bnot found \(required by (?P<e>{PATH})\)",
+    rf"|(?P<d>{PATH}): (?:undefined symbol|cannot open shared object)",
     re.I,
 )
 """What a loader says of a file that it could not load."""
+REQUIRED_BY = lazy(rf"\bnot found \(required by ({PATH})\)", re.I)
+"""The file that asks a library for a version that it lacks: that file failed, not the library."""
 MOST_LISTED = 12
 SOURCE_TREE = ("setup.py", "pyproject.toml", "cmakelists.txt", "csrc")
 """What a listing of a project's own folder has."""
@@ -61,7 +62,8 @@ def _failing_file(text: Text) -> Facts:
     """The last file that a loader could not load, with its owner."""
     failed: Event | None = None
     for number, line in enumerate(text.lines, 1):
-        match = FAILED.search(line) if len(line) < 2000 else None
+        is_short = len(line) < 2000
+        match = (REQUIRED_BY.search(line) or FAILED.search(line)) if is_short else None
         if match is None:
             continue
         path = next(filter(None, match.groups()))

@@ -37,7 +37,13 @@ NUMBERED_GPU = lazy(
 )
 """How programs list GPUs when they start."""
 FAMILIES = {
-    "Blackwell": (lazy(r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b", re.I), 12, 0),
+    "Blackwell": (
+        lazy(
+            r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b|(?<![\d.])50 ?系(?:列)?", re.I
+        ),
+        12,
+        0,
+    ),
     "Pascal": (lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I), 6, 1),
 }
 """What a GPU is called if no model is named."""

@@ -15,6 +15,7 @@ SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 ASKS = lazy(r"\?|(?:吗|呢|か|까|나요|까요|니까|인가요)\s*[.!]?\s*$")
 """How a question ends; Chinese, Japanese and Korean ones need no mark."""
 CUDA_NUMBER = lazy(r"(?i)\bcuda(?: ?toolkit| version)? ?(\d{1,2}(?:\.\d)?)\b")
+TORCH_NUMBER = lazy(r"(?i)torch(?: version)?(?: ?==)? ?v?(\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 BUILD_LABEL = lazy(r"(?i)(?<![A-Za-z0-9])cu(\d{2,3})(?![A-Za-z0-9])")
 """The label of a build: `cu128`."""
 SHOWN = 200
@@ -47,7 +48,8 @@ def questions(text: Text) -> Facts:
         topic = topic_of(sentence, words_before)
         if topic:
             source = f"report, line {prose.line_at(start)}"
-            values = {"topic": topic, **_versions(sentence)}
+            named = _versions(sentence) or _versions(words_before)
+            values = {"topic": topic, **named}
             yield Event(
                 kind="question-asked", values=values, source=source, text=sentence.strip()[:SHOWN]
             )
@@ -57,11 +59,14 @@ def questions(text: Text) -> Facts:
 
 
 def _versions(sentence: str) -> dict[str, str]:
-    """The Python and the CUDA that a question names."""
+    """The Python, the torch and the CUDA that a question names."""
     values: dict[str, str] = {}
     python = in_any_case(THINGS["python"]).search(sentence)
     if python:
         values["python"] = python["python"] or python["cjk_python"]
+    torch = TORCH_NUMBER.search(sentence)
+    if torch:
+        values["torch"] = torch[1]
     # A build's label is what is wished for; another number may be the driver's.
     label = BUILD_LABEL.search(sentence)
     named = CUDA_NUMBER.search(sentence)

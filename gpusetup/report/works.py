@@ -23,6 +23,12 @@ LINES_READ, CHARACTERS_READ = 2_000, 60_000
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 SHOWN = 160
 """Characters of a quote."""
+PRINTED_FIRST = lazy(
+    r"\s*(?:[\d\[(]|(?:ERROR|Error|FATAL|CRITICAL|WARN(?:ING)?|INFO|DEBUG)\b[\]:])"
+)
+"""How a line begins that a program printed, although it has the words of a sentence."""
+EXCEPTION = lazy(r"(?m)^\s*Traceback \(most recent|^\s*[\w.]{0,60}(?:Error|Exception): ")
+"""The head of a traceback, or its last line."""
 ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 """A tensor on the GPU, or the call that puts it there."""
 
@@ -34,8 +40,8 @@ class Lines(NamedTuple):
     """Lines in which a person names a failure."""
     errors: tuple[int, ...]
     """Lines in which a program does."""
-    slow: bool
-    """Whether a person calls it slow."""
+    slow: tuple[int, ...]
+    """Lines that call it slow."""
 
 
 def works(text: Text) -> Iterator[Event]:
@@ -56,8 +62,9 @@ def works(text: Text) -> Iterator[Event]:
     if mended and _is_mended(lines, classified):
         yield _event("works-there", flat, mended)
     elif not _goes_on(lines, classified, in_use):
-        if classified.complaints:
-            first = classified.complaints[0]
+        named = (*classified.complaints, *classified.slow)
+        if named:
+            first = named[0]
             source = f"report, line {first + 1}"
             yield Event(kind="names-failure", source=source, text=lines[first].strip()[:SHOWN])
         return
@@ -87,17 +94,19 @@ def _classify(lines: Sequence[str]) -> Lines:
     """Where a person and where a program names a failure, notices aside."""
     complaints: list[int] = []
     errors: list[int] = []
-    is_slow = False
+    slow: list[int] = []
     for number, line in enumerate(lines):
         if line.lstrip().startswith(TABLE_STARTS):
             continue
         label = ALIGNED_LABEL.match(line)
         line = line[label.end() :] if label else line
         without_notices = working.NOTICES.sub(" ", working.PRINTED_LABELS.sub(" ", line))
-        is_slow = is_slow or working.SLOW.search(without_notices) is not None
+        if working.SLOW.search(without_notices):
+            slow.append(number)
         if working.FAILURE.search(without_notices):
-            (complaints if is_prose(line) else errors).append(number)
-    return Lines(tuple(complaints), tuple(errors), is_slow)
+            is_of_a_person = is_prose(line) and not PRINTED_FIRST.match(line)
+            (complaints if is_of_a_person else errors).append(number)
+    return Lines(tuple(complaints), tuple(errors), tuple(slow))
 
 
 def _is_mended(lines: Sequence[str], classified: Lines) -> bool:
@@ -127,7 +136,9 @@ def _goes_on(lines: Sequence[str], classified: Lines, in_use: Sequence[Shown]) -
         denied = last_shown >= 0 and working.NOT_SEEN.search(lines[number])
         if not denied or working.FAILURE.search(working.NOT_SEEN.sub(" ", lines[number])):
             return False
-    if max(classified.errors, default=-1) > last_shown:
+    # A log's line of error is outranked by what follows it; an exception never is: people put the
+    # traceback before the head of the log as often as behind it.
+    if max(classified.errors, default=-1) > last_shown or EXCEPTION.search(flat):
         return False
     # Who calls it slow may run on the CPU, unless the text shows what the GPU does.
     at_work = any(form not in ("available", "found") for form, _ in in_use)
@@ -167,8 +178,7 @@ def _said_to_work(flat: str, topic: tuple[str, str] | None, *, is_shown: bool) -
     on_a_gpu = working.A_GPU.search(flat)
     for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
         match = form.search(flat) if on_a_gpu else None
-        # A speed alone proves no health: who is content, or asks about it, has no other complaint.
-        if match and (topic or is_shown or kind == "gpu-trains"):
+        if match:
             yield _event(kind, flat, match)
     word = working.WORKS_THERE.search(flat)
     # That one thing works introduces the one that does not; games run on any driver.

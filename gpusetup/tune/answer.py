@@ -84,7 +84,9 @@ class TuneAnswer(Frozen):
 
 def difference(name: str, before: str, after: str) -> str:
     """The unified diff of the file's text; "" if nothing changes."""
-    lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), name, f"{name} (tuned)", lineterm="", n=1
-    )
+    before_lines = before.splitlines()
+    after_lines = after.splitlines()
+    new_name = f"{name} (tuned)"
+    # One line around each change shows its place.
+    lines = difflib.unified_diff(before_lines, after_lines, name, new_name, lineterm="", n=1)
     return "".join(f"{line}\n" for line in lines)

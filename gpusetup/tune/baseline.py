@@ -69,19 +69,26 @@ DEFAULT_BASELINE = Baseline()
 
 def baseline_of(config: Config) -> Baseline:
     """The first row of the table, as the config has it."""
-    setup, steps = DEFAULT_BASELINE.setup, 1
+    setup = DEFAULT_BASELINE.setup
+    steps = 1
     for setting, key in known_settings(config):
-        number, switch = whole_number(setting), switch_value(setting)
-        if key.role == "batch" and number and number > 0:
+        role = key.role
+        number = whole_number(setting)
+        switch = switch_value(setting)
+        is_count = number is not None and number > 0
+        if role == "batch" and number and is_count:
             setup = replace(setup, batch=number)
-        elif key.role == "accumulation" and number and number > 0:
+        elif role == "accumulation" and number and is_count:
             steps = number
-        elif key.role == "workers" and number is not None and number >= 0:
+        # 0 workers: the process loads by itself.
+        elif role == "workers" and number is not None and number >= 0:
             setup = replace(setup, workers=number)
-        elif key.role == "compile" and switch is not None:
+        elif role == "compile" and switch is not None:
             setup = replace(setup, compile=switch)
-        elif key.role in ("amp", "bf16", "fp16") and switch:
-            setup = replace(setup, amp="fp16" if key.role == "fp16" else "bf16")
+        elif role == "fp16" and switch:
+            setup = replace(setup, amp="fp16")
+        elif role in ("amp", "bf16") and switch:
+            setup = replace(setup, amp="bf16")
     return Baseline(setup=setup, effective=setup.batch * steps)
 
 
@@ -89,5 +96,8 @@ def search_goal(
     request: MeasureRequest, start: int, limit_bytes: int, effective: int | None = None
 ) -> Goal:
     """What a search for a batch looks for; with `effective` no size above the effective batch."""
-    bounds = [bound for bound in (request.largest, effective) if bound]
-    return Goal(limit_bytes=limit_bytes, start=start, largest=min(bounds, default=None))
+    bounds = (request.largest, effective)
+    # None: as far as the memory reaches.
+    known_bounds = [bound for bound in bounds if bound]
+    largest = min(known_bounds, default=None)
+    return Goal(limit_bytes=limit_bytes, start=start, largest=largest)

@@ -34,7 +34,9 @@ LARGEST_EFFECTIVE = 1 << 16
 
 def measuring(case: Case) -> str:
     """The command that measures a batch for this config."""
-    return f"gpusetup tune {config_word(case)} --batch-size --code MODULE:FUNCTION"
+    config = config_word(case)
+    # The placeholder is the person's own function.
+    return f"gpusetup tune {config} --batch-size --code MODULE:FUNCTION"
 
 
 class Split(Frozen):
@@ -50,11 +52,15 @@ class Split(Frozen):
 
     @property
     def effective(self) -> int:
-        return self.size * self.steps
+        """Samples of one step of the optimizer; 0 if several batches share one accumulation."""
+        micro_batch = self.size
+        return micro_batch * self.steps
 
     @property
     def name(self) -> str:
-        return dotted(self.setting.path)
+        """The batch as a sentence names it."""
+        path = self.setting.path
+        return dotted(path)
 
 
 SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
@@ -92,18 +98,22 @@ def _other_unit(case: Case) -> Setting | None:
 
 def _split_of(case: Case, setting: Setting, size: int) -> Split:
     """The accumulation that goes with a batch is in the same map, else the only one there is."""
-    parent, steps_settings = setting.path[:-1], case.with_role("accumulation")
-    same_map = [other for other in steps_settings if other.path[:-1] == parent]
-    totals = [other for other in case.with_role("total") if other.path[:-1] == parent]
+    parent = setting.path[:-1]
+    accumulations = case.with_role("accumulation")
+    same_map = [other for other in accumulations if other.path[:-1] == parent]
+    totals = [total for total in case.with_role("total") if total.path[:-1] == parent]
+    # A trainer with a global batch computes the accumulation from it.
     derived = bool(totals) and not same_map
     partners = same_map
     if not same_map and not derived:
-        partners = steps_settings
+        partners = accumulations
     partner = partners[0] if len(partners) == 1 else None
     steps = 1
     if partner is not None:
         steps = whole_number(partner) or 0
-    if partner is not None and not same_map and len(case.with_role("batch")) > 1:
+    has_several_batches = len(case.with_role("batch")) > 1
+    # One accumulation for several batches: changing it for one would change the others.
+    if partner is not None and not same_map and has_several_batches:
         steps = 0
     return Split(setting=setting, size=size, partner=partner, steps=steps, derived=derived)
 
@@ -146,18 +156,24 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
 def _recommenders_tier(case: Case, split: Split) -> Iterator[str]:
     """The multi-GPU guide's tier, also where plan is sure of another batch for the model's part."""
     mark = batch_mark(case)
-    if mark is not None and mark.of_all_gpus and not case.measured.batch_size:
+    # What ran here says more than a guide.
+    if mark is None or case.measured.batch_size:
+        return
+    if mark.of_all_gpus:
         yield _marked(case, split, mark)
 
 
 def _marked(case: Case, split: Split, mark: BatchMark) -> str:
     """The guides' mark for a batch: where the config stands, and what to try and measure."""
-    sentence = f"{_mark_text(case, mark)}; {label(split.setting)} is {split.size}."
+    name = label(split.setting)
+    sentence = f"{_mark_text(case, mark)}; {name} is {split.size}."
     pieces = _pieces_within(split, mark)
-    if pieces and next(refusals(case), None) is None:
+    may_be_split = next(refusals(case), None) is None
+    if pieces and may_be_split:
         sentence += f" {pieces} keeps the effective batch of {split.effective}."
     elif mark.least == 0:
-        sentence += f" To go beyond it, accumulate: {mark.most} x 2 is a batch of {2 * mark.most}."
+        double = 2 * mark.most
+        sentence += f" To go beyond it, accumulate: {mark.most} x 2 is a batch of {double}."
     elif split.effective < mark.least:
         sentence += (
             " A larger effective batch is another experiment: it needs another learning rate."
@@ -166,16 +182,23 @@ def _marked(case: Case, split: Split, mark: BatchMark) -> str:
 
 
 def _mark_text(case: Case, mark: BatchMark) -> str:
+    """What a guide starts with on this card, and what that is on each of several GPUs."""
     unit = "in all" if mark.of_all_gpus else "on a GPU"
     text = f"{mark.where} the {mark.source} starts with a batch of {mark.range_text} {unit}"
     gpus = case.facts.gpus
-    if mark.of_all_gpus and gpus > 1:
-        text += f", {max(mark.most // gpus, 1)} on each of the {gpus} GPUs"
+    is_shared = mark.of_all_gpus and gpus > 1
+    if is_shared:
+        # At least one sample, however many GPUs.
+        batch_of_gpu = max(mark.most // gpus, 1)
+        text += f", {batch_of_gpu} on each of the {gpus} GPUs"
     return text
 
 
 def _to_measure(case: Case, mark: BatchMark) -> str:
-    return f"This is a mark to measure: `{measuring(case)} --max {mark.most}`"
+    """The command that measures up to the mark."""
+    command = measuring(case)
+    # No larger size is tried: the mark is its guide's largest.
+    return f"This is a mark to measure: `{command} --max {mark.most}`"
 
 
 def _pieces_within(split: Split, mark: BatchMark) -> str:
@@ -184,13 +207,30 @@ def _pieces_within(split: Split, mark: BatchMark) -> str:
     Empty if the batch lies within the mark already, or cannot be cut like this.
     """
     is_within = mark.least <= split.size <= mark.most
-    if is_within or not 0 < split.effective <= LARGEST_EFFECTIVE:
+    is_plausible = 0 < split.effective <= LARGEST_EFFECTIVE
+    if is_within or not is_plausible:
         return ""
     micro = next(divisors(split.effective, mark.most))
-    if micro == split.size or (split.size < mark.least and micro < split.size):
+    # A batch below the mark is not made smaller still.
+    moves_away = split.size < mark.least and micro < split.size
+    if micro == split.size or moves_away:
         return ""
-    steps = split.effective // micro
-    return f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
+    return in_pieces(micro, split.effective)
+
+
+def in_pieces(micro: int, effective: int) -> str:
+    """An effective batch in micro-batches, in words.
+
+    >>> in_pieces(128, 512), in_pieces(512, 512)
+    ('128 x 4 accumulated', '512 at once')
+    """
+    steps = effective // micro
+    if steps > 1:
+        return f"{micro} x {steps} accumulated"
+    return f"{micro} at once"
+
+
+QUARTER = 4
 
 
 # --- a batch that changes -------------------------------------------------------------------------
@@ -200,10 +240,12 @@ def _better_split(case: Case, split: Split) -> Iterator[Suggestion]:
     """Another split, or why not; nothing if it is as it should be."""
     measured, effective = case.measured.batch_size, split.effective
     if measured is None:
-        if split.steps and len(case.with_role("batch")) == 1:
+        has_one_batch = len(case.with_role("batch")) == 1
+        if split.steps and has_one_batch:
             yield from _split_by_plan(case, split)
         return
     if measured > effective > 0:
+        # A larger effective batch is written only if it was asked for.
         if case.measured.grows:
             yield from grown_batch(case, split, measured)
             return
@@ -212,8 +254,9 @@ def _better_split(case: Case, split: Split) -> Iterator[Suggestion]:
         return
     largest = min(measured, effective)
     micro = next(divisors(effective, largest), 0)
-    if not micro or micro * 4 < largest:
-        # Less than a quarter of what ran: these pieces would leave most of the card unused.
+    # Less than a quarter of what ran: these pieces would leave most of the card unused.
+    wastes_the_card = micro * QUARTER < largest
+    if not micro or wastes_the_card:
         partner = f", with {dotted(split.partner.path)}" if split.partner else ""
         yield f"{split.name} is {split.size}, {MEASURED} {measured} ran: by hand{partner}"
     elif micro != split.size:
@@ -226,7 +269,11 @@ def divisors(number: int, most: int) -> Iterator[int]:
     >>> list(divisors(96, 40))
     [32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
     """
-    return (size for size in range(min(most, number), 0, -1) if number % size == 0)
+    # 0 has none.
+    largest = min(most, number)
+    for size in range(largest, 0, -1):
+        if number % size == 0:
+            yield size
 
 
 def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
@@ -237,30 +284,43 @@ def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
     if split.effective > LARGEST_EFFECTIVE:
         return
     largest_clear = _largest_clear_split(case, split)
-    smallest = plan_verdict(case, 1, split.effective)
-    may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
-    if largest_clear is None and may_fit:
+    if largest_clear == split.size:
         return
-    if largest_clear is None:
+    if largest_clear is not None:
+        source = f"{BY_PLAN}, clear on this card"
+        yield from _change_split(case, split, largest_clear, source)
+        yield from _more_may_run(case, split, largest_clear)
+        return
+    smallest = plan_verdict(case, 1, split.effective)
+    # What plan does not count may make it fit: then nothing is called impossible.
+    may_fit = isinstance(smallest, BatchVerdict) and smallest.may_fit_because
+    if not may_fit:
         yield DoesNotFit(
             f"{split.name}: {current.reason}, and no smaller batch is sure to fit. "
             f"{_way_to_fit(case, split)}"
         )
-    elif largest_clear != split.size:
-        yield from _change_split(case, split, largest_clear, f"{BY_PLAN}, clear on this card")
-        mark = batch_mark(case)
-        # A recommender's tier is said in any case, by `_recommenders_tier`.
-        is_said_here = mark is not None and not mark.of_all_gpus
-        if mark is not None and is_said_here and largest_clear < mark.least <= split.effective:
-            yield (
-                f"{_mark_text(case, mark)}. {BY_PLAN} is sure of {largest_clear} and leaves a "
-                f"fifth of the card free, so more may run. {_to_measure(case, mark)}"
-            )
+
+
+def _more_may_run(case: Case, split: Split, largest_clear: int) -> Iterator[str]:
+    """That a guide's mark is above what plan is sure of."""
+    mark = batch_mark(case)
+    # A recommender's tier is said in any case, by `_recommenders_tier`.
+    if mark is None or mark.of_all_gpus:
+        return
+    is_below_mark = largest_clear < mark.least
+    if is_below_mark and mark.least <= split.effective:
+        yield (
+            f"{_mark_text(case, mark)}. {BY_PLAN} is sure of {largest_clear} and leaves a "
+            f"fifth of the card free, so more may run. {_to_measure(case, mark)}"
+        )
 
 
 def _largest_clear_split(case: Case, split: Split) -> int | None:
-    for size in divisors(split.effective, split.effective):
-        verdict = plan_verdict(case, size, split.effective // size)
+    """The largest micro-batch of the same effective batch that plan is sure of."""
+    effective = split.effective
+    for size in divisors(effective, effective):
+        verdict = plan_verdict(case, size, effective // size)
+        # A fifth of the card stays free then.
         if isinstance(verdict, BatchVerdict) and verdict.verdict == "clear":
             return size
     return None
@@ -268,10 +328,12 @@ def _largest_clear_split(case: Case, split: Split) -> int | None:
 
 def _way_to_fit(case: Case, split: Split) -> str:
     """What to do where no batch is clear: measure it, or what plan says if not even 1 fits."""
-    verdict, card = plan_verdict(case, 1, split.effective), case.facts.card
     measure_it = f"`{measuring(case)}` measures it"
+    verdict = plan_verdict(case, 1, split.effective)
+    card = case.facts.card
     if card is None or isinstance(verdict, CannotJudge):
         return measure_it
+    # It fits without the margin.
     if verdict.total_gib <= verdict.capacity_gib:
         return measure_it
     ways = how_to_fit(case.config, card, split.effective)
@@ -280,23 +342,25 @@ def _way_to_fit(case: Case, split: Split) -> str:
 
 def _change_split(case: Case, split: Split, micro: int, source: str) -> list[Suggestion]:
     """The same effective batch in other pieces: the batch and its accumulation, or why not."""
-    steps = split.effective // micro
-    pieces = f"{micro} x {steps} accumulated" if steps > 1 else f"{micro} at once"
+    effective = split.effective
+    steps = effective // micro
+    pieces = in_pieces(micro, effective)
     refusal = next(refusals(case), None)
     if refusal is not None:
         return [f"{split.name} stays {split.size} ({pieces} by {source}): {refusal}"]
-    reason = f"{pieces} keeps the effective batch of {split.effective} on a GPU"
+    reason = f"{pieces} keeps the effective batch of {effective} on a GPU"
     if split.derived:
         reason += " (the trainer derives the accumulation from the global batch)"
     why = Why(reason=f"{reason}; only BatchNorm would compute other statistics", source=source)
     changes = [*change_value(case, split.setting, str(micro), why)]
+    needs_steps = steps > 1 and not split.derived
     if split.partner is not None:
         changes += change_value(case, split.partner, str(steps), why)
-    elif steps > 1 and not split.derived:
+    elif needs_steps:
         added = add_key(case, "accumulation", str(steps), why)
         if not added:
             return [
-                f"{split.name} is {split.effective}; {source} says {micro} with {steps} steps of "
+                f"{split.name} is {effective}; {source} says {micro} with {steps} steps of "
                 "accumulation. The config has no known accumulation key, so gpusetup writes "
                 "nothing: a smaller batch alone is another experiment"
             ]

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from gpusetup.errors import BadInput, Blocked, ToolFailed
+from gpusetup.errors import BadInput, Blocked, GpuSetupError, ToolFailed
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.probe.host import free_memory
 from gpusetup.system.processes import StreamingChild, no_answer_in
@@ -91,7 +91,9 @@ class Device(Frozen):
 
     @property
     def is_gpu(self) -> bool:
-        return self.device.startswith("cuda")
+        """Whether trials run on a GPU: its allocator counts their memory, not the system."""
+        kind = self.device.partition(":")[0]
+        return kind == "cuda"
 
     def room(self) -> int:
         """The bytes that a trial may take: without the margin.
@@ -99,8 +101,11 @@ class Device(Frozen):
         >>> Device(device="cuda", name="", limit_bytes=4000 << 20).room() >> 20
         3700
         """
-        margin = max(int(self.limit_bytes * FREE_SHARE), LEAST_FREE_BYTES if self.is_gpu else 0)
-        return max(1, self.limit_bytes - margin)
+        share_bytes = int(self.limit_bytes * FREE_SHARE)
+        # The host's memory has no kernels that are loaded later.
+        least_bytes = LEAST_FREE_BYTES if self.is_gpu else 0
+        margin_bytes = max(share_bytes, least_bytes)
+        return max(1, self.limit_bytes - margin_bytes)
 
 
 class Bench:
@@ -108,8 +113,11 @@ class Bench:
 
     def __init__(self, job: BenchJob, folder: str = ".") -> None:
         self.job = job
-        self._argv, self._folder = (job.python or sys.executable, str(SCRIPT)), folder
+        python = job.python or sys.executable
+        self._argv = (python, str(SCRIPT))
+        self._folder = folder
         self._lines: StreamingChild | None = None
+        # What a child that died said last.
         self._errors = tempfile.TemporaryFile("a+b")  # noqa: SIM115 - `__exit__` closes it
 
     def __enter__(self) -> Bench:
@@ -132,51 +140,76 @@ class Bench:
         from gpusetup.model.codec import to_plain
 
         job = replace(self.job, **changes)
-        limit = job.seconds + STARTING_SECONDS + (COMPILING_SECONDS if job.compile else 0.0)
-        limit = max(1.0, min(limit, job.left or limit))
+        limit = seconds_allowed(job)
+        request = {**to_plain(job), "mode": mode, "batch": batch}
         self._errors.truncate(0)
         try:
-            if self._lines is None:
-                environment = {**os.environ, **CHILD_ENVIRONMENT}
-                self._lines = StreamingChild(
-                    self._argv, environment=environment, cwd=self._folder, errors=self._errors
-                )
-            self._lines.tell(json.dumps({**to_plain(job), "mode": mode, "batch": batch}))
-            answer: dict[str, Any] = json.loads(self._lines.next(limit))
+            child = self._child()
+            child.tell(json.dumps(request))
+            answer: dict[str, Any] = json.loads(child.next(limit))
+            # The child says that its process must not run another trial.
             if answer.pop("spent", False):
                 self._end()
         except EOFError:
-            answer = {"status": "died", "exit": self._lines and self._lines.exit()}
+            exit_code = self._lines.exit() if self._lines else None
+            answer = {"status": "died", "exit": exit_code}
             self._end()
         except OSError as problem:
             self._end()
             is_late = isinstance(problem, TimeoutError)
-            answer = {"status": "error", "detail": no_answer_in(limit) if is_late else str(problem)}
+            detail = no_answer_in(limit) if is_late else str(problem)
+            answer = {"status": "error", "detail": detail}
         if answer["status"] == "died":
-            self._errors.seek(0)
-            answer["errors"] = self._errors.read()[-STDERR_BYTES:].decode("utf-8", "replace")
+            answer["errors"] = self._last_words()
         return answer
+
+    def _child(self) -> StreamingChild:
+        """The child that runs trials: the one that runs already, or a new one."""
+        if self._lines is None:
+            environment = {**os.environ, **CHILD_ENVIRONMENT}
+            # The code to train is found from the folder in which `tune` was called.
+            self._lines = StreamingChild(
+                self._argv, environment=environment, cwd=self._folder, errors=self._errors
+            )
+        return self._lines
+
+    def _last_words(self) -> str:
+        """The end of what a child wrote to its standard error."""
+        self._errors.seek(0)
+        # A library may have written much before.
+        end = self._errors.read()[-STDERR_BYTES:]
+        return end.decode("utf-8", "replace")
 
     def device(self) -> Device:
         """Where the trials will run. `Blocked` without torch, `ToolFailed` if it breaks."""
         answer = self.ask("devices")
         if answer["status"] != "ok":
-            detail = str(answer.get("detail") or answer.get("errors", "")[-300:].strip())
-            if "No module named 'torch'" in detail:
-                hint = "`gpusetup install`, or name another `--python`"
-                raise Blocked(f"{self._argv[0]} has no torch", hint=hint)
-            raise ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
-        limits = (self.job.memory_limit_bytes, free_memory(System()))
-        # A GPU's own limit stands in the answer; for the CPU it is known here alone.
-        limit = answer["limit_bytes"] or min(filter(None, limits), default=None)
+            raise self._no_device(answer)
+        limit = answer["limit_bytes"]
+        if not limit:
+            # A GPU's own limit stands in the answer; for the CPU it is known here alone.
+            limits = (self.job.memory_limit_bytes, free_memory(System()))
+            known_limits = [size for size in limits if size]
+            limit = min(known_limits, default=None)
         if not limit or not answer["counts"]:
             raise Blocked("This system does not show how much memory a process uses")
         fields = {name: answer[name] for name in ("device", "name", "half")}
         return Device(limit_bytes=limit, **fields)
 
+    def _no_device(self, answer: Mapping[str, Any]) -> GpuSetupError:
+        """The error for a child that cannot tell where it would train."""
+        last_words = str(answer.get("errors", ""))[-LONGEST_DETAIL:].strip()
+        detail = str(answer.get("detail") or last_words)
+        if "No module named 'torch'" in detail:
+            hint = "`gpusetup install`, or name another `--python`"
+            return Blocked(f"{self._argv[0]} has no torch", hint=hint)
+        return ToolFailed(f"The device cannot be measured: {detail}", hint="`gpusetup doctor`")
+
     def trial(self, batch: int, **changes: Any) -> Trial:
         """Run one size."""
-        return trial_of(batch, self.ask("steps", batch, **changes))
+        answer = self.ask("steps", batch, **changes)
+        # What the child said is judged here, in any spelling.
+        return trial_of(batch, answer)
 
     def find(
         self, goal: Goal, trials: list[Trial], say: Say, *, speed: bool = False, **settings: Any
@@ -188,21 +221,48 @@ class Bench:
         chooser = next_for_speed if speed else next_batch
         settings = {**settings, "timed": speed}
         quickest_trial = 0.0
-        while not code_fails(trials) and (batch := chooser(trials, goal)) is not None:
-            line, began = f"batch {batch}", time.monotonic()
+        while not code_fails(trials):
+            batch = chooser(trials, goal)
+            if batch is None:
+                break
+            began = time.monotonic()
+            line = f"batch {batch}"
             if goal.ends is not None:
-                seconds_left = goal.ends - began
-                batch = affordable(batch, trials, seconds_left - quickest_trial)
+                remaining = goal.ends - began
+                # A trial takes at least as long as the quickest so far.
+                batch = affordable(batch, trials, remaining - quickest_trial)
                 if batch is None:
                     break
-                line = f"batch {batch}, {max(0.0, seconds_left):.0f} s left"
-                timed_seconds = min(self.job.seconds, max(1.0, seconds_left * TIMED_SHARE))
-                grace = 0.0 if trials else FIRST_SECONDS
-                settings |= {"left": seconds_left + grace, "seconds": timed_seconds}
+                line = f"batch {batch}, {max(0.0, remaining):.0f} s left"
+                settings |= self._times_of_trial(remaining, is_first=not trials)
             say(line)
-            trials.append(self.trial(batch, **settings))
+            trial = self.trial(batch, **settings)
+            trials.append(trial)
             seconds = time.monotonic() - began
             quickest_trial = min(quickest_trial or seconds, seconds)
+
+    def _times_of_trial(self, remaining: float, *, is_first: bool) -> dict[str, float]:
+        """How long a trial may take, and may time steps, if the search has so many seconds left."""
+        share = max(1.0, remaining * TIMED_SHARE)
+        timed_seconds = min(self.job.seconds, share)
+        # Without the first trial there is no answer.
+        grace = FIRST_SECONDS if is_first else 0.0
+        return {"left": remaining + grace, "seconds": timed_seconds}
+
+
+def seconds_allowed(job: BenchJob) -> float:
+    """How long a request may take: its steps, and what torch needs to begin."""
+    seconds = job.seconds + STARTING_SECONDS
+    if job.compile:
+        seconds += COMPILING_SECONDS
+    # A search may have less time left.
+    if job.left:
+        seconds = min(seconds, job.left)
+    return max(1.0, seconds)
+
+
+LONGEST_DETAIL = 300
+"""Letters from the end of what a child wrote: the error stands in the last line."""
 
 
 def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | None:
@@ -216,40 +276,52 @@ def affordable(batch: int, trials: Sequence[Trial], seconds: float) -> int | Non
     ran = [trial for trial in trials if trial.status == "ok"]
     largest = max(ran, key=lambda trial: trial.batch, default=None)
     if largest is None or not largest.samples_per_second:
-        return batch if seconds > 0 or not trials else None
+        is_in_time = seconds > 0 or not trials
+        return batch if is_in_time else None
     # Larger sizes are about as fast as the largest that ran, which need not be the fastest.
-    largest_in_time = int(seconds * largest.samples_per_second / LEAST_STEPS)
+    samples_in_time = seconds * largest.samples_per_second
+    largest_in_time = int(samples_in_time / LEAST_STEPS)
     if batch <= largest_in_time:
         return batch
-    return largest_in_time if largest_in_time >= LEAST_CLIMB * largest.batch else None
+    worth_a_trial = LEAST_CLIMB * largest.batch
+    return largest_in_time if largest_in_time >= worth_a_trial else None
 
 
 def trial_of(batch: int, answer: Mapping[str, Any]) -> Trial:
     """What a child's answer means."""
-    if answer["status"] == "ok":
+    status = answer["status"]
+    if status == "ok":
         return Trial(**{**answer, "batch": batch})
-    if answer["status"] == "died":
+    if status == "died":
         errors = answer["errors"]
-        ran_out = is_killed_for_memory(answer["exit"]) or is_out_of_memory(errors)
-        detail = f"ended with exit {answer['exit']}: {errors.strip()[-300:]}"
+        exit_code = answer["exit"]
+        ran_out = is_killed_for_memory(exit_code) or is_out_of_memory(errors)
+        last_words = errors.strip()[-LONGEST_DETAIL:]
+        detail = f"ended with exit {exit_code}: {last_words}"
     else:
         detail = answer["detail"]
         ran_out = is_out_of_memory(detail)
+    # Anything else than memory is an error of the code, or of the machine.
     return Trial(batch=batch, status="oom" if ran_out else "error", detail=detail)
 
 
 def raise_if_code_fails(job: BenchJob, trials: Sequence[Trial]) -> None:
     """`BadInput` with the code's own error, if no size ran and one failed by itself."""
-    broken = next((one for one in trials if one.status == "error"), None)
-    if broken is not None and not any(one.status == "ok" for one in trials):
-        name = job.code or "the model"
-        detail, _, hint = (broken.detail or "").partition("\nhint: ")
-        usual_hint = (
-            "one training step must run by itself within the time limit; the batch size is not "
-            "the reason"
-        )
-        message = f"{name} with batch {broken.batch} failed: {detail}"
-        raise BadInput(message, hint=hint or usual_hint)
+    if any(trial.status == "ok" for trial in trials):
+        return
+    failed = [trial for trial in trials if trial.status == "error"]
+    if not failed:
+        return
+    first = failed[0]
+    name = job.code or "the model"
+    # The child may know what to do about it.
+    detail, _, hint = (first.detail or "").partition("\nhint: ")
+    usual_hint = (
+        "one training step must run by itself within the time limit; the batch size is not "
+        "the reason"
+    )
+    message = f"{name} with batch {first.batch} failed: {detail}"
+    raise BadInput(message, hint=hint or usual_hint)
 
 
 # --- a model of the user's process --------------------------------------------------------------

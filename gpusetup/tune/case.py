@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from gpusetup.configs.config import Config, Edit, added_line, replacement
-from gpusetup.configs.keys import Key, Loop, belongs_to_loader, key_of, key_table
+from gpusetup.configs.keys import Added, Key, Loop, belongs_to_loader, key_of, key_table
 from gpusetup.configs.settings import (
     Setting,
     dotted,
@@ -45,8 +45,10 @@ class Facts(Frozen):
             return None
         system: System = "windows"
         if self.family == "linux":
+            # WSL shares its memory with Windows, which moves what does not fit to the host.
             system = "wsl" if self.wsl else "linux"
-        return replace(place_of(self.gpu, self.memory_bytes), count=self.gpus, system=system)
+        place = place_of(self.gpu, self.memory_bytes)
+        return replace(place, count=self.gpus, system=system)
 
 
 class Measured(Frozen):
@@ -129,7 +131,11 @@ class Case(Frozen):
 
     def with_role(self, *roles: str) -> list[Setting]:
         """The settings that mean one of these, in the file's order."""
-        return [setting for setting, key in self.keyed if key.role in roles]
+        settings = []
+        for setting, key in self.keyed:
+            if key.role in roles:
+                settings.append(setting)
+        return settings
 
     def with_name(self, *names: str) -> Iterator[Setting]:
         """The settings whose key is one of these, in the file's order."""
@@ -140,12 +146,16 @@ class Case(Frozen):
 
 def config_word(case: Case) -> str:
     """The config's file as a command names it."""
-    return shlex.quote(case.config.name)
+    name = case.config.name
+    # It may have spaces.
+    return shlex.quote(name)
 
 
 def label(setting: Setting) -> str:
     """A setting as a sentence names it: `training.lr (line 7)`."""
-    return f"{dotted(setting.path)} (line {setting.line})"
+    path = dotted(setting.path)
+    line = setting.line
+    return f"{path} (line {line})"
 
 
 class Why(Frozen):
@@ -160,9 +170,12 @@ def change_value(case: Case, setting: Setting, value: str, why: Why) -> Iterator
     edit = replacement(case.config, setting, value)
     if edit is None:
         obstacle = "not a plain value"
+        # Another place would change too.
         if setting.shared:
             obstacle = "used in several places through a YAML anchor"
-        yield f"{label(setting)} is {obstacle}: set it to {value} by hand; {why.reason}"
+        name = label(setting)
+        yield f"{name} is {obstacle}: set it to {value} by hand; {why.reason}"
+    # The value stands there already.
     elif edit.value != setting.text:
         yield _proposed(edit, setting, value, why)
 
@@ -192,26 +205,41 @@ def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
     if case.with_role(role):
         return []
     for row in key_table().added:
-        is_read = not row.needs or any(case.with_name(*row.needs.split()))
-        if row.role != role or not is_read:
+        if row.role != role:
+            continue
+        # A name in the config shows the trainer that reads the key.
+        signs = row.needs.split()
+        is_read = not signs or any(case.with_name(*signs))
+        if not is_read:
             continue
         for setting in case.with_name(row.beside):
-            # `--batch-size` has neighbours that are spelled in another way.
-            is_spelled_alike = setting.path[-1] == row.beside
-            if key_of(setting.path) is None or not is_spelled_alike:
-                continue
-            edit = added_line(case.config, setting, row.name, value)
+            edit = _line_below(case, setting, row, value)
             if edit is not None:
-                return [_proposed(edit, setting, value, replace(why, source=row.source))]
+                why_of_row = replace(why, source=row.source)
+                return [_proposed(edit, setting, value, why_of_row)]
     return []
+
+
+def _line_below(case: Case, setting: Setting, row: Added, value: str) -> Edit | None:
+    """The edit that adds a row's key below a setting; None if it may not stand there."""
+    # `--batch-size` has neighbours that are spelled in another way.
+    is_spelled_alike = setting.path[-1] == row.beside
+    # The same name may mean something else in this place.
+    means_something = key_of(setting.path) is not None
+    if not is_spelled_alike or not means_something:
+        return None
+    return added_line(case.config, setting, row.name, value)
 
 
 def not_a_number(setting: Setting) -> str:
     """That a setting is left, because it is no plain number."""
     text = setting.text or f"a {setting.kind}"
-    if setting.kind == "alias" or setting.shared:
+    is_shared = setting.kind == "alias" or setting.shared
+    # Its text is only a reference.
+    if is_shared:
         text = "shared through an anchor"
-    return f"{label(setting)} is {text}, not a plain number, so it stays as it is"
+    name = label(setting)
+    return f"{name} is {text}, not a plain number, so it stays as it is"
 
 
 # --- whose config it is -------------------------------------------------------------------------
@@ -230,33 +258,42 @@ RAY = "ray"
 
 def trainer_in(config: Config) -> Loop | None:
     """The trainer that a config is written for; None for a loop of one's own."""
-    names, trainer = names_in(config.settings), trainer_of(config)
-    if trainer and not names.isdisjoint(key_table().batches[trainer].split()):
-        return Loop(name=trainer, steps="updates")
+    names = names_in(config.settings)
+    trainer = trainer_of(config)
+    # `plan`'s trainers count updates, whatever else their configs have.
+    if trainer:
+        batch_names = key_table().batches[trainer].split()
+        if not names.isdisjoint(batch_names):
+            return Loop(name=trainer, steps="updates")
     for loop in key_table().loops:
-        if not names.isdisjoint(loop.names.split()):
+        loop_names = loop.names.split()
+        if not names.isdisjoint(loop_names):
             return loop
     return None
 
 
 def known_settings(config: Config) -> tuple[tuple[Setting, Key], ...]:
     """Every setting that a key's row means, as this config's trainer means it."""
-    trainer, names = trainer_in(config), names_in(config.settings)
+    trainer = trainer_in(config)
+    names = names_in(config.settings)
     counts_all_gpus = not names.isdisjoint(COUNTS_ALL_GPUS)
-    ray = next(loop for loop in key_table().loops if loop.name == RAY)
-    without_ray = names.isdisjoint(ray.names.split())
+    ray_rows = [loop for loop in key_table().loops if loop.name == RAY]
+    without_ray = names.isdisjoint(ray_rows[0].names.split())
     keyed = []
     for setting in config.settings:
+        # A map has no value of its own.
         key = key_of(setting.path) if setting.kind != "map" else None
         if key is None:
             continue
-        if trainer and trainer.batch and name_of(setting.path) == trainer.batch:
+        name = name_of(setting.path)
+        if trainer and trainer.batch and name == trainer.batch:
             key = Key(names=trainer.batch, role="batch", source=trainer.source)
-        is_named_total = name_of(setting.path) == "train_batch_size" and key.role == "total"
+        is_named_total = name == "train_batch_size" and key.role == "total"
         if is_named_total and not counts_all_gpus:
             # In a loop of one's own it is the loader's batch, and only named.
             key = replace(key, role="batch", written=False)
-        if key.role in ("workers", "pin") and not belongs_to_loader(setting.path, without_ray):
+        is_of_a_loader = key.role in ("workers", "pin")
+        if is_of_a_loader and not belongs_to_loader(setting.path, without_ray):
             key = replace(key, role="not a loader")
         keyed.append((setting, key))
     return tuple(keyed)

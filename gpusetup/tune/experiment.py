@@ -138,9 +138,15 @@ def _current_value(case: Case, role: str) -> str:
     """The first plain value of a role in parentheses: ` (lr (line 7) is 0.0002)`."""
     for setting in plain_values(case, role):
         text = unquoted(setting.text)
+        # A key without a value says nothing.
         if text not in EMPTY:
-            return f" ({label(setting)} is {text[:20]})"
+            value = text[:LONGEST_RATE]
+            return f" ({label(setting)} is {value})"
     return ""
+
+
+LONGEST_RATE = 20
+"""Letters of a number that a sentence repeats."""
 
 
 def _is_off(setting: Setting) -> bool:
@@ -193,8 +199,12 @@ def embedding_cache(case: Case) -> Iterator[Suggestion]:
 
 def _cache_bytes(case: Case) -> int | None:
     """The bytes of the users' embeddings; None if the config does not say how many there are."""
-    count, width = _plain(case, "users"), _plain(case, "embedding-dim")
-    return count * width * BYTES_PER_NUMBER if count and width else None
+    count = _plain(case, "users")
+    width = _plain(case, "embedding-dim")
+    if not count or not width:
+        return None
+    numbers = count * width
+    return numbers * BYTES_PER_NUMBER
 
 
 def _plain(case: Case, role: str) -> int | None:

@@ -39,7 +39,10 @@ def has_memory(memory_bytes: int, nominal_gb: float) -> bool:
     >>> has_memory(24564 << 20, 24), has_memory(15109 << 20, 16), has_memory(11264 << 20, 12)
     (True, True, False)
     """
-    return memory_bytes >= nominal_gb * NOMINAL_SHARE * GIB
+    least_gb = nominal_gb * NOMINAL_SHARE
+    # A card that is sold with 24 GB has 24 GiB.
+    least_bytes = least_gb * GIB
+    return memory_bytes >= least_bytes
 
 
 # --- what is trained ------------------------------------------------------------------------------
@@ -51,6 +54,8 @@ SEQUENCE_MODEL = re.compile(r"(?i)lstm|gru|rnn|transformer")
 """In values that name a recurrent model or a transformer built by hand: `BiLSTM`, `tiny_gru`."""
 NOT_SEQUENCE_MODEL = re.compile(r"(?i)/|vision|image|video|swin|vit|detr|diffusion|audio|speech")
 """In names of models that only share the word, and (`/`) in names of published ones."""
+LONGEST_KIND = 100
+"""Letters of a value that may name the kind of a model: a longer one is a text."""
 MODEL_KIND_KEYS = frozenset((
     "model_type", "model", "type", "name", "model_name", "arch", "architecture", "network", "net",
     "rnn_type", "cell_type", "cell", "encoder",
@@ -91,26 +96,34 @@ def training_of(case: Case) -> Training:
 
 
 def _names_sequence_model(case: Case) -> bool:
+    """Whether a value names a recurrent model, or a transformer built by hand."""
     for setting in case.config.settings:
-        text = unquoted(setting.text)[:100]
-        is_sequence_model = SEQUENCE_MODEL.search(text) and not NOT_SEQUENCE_MODEL.search(text)
-        if name_of(setting.path) in MODEL_KIND_KEYS and is_sequence_model:
+        if name_of(setting.path) not in MODEL_KIND_KEYS:
+            continue
+        text = unquoted(setting.text)[:LONGEST_KIND]
+        is_another_model = NOT_SEQUENCE_MODEL.search(text) is not None
+        if SEQUENCE_MODEL.search(text) and not is_another_model:
             return True
     return False
 
 
 def _names_other_model(case: Case) -> bool:
     """Whether a trainer or a model is named for which the guides have no batch."""
-    has_rollouts = bool(case.with_role("rollout-batch"))
-    is_about_images = not IMAGE_KEYS.isdisjoint(names_in(case.config.settings))
-    has_trainer = trainer_in(case.config) is not None
-    return has_trainer or has_rollouts or is_about_images or has_batch_norm(case)
+    if case.with_role("rollout-batch") or trainer_in(case.config) is not None:
+        return True
+    names = names_in(case.config.settings)
+    is_about_images = not IMAGE_KEYS.isdisjoint(names)
+    # A model with BatchNorm sees images, or hears.
+    return is_about_images or has_batch_norm(case)
 
 
 def _speaks_of_model(case: Case) -> bool:
-    return any(
-        not MODEL_WORDS.isdisjoint(words_of(name)) for name in names_in(case.config.settings)
-    )
+    """Whether any key speaks of a model: then the config shows what it trains."""
+    for name in names_in(case.config.settings):
+        words = words_of(name)
+        if not MODEL_WORDS.isdisjoint(words):
+            return True
+    return False
 
 
 LARGEST_SMALL_WIDTH = 1023
@@ -120,36 +133,52 @@ layers (BERT's and GPT-2's smallest) is a language or speech model, for which it
 
 
 def _is_larger_than_the_guides(case: Case) -> bool:
-    widths = [whole_number(setting) or 0 for setting in plain_values(case, "hidden")]
-    depths = [whole_number(setting) or 0 for setting in plain_values(case, "layers")]
-    return (
-        max(widths, default=0) > LARGEST_SMALL_WIDTH or max(depths, default=0) > LARGEST_SMALL_DEPTH
-    )
+    """Whether the network is far wider or deeper than those of the acceleration guide."""
+    width = _largest(case, "hidden")
+    depth = _largest(case, "layers")
+    # One of the two is enough.
+    return width > LARGEST_SMALL_WIDTH or depth > LARGEST_SMALL_DEPTH
+
+
+def _largest(case: Case, role: str) -> int:
+    """The largest whole number of a role; 0 if there is none."""
+    largest = 0
+    for setting in plain_values(case, role):
+        # A reference to another setting is no number.
+        value = whole_number(setting) or 0
+        largest = max(largest, value)
+    return largest
 
 
 def _trains_on_image_patches(case: Case) -> bool:
     """Whether the config is one of the optimisation guide's image networks, or much like them."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
-    patches = [whole_number(setting) or 0 for setting in plain_values(case, "patch")]
-    return any(size > LARGEST_VIT_PATCH for size in patches)
+    # A vision transformer's patches are far smaller.
+    largest_patch = _largest(case, "patch")
+    return largest_patch > LARGEST_VIT_PATCH
 
 
 def plain_values(case: Case, role: str) -> list[Setting]:
     """The settings of a role with one value; a list of sizes is another kind of network's."""
-    return [
-        setting
-        for setting in case.with_role(role)
-        if setting.kind == "scalar" and isinstance(setting.path[-1], str)
-    ]
+    plain = []
+    for setting in case.with_role(role):
+        is_list_item = not isinstance(setting.path[-1], str)
+        if setting.kind == "scalar" and not is_list_item:
+            plain.append(setting)
+    return plain
 
 
 def _reads_text(case: Case) -> bool:
     """Whether a model is named that reads tokens, or sequences are longer than the guides' own."""
     if any(case.with_name("model_name_or_path")):
         return True
-    lengths = [whole_number(setting) or 0 for setting in case.with_role("length")]
-    return any(length > LONGEST_SMALL_SEQUENCE for length in lengths)
+    for setting in case.with_role("length"):
+        # `null`: as long as the model allows.
+        length = whole_number(setting) or 0
+        if length > LONGEST_SMALL_SEQUENCE:
+            return True
+    return False
 
 
 # --- marks of batch -------------------------------------------------------------------------------
@@ -168,9 +197,13 @@ class BatchMark(NamedTuple):
 
     @property
     def range_text(self) -> str:
+        """The batches that it names: `16`, `8 to 16`, `up to 128`."""
         if self.least == self.most:
             return str(self.most)
-        return f"{self.least} to {self.most}" if self.least else f"up to {self.most}"
+        # Small cards have no lower end.
+        if not self.least:
+            return f"up to {self.most}"
+        return f"{self.least} to {self.most}"
 
 
 class SequenceRow(NamedTuple):
@@ -221,21 +254,26 @@ def batch_mark(case: Case) -> BatchMark | None:
 
 
 def _sequence_mark(memory_bytes: int, *, is_certain: bool) -> BatchMark:
-    row = next(row for row in SEQUENCE_ROWS if has_memory(memory_bytes, row.from_gb))
+    """The acceleration guide's batch for a card with so much memory."""
+    # The last row is for every card.
+    fitting_rows = [row for row in SEQUENCE_ROWS if has_memory(memory_bytes, row.from_gb)]
+    row = fitting_rows[0]
     what = "For small recurrent models and transformers"
     if not is_certain:
         what += " (if yours is one)"
-    return BatchMark(row.least, row.most, f"{what} on {row.cards},", "acceleration guide")
+    where = f"{what} on {row.cards},"
+    return BatchMark(row.least, row.most, where, "acceleration guide")
 
 
 def _tier(memory_bytes: int) -> BatchMark:
     """The tier of a recommender: more than 8 GB, 4 to 8 GB, less than 4 GB."""
-    batch, gpus = TIERS[2]
+    large, middle, small = TIERS
+    batch, gpus = small
     if has_memory(memory_bytes, 4):
-        batch, gpus = TIERS[1]
+        batch, gpus = middle
     # The next size that cards are sold with is 10 GB.
     if has_memory(memory_bytes, 10):
-        batch, gpus = TIERS[0]
+        batch, gpus = large
     where = f"For recommenders on {gpus},"
     return BatchMark(batch, batch, where, "multi-GPU guide", of_all_gpus=True)
 
@@ -252,8 +290,11 @@ IMAGE_CARDS = ((24, "rtx-4090"), (16, "rtx-4080"), (12, "rtx-4070"), (0, "gtx-10
 
 def image_preset(memory_bytes: int) -> Preset:
     """The optimisation guide's preset for a card with so much memory."""
-    name = next(name for gb, name in IMAGE_CARDS if has_memory(memory_bytes, gb))
-    return preset_named(name)
+    for least_gb, name in IMAGE_CARDS:
+        # The last row is for every card.
+        if has_memory(memory_bytes, least_gb):
+            return preset_named(name)
+    raise AssertionError("the last row has no least memory")
 
 
 def sequence_preset(memory_bytes: int) -> Preset:
@@ -269,21 +310,28 @@ def card_of(case: Case, preset: Preset) -> str:
 
     A card that the guide does not name belongs to the class of the named one with as much memory.
     """
-    gpu, memory_bytes = case.facts.gpu or "", case.facts.memory_bytes or 0
+    gpu = case.facts.gpu or ""
+    memory_bytes = case.facts.memory_bytes or 0
     named_card = preset.name.replace("-", " ")
     if named_card in gpu.lower():
         return preset.card
     size = round(memory_bytes / GIB)
-    if not has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB):
+    is_smaller = not has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB)
+    if is_smaller:
         return f"{preset.card}, its smallest card (yours has {size} GB, so stay below)"
-    if has_memory(memory_bytes, LARGER_THAN_IMAGE_CARDS_GB):
+    is_larger = has_memory(memory_bytes, LARGER_THAN_IMAGE_CARDS_GB)
+    if is_larger:
         return f"{preset.card}, the guide's largest card (yours has {size} GB)"
     return f"{preset.card}, the class of your {size} GB card"
 
 
 def _image_mark(case: Case, memory_bytes: int) -> BatchMark:
+    """The optimisation guide's batch for a card with so much memory."""
     preset = image_preset(memory_bytes)
-    most = int(preset.value("batch_size") or 0)
-    least = most if has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB) else 0
+    batch_text = preset.value("batch_size")
+    most = int(batch_text or 0)
+    # On cards below the guide's smallest its batch is only an upper end.
+    is_in_guide = has_memory(memory_bytes, SMALLEST_IMAGE_CARD_GB)
+    least = most if is_in_guide else 0
     where = f"For image networks on {card_of(case, preset)},"
     return BatchMark(least, most, where, preset.guide)

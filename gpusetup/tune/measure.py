@@ -27,9 +27,11 @@ def measure(
 ) -> tuple[TuneAnswer, Measured]:
     """Everything that is asked to be measured, and what of it goes into the config."""
     with Bench(request.job) as bench:
-        if request.benchmark:
-            return fill_table(Table(request, bench, baseline), showing)
-        return search_batch(request, bench, showing, baseline)
+        if not request.benchmark:
+            return search_batch(request, bench, showing, baseline)
+        # The table also searches the batch, in its own row.
+        table = Table(request, bench, baseline)
+        return fill_table(table, showing)
 
 
 def fill_table(table: Table, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
@@ -76,11 +78,13 @@ def search_batch(
         bench.find(goal, trials, say, speed=request.finds_fastest)
         is_interrupted = False
     raise_if_code_fails(request.job, trials)
+    # After a Ctrl-C it is the best of what ran.
     choose = fastest if request.finds_fastest else largest_that_ran
     batch_size = choose(trials, goal)
     ran = [trial for trial in trials if trial.batch == batch_size]
+    notes = allocator_notes(ran, goal.limit_bytes)
     answer = TuneAnswer(
-        recommendations=tuple(allocator_notes(ran, goal.limit_bytes)),
+        recommendations=tuple(notes),
         trials=tuple(trials),
         batch_size=batch_size,
         limit_bytes=goal.limit_bytes,
@@ -88,7 +92,14 @@ def search_batch(
         device=device.name,
         interrupted=is_interrupted,
     )
-    return answer, Measured(batch_size=batch_size, grows=request.grows, interrupted=is_interrupted)
+    measured = Measured(batch_size=batch_size, grows=request.grows, interrupted=is_interrupted)
+    return answer, measured
+
+
+def reserved_bytes_of(trial: Trial) -> int:
+    """What torch's allocator had taken of the GPU; 0 on the CPU."""
+    reserved = trial.reserved_bytes
+    return reserved or 0
 
 
 def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
@@ -98,13 +109,17 @@ def allocator_notes(ran: Iterable[Trial], limit_bytes: int) -> Iterator[str]:
     ran proves that these very shapes fit, with the gaps between blocks. It proves nothing of the
     shapes of other batches, which leave other gaps.
     """
-    reserved = [trial for trial in ran if (trial.reserved_bytes or 0) > limit_bytes]
-    if reserved:
-        tightest = max(reserved, key=lambda trial: trial.reserved_bytes or 0)
-        gaps = 100 * ((tightest.reserved_bytes or 0) / (tightest.peak_bytes or 1) - 1)
-        yield (
-            f"Batch {tightest.batch} ran, but torch's allocator reserved"
-            f" {(tightest.reserved_bytes or 0) / GIB:.1f} GiB for it, {gaps:.0f} % more than its"
-            f" tensors take, so less stays free than planned. If your samples differ in size, take"
-            f" a smaller batch or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
-        )
+    tight = [trial for trial in ran if reserved_bytes_of(trial) > limit_bytes]
+    if not tight:
+        return
+    tightest = max(tight, key=reserved_bytes_of)
+    reserved = reserved_bytes_of(tightest)
+    tensors = tightest.peak_bytes or 1
+    gaps = 100 * (reserved / tensors - 1)
+    reserved_gib = reserved / GIB
+    yield (
+        f"Batch {tightest.batch} ran, but torch's allocator reserved"
+        f" {reserved_gib:.1f} GiB for it, {gaps:.0f} % more than its"
+        f" tensors take, so less stays free than planned. If your samples differ in size, take"
+        f" a smaller batch or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+    )

@@ -38,8 +38,10 @@ def timed_seconds(runs: int) -> float:
 def middle_half(runs: Sequence[Trial]) -> list[Trial]:
     """The runs that count, the slowest first: of four or more, the middle half."""
     ordered = sorted(runs, key=lambda run: run.samples_per_second or 0.0)
+    # Of three runs or fewer all count.
     quarter = len(ordered) // 4
-    return ordered[quarter : len(ordered) - quarter]
+    end = len(ordered) - quarter
+    return ordered[quarter:end]
 
 
 class SpeedRange(NamedTuple):
@@ -51,7 +53,10 @@ class SpeedRange(NamedTuple):
 
     @property
     def spread_percent(self) -> float:
-        return 100 * (self.highest - self.slowest) / self.middle
+        """How far the runs lie apart, of the middle one."""
+        # The slowest and the fastest of those that count.
+        distance = self.highest - self.slowest
+        return 100 * distance / self.middle
 
 
 def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
@@ -68,14 +73,19 @@ def speed_range(runs: Sequence[Trial]) -> SpeedRange | None:
     SpeedRange(slowest=100.0, middle=100.0, highest=100.0)
     """
     counted = middle_half(runs)
-    slowest, highest = [], []
+    are_few = len(runs) < ENOUGH_RUNS
+    slowest = []
+    highest = []
     for run in counted:
-        if run.samples_per_second is None or run.spread_percent is None:
+        speed, spread = run.samples_per_second, run.spread_percent
+        if speed is None or spread is None:
             return None
-        half = run.spread_percent / 200 if len(runs) < ENOUGH_RUNS else 0.0
-        slowest.append(run.samples_per_second * (1 - half))
-        highest.append(run.samples_per_second * (1 + half))
-    middle = counted[len(counted) // 2].samples_per_second or 0.0
+        # The spread goes to both sides.
+        half = spread / 200 if are_few else 0.0
+        slowest.append(speed * (1 - half))
+        highest.append(speed * (1 + half))
+    middle_run = counted[len(counted) // 2]
+    middle = middle_run.samples_per_second or 0.0
     return SpeedRange(min(slowest), middle, max(highest))
 
 
@@ -97,11 +107,16 @@ def compare(after: Sequence[Trial], before: Sequence[Trial]) -> Verdict:
     speed, speed_before = speed_range(after), speed_range(before)
     if speed is None or speed_before is None:
         return "no gain"
-    if speed.highest < LEAST_GAIN * speed_before.slowest:
+    least_best = LEAST_GAIN * speed_before.slowest
+    if speed.highest < least_best:
         return "no gain"
-    is_confirmed = min(len(after), len(before)) >= CONFIRMED_RUNS
+    # Several runs of both: one run alone may have been disturbed.
+    fewest_runs = min(len(after), len(before))
+    is_confirmed = fewest_runs >= CONFIRMED_RUNS
     if is_confirmed and speed.middle < speed_before.middle:
         return "no gain"
     is_apart = speed.slowest > speed_before.highest
-    is_worth_it = speed.middle >= LEAST_GAIN * speed_before.highest
-    return "gain" if is_apart and is_worth_it and is_confirmed else "open"
+    least_middle = LEAST_GAIN * speed_before.highest
+    is_worth_it = speed.middle >= least_middle
+    is_gain = is_apart and is_worth_it and is_confirmed
+    return "gain" if is_gain else "open"

@@ -28,11 +28,15 @@ def is_out_of_memory(problem: BaseException | str) -> bool:
     (True, True)
     """
     if isinstance(problem, str):
-        return bool(OUT_OF_MEMORY.search(problem))
-    texts = (
-        f"{' '.join(kind.__name__ for kind in type(one).__mro__)}: {one}" for one in causes(problem)
-    )
-    return any(map(is_out_of_memory, texts))
+        match = OUT_OF_MEMORY.search(problem)
+        return match is not None
+    for cause in causes(problem):
+        # A class of torch's or its base says it where the text does not.
+        class_names = [kind.__name__ for kind in type(cause).__mro__]
+        text = f"{' '.join(class_names)}: {cause}"
+        if OUT_OF_MEMORY.search(text):
+            return True
+    return False
 
 
 def is_killed_for_memory(exit_code: int | None) -> bool:
@@ -47,8 +51,10 @@ def is_killed_for_memory(exit_code: int | None) -> bool:
 def causes(problem: BaseException) -> Iterator[BaseException]:
     """An exception, then what it was raised from or while handling."""
     seen: set[int] = set()
-    one: BaseException | None = problem
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
-        yield one
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    cause: BaseException | None = problem
+    # Somebody may have made a ring of causes.
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        context = None if cause.__suppress_context__ else cause.__context__
+        cause = cause.__cause__ or context

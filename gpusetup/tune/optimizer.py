@@ -59,18 +59,23 @@ def search_config(config: Mapping[str, Any]) -> SearchConfig:
     (16, {'amp': True}, ('lr',))
     """
     options: dict[str, Any] = {}
-    batch_size, ignored = None, []
+    batch_size = None
+    ignored = []
     for path, value in leaves(config):
         key = key_of(path)
         role = key.role if key else None
+        # True is a whole number to Python too, so the type must be the very one.
+        is_size = type(value) is int and value > 0
+        is_switch = type(value) is bool
         if path[0] in OPTIONS and is_option(path, value):
             options[path[0]] = value
-        elif role == "batch" and type(value) is int and value > 0:
+        elif role == "batch" and is_size:
             batch_size = value
-        elif role in ("amp", "bf16", "fp16") and type(value) is bool:
+        elif role in ("amp", "bf16", "fp16") and is_switch:
+            # A search's own `amp` comes before the config's.
             if value:
                 options.setdefault("amp", True if role == "amp" else role)
-        elif role == "compile" and type(value) is bool:
+        elif role == "compile" and is_switch:
             options.setdefault("compile", value)
         else:
             ignored.append(dotted(path))
@@ -93,12 +98,15 @@ def is_option(path: tuple[str, ...], value: Any) -> bool:
     if len(path) > 1:
         return False
     name = path[0]
+    is_nothing = value is None
     if name in ("loss", "say"):
-        return value is None or callable(value)
+        return is_nothing or callable(value)
     if name == "optimizer":
-        return value is None or isinstance(value, str) or callable(value)
+        is_name = isinstance(value, str)
+        return is_nothing or is_name or callable(value)
     if name == "amp":
         return value in (None, False, True, "bf16", "fp16")
+    # The others are numbers and names that no training config uses otherwise.
     return True
 
 
@@ -145,7 +153,8 @@ class BatchSizeOptimizer:
         if config.ignored:
             say(ignored_in_words(config.ignored))
         trials: list[Trial] = []
-        with saved_job(job_parts(self.model, sample_data, options)) as path:
+        parts = job_parts(self.model, sample_data, options)
+        with saved_job(parts) as path:
             job = bench_job(path, options)
             with Bench(job) as bench:
                 device = bench.device()
@@ -157,32 +166,42 @@ class BatchSizeOptimizer:
                     f" (`total_seconds`), within {limit_bytes / GIB:.1f} GiB{limit_note}"
                     " (`memory_limit_bytes`)"
                 )
+                limited_device = replace(device, limit_bytes=limit_bytes)
+                # However long torch took to start, half of the time is for trials.
+                half_from_now = time.monotonic() + total_seconds / 2
                 goal = Goal(
-                    limit_bytes=replace(device, limit_bytes=limit_bytes).room(),
+                    limit_bytes=limited_device.room(),
                     start=config.batch_size or length_of(sample_data) or FIRST,
                     largest=options.get("max_batch_size"),
-                    # However long torch took to start, half of the time is for trials.
-                    ends=max(began + total_seconds, time.monotonic() + total_seconds / 2),
+                    ends=max(began + total_seconds, half_from_now),
                 )
                 bench.find(goal, trials, say, speed=True)
         raise_if_code_fails(job, trials)
         size = fastest(trials, goal, busy=target_gpu_util)
         if size is None:
-            raise Unsatisfiable(
-                f"Not even the smallest batch runs within {limit_bytes / GIB:.1f} GiB and"
-                f" {total_seconds:g} s",
-                hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
-            )
-        return size, {**statistics(size, trials, goal), "ignored": list(config.ignored)}
+            raise nothing_ran(limit_bytes, total_seconds)
+        figures = statistics(size, trials, goal)
+        return size, {**figures, "ignored": list(config.ignored)}
+
+
+def nothing_ran(limit_bytes: int, total_seconds: float) -> Unsatisfiable:
+    """The error of a search in which not even the smallest batch ran."""
+    limit_gib = limit_bytes / GIB
+    # More of either may help.
+    return Unsatisfiable(
+        f"Not even the smallest batch runs within {limit_gib:.1f} GiB and {total_seconds:g} s",
+        hint="`memory_limit_bytes` and `total_seconds` of the config allow more",
+    )
 
 
 def ignored_in_words(names: tuple[str, ...]) -> str:
     """Which keys of the config the search does not use."""
-    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-    return (
-        f"not used by the search: {', '.join(names[:MOST_NAMES])}{more}"
-        f" (its own options: {', '.join(OPTIONS)})"
-    )
+    first_names = ", ".join(names[:MOST_NAMES])
+    hidden_count = len(names) - MOST_NAMES
+    # A training config may have a hundred.
+    more = f" and {hidden_count} more" if hidden_count > 0 else ""
+    options = ", ".join(OPTIONS)
+    return f"not used by the search: {first_names}{more} (its own options: {options})"
 
 
 def job_parts(model: Any, sample_data: Any, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,10 +238,12 @@ def bench_job(path: str, options: Mapping[str, Any]) -> BenchJob:
 
 def search_limit(device: Device, options: Mapping[str, Any]) -> tuple[int, str]:
     """The memory that may be used, and a remark on it."""
+    limit_bytes = device.limit_bytes
     if device.is_gpu or options.get("memory_limit_bytes"):
-        return device.limit_bytes, ""
+        return limit_bytes, ""
     # On a host others need memory too; 1 GiB at least, of which torch alone takes a part.
-    quarter = max(device.limit_bytes // 4, min(GIB, device.limit_bytes))
+    least_bytes = min(GIB, limit_bytes)
+    quarter = max(limit_bytes // 4, least_bytes)
     return quarter, ", a quarter of the free memory"
 
 
@@ -230,9 +251,11 @@ def length_of(sample_data: Any) -> int | None:
     """The samples of the example batch; None if no tensor counts them."""
     from gpusetup.child_scripts.trace_step import tensors
 
-    counted = (tensor for tensor in tensors(sample_data) if tensor.dim())
-    first = next(counted, None)
-    return None if first is None else len(first) or None
+    for tensor in tensors(sample_data):
+        # A tensor without a dimension is a number.
+        if tensor.dim():
+            return len(tensor) or None
+    return None
 
 
 def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
@@ -240,21 +263,28 @@ def statistics(size: int, trials: list[Trial], goal: Goal) -> dict[str, Any]:
     from gpusetup.model.codec import to_plain
 
     is_unfinished = next_for_speed(trials, goal) is not None
-    is_late = any((trial.detail or "").startswith("no answer in") for trial in trials)
+    details = [trial.detail or "" for trial in trials]
+    is_late = any(detail.startswith("no answer in") for detail in details)
+    reason = stopped(trials, goal)
+    if is_unfinished or is_late:
+        reason = "its time was over"
     rows = [to_plain(trial) for trial in trials]
-    answer = next(row for row in rows if row["batch"] == size and row["status"] == "ok")
+    # The first run of this size: its row is the answer.
+    answers = [row for row in rows if row["batch"] == size and row["status"] == "ok"]
     return {
-        **answer,
+        **answers[0],
         "largest_batch_size": largest_that_ran(trials, goal),
         "limit_bytes": goal.limit_bytes,
-        "stopped": "its time was over" if is_unfinished or is_late else stopped(trials, goal),
+        "stopped": reason,
         "trials": rows,
     }
 
 
 def print_progress(line: str) -> None:
     """A line on standard error."""
-    print(f"gpusetup: {line}", file=sys.stderr, flush=True)
+    text = f"gpusetup: {line}"
+    # At once: a trial may take minutes.
+    print(text, file=sys.stderr, flush=True)
 
 
 def mean_loss(output: Any, _: Any) -> Any:
@@ -295,17 +325,23 @@ class OptimizedConfig(TuneAnswer):
         return plain
 
     def keys(self) -> Iterator[str]:
-        return iter(self.document())
+        """The keys of the JSON document."""
+        names = self.document()
+        return iter(names)
 
     def __iter__(self) -> Iterator[str]:
         return self.keys()
 
     def __len__(self) -> int:
-        return len(self.document())
+        names = self.document()
+        # Settings of the file are no keys: they are only found by name.
+        return len(names)
 
     def __contains__(self, key: object) -> bool:
         absent = object()
-        return self.get(str(key), absent) is not absent
+        # None is a value of some keys.
+        value = self.get(str(key), absent)
+        return value is not absent
 
     def get(self, key: str, default: Any = None) -> Any:
         try:
@@ -316,19 +352,26 @@ class OptimizedConfig(TuneAnswer):
     def __getitem__(self, key: str) -> Any:
         document = self.document()
         setting = self.setting(key)
+        is_document_key = key in document
         # `batch_size` is a key of both: here nothing was measured, so the document's is empty.
-        if document.get(key) or (key in document and setting is None):
+        has_value = bool(document.get(key))
+        if has_value or (is_document_key and setting is None):
             return document[key]
         if setting is None:
-            raise KeyError(f"{key}: neither one of {', '.join(document)} nor one setting")
+            names = ", ".join(document)
+            raise KeyError(f"{key}: neither one of {names} nor one setting")
         return self.settings[setting]
 
     def setting(self, key: str) -> str | None:
         """The path of the setting that a key names, whole or by its last word; None if not one."""
         if key in self.settings:
             return key
-        paths = [path for path in self.settings if path.endswith(f".{key}")]
-        return paths[0] if len(paths) == 1 else None
+        ending = f".{key}"
+        paths = [path for path in self.settings if path.endswith(ending)]
+        # Several settings of one name: the key does not say which.
+        if len(paths) != 1:
+            return None
+        return paths[0]
 
 
 def auto_optimize_config(
@@ -364,8 +407,13 @@ def auto_optimize_config(
 
 def settings_of(config: Config) -> dict[str, Plain]:
     """Path -> value of each plain setting."""
-    plain = [setting for setting in config.settings if setting.kind == "scalar"]
-    return {dotted(setting.path): value_of(setting) for setting in plain}
+    values: dict[str, Plain] = {}
+    for setting in config.settings:
+        # A list or a map has no value of its own.
+        if setting.kind == "scalar":
+            path = dotted(setting.path)
+            values[path] = value_of(setting)
+    return values
 
 
 def _machine(name: str | None) -> Any:

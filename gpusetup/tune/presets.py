@@ -9,6 +9,7 @@ figures are the guides'. Where a guide is wrong or out of date, the reason says 
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import NamedTuple
 
@@ -212,17 +213,21 @@ def spelled(text: str) -> str:
     >>> spelled("RTX 4090"), spelled("gtx_1080"), spelled("Top")
     ('rtx-4090', 'gtx-1080', 'top')
     """
-    return "-".join(text.lower().replace("_", " ").replace("-", " ").split())
+    # `_`, `-` and any number of spaces count alike.
+    spaced = re.sub(r"[_-]", " ", text.lower())
+    words = spaced.split()
+    return "-".join(words)
 
 
 def preset_named(name: str) -> Preset:
     """The preset of a name; `UsageError` names those that exist."""
-    wanted = spelled(name)
+    spelled_name = spelled(name)
     for preset in PRESETS:
-        if preset.name == wanted:
+        if preset.name == spelled_name:
             return preset
     names = ", ".join(preset.name for preset in PRESETS)
-    raise UsageError(f"No preset is called {name!r}", hint=f"one of {names}; or `{LIST}`")
+    hint = f"one of {names}; or `{LIST}`"
+    raise UsageError(f"No preset is called {name!r}", hint=hint)
 
 
 # --- the file -------------------------------------------------------------------------------------

@@ -46,7 +46,8 @@ def batch_fixed_by(config: Config) -> str | None:
         text = unquoted(setting.text)
         if is_deepspeed_json and text == "auto":
             return f"{label(setting)} is auto: the trainer's own config sets the value"
-        if name_of(setting.path) in DEEPSPEED_KEYS and _names_settings(setting):
+        names_deepspeed = name_of(setting.path) in DEEPSPEED_KEYS
+        if names_deepspeed and _names_settings(setting):
             # A word without a file's ending names settings that a program brings along.
             is_file = FILE_NAME.fullmatch(text) is not None
             holder = text if is_file else "DeepSpeed's own configuration"
@@ -68,9 +69,13 @@ def sharded_elsewhere(case: Case) -> str | None:
 def _names_settings(setting: Setting) -> bool:
     """Whether the value refers to settings that are not in this config (a map would be)."""
     if setting.kind == "list":
+        # A list of files; `fsdp: [full_shard]` is one of words.
         return name_of(setting.path) == BASE_FILES
-    is_empty = setting.text in EMPTY or switch_value(setting) is False
-    return setting.kind in ("scalar", "alias") and not is_empty
+    if setting.kind not in ("scalar", "alias"):
+        return False
+    is_switched_off = switch_value(setting) is False
+    is_empty = setting.text in EMPTY
+    return not is_empty and not is_switched_off
 
 
 # --- counts of steps ------------------------------------------------------------------------------
@@ -96,15 +101,22 @@ def step_counts(case: Case) -> Iterator[Setting]:
     """The settings whose number is a count of steps (0, -1, ratios and epochs are none)."""
     for setting in case.config.settings:
         name = name_of(setting.path)
-        maps = [word for word in setting.path[:-1] if isinstance(word, str)]
         if not STEP_COUNTS.search(name) or OTHER_COUNTS.search(name):
             continue
-        if any(is_other_phase(word) for word in maps):
+        maps = [word for word in setting.path[:-1] if isinstance(word, str)]
+        # Steps of an evaluation have a loader of their own.
+        if any(map(is_other_phase, maps)):
             continue
+        # mmengine: `by_epoch: false` counts everything in iterations.
         counts_iterations = name == "by_epoch" and switch_value(setting) is False
-        is_positive = setting.kind == "scalar" and (whole_number(setting) or 0) > 0
+        number = whole_number(setting) or 0
+        is_positive = setting.kind == "scalar" and number > 0
         if setting.kind == "list" or counts_iterations or is_positive:
             yield setting
+
+
+LONGEST_VALUE = 200
+"""Letters of a value that are looked at: a longer one is a text."""
 
 
 # --- the model and its loss -----------------------------------------------------------------------
@@ -138,16 +150,23 @@ def names_batch_norm(setting: Setting) -> bool:
     """Whether a setting switches BatchNorm on, or names a model that is built with it."""
     if setting.kind != "scalar":
         return False
-    name, text = name_of(setting.path).lower(), unquoted(setting.text)[:200]
+    name = name_of(setting.path).lower()
     if name in BATCH_NORM_SWITCHES:
         return switch_value(setting) is True
+    if name not in BATCH_NORM_KEYS:
+        return False
+    text = unquoted(setting.text)[:LONGEST_VALUE]
     # `torchvision.models.resnet50` names it last, `yolo11n.pt` first.
-    words = (text.rpartition(".")[2], text.partition(".")[0])
-    return name in BATCH_NORM_KEYS and any(BATCH_NORM.match(word) for word in words)
+    last_word = text.rpartition(".")[2]
+    first_word = text.partition(".")[0]
+    return any(map(BATCH_NORM.match, (last_word, first_word)))
 
 
 def has_batch_norm(case: Case) -> bool:
-    return any(names_batch_norm(setting) for setting in case.config.settings)
+    """Whether any setting shows that the model has BatchNorm."""
+    settings = case.config.settings
+    # One layer is enough.
+    return any(map(names_batch_norm, settings))
 
 
 def refusals(case: Case) -> Iterator[str]:
@@ -161,9 +180,12 @@ def refusals(case: Case) -> Iterator[str]:
 
 def _refusals_of(case: Case, setting: Setting) -> Iterator[str]:
     """What one setting says against another micro-batch."""
-    name, text = name_of(setting.path), unquoted(setting.text)[:200]
-    is_on = switch_value(setting) is True or bool(whole_number(setting))
-    is_off = switch_value(setting) is False or whole_number(setting) == 0
+    name = name_of(setting.path)
+    text = unquoted(setting.text)[:LONGEST_VALUE]
+    switch = switch_value(setting)
+    number = whole_number(setting)
+    is_off = switch is False or number == 0
+    is_on = switch is True or bool(number)
     speaks_of_pairs = CONTRASTIVE.search(name) or CONTRASTIVE.search(text)
     if setting.kind == "scalar" and not is_off and speaks_of_pairs:
         yield (
@@ -172,11 +194,13 @@ def _refusals_of(case: Case, setting: Setting) -> Iterator[str]:
         )
     if name in TIED_TO_MICRO_BATCH and is_on:
         yield f"{label(setting)} {TIED_TO_MICRO_BATCH[name]}"
-    if "auto_scale_lr" in setting.path and name == "enable" and switch_value(setting):
+    if "auto_scale_lr" in setting.path and name == "enable" and switch:
         yield "auto_scale_lr is on: the learning rate changes with the loader's batch"
     if "GradientAccumulationScheduler" in text:
         yield f"line {setting.line} schedules the accumulation itself"
-    if setting.path == ("batch_size",) and _is_axolotls(case):
+    # In axolotl `batch_size` at the top is another thing than `micro_batch_size`.
+    is_top_batch = setting.path == ("batch_size",)
+    if is_top_batch and _is_axolotls(case):
         yield (
             f"{label(setting)} is axolotl's total batch: axolotl derives the accumulation from it"
         )
@@ -189,18 +213,26 @@ def _refusals_of(case: Case, setting: Setting) -> Iterator[str]:
 
 
 def _is_axolotls(case: Case) -> bool:
+    """Whether the config is one of axolotl."""
     trainer = trainer_in(case.config)
-    return trainer is not None and trainer.name == "axolotl"
+    # A loop of one's own has no trainer.
+    if trainer is None:
+        return False
+    return trainer.name == "axolotl"
 
 
 def _refusals_of_counts(case: Case) -> Iterator[str]:
     """The settings that count micro-batches, or for all that is known may count them."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
+    micro_names = trainer.micro.split()
+    update_names = trainer.updates.split()
     for setting in step_counts(case):
         name = name_of(setting.path)
-        if name in trainer.micro.split():
+        may_count_either = trainer.steps == "unknown" and name not in update_names
+        if name in micro_names:
             yield f"{label(setting)} counts micro-batches: change it and the batch by hand"
-        elif trainer.steps == "unknown" and name not in trainer.updates.split():
+        # Updates mean the same after another split of one batch.
+        elif may_count_either:
             yield (
                 f"{label(setting)} counts steps, but gpusetup does not know whether of "
                 "micro-batches or of updates: change it and the batch by hand"

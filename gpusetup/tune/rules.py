@@ -71,7 +71,9 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
     >>> worker_count(Facts(cores=16, gpus=2))[0], worker_count(Facts(cores=64, gpus=1))[0]
     (8, 16)
     """
-    processes, cores = max(1, facts.gpus), facts.cores or 0
+    cores = facts.cores or 0
+    # One process for each GPU, and one without any.
+    processes = max(1, facts.gpus)
     cores_each = max(1, cores // processes)
     count = min(cores_each, MOST_WORKERS)
     reason = f"{cores} usable cores"
@@ -81,10 +83,12 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
         reason += f"; more than {MOST_WORKERS} workers are rarely faster"
     worker_bytes = WINDOWS_WORKER_BYTES if facts.family == "windows" else WORKER_BYTES
     if facts.ram_bytes is not None:
-        carried_by_ram = max(1, facts.ram_bytes // worker_bytes // processes)
+        workers_in_ram = facts.ram_bytes // worker_bytes
+        carried_by_ram = max(1, workers_in_ram // processes)
         if carried_by_ram < count:
             count = carried_by_ram
-            reason += f"; RAM for {count}, at {worker_bytes / GIB:g} GiB a worker"
+            worker_gib = worker_bytes / GIB
+            reason += f"; RAM for {count}, at {worker_gib:g} GiB a worker"
     return count, Why(reason=reason, source=WORKERS_SOURCE)
 
 
@@ -135,13 +139,17 @@ def loader(case: Case) -> Iterator[Suggestion]:
 def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
     """That more workers brought nothing on this machine."""
     for setting in settings:
-        yield f"{label(setting)} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
+        # The table tried as many as the rules would write.
+        name = label(setting)
+        yield f"{name} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
 
 
 def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:
-    """The switches of a role that are off, on."""
+    """The settings of a role that are off, switched on."""
     for setting in case.with_role(role):
-        if switch_value(setting) is False:
+        # One without a plain yes or no is left to its owner.
+        is_off = switch_value(setting) is False
+        if is_off:
             yield from change_value(case, setting, "true", why)
 
 
@@ -156,10 +164,13 @@ def other_workers(case: Case) -> Iterator[Suggestion]:
 
 def pinning(case: Case) -> Iterator[Suggestion]:
     """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
-    if case.facts.gpus and not case.facts.jetson:
-        why = "copies from pinned memory run while the GPU computes"
-        source = "acceleration guide; torch.utils.data"
-        yield from _switch_on(case, "pin", Why(reason=why, source=source))
+    facts = case.facts
+    if not facts.gpus or facts.jetson:
+        return
+    reason = "copies from pinned memory run while the GPU computes"
+    source = "acceleration guide; torch.utils.data"
+    why = Why(reason=reason, source=source)
+    yield from _switch_on(case, "pin", why)
 
 
 # --- computing ----------------------------------------------------------------------------------
@@ -185,18 +196,25 @@ AMP_WHY = Why(
 
 def half_type(facts: Facts) -> str:
     """The 16-bit type of a GPU: bf16, before Ampere fp16."""
-    return "fp16" if (facts.capability or BF16_SINCE) < BF16_SINCE else "bf16"
+    # A GPU whose capability is not known is taken for a new one.
+    capability = facts.capability or BF16_SINCE
+    return "bf16" if capability >= BF16_SINCE else "fp16"
 
 
 def has_tensor_cores(facts: Facts) -> bool:
     """Whether the GPU computes 16-bit products faster; so where its capability is not known."""
-    is_old = (facts.capability or TENSOR_CORES_SINCE) < TENSOR_CORES_SINCE
-    return not is_old and WITHOUT_TENSOR_CORES not in (facts.gpu or "")
+    capability = facts.capability or TENSOR_CORES_SINCE
+    if capability < TENSOR_CORES_SINCE:
+        return False
+    name = facts.gpu or ""
+    # The capability alone does not tell a GTX 1660 from an RTX 2060.
+    return WITHOUT_TENSOR_CORES not in name
 
 
 def precision(case: Case) -> Iterator[Suggestion]:
     """Mixed precision where a key for it stands in the config and the GPU gains by it."""
-    is_faster, settings = case.measured.is_faster.get("amp"), case.with_role(*AMP_ROLES)
+    is_faster = case.measured.is_faster.get("amp")
+    settings = case.with_role(*AMP_ROLES)
     is_known = case.facts.capability is not None or is_faster
     if not is_known or is_faster is False:
         return
@@ -205,39 +223,62 @@ def precision(case: Case) -> Iterator[Suggestion]:
             if switch_value(setting) is False:
                 yield f"{label(setting)} stays off: {case.fixed_by}"
         return
-    if not has_tensor_cores(case.facts) and not is_faster:
+    # What was measured to be faster here counts more than the name of the card.
+    gains = has_tensor_cores(case.facts) or is_faster
+    if not gains:
         if settings:
             yield "This GPU has no tensor cores: mixed precision saves memory, but hardly any time"
         return
-    kind, why = half_type(case.facts), AMP_WHY
+    kind = half_type(case.facts)
+    why = AMP_WHY
     if is_faster:
         why = Why(reason="it trains faster", source=MEASURED)
-        line = f"with torch.autocast(device, torch.{TORCH_TYPES[kind]}): loss = step(batch)"
+        torch_type = TORCH_TYPES[kind]
+        line = f"with torch.autocast(device, torch.{torch_type}): loss = step(batch)"
         yield from _add_or_say(case, (kind, *AMP_ROLES), line)
     yield from _switch_half_on(case, kind, why)
 
 
 def _switch_half_on(case: Case, kind: str, why: Why) -> Iterator[Suggestion]:
     """The config's own switches for mixed precision, as this GPU computes it."""
-    is_on = any(map(switch_value, case.with_role("amp", "bf16", "fp16")))
+    switches = case.with_role("amp", "bf16", "fp16")
+    is_on = any(map(switch_value, switches))
     for setting, key in case.keyed:
-        if key.role not in AMP_ROLES:
+        role = key.role
+        if role not in AMP_ROLES:
             continue
-        text, switch = unquoted(setting.text).lower(), switch_value(setting)
-        is_this_kind = key.role in ("amp", kind)
-        if switch is False and (key.role == "amp" or (is_this_kind and not is_on)):
-            yield from change_value(case, setting, _on_value(case, setting, kind), why)
+        text = unquoted(setting.text).lower()
+        switch = switch_value(setting)
+        is_off = switch is False
+        is_this_kind = role in ("amp", kind)
+        # A second switch would be on beside the first.
+        may_switch_on = role == "amp" or (is_this_kind and not is_on)
+        if is_off and may_switch_on:
+            value = _on_value(case, setting, kind)
+            yield from change_value(case, setting, value, why)
             is_on = True
-        elif switch is False and not is_this_kind and not is_on:
+        elif is_off and not is_this_kind and not is_on:
             yield from _other_half(case, setting, kind, why)
-        elif key.role == "precision" and text in FULL_PRECISION:
-            yield from change_value(case, setting, f"{kind.removeprefix('fp')}-mixed", why)
-        elif kind == "fp16" and (text.startswith("bf16") or (key.role == "bf16" and switch)):
+        elif role == "precision" and text in FULL_PRECISION:
+            # Lightning: `16-mixed`, `bf16-mixed`.
+            value = f"{kind.removeprefix('fp')}-mixed"
+            yield from change_value(case, setting, value, why)
+        elif kind == "fp16" and _asks_for_bf16(setting, role):
             yield (
                 f"{label(setting)} asks for bf16, which this GPU computes slowly (before "
                 "capability 8.0): use fp16 with loss scaling. Not changed, because the loss may "
                 "differ"
             )
+
+
+def _asks_for_bf16(setting: Setting, role: str) -> bool:
+    """Whether a setting switches bf16 on, or names it."""
+    text = unquoted(setting.text).lower()
+    if text.startswith("bf16"):
+        return True
+    # `bf16: true`
+    is_on = switch_value(setting) is True
+    return role == "bf16" and is_on
 
 
 def _other_half(case: Case, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
@@ -266,19 +307,24 @@ def _other_half(case: Case, setting: Setting, kind: str, why: Why) -> Iterator[S
 def _computes_in_half(case: Case) -> Setting | None:
     """The setting that says that the training computes in 16 bits already."""
     for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
-        text, switch = unquoted(setting.text)[:40], switch_value(setting)
-        is_type = switch is None and HALF_PRECISION.search(text) is not None
-        if is_type or (switch and HALF_PRECISION.search(name_of(setting.path))):
+        switch = switch_value(setting)
+        # Either the value names a type (`torch_dtype: bfloat16`), or a switch does (`pure_bf16`).
+        text = name_of(setting.path) if switch else unquoted(setting.text)[:40]
+        is_off = switch is False
+        if not is_off and HALF_PRECISION.search(text):
             return setting
     return None
 
 
 def _on_value(case: Case, setting: Setting, kind: str) -> str:
     """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
-    trainer, is_quoted = trainer_in(case.config), unquoted(setting.text) != setting.text
+    if name_of(setting.path) != "mixed_precision":
+        return "true"
+    trainer = trainer_in(case.config)
+    # accelerate and diffusers take the name of a type, quoted or not.
     of_accelerate = trainer is not None and trainer.name in ("accelerate", "diffusers")
-    is_named_by_type = name_of(setting.path) == "mixed_precision"
-    return kind if is_named_by_type and (is_quoted or of_accelerate) else "true"
+    is_quoted = unquoted(setting.text) != setting.text
+    return kind if is_quoted or of_accelerate else "true"
 
 
 def compiling(case: Case) -> Iterator[Suggestion]:
@@ -302,9 +348,14 @@ NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the 
 
 def _add_or_say(case: Case, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
     """What was faster here and has no key in the config: the trainer's own, or a line of code."""
-    if not case.with_role(*roles):
-        why = Why(reason="it trains faster", source=MEASURED)
-        yield from add_key(case, roles[0], "true", why) or (NO_KEY.format(line),)
+    if case.with_role(*roles):
+        return
+    why = Why(reason="it trains faster", source=MEASURED)
+    added = add_key(case, roles[0], "true", why)
+    if added:
+        yield from added
+    else:
+        yield NO_KEY.format(line)
 
 
 # --- in words only ------------------------------------------------------------------------------
@@ -354,7 +405,9 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
     fixed_by = batch_fixed_by(config)
     case = Case(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
-    suggestions = [suggestion for rule in RULES for suggestion in rule(case)]
+    suggestions: list[Suggestion] = []
+    for rule in RULES:
+        suggestions.extend(rule(case))
     if measured.interrupted:
         suggestions = [part for part in suggestions if isinstance(part, str) or is_measured(part)]
     # The batch is judged by the config as the other rules leave it.
@@ -364,15 +417,19 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     if measured.batch_size or not measured.interrupted:
         splits = () if sample_problem else split_batches(case)
         suggestions = [*several_gpus(case), *splits, *suggestions]
-    batch_problem = next((part for part in suggestions if isinstance(part, DoesNotFit)), None)
+    batch_problems = [part for part in suggestions if isinstance(part, DoesNotFit)]
+    batch_problem = batch_problems[0] if batch_problems else None
     problem = sample_problem or batch_problem
+    changes: list[Proposed] = []
     # If the run does not fit, a faster loader is no answer: nothing is proposed.
-    changes = [part for part in suggestions if isinstance(part, Proposed) and not problem]
+    if not problem:
+        changes = [part for part in suggestions if isinstance(part, Proposed)]
     changes.sort(key=lambda part: (part.edit.start, part.edit.text))
     words = [part for part in suggestions if isinstance(part, str) and part != batch_problem]
     return Proposal(
         changes=tuple(part.change for part in changes),
         edits=tuple(part.edit for part in changes),
+        # Two rules may say the same.
         words=tuple(dict.fromkeys(words)),
         # A plain text: `DoesNotFit` has no form in JSON.
         cannot_fit=None if problem is None else str(problem),
@@ -380,4 +437,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
 
 
 def is_measured(suggestion: Proposed) -> bool:
-    return suggestion.change.source == MEASURED
+    """Whether a change comes from a measurement on this machine."""
+    # The others come from a guide.
+    source = suggestion.change.source
+    return source == MEASURED

@@ -76,7 +76,11 @@ def fits(trial: Trial, goal: Goal) -> bool:
 
 def sizes_that_fit(trials: Sequence[Trial], goal: Goal) -> list[int]:
     """The batch sizes that ran within the limit, in the order of the trials."""
-    return [trial.batch for trial in trials if fits(trial, goal)]
+    sizes = []
+    for trial in trials:
+        if fits(trial, goal):
+            sizes.append(trial.batch)
+    return sizes
 
 
 def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
@@ -86,7 +90,9 @@ def largest_that_ran(trials: Sequence[Trial], goal: Goal) -> int | None:
     ...        Goal(limit_bytes=10))
     8
     """
-    return max(sizes_that_fit(trials, goal), default=None)
+    sizes = sizes_that_fit(trials, goal)
+    # Only a size that ran is ever answered.
+    return max(sizes, default=None)
 
 
 def code_fails(trials: Sequence[Trial]) -> bool:
@@ -94,11 +100,19 @@ def code_fails(trials: Sequence[Trial]) -> bool:
 
     An error above a size that ran bounds the search, as running out of memory does.
     """
+    if any(trial.status == "ok" for trial in trials):
+        return False
     for trial in trials:
-        if trial.status == "ok":
-            return False
-    errors = [trial.detail or "" for trial in trials if trial.status == "error"]
-    return any(not error.startswith("no answer in") for error in errors)
+        detail = trial.detail or ""
+        # A trial that was ended for its time may only be slow.
+        is_late = detail.startswith("no answer in")
+        if trial.status == "error" and not is_late:
+            return True
+    return False
+
+
+LONGEST_ERROR = 160
+"""Letters of a trial's error in the answer."""
 
 
 def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
@@ -113,13 +127,16 @@ def stopped(trials: Sequence[Trial], goal: Goal) -> str | None:
     if not larger:
         return None
     next_larger = min(larger, key=lambda trial: trial.batch)
-    error = " ".join((next_larger.detail or "").split())[:160]
-    words = {
+    # An error may have several lines.
+    error_words = (next_larger.detail or "").split()
+    error = " ".join(error_words)[:LONGEST_ERROR]
+    reasons = {
         "ok": "is above the limit",
         "oom": "ran out of memory",
         "error": f"failed: {error}",
     }
-    return f"batch {next_larger.batch} {words[next_larger.status]}"
+    reason = reasons[next_larger.status]
+    return f"batch {next_larger.batch} {reason}"
 
 
 # --- the lines of memory ------------------------------------------------------------------------
@@ -150,8 +167,12 @@ class MemoryLine(NamedTuple):
         """
         free_bytes = limit_bytes - self.bytes_at_batch
         if self.bytes_per_sample > 0:
-            return self.batch + free_bytes / self.bytes_per_sample
-        return math.inf if free_bytes > 0 else self.batch
+            more_samples = free_bytes / self.bytes_per_sample
+            return self.batch + more_samples
+        # The line is level, or falls.
+        if free_bytes > 0:
+            return math.inf
+        return self.batch
 
 
 class Reading(NamedTuple):
@@ -165,11 +186,15 @@ class Reading(NamedTuple):
 
         With a negative error it is the other way round.
         """
-        rise = last.peak_bytes - self.peak_bytes + error * (last.peak_bytes + self.peak_bytes)
+        # What this one is too high and the last too low adds up.
+        doubt_bytes = error * (last.peak_bytes + self.peak_bytes)
+        rise = last.peak_bytes - self.peak_bytes + doubt_bytes
+        bytes_at_last = last.peak_bytes * (1 + error)
+        samples_between = last.batch - self.batch
         return MemoryLine(
             batch=last.batch,
-            bytes_at_batch=last.peak_bytes * (1 + error),
-            bytes_per_sample=rise / (last.batch - self.batch),
+            bytes_at_batch=bytes_at_last,
+            bytes_per_sample=rise / samples_between,
         )
 
 
@@ -189,34 +214,48 @@ def crossing_of(ran: Sequence[Trial], limit_bytes: int) -> Crossing:
     The last trial is the largest that ran within the limit; each line goes through it.
     """
     error = error_of_mean(ran)
-    shared_phases = set.intersection(*(set(trial.phases) for trial in ran))
+    phases_of_trials = [set(trial.phases) for trial in ran]
+    shared_phases = set.intersection(*phases_of_trials)
     crossings = []
+    # Without phases the whole step's peak is the only line.
     for phase in shared_phases or {""}:
         *others, last = readings_of(phase, ran)
-        crossings.append(phase_crossing(others, last, error, limit_bytes))
-    earliest, expected, latest = (min(column) for column in zip(*crossings, strict=True))
-    if len(ran) == 1:  # its line starts at what stands without a batch, which is too low a start
+        crossing = phase_crossing(others, last, error, limit_bytes)
+        crossings.append(crossing)
+    latest = min(crossing.latest for crossing in crossings)
+    # The line of one trial starts at what stands without a batch, which is too low a start.
+    if len(ran) == 1:
         latest = math.inf
-    return Crossing(earliest, expected, latest)
+    return Crossing(
+        earliest=min(crossing.earliest for crossing in crossings),
+        expected=min(crossing.expected for crossing in crossings),
+        latest=latest,
+    )
 
 
 def error_of_mean(ran: Sequence[Trial]) -> float:
     """How far the mean of a trial's readings may be off, as a part of it."""
     noise = max(trial.noise or 0.0 for trial in ran)
-    noise = max(NOISE_FLOOR, NOISE_HEADROOM * noise)
+    range_of_many = NOISE_HEADROOM * noise
+    half_range = max(NOISE_FLOOR, range_of_many)
     fewest_readings = min(trial.readings for trial in ran)
     # Readings that spread evenly over +-noise have a standard deviation of noise / sqrt(3).
-    return min(NOISE, noise * DEVIATIONS / math.sqrt(3 * fewest_readings))
+    error = half_range * DEVIATIONS / math.sqrt(3 * fewest_readings)
+    return min(NOISE, error)
 
 
 def readings_of(phase: str, ran: Sequence[Trial]) -> list[Reading]:
     """What each trial read of a phase; a single trial has its memory without a batch before it."""
     readings = []
     for trial in ran:
-        peak_bytes = trial.phases.get(phase, trial.peak_bytes or 0)
-        readings.append(Reading(trial.batch, peak_bytes))
+        whole_step = trial.peak_bytes or 0
+        peak_bytes = trial.phases.get(phase, whole_step)
+        reading = Reading(trial.batch, peak_bytes)
+        readings.append(reading)
     if len(ran) == 1:
-        readings.insert(0, Reading(0, ran[0].static_bytes or 0))
+        # A line needs two points.
+        static_bytes = ran[0].static_bytes or 0
+        readings.insert(0, Reading(0, static_bytes))
     return readings
 
 
@@ -229,10 +268,18 @@ def phase_crossing(
     beyond_limit = [reading for reading in others if reading.batch > last.batch]
     crossings = []
     for reading in beyond_limit or others:
-        steep = reading.line_to(last, error).largest_batch_below(limit_bytes)
-        expected = reading.line_to(last, 0.0).largest_batch_below(limit_bytes)
-        flat = reading.line_to(last, -error).largest_batch_below(limit_bytes)
-        crossings.append(Crossing(min(steep, flat), expected, max(steep, flat)))
+        steep_line = reading.line_to(last, error)
+        expected_line = reading.line_to(last, 0.0)
+        flat_line = reading.line_to(last, -error)
+        steep = steep_line.largest_batch_below(limit_bytes)
+        flat = flat_line.largest_batch_below(limit_bytes)
+        crossing = Crossing(
+            # Which of the two is earlier depends on which reading is the larger one.
+            earliest=min(steep, flat),
+            expected=expected_line.largest_batch_below(limit_bytes),
+            latest=max(steep, flat),
+        )
+        crossings.append(crossing)
     return min(crossings, key=lambda crossing: crossing.latest - crossing.earliest)
 
 
@@ -266,11 +313,14 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     fitting = [trial for trial in trials if fits(trial, goal)]
     failing = [trial for trial in trials if not fits(trial, goal)]
     smallest_failing = min((trial.batch for trial in failing), default=UNBOUNDED)
-    ceiling = min(goal.largest or UNBOUNDED, smallest_failing - 1)
+    largest_wanted = goal.largest or UNBOUNDED
+    ceiling = min(largest_wanted, smallest_failing - 1)
     if len(trials) >= goal.trials or ceiling < 1:
         return None
+    if not fitting and not failing:
+        return min(goal.start, ceiling)
     if not fitting:
-        return max(1, smallest_failing // SHRINK) if failing else min(goal.start, ceiling)
+        return max(1, smallest_failing // SHRINK)
 
     fitting.sort(key=lambda trial: trial.batch)
     largest_run = fitting[-1].batch
@@ -280,45 +330,75 @@ def next_batch(trials: Sequence[Trial], goal: Goal) -> int | None:
     if failing and not above_limit:
         return after_crash(largest_run, ceiling, crossing)
 
-    largest_possible = crossing.latest
-    is_handful = crossing.latest * SETTLED < 1
+    latest = crossing.latest
+    # Of a handful of samples one more is a lot, and a line is not that exact.
+    is_handful = latest * SETTLED < 1
     if is_handful and not failing:
-        largest_possible += BEND
-    largest_possible = math.floor(min(largest_possible, ceiling))
+        latest += BEND
+    largest_possible = math.floor(min(latest, ceiling))
     good_enough = math.ceil((1 - TOLERANCE) * largest_possible)
     if largest_run >= min(largest_possible, good_enough):
         return None
-    furthest = largest_run * FURTHEST
-    target: float
-    if crossing.earliest >= ceiling:  # memory is no limit: `largest` is
-        target = min(largest_possible, furthest)
-    elif math.isinf(crossing.latest):  # one trial's line starts too low: not as far as it says
-        reach = math.sqrt(crossing.earliest * crossing.expected)
-        target = largest_run + (min(reach, furthest) - largest_run) * AIM
-    elif largest_run < FAR * crossing.expected:  # below even the steepest line of the readings
-        target = largest_run + (min(crossing.earliest, furthest) - largest_run) * AIM
-    else:  # the size that settles it if it runs, unless it would likely not run
-        target = min(crossing.expected, good_enough)
+    bounds = Bounds(largest_run, largest_possible, ceiling, good_enough)
+    target = target_below(crossing, bounds)
     return clamped(target, largest_run, largest_possible)
+
+
+class Bounds(NamedTuple):
+    """Between what the next size lies."""
+
+    largest_run: int
+    largest_possible: int
+    ceiling: int
+    """No size above this one is tried: `--max`, or below one that failed."""
+    good_enough: int
+    """The smallest size that ends the search."""
+
+
+def target_below(crossing: Crossing, bounds: Bounds) -> float:
+    """The size to jump to, where the lines of memory cross the limit at `crossing`."""
+    largest_run = bounds.largest_run
+    furthest = largest_run * FURTHEST
+    # Memory is no limit: `largest` is.
+    if crossing.earliest >= bounds.ceiling:
+        return min(bounds.largest_possible, furthest)
+    # The line of one trial starts too low: not as far as it says.
+    if math.isinf(crossing.latest):
+        reach = math.sqrt(crossing.earliest * crossing.expected)
+        way = min(reach, furthest) - largest_run
+        return largest_run + way * AIM
+    # Below even the steepest line of the readings.
+    if largest_run < FAR * crossing.expected:
+        way = min(crossing.earliest, furthest) - largest_run
+        return largest_run + way * AIM
+    # The size that settles it if it runs, unless it would likely not run.
+    return min(crossing.expected, bounds.good_enough)
 
 
 def after_crash(largest_run: int, ceiling: int, crossing: Crossing) -> int | None:
     """The size to try below one that crashed; None if the largest that ran is near enough."""
-    largest_possible = math.floor(min(crossing.latest, ceiling))
+    most = min(crossing.latest, ceiling)
+    largest_possible = math.floor(most)
     good_enough = math.ceil((1 - TOLERANCE) * largest_possible)
-    settles = math.ceil((1 - SETTLED) * min(ceiling, crossing.latest))
+    settles = math.ceil((1 - SETTLED) * most)
     if largest_run >= min(largest_possible, good_enough, settles):
         return None
     target: float = settles
-    if settles > min((1 + NEAR) * largest_run, crossing.expected):
+    # A second crash costs more than the last samples bring.
+    largest_likely = min((1 + NEAR) * largest_run, crossing.expected)
+    if settles > largest_likely:
         reach = min(crossing.earliest, ceiling + 1)
-        target = largest_run + (reach - largest_run) * AFTER_FAILURE
+        way = reach - largest_run
+        target = largest_run + way * AFTER_FAILURE
     return clamped(target, largest_run, largest_possible)
 
 
 def clamped(target: float, largest_run: int, largest_possible: int) -> int:
     """The target as a size: above what ran already, and no more than is possible."""
-    return min(max(math.floor(target), largest_run + 1), largest_possible)
+    size = math.floor(target)
+    # The same size once more would tell nothing new.
+    least = largest_run + 1
+    return min(max(size, least), largest_possible)
 
 
 # --- the fastest --------------------------------------------------------------------------------
@@ -339,21 +419,24 @@ def next_for_speed(trials: Sequence[Trial], goal: Goal) -> int | None:
     Memory bounds the way up: no size is tried that the search for the largest would not try.
     """
     fitting = sizes_that_fit(trials, goal)
-    largest_run, knee = max(fitting, default=0), fastest(trials, goal) or 0
+    largest_run = max(fitting, default=0)
+    knee = fastest(trials, goal) or 0
     larger = next_batch(trials, goal)
     sizes_above_knee = [size for size in fitting if size > knee]
     if larger is not None and len(sizes_above_knee) < BEYOND:
+        # Nothing ran yet.
+        if not fitting:
+            return larger
         climb = CLIMB if largest_run == knee else SLOW_CLIMB
-        return min(larger, climb * largest_run) if fitting else larger
+        return min(larger, climb * largest_run)
 
     half = (knee or largest_run) // 2
     tried = {trial.batch for trial in trials}
     if half < 1 or half in tried or len(trials) >= goal.trials:
         return None
     # A size between the two ran already, and was slower: so is the half.
-    if any(half <= size < knee for size in fitting):
-        return None
-    return half
+    has_slower_between = any(half <= size < knee for size in fitting)
+    return None if has_slower_between else half
 
 
 def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -> int | None:
@@ -366,11 +449,15 @@ def fastest(trials: Sequence[Trial], goal: Goal, *, busy: float | None = None) -
     """
     timed = [trial for trial in trials if fits(trial, goal) and trial.samples_per_second]
     speeds = [trial.samples_per_second or 0.0 for trial in timed]
-    fast_enough = KNEE * max(speeds, default=0.0)
-    at_knee, keeps_busy = [], []
-    for trial in timed:
-        if (trial.samples_per_second or 0.0) >= fast_enough:
+    highest_speed = max(speeds, default=0.0)
+    fast_enough = KNEE * highest_speed
+    at_knee = []
+    keeps_busy = []
+    for trial, speed in zip(timed, speeds, strict=True):
+        if speed >= fast_enough:
             at_knee.append(trial.batch)
-        if busy and (trial.utilization_percent or 0.0) >= busy:
+        # Without NVML no trial tells its utilisation.
+        utilization = trial.utilization_percent or 0.0
+        if busy and utilization >= busy:
             keeps_busy.append(trial.batch)
     return min(keeps_busy or at_knee, default=None)

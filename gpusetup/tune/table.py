@@ -33,7 +33,10 @@ class Table:
     """The rows so far, and every run behind them, so that a Ctrl-C loses nothing."""
 
     def __init__(self, request: MeasureRequest, bench: Bench, baseline: Baseline) -> None:
-        self.request, self.bench, self.baseline = request, bench, baseline
+        self.request = request
+        self.bench = bench
+        self.baseline = baseline
+        # Nobody listens until the progress is shown.
         self.say: Say = lambda line: None
         self.device: Device = bench.device()
         self.ends = 0.0
@@ -48,22 +51,30 @@ class Table:
         """Each row of the guide's table in its order; what gains is in all rows after it."""
         self.ends = time.monotonic() + TABLE_SECONDS
         setup = self.baseline.setup
-        base = replace(setup, amp=self.bench.job.amp or setup.amp)
-        self.rows.append(self.first_row("base", base))
-        if self.rows[0].status != "ok":
+        # `--amp` of the command counts for the config's own row too.
+        base_setup = replace(setup, amp=self.bench.job.amp or setup.amp)
+        base_row = self.first_row("base", base_setup)
+        self.rows.append(base_row)
+        if base_row.status != "ok":
             return
         for step in STEPS:
-            before = self.best()
-            setup_or_reason = step.change(self, setup_of(before))
-            if isinstance(setup_or_reason, Setup):
-                self.rows.append(self.added_row(step.name, setup_or_reason, before))
-            else:
-                skipped = row_of(step.name, setup_of(before), None)
-                self.rows.append(replace(skipped, detail=setup_or_reason))
+            row = self.row_of_step(step)
+            self.rows.append(row)
         self.show_losses()
+        # Comparisons ran some settings again.
         self.rows[:] = [self.with_all_runs(row) for row in self.rows]
         if self.best().name != "base":
             self.rows.append(self.all_together())
+
+    def row_of_step(self, step: Step) -> Row:
+        """The row of one step, or why there is nothing to measure."""
+        before = self.best()
+        setup_before = setup_of(before)
+        setup_or_reason = step.change(self, setup_before)
+        if isinstance(setup_or_reason, Setup):
+            return self.added_row(step.name, setup_or_reason, before)
+        skipped = row_of(step.name, setup_before, None)
+        return replace(skipped, detail=setup_or_reason)
 
     def best(self) -> Row:
         """The last row that stayed: every step that did is in it."""
@@ -93,8 +104,11 @@ class Table:
         names any."""
         trial = self.run(setup)
         row = row_of(name, setup, trial)
-        if trial.status == "ok" and row.workers != setup.workers:
-            self.runs[setup_of(row)] = self.runs.pop(setup)
+        has_other_workers = row.workers != setup.workers
+        if trial.status == "ok" and has_other_workers:
+            # Later runs of this row name its workers.
+            runs = self.runs.pop(setup)
+            self.runs[setup_of(row)] = runs
         return row
 
     def added_row(self, name: RowName, setup: Setup, before: Row) -> Row:
@@ -102,12 +116,15 @@ class Table:
         row = self.first_row(name, setup)
         if row.status != "ok":
             return row
-        if name == "+AMP" and row.loss is None and before.loss is not None:
+        loses_its_loss = row.loss is None and before.loss is not None
+        if name == "+AMP" and loses_its_loss:
             return replace(row, detail=f"the loss becomes NaN in {row.amp}")
-        verdict = self.settle(setup_of(row), setup_of(before))
+        setup_before = setup_of(before)
+        verdict = self.settle(setup_of(row), setup_before)
         if verdict == "open":
             return replace(row, detail=WITHIN_NOISE)
-        return replace(row, kept=verdict == "gain")
+        is_kept = verdict == "gain"
+        return replace(row, kept=is_kept)
 
     def settle(self, setup: Setup, before: Setup) -> Verdict:
         """Run two settings in turn until it is clear whether the first is faster; `open` if the
@@ -115,28 +132,35 @@ class Table:
         ends = min(self.ends, time.monotonic() + MOST_SECONDS)
         verdict = compare(self.runs[setup], self.runs[before])
         for _ in range(MOST_RUNS - 1):
-            is_late = time.monotonic() > ends and len(self.runs[setup]) >= CONFIRMED_RUNS
+            is_confirmed = len(self.runs[setup]) >= CONFIRMED_RUNS
+            is_late = time.monotonic() > ends and is_confirmed
             if verdict != "open" or is_late:
                 break
             # In turn: what slows the machine for a while slows both.
-            trial_before, trial = self.run(before), self.run(setup)
-            if trial_before.status != "ok" or trial.status != "ok":
+            trial_before = self.run(before)
+            trial = self.run(setup)
+            both_ran = trial_before.status == "ok" and trial.status == "ok"
+            if not both_ran:
                 break
             verdict = compare(self.runs[setup], self.runs[before])
         return verdict
 
     def all_together(self) -> Row:
         """The last row: everything that stayed, beside the first row, both measured afresh."""
-        best, base = setup_of(self.best()), setup_of(self.rows[0])
+        best = setup_of(self.best())
+        base = setup_of(self.rows[0])
         del self.runs[best], self.runs[base]
         row = self.first_row("all", best)
         if row.status == "ok":
             self.run(base)
-            verdict = self.settle(best, base) if base in self.runs else "open"
+            # The base may fail this time: then nothing is clear.
+            has_base = base in self.runs
+            verdict = self.settle(best, base) if has_base else "open"
             row = self.with_all_runs(row)
             if verdict == "gain":
                 return row
-            row = replace(row, detail=WITHIN_NOISE if verdict == "open" else UNSTEADY)
+            reason = WITHIN_NOISE if verdict == "open" else UNSTEADY
+            row = replace(row, detail=reason)
         for index, step_row in enumerate(self.rows):
             if step_row.kept:
                 self.rows[index] = replace(step_row, kept=False, detail=NOT_FASTER_AGAIN)
@@ -148,36 +172,44 @@ class Table:
         base_runs = self.runs.get(setup_of(self.rows[0]), ())
         if row.status != "ok" or not runs:
             return row
-        middle = middle_half(runs)[len(middle_half(runs)) // 2]
-        speed_up = None
-        speed, base_speed = speed_range(runs), speed_range(base_runs) if base_runs else None
-        if speed and base_speed:
-            speed_up = speed.middle / base_speed.middle
+        counted = middle_half(runs)
+        middle = counted[len(counted) // 2]
+        speed = speed_range(runs)
+        base_speed = speed_range(base_runs) if base_runs else None
+        # Of a single timed step nobody knows how exact it is.
+        speed_up = speed.middle / base_speed.middle if speed and base_speed else None
+        middle_speed = middle.samples_per_second
         return replace(
             row,
             runs=len(runs),
-            samples_per_second=middle.samples_per_second,
+            samples_per_second=middle_speed,
             spread_percent=speed.spread_percent if speed else None,
             speed_up=speed_up,
-            seconds_per_epoch=epoch_seconds(row.dataset_length, middle.samples_per_second),
+            seconds_per_epoch=epoch_seconds(row.dataset_length, middle_speed),
         )
 
     def show_losses(self) -> None:
         """The loss with and without mixed precision, after as many steps, in the row of AMP."""
-        index, row = next(pair for pair in enumerate(self.rows) if pair[1].name == "+AMP")
-        mixed, plain = row, self.rows[0]
-        if plain.amp:  # the config has it on: one more run, without it
+        names = [row.name for row in self.rows]
+        index = names.index("+AMP")
+        row = self.rows[index]
+        mixed = row
+        plain = self.rows[0]
+        # The config has it on: one more run, without it.
+        if plain.amp:
             mixed = plain
             trial = self.bench.trial(plain.batch, amp=None, compile=plain.compile, timed=False)
             plain = row_of("base", setup_of(plain), trial)
         steps = min(len(mixed.losses), len(plain.losses))
-        if steps:
-            self.rows[index] = replace(
-                row,
-                loss_steps=steps,
-                loss=mixed.losses[steps - 1],
-                loss_without_amp=plain.losses[steps - 1],
-            )
+        if not steps:
+            return
+        last = steps - 1
+        self.rows[index] = replace(
+            row,
+            loss_steps=steps,
+            loss=mixed.losses[last],
+            loss_without_amp=plain.losses[last],
+        )
 
     # --- the steps of the table: the setting to try, or why there is none ---
 
@@ -191,11 +223,12 @@ class Table:
         """The fastest size; without `--grow-batch` one that keeps the effective batch."""
         effective = self.baseline.effective
         bound = None if self.request.grows else effective
-        goal = search_goal(self.request, before.batch, self.device.room(), bound)
-        self.bench.find(
-            goal, self.trials, self.say, speed=True, amp=before.amp, compile=before.compile
-        )
+        room = self.device.room()
+        goal = search_goal(self.request, before.batch, room, bound)
+        settings = {"amp": before.amp, "compile": before.compile}
+        self.bench.find(goal, self.trials, self.say, speed=True, **settings)
         size = fastest(self.trials, goal) or before.batch
+        # Only a divisor can be accumulated to the same effective batch.
         if effective and size <= effective:
             size = next(divisors(effective, size))
         if size == before.batch:
@@ -204,11 +237,13 @@ class Table:
 
     def with_workers(self, before: Setup) -> Setup | str:
         """As many loader workers as the rules would write for this machine."""
+        # A trial that took no batch of a loader says nothing about workers.
         if self.rows[0].workers is None:
             return NO_DATASET
-        if before.workers == self.request.workers:
-            return f"the loader has {before.workers} already"
-        return replace(before, workers=self.request.workers)
+        workers = self.request.workers
+        if before.workers == workers:
+            return f"the loader has {workers} already"
+        return replace(before, workers=workers)
 
     def with_compile(self, before: Setup) -> Setup | str:
         """The model compiled by torch."""
@@ -265,15 +300,24 @@ def row_of(name: RowName, setup: Setup, trial: Trial | None) -> Row:
 
 def setup_of(row: Row) -> Setup:
     """What a row sets."""
-    return Setup(batch=row.batch, amp=row.amp, compile=row.compile, workers=row.workers)
+    # The rest of a row is what it took.
+    return Setup(
+        batch=row.batch,
+        amp=row.amp,
+        compile=row.compile,
+        workers=row.workers,
+    )
 
 
 def epoch_seconds(samples: int | None, speed: float | None) -> float | None:
-    """
+    """The seconds of an epoch; None if the data set has no length, or nothing was timed.
+
     >>> epoch_seconds(1000, 50.0)
     20.0
     """
-    return samples / speed if samples and speed else None
+    if not samples or not speed:
+        return None
+    return samples / speed
 
 
 def gains_by_role(rows: Iterable[Row]) -> dict[str, bool]:
@@ -296,8 +340,11 @@ def cause_of(rows: Sequence[Row]) -> str | None:
         return None
     gains = gains_by_role(rows)
     if not any(gains.values()):
-        is_open = any(row.detail in (WITHIN_NOISE, UNSTEADY) for row in rows)
+        details = {row.detail for row in rows}
+        # Then a quieter machine may show a gain.
+        is_open = WITHIN_NOISE in details or UNSTEADY in details
         return TOO_NOISY if is_open else NO_GAIN
-    if gains.get("workers") and gains.get("amp") is False:
+    amp_brought_nothing = gains.get("amp") is False
+    if gains.get("workers") and amp_brought_nothing:
         return LOADER_FIRST
     return None

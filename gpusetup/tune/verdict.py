@@ -77,7 +77,14 @@ def cannot_fit(case: Case) -> str | None:
         return None
 
 
+MOST_WAYS = 3
+
+
 def how_to_fit(config: Config, card: Place, steps: int | None = None) -> str:
     """A sentence with the first three ways to make one sample fit."""
-    ways = "; ".join(ways_to_fit(config, card, steps)[:3])
-    return f"What makes it fit: {ways}" if ways else f"{BY_PLAN} says what saves most"
+    ways = ways_to_fit(config, card, steps)
+    if not ways:
+        return f"{BY_PLAN} says what saves most"
+    # What saves most comes first.
+    first_ways = "; ".join(ways[:MOST_WAYS])
+    return f"What makes it fit: {first_ways}"

@@ -10,6 +10,7 @@ from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsat
 from gpusetup.model.logins import without_logins
 from gpusetup.system.processes import Output, how_it_ended
 from gpusetup.uv.hosts import Host
+from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"
 """How uv calls our question in its sentences."""
@@ -28,12 +29,10 @@ WAYS = {
         "nothing was changed; read its message, check the network (proxy, certificates, "
         "~/.netrc), then run this again"
     ),
-    r"no space|os error 28|quota|os error 122": (
-        "nothing was changed; make room on that disk (`uv cache clean` frees uv's cache), then run "
-        "this again"
-    ),
 }
 """What uv's message speaks of, and the way on."""
+FULL_DISK = r"no space|os error 28\b|quota|os error 122\b"
+"""ENOSPC and EDQUOT, in words or by their numbers."""
 
 
 def complaint(
@@ -67,6 +66,10 @@ def hint_for(kind: type[GpuSetupError], message: str) -> str:
     """The way on: of the network only where uv speaks of it, and likewise of a disk."""
     # Only such an error has many causes; the others say by themselves what to change.
     if issubclass(kind, Unreached):
+        # uv says so of a disk while it fetches, too: this is the narrower pattern.
+        if re.search(FULL_DISK, message, re.IGNORECASE):
+            way = f"make room on that disk ({emptying_the_cache()}), then run this again"
+            return f"nothing was changed; {way}"
         for pattern, way in WAYS.items():
             if re.search(pattern, message, re.IGNORECASE):
                 return way

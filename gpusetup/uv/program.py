@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpusetup.errors import Blocked
+from gpusetup.model.shell import own_line
 from gpusetup.model.steps import Step
+from gpusetup.system.own_cache import own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.certificates import has_system_store
 
@@ -60,43 +60,10 @@ def own_cache() -> Path:
     return own_folder("uv")
 
 
-def own_folder(name: str) -> Path:
-    """A folder below gpusetup's own cache, which is made where it is missing.
-
-    The cache is `GPUSETUP_CACHE_DIR`, else the usual place of caches. `Blocked` where others could
-    put something into it.
-    """
-    path = own_path(name)
-    if os.environ.get("GPUSETUP_CACHE_DIR"):
-        _only_ours(path.parent)
-    return _only_ours(path)
-
-
-def own_path(name: str) -> Path:
-    """Where such a folder is, whether or not it was made."""
-    from platformdirs import user_cache_path
-
-    named_by_user = os.environ.get("GPUSETUP_CACHE_DIR")
-    cache = Path(named_by_user).absolute() if named_by_user else user_cache_path("gpusetup", False)
-    return cache / name
-
-
-def _only_ours(folder: Path) -> Path:
-    """The folder, once it is there and nobody else can write into it."""
-    hint = "nothing was changed; set GPUSETUP_CACHE_DIR to a folder that only you can write"
-    with blocked_by_files(f"The cache {folder} cannot be made", hint):
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        status = folder.stat()
-    # Windows has no owners and modes of this kind; there the profile's own rights count.
-    if os.name == "posix":
-        is_anothers = status.st_uid != os.geteuid()
-        others_may_write = bool(stat.S_IMODE(status.st_mode) & 0o022)
-        if is_anothers or others_may_write:
-            raise Blocked(f"Others own the cache {folder}, or may write to it", hint=hint)
-    is_usable = os.access(folder, os.W_OK | os.X_OK)
-    if not is_usable:
-        raise Blocked(f"The cache {folder} cannot be written", hint=hint)
-    return folder
+def emptying_the_cache() -> str:
+    """How to make room where our cache is; the person's own cache of uv is another one."""
+    folder = str(own_path("uv"))
+    return f"`{own_line(uv_program(), 'cache', 'clean', '--cache-dir', folder)}` empties our cache"
 
 
 @contextmanager

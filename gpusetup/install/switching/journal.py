@@ -27,9 +27,10 @@ from typing import Literal
 from gpusetup import __version__
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.switching.files import no_link, write_safely
+from gpusetup.install.switching.mounts import mount_on_the_way
 from gpusetup.model.frozen import Frozen
+from gpusetup.system.own_cache import MAKING, own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
-from gpusetup.uv.program import own_folder, own_path
 
 STORE = ".gpusetup"
 """The folder in the target's prefix."""
@@ -98,9 +99,18 @@ def _outside(path: str, prefix: str) -> Blocked:
 
 
 def require_inside(store: Path, paths: Iterable[str]) -> None:
-    """`Blocked` if one of these does not lie in the environment itself."""
-    if (out := first_outside(store, paths)) is not None:
-        raise _outside(out, str(store.parent))
+    """`Blocked` if one of these does not lie in the environment itself, on the same mount."""
+    listed = list(paths)
+    outside = first_outside(store, listed)
+    if outside is not None:
+        raise _outside(outside, str(store.parent))
+    mount = mount_on_the_way(store.parent, listed)
+    if mount is not None:
+        raise Blocked(
+            f"{mount} is another mount inside {store.parent}: files there cannot be moved aside "
+            "with the others",
+            hint="nothing was changed; unmount it, or use another environment: `--venv DIR`",
+        )
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
@@ -172,7 +182,7 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
 
 def _making_note(journal: Journal) -> Path:
     """Our note of an environment that is being made; the name of `former` is a drawn number."""
-    return own_folder("making") / journal.former
+    return own_folder(MAKING) / journal.former
 
 
 def note_making(store: Path, journal: Journal) -> None:
@@ -182,7 +192,7 @@ def note_making(store: Path, journal: Journal) -> None:
 
 def was_making(store: Path, journal: Journal) -> bool:
     """Whether this gpusetup began to make this very environment."""
-    if not own_path("making").is_dir():  # a command that only reads makes no folder
+    if not own_path(MAKING).is_dir():  # a command that only reads makes no folder
         return False
     try:
         note = _making_note(journal).read_text(encoding="utf-8", errors="surrogateescape")

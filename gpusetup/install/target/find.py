@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from gpusetup.errors import Blocked, UsageError
+from gpusetup.errors import Blocked, GpuSetupError, UsageError
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.target.layout import Layout, distributions, real_below, versions
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import own_line
+from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
 OWN = "gpusetup install --venv .venv"
@@ -119,3 +121,17 @@ def check_importable(layout: Layout, family: Iterable[str]) -> None:
                 hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
                 f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",
             )
+
+
+def family_of(installed: Mapping[str, str]) -> dict[str, str]:
+    """torch and its companions among some packages."""
+    return {name: installed[name] for name in FAMILY if name in installed}
+
+
+def family_in(folder: Path) -> dict[str, str]:
+    """torch and its companions as they are in an environment; empty where none is any more."""
+    try:
+        layout = layout_of(choose_target(System(), str(folder)).python)
+    except GpuSetupError:
+        return {}
+    return family_of(versions(distributions(layout)))

@@ -55,7 +55,10 @@ class Recovered(Frozen):
 
     @property
     def split(self) -> bool:
-        return self.micro_batch_size < self.batch_size
+        """Whether the batch was trained in parts."""
+        # One part of the whole size is no split.
+        micro_batch = self.micro_batch_size
+        return micro_batch < self.batch_size
 
 
 class CannotRecover(GpuSetupError):
@@ -78,6 +81,9 @@ class ModelHistory:
 
 Backward = Callable[[torch.Tensor], None]
 HISTORIES: weakref.WeakKeyDictionary[torch.nn.Module, ModelHistory] = weakref.WeakKeyDictionary()
+
+
+SEVERAL_RANKS = "Several ranks train: while one rank splits its batch, the others would wait for it"
 
 
 def recover_from_oom(
@@ -106,17 +112,17 @@ def recover_from_oom(
     is refused, and lets every other error through; gradients are then as they were before the call.
     """
     if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        raise UsageError(
-            "Several ranks train: while one rank splits its batch, the others would wait for it",
-            hint="use a smaller batch and gradient accumulation; `gpusetup plan` says which fits",
-        )
+        hint = "use a smaller batch and gradient accumulation; `gpusetup plan` says which fits"
+        raise UsageError(SEVERAL_RANKS, hint=hint)
     undo = Undo(model)
     try:
-        if not (count := batch_size(batch)):
+        count = batch_size(batch)
+        if not count:
             raise UsageError("The batch is empty", hint="leave it out")
         sums = reduction == "sum"
         case = BatchStep(step=step, batch=batch, count=count, sums=sums, weight=weight)
-        recovered = _Attempts(case, model, undo, backward).until_it_fits(allow, say)
+        attempts = _Attempts(case, model, undo, backward)
+        recovered = attempts.until_it_fits(allow, say)
     except BaseException:
         undo.restore()
         raise
@@ -130,21 +136,30 @@ class _Attempts:
     def __init__(
         self, case: BatchStep, model: torch.nn.Module, undo: Undo, backward: Backward
     ) -> None:
-        self.case, self.model, self.undo, self.backward = case, model, undo, backward
-        self.count, self.history = case.count, HISTORIES.setdefault(model, ModelHistory())
+        self.case = case
+        self.model = model
+        self.undo = undo
+        self.backward = backward
+        self.count = case.count
+        # What earlier batches showed: it ends with the model.
+        self.history = HISTORIES.setdefault(model, ModelHistory())
         self.part_losses: list[PartLosses] = []
         self.draws_random = False
 
     def until_it_fits(self, allow: Collection[str], say: Callable[[str], None]) -> Recovered:
+        """Halve the parts until one step runs; refuse it if that would change the training."""
         undo = self.undo
-        micro, attempts = min(self.count, self.history.micro or self.count), 0
+        # A later batch starts with what fitted before.
+        micro = min(self.count, self.history.micro or self.count)
         if micro < self.count:
             _refuse(what_differs(self.model, allow), None)
+        attempts = 0
         while True:
             attempts += 1
             loss, problem = self.attempt(micro)
             self.draws_random |= undo.state.random_was_drawn()
-            if self.draws_random and "random" not in allow and (micro < self.count or problem):
+            is_split = micro < self.count or problem is not None
+            if self.draws_random and "random" not in allow and is_split:
                 _refuse(["the step draws random numbers (perhaps dropout)"], problem)
             if problem is None:
                 break
@@ -154,16 +169,11 @@ class _Attempts:
                 message = f"Not even 1 of {self.count} samples fit"
                 raise CannotRecover(message, hint=RECOMPUTE_HINT) from problem
             problem = None  # nothing of the failed attempt is held while the next one runs
-            micro = -(-micro // 2)
+            micro = -(-micro // 2)  # rounded up, so that two parts are enough
         differs = self.differences() if micro < self.count else []
         if attempts > 1:
             self.history.micro = micro
-            gradient = f"but {'; '.join(differs)}" if differs else "with the same gradient"
-            say(
-                f"out of memory with {self.count} samples: went on in micro-batches of {micro},"
-                f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
-                " the rest"
-            )
+            say(recovered_in_words(self.count, micro, differs))
         return Recovered(
             loss=loss,
             batch_size=self.count,
@@ -175,24 +185,24 @@ class _Attempts:
     def attempt(self, micro: int) -> tuple[Any, BaseException | None]:
         """The loss, or the out-of-memory error without the frames that hold the tensors."""
         self.part_losses = []
+        is_whole = micro >= self.count
         try:
-            return (self.whole() if micro >= self.count else self.in_parts(micro)), None
+            loss = self.whole() if is_whole else self.in_parts(micro)
         except Exception as problem:
-            if not is_out_of_memory(problem):
-                if micro >= self.count or isinstance(problem, GpuSetupError):
-                    raise
-                raise CannotRecover(
-                    f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
-                    hint="`step` must accept any number of samples",
-                ) from problem
-            one: BaseException | None = problem
-            while one is not None:
-                traceback.clear_frames(one.__traceback__)
-                one = one.__cause__ or one.__context__
-            return None, problem.with_traceback(None)
+            if is_out_of_memory(problem):
+                return None, without_frames(problem)
+            if is_whole or isinstance(problem, GpuSetupError):
+                raise
+            raise CannotRecover(
+                f"The step fails on a part of the batch: {type(problem).__name__}: {problem}",
+                hint="`step` must accept any number of samples",
+            ) from problem
+        return loss, None
 
     def whole(self) -> torch.Tensor:
+        """Forward and backward of the whole batch; its loss."""
         loss = self.case.loss(self.case.batch)
+        # Once for a model: walking the graph takes time.
         if not self.history.holds_all_parameters:
             self.undo.check_leaves(loss)
             self.history.holds_all_parameters = True
@@ -201,24 +211,31 @@ class _Attempts:
 
     def in_parts(self, micro: int) -> torch.Tensor:
         """Forward and backward of every part; the whole batch's loss."""
-        total, expected, losses = 0.0, 0.0, []
+        sums = self.case.sums
+        total = 0.0
+        expected = 0.0
+        losses = []
         for start, stop in cuts(self.count, micro):
             loss, weight = self.case.part(start, stop, self.part_losses)
             if weight == 0:
                 continue  # nothing in it counts, and its mean is no number
-            # As much as the whole batch counts, if each part did as the first one, by its samples.
-            expected = expected or weight * (1.0 if self.case.sums else self.count / (stop - start))
+            if not expected:
+                # As much as the whole batch counts, if each part did as the first one, by its
+                # samples.
+                parts_like_this = 1.0 if sums else self.count / (stop - start)
+                expected = weight * parts_like_this
             total += weight
             self.undo.check_leaves(loss)
             counted = loss * (weight / expected)
             self.undo.backward(self.backward, counted)
             losses.append(counted.detach())
         if not losses:
-            raise CannotRecover(
-                "The batch has nothing that counts for the loss", hint="leave the batch out"
-            )
-        factor = 1.0 if self.case.sums else expected / total
-        if abs(factor - 1) > 1e-12:
+            message = "The batch has nothing that counts for the loss"
+            raise CannotRecover(message, hint="leave the batch out")
+        # What the parts counted in the end corrects what was expected.
+        factor = 1.0 if sums else expected / total
+        is_off = abs(factor - 1) > ROUNDING
+        if is_off:
             self.undo.rescale(factor)
         return torch.stack(losses).sum() * factor
 
@@ -226,47 +243,86 @@ class _Attempts:
         """Everything in which the parts do not train as the whole does, in words."""
         uneven = self.case.uneven_losses(self.part_losses)
         differs = [*what_differs(self.model), *uneven]
-        hooked = [name for name, one in self.model.named_parameters() if one._backward_hooks]
+        hooked = []
+        for name, parameter in self.model.named_parameters():
+            if parameter._backward_hooks:
+                hooked.append(name)
         if hooked:
             differs.append(f"a hook changes the gradient of each part ({listed(hooked)})")
         if self.draws_random:
             differs.append("the step draws random numbers for each part (perhaps dropout)")
-        if changed_buffers := self.undo.state.changed_buffers():
+        changed_buffers = self.undo.state.changed_buffers()
+        if changed_buffers:
             differs.append(f"each part updates the buffers once ({listed(changed_buffers)})")
-        if not uneven and (found := self.compare_halves()):
-            differs.append(found)
+        # Losses that are only averaged differ anyway.
+        difference = None if uneven else self.compare_halves()
+        if difference:
+            differs.append(difference)
         return differs
 
     def compare_halves(self) -> str | None:
         """How the gradient of some samples differs from that of their halves: tried at the first
         batch that is split, the second, the fourth and so on, each time on other samples."""
         code = getattr(self.case.step, "__code__", None)
-        calls, difference = self.history.checks.get(code, (0, None))
-        calls, micro = calls + 1, max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
-        if calls & (calls - 1) == 0 and difference is None and micro <= self.count:
-            start = calls.bit_length() * micro % (self.count - micro + 1)
+        earlier_calls, difference = self.history.checks.get(code, (0, None))
+        calls = earlier_calls + 1
+        micro = max(2, min(self.part_losses[0].samples, LARGEST_CHECK))
+        is_power_of_two = calls & (calls - 1) == 0
+        is_to_try = is_power_of_two and difference is None
+        if is_to_try and micro <= self.count:
+            places = self.count - micro + 1
+            start = calls.bit_length() * micro % places
             with self.undo.preserved_state():
                 difference = gradient_difference(self.case, start, micro, self.model)
         self.history.checks[code] = calls, difference
         return difference
 
 
+ROUNDING = 1e-12
+"""A factor that is closer to 1 changes no gradient in 64 bits."""
+
+
+def recovered_in_words(count: int, micro: int, differs: list[str]) -> str:
+    """What happened to a batch that was split, and what to set."""
+    gradient = "with the same gradient"
+    if differs:
+        gradient = f"but {'; '.join(differs)}"
+    return (
+        f"out of memory with {count} samples: went on in micro-batches of {micro},"
+        f" {gradient}. Next: set the batch size to {micro} and accumulate gradients over"
+        " the rest"
+    )
+
+
+def without_frames(problem: BaseException) -> BaseException:
+    """The error without the frames of its causes, whose variables hold the tensors."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__cause__ or cause.__context__
+    return problem.with_traceback(None)
+
+
 def _refuse(reasons: list[str], problem: BaseException | None) -> None:
-    if reasons:
-        raise CannotRecover(
-            f"Splitting the batch would change the training: {'; '.join(reasons)}",
-            hint="use a smaller batch size, or name in `allow=` what may differ",
-        ) from problem
+    """Raise `CannotRecover` if there is a reason against splitting."""
+    if not reasons:
+        return
+    reasons_text = "; ".join(reasons)
+    raise CannotRecover(
+        f"Splitting the batch would change the training: {reasons_text}",
+        hint="use a smaller batch size, or name in `allow=` what may differ",
+    ) from problem
 
 
 def what_differs(model: torch.nn.Module, allow: Collection[str] = ()) -> list[str]:
     """Why the parts of a batch would not train as the whole does, in words; [] if they would."""
-    norms = [
-        name for name, one in model.named_modules() if isinstance(one, BATCH_NORM) and one.training
-    ]
-    refused = norms and "batchnorm" not in allow
-    return (
-        [f"BatchNorm computes its statistics over one part only ({listed(norms)})"]
-        if refused
-        else []
-    )
+    if "batchnorm" in allow:
+        return []
+    names = []
+    for name, module in model.named_modules():
+        # While it evaluates, BatchNorm uses its running statistics.
+        if isinstance(module, BATCH_NORM) and module.training:
+            names.append(name)
+    if not names:
+        return []
+    return [f"BatchNorm computes its statistics over one part only ({listed(names)})"]

@@ -55,7 +55,14 @@ def part_of(batch: Any, start: int, stop: int, size: int) -> Any:
     >>> part_of({"x": [1, 2, 3], "name": "train"}, 1, 3, 3)
     {'x': [2, 3], 'name': 'train'}
     """
-    return _over(batch, lambda column: column[start:stop] if len(column) == size else column)
+
+    def part_of_column(column: Any) -> Any:
+        # What has another length belongs to the whole batch.
+        if len(column) != size:
+            return column
+        return column[start:stop]
+
+    return _over(batch, part_of_column)
 
 
 def cuts(size: int, micro: int) -> list[tuple[int, int]]:
@@ -64,27 +71,43 @@ def cuts(size: int, micro: int) -> list[tuple[int, int]]:
     >>> cuts(10, 4)
     [(0, 4), (4, 8), (8, 10)]
     """
-    return [(start, min(size, start + micro)) for start in range(0, size, micro)]
+    parts = []
+    for start in range(0, size, micro):
+        # The last part may be shorter.
+        stop = min(size, start + micro)
+        parts.append((start, stop))
+    return parts
 
 
 def _over(batch: Any, column: Callable[[Any], Any]) -> Any:
     """The same nest, with `column` of each tensor, array and list of samples in it."""
-    if len(getattr(batch, "shape", ())) or (isinstance(batch, list) and _holds_samples(batch)):
+    has_dimensions = len(getattr(batch, "shape", ())) > 0
+    is_list = isinstance(batch, list)
+    if has_dimensions or (is_list and _holds_samples(batch)):
         return column(batch)
     if isinstance(batch, Mapping):
         copied: Any = copy.copy(batch)  # a tokenizer's batch stays one
-        for key, one in batch.items():
-            copied[key] = _over(one, column)
+        for key, value in batch.items():
+            copied[key] = _over(value, column)
         return copied
     if isinstance(batch, list | tuple):
-        parts = [_over(one, column) for one in batch]
-        return type(batch)(*parts) if hasattr(batch, "_fields") else type(batch)(parts)
+        parts = [_over(value, column) for value in batch]
+        kind = type(batch)
+        # A named tuple takes its fields one by one.
+        is_named_tuple = hasattr(batch, "_fields")
+        return kind(*parts) if is_named_tuple else kind(parts)
+    # A dataclass itself is one too, but no batch.
     if dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        given = [field.name for field in dataclasses.fields(batch) if field.init]
-        return dataclasses.replace(
-            batch, **{name: _over(getattr(batch, name), column) for name in given}
-        )
+        values = {}
+        for field in dataclasses.fields(batch):
+            # The others are computed from these.
+            if field.init:
+                values[field.name] = _over(getattr(batch, field.name), column)
+        return dataclasses.replace(batch, **values)
     return batch
+
+
+PICTURE_DIMENSIONS = 3
 
 
 def _sizes(batch: Any) -> set[int]:
@@ -106,15 +129,32 @@ def _holds_samples(batch: list[Any]) -> bool:
     >>> _holds_samples(["a", "b"]), _holds_samples([{"boxes": 1}]), _holds_samples([["a"], ["b"]])
     (True, True, False)
     """
-    shapes = [tuple(getattr(one, "shape", ())) for one in batch]
-    pictures = len(batch) > 1 and all(len(one) == 3 and one[0] in CHANNELS for one in shapes)
-    targets = all(isinstance(one, Mapping) for one in batch)
-    return bool(batch) and (pictures or targets or len(set[int]().union(*map(_sizes, batch))) != 1)
+    if not batch:
+        return False
+    # Targets of a detection batch are maps.
+    are_targets = all(isinstance(sample, Mapping) for sample in batch)
+    are_pictures = len(batch) > 1 and all(map(_is_picture, batch))
+    if are_targets or are_pictures:
+        return True
+    sizes = set[int]()
+    for sample in batch:
+        sizes |= _sizes(sample)
+    # Columns of one batch have one length.
+    return len(sizes) != 1
+
+
+def _is_picture(value: Any) -> bool:
+    """Whether an array has channels first, and a height and a width."""
+    shape = tuple(getattr(value, "shape", ()))
+    if len(shape) != PICTURE_DIMENSIONS:
+        return False
+    return shape[0] in CHANNELS
 
 
 # --- what a loss is a mean over -----------------------------------------------------------------
 
 LABEL_LOSSES = (functional.cross_entropy, functional.nll_loss)
+HALF_TYPES = (torch.float16, torch.bfloat16)
 ELEMENT_LOSSES = (
     functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss,
     functional.binary_cross_entropy, functional.binary_cross_entropy_with_logits,
@@ -133,7 +173,19 @@ class PartLosses(Frozen):
     @property
     def weight(self) -> float | None:
         """What the part's loss is a mean over; None if its losses disagree or none is known."""
-        return self.divisors[0] if len(set(self.divisors)) == 1 else None
+        distinct = set(self.divisors)
+        # Two losses that divide by different things have no common mean.
+        if len(distinct) != 1:
+            return None
+        return self.divisors[0]
+
+    def divisors_of_a_sample(self) -> tuple[float, ...]:
+        """What each loss divides by, for each sample of the part."""
+        ratios = []
+        for divisor in self.divisors:
+            # Rounded: parts of other lengths divide with other errors.
+            ratios.append(round(divisor / self.samples, 9))
+        return tuple(ratios)
 
 
 class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
@@ -141,18 +193,25 @@ class LossWatcher(TorchFunctionMode):  # type: ignore[misc]
 
     def __init__(self) -> None:
         super().__init__()
+        # In the order in which the losses were computed.
         self.divisors: list[torch.Tensor | float] = []
         self.in_16_bits = False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
+        keywords = kwargs or {}
+        result = func(*args, **keywords)
+        # The compiler traces this function too.
         if torch.compiler.is_compiling():
             return result
         if isinstance(result, torch.Tensor):
-            self.in_16_bits |= result.dtype in (torch.float16, torch.bfloat16)
-        if func in LABEL_LOSSES + ELEMENT_LOSSES and getattr(result, "requires_grad", False):
-            divisor = _divisor(func, args, kwargs or {})
-            self.divisors += [] if divisor is None else [divisor]
+            self.in_16_bits |= result.dtype in HALF_TYPES
+        is_loss = func in LABEL_LOSSES or func in ELEMENT_LOSSES
+        # A loss that is only printed trains nothing.
+        is_trained = getattr(result, "requires_grad", False)
+        if is_loss and is_trained:
+            divisor = _divisor(func, args, keywords)
+            if divisor is not None:
+                self.divisors.append(divisor)
         return result
 
 
@@ -161,17 +220,24 @@ def _divisor(func: Any, args: Any, kwargs: Any) -> torch.Tensor | float | None:
     call = inspect.signature(func).bind(*args, **kwargs)
     call.apply_defaults()
     arguments = call.arguments
-    scores, target = arguments["input"], arguments["target"]
+    scores = arguments["input"]
+    target = arguments["target"]
     if arguments["reduction"] != "mean":
         return None
     if func in ELEMENT_LOSSES:
-        return float(torch.broadcast_shapes(scores.shape, target.shape).numel())
-    if target.is_floating_point():  # probabilities: the samples
-        return float(target.numel() / scores.shape[1 if scores.dim() > 1 else 0])
+        shape = torch.broadcast_shapes(scores.shape, target.shape)
+        return float(shape.numel())
+    if target.is_floating_point():
+        # Probabilities of the classes, which stand in this dimension: the samples count.
+        class_dimension = 1 if scores.dim() > 1 else 0
+        class_count = scores.shape[class_dimension]
+        return float(target.numel() / class_count)
     counted = target != arguments["ignore_index"]
-    if arguments["weight"] is None:
+    class_weights = arguments["weight"]
+    if class_weights is None:
         return counted.sum()
-    return arguments["weight"].detach()[target[counted]].sum()
+    counted_labels = target[counted]
+    return class_weights.detach()[counted_labels].sum()
 
 
 # --- a batch, asked in parts --------------------------------------------------------------------
@@ -187,8 +253,10 @@ class BatchStep(Frozen):
     weight: Callable[[Any], float] | None
 
     def loss(self, part: Any) -> torch.Tensor:
+        """The loss of a part, which must be one number."""
         loss = self.step(part)
-        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
+        is_one_number = isinstance(loss, torch.Tensor) and loss.dim() == 0
+        if not is_one_number:
             raise UsageError(
                 "`step` must return the loss, a tensor with one number",
                 hint="return the mean over the samples, and do not call backward yourself",
@@ -200,24 +268,30 @@ class BatchStep(Frozen):
         part = part_of(self.batch, start, stop, self.count)
         with LossWatcher() as watcher:
             loss = self.loss(part)
-        divisors = tuple(float(one) for one in watcher.divisors)
-        parts.append(
-            PartLosses(samples=stop - start, divisors=divisors, in_16_bits=watcher.in_16_bits)
-        )
+        samples = stop - start
+        divisors = tuple(float(divisor) for divisor in watcher.divisors)
+        losses = PartLosses(samples=samples, divisors=divisors, in_16_bits=watcher.in_16_bits)
+        parts.append(losses)
         if self.sums:
             return loss, 1.0
+        # The person knows better what counts.
         if self.weight is not None:
             return loss, float(self.weight(part))
-        weight = parts[-1].weight
-        return loss, float(stop - start) if weight is None else weight
+        if losses.weight is None:
+            return loss, float(samples)
+        return loss, losses.weight
 
     def uneven_losses(self, parts: Sequence[PartLosses]) -> list[str]:
         """Why no weight of the parts gives the whole batch's loss; [] if one does."""
-        some_disagree = any(one.divisors for one in parts) and any(
-            one.weight is None for one in parts
-        )
-        ratios = {tuple(round(n / one.samples, 9) for n in one.divisors) for one in parts}
-        if self.sums or self.weight is not None or not some_disagree or len(ratios) == 1:
+        if self.sums or self.weight is not None:
+            return []
+        any_is_known = any(part.divisors for part in parts)
+        any_disagrees = any(part.weight is None for part in parts)
+        if not (any_is_known and any_disagrees):
+            return []
+        ratios = {part.divisors_of_a_sample() for part in parts}
+        # All parts count the same of each sample: then the samples are the weight.
+        if len(ratios) == 1:
             return []
         return [
             "several losses count different things, so the parts are only averaged (give `weight=`)"
@@ -242,35 +316,33 @@ def gradient_difference(
 ) -> str | None:
     """How far the gradient of `micro` samples from `start` on is from that of their two halves, in
     words; None if rounding explains it."""
-    parts, middle = list[PartLosses](), start + micro // 2
-    trained = [one for one in model.parameters() if one.requires_grad]
+    parts = list[PartLosses]()
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    middle = start + micro // 2
+    end = start + micro
     try:
         with _deterministic(model):
             random_state = torch.get_rng_state()
-            whole, _ = case.part(start, start + micro, parts)
+            whole, _ = case.part(start, end, parts)
             if not torch.equal(random_state, torch.get_rng_state()):
                 return None  # random numbers are said on their own; nothing can be compared
             difference = torch.autograd.grad(whole, trained, materialize_grads=True)
             scale = _norm(difference)
-            halves = [case.part(start, middle, parts), case.part(middle, start + micro, parts)]
-            total_weight = 1.0 if case.sums else sum(weight for _, weight in halves)
-            for loss, weight in halves if total_weight else ():
-                if weight:
-                    counted = loss * (weight / total_weight)
-                    part = torch.autograd.grad(counted, trained, materialize_grads=True)
-                    for one, two in zip(difference, part, strict=True):
-                        one.sub_(two)
-                    scale += _norm(part)
+            halves = [case.part(start, middle, parts), case.part(middle, end, parts)]
+            for loss in weighted_losses(halves, sums=case.sums):
+                part = torch.autograd.grad(loss, trained, materialize_grads=True)
+                for gradient, gradient_of_part in zip(difference, part, strict=True):
+                    gradient.sub_(gradient_of_part)
+                scale += _norm(part)
     except GpuSetupError:
         raise
     except Exception as problem:  # also a checkpoint of the old kind
         why = "memory ran out" if is_out_of_memory(problem) else type(problem).__name__
         return f"gpusetup did not check whether the loss may be split ({why})"
+    # The scale is that of both gradients together.
     error = 2 * _norm(difference) / scale if scale else 0.0
-    is_16_bit = any(one.in_16_bits for one in parts) or whole.dtype in (
-        torch.float16,
-        torch.bfloat16,
-    )
+    computed_in_16_bits = any(part.in_16_bits for part in parts)
+    is_16_bit = computed_in_16_bits or whole.dtype in HALF_TYPES
     if error <= TOLERANCE[is_16_bit]:
         return None
     return (
@@ -280,26 +352,50 @@ def gradient_difference(
     )
 
 
+def weighted_losses(
+    parts: Sequence[tuple[torch.Tensor, float]], *, sums: bool
+) -> Iterator[torch.Tensor]:
+    """The losses of the parts, each as much as it counts in the whole."""
+    total_weight = 1.0
+    if not sums:
+        total_weight = sum(weight for _, weight in parts)
+    # Nothing in the samples counts.
+    if not total_weight:
+        return
+    for loss, weight in parts:
+        # The mean of a part in which nothing counts is no number.
+        if weight:
+            yield loss * (weight / total_weight)
+
+
 def _norm(tensors: Sequence[torch.Tensor]) -> float:
-    return math.hypot(*(float(one.detach().double().norm()) for one in tensors))
+    """The length of all gradients as one vector."""
+    lengths = []
+    for tensor in tensors:
+        # In 64 bits: a sum of many squares in 16 bits overflows.
+        exact = tensor.detach().double()
+        lengths.append(float(exact.norm()))
+    return math.hypot(*lengths)
 
 
 @contextmanager
 def _deterministic(model: torch.nn.Module) -> Iterator[None]:
     """Without dropout and TF32, and with BatchNorm's running statistics."""
-    modules = [
-        m for m in model.modules() if isinstance(m, (*RANDOM_MODULES, BATCH_NORM)) and m.training
-    ]
+    kinds = (*RANDOM_MODULES, BATCH_NORM)
+    modules = []
+    for module in model.modules():
+        if isinstance(module, kinds) and module.training:
+            modules.append(module)
     backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
-    allowed_tf32 = [one.allow_tf32 for one in backends]
+    allowed_tf32 = [backend.allow_tf32 for backend in backends]
     for module in modules:
         module.training = False
-    for one in backends:
-        one.allow_tf32 = False
+    for backend in backends:
+        backend.allow_tf32 = False
     try:
         yield
     finally:
-        for one, before in zip(backends, allowed_tf32, strict=True):
-            one.allow_tf32 = before
+        for backend, before in zip(backends, allowed_tf32, strict=True):
+            backend.allow_tf32 = before
         for module in modules:
             module.training = True

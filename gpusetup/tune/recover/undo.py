@@ -7,7 +7,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,36 +17,87 @@ from gpusetup.tune.recover.parts import BATCH_NORM
 
 def trained_leaves(loss: torch.Tensor) -> Iterator[torch.Tensor]:
     """The tensors that a backward of this loss gives a gradient."""
-    waiting, seen = [loss.grad_fn], set()
+    waiting = [loss.grad_fn]
+    visited = set()
     while waiting:
         node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            waiting += [one for one, _ in node.next_functions]
-            if isinstance(variable := getattr(node, "variable", None), torch.Tensor):
-                yield variable
+        # A tensor without a gradient has no node.
+        if node is None or node in visited:
+            continue
+        visited.add(node)
+        for next_node, _ in node.next_functions:
+            waiting.append(next_node)
+        # Only the node that accumulates a gradient has a variable.
+        variable = getattr(node, "variable", None)
+        if isinstance(variable, torch.Tensor):
+            yield variable
+
+
+MOST_NAMES = 3
 
 
 def listed(names: list[str]) -> str:
-    shown = ", ".join(name or "the model itself" for name in names[:3])
-    return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown
+    """The first names, and how many more there are.
+
+    >>> listed(["a", "b", "c", "d"]), listed([""])
+    ('a, b, c and 1 more', 'the model itself')
+    """
+    # The model itself has no name.
+    first_names = [name or "the model itself" for name in names[:MOST_NAMES]]
+    text = ", ".join(first_names)
+    hidden_count = len(names) - MOST_NAMES
+    if hidden_count > 0:
+        text += f" and {hidden_count} more"
+    return text
 
 
 def random_generators() -> Iterator[tuple[Callable[[], Any], Callable[[Any], Any]]]:
     """How the state of each generator of random numbers is read and set."""
     yield torch.get_rng_state, torch.set_rng_state
     yield random.getstate, random.setstate
-    if numpy := sys.modules.get("numpy"):
+    # A program that did not import numpy draws none of its numbers.
+    numpy = sys.modules.get("numpy")
+    if numpy:
         yield numpy.random.get_state, numpy.random.set_state
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    # Asking CUDA would start it.
+    uses_cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
+    if uses_cuda:
         yield torch.cuda.get_rng_state_all, torch.cuda.set_rng_state_all
 
 
-def equal_states(one: Any, two: Any) -> bool:
+def equal_states(first: Any, second: Any) -> bool:
     """Whether two states are equal, with all that is in them."""
-    if isinstance(one, tuple | list):
-        return all(map(equal_states, one, two))
-    return bool((one == two).all()) if hasattr(one, "shape") else one == two
+    if isinstance(first, tuple | list):
+        return all(map(equal_states, first, second))
+    # A tensor or an array compares its elements.
+    if hasattr(first, "shape"):
+        equal_elements = first == second
+        return bool(equal_elements.all())
+    is_equal: bool = first == second
+    return is_equal
+
+
+class SavedBuffer(NamedTuple):
+    """A buffer of a module, and what it held."""
+
+    path: str
+    module: torch.nn.Module
+    name: str
+    buffer: torch.Tensor
+    copied: torch.Tensor
+
+    def is_changed(self) -> bool:
+        """Whether the module holds another tensor now, or other numbers in it."""
+        current = self.module._buffers.get(self.name)
+        if current is not self.buffer:
+            return True
+        return not torch.equal(self.buffer, self.copied)
+
+    def belongs_to_batch_norm(self) -> bool:
+        """Whether it is a running statistic that changes with each part."""
+        is_batch_norm = isinstance(self.module, BATCH_NORM)
+        # While it evaluates, BatchNorm changes nothing.
+        return is_batch_norm and self.module.training
 
 
 class TrainingState:
@@ -54,36 +105,44 @@ class TrainingState:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.random = [(put, get()) for get, put in random_generators()]
-        self.buffers = [
-            (f"{path}.{name}".lstrip("."), module, name, buffer, buffer.detach().clone())
-            for path, module in model.named_modules()
-            for name, buffer in module._buffers.items()
-            if buffer is not None
-        ]
+        self.buffers: list[SavedBuffer] = []
+        for module_path, module in model.named_modules():
+            for name, buffer in module._buffers.items():
+                # A buffer may be registered as None.
+                if buffer is None:
+                    continue
+                path = f"{module_path}.{name}".lstrip(".")
+                copied = buffer.detach().clone()
+                saved = SavedBuffer(path, module, name, buffer, copied)
+                self.buffers.append(saved)
 
     def restore(self) -> None:
+        """Make everything what it was."""
         for put, state in self.random:
             put(state)
-        for _, module, name, buffer, copied in self.buffers:
-            module._buffers[name] = buffer
-            buffer.data.copy_(copied)
+        for saved in self.buffers:
+            # The module may hold another tensor by now.
+            saved.module._buffers[saved.name] = saved.buffer
+            saved.buffer.data.copy_(saved.copied)
 
     def random_was_drawn(self) -> bool:
         """Whether random numbers were drawn since."""
-        now = [get() for get, _ in random_generators()]
-        return not all(
-            equal_states(one, two) for (_, one), two in zip(self.random, now, strict=False)
-        )
+        states_now = [get() for get, _ in random_generators()]
+        states_before = [state for _, state in self.random]
+        # A generator that was imported since comes last and is not compared.
+        pairs = zip(states_before, states_now, strict=False)
+        return not all(equal_states(before, now) for before, now in pairs)
 
     def changed_buffers(self) -> list[str]:
         """The buffers that are not what they were, but for BatchNorm's, of which something else
         is said."""
-        return [
-            path
-            for path, module, name, buffer, copied in self.buffers
-            if not (isinstance(module, BATCH_NORM) and module.training)
-            and (module._buffers.get(name) is not buffer or not torch.equal(buffer, copied))
-        ]
+        paths = []
+        for saved in self.buffers:
+            if saved.belongs_to_batch_norm():
+                continue
+            if saved.is_changed():
+                paths.append(saved.path)
+        return paths
 
 
 class Undo:
@@ -95,25 +154,29 @@ class Undo:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
-        self.parameters = [one for one in model.parameters() if one.requires_grad]
-        if any(getattr(one, "_post_accumulate_grad_hooks", None) for one in self.parameters):
-            raise UsageError(
-                "A hook changes the gradients during the backward pass (perhaps an optimizer)",
-                hint="gpusetup could not undo it if memory runs out half-way",
-            )
+        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for parameter in self.parameters:
+            # Such a hook may step the optimizer.
+            if getattr(parameter, "_post_accumulate_grad_hooks", None):
+                raise UsageError(
+                    "A hook changes the gradients during the backward pass (perhaps an optimizer)",
+                    hint="gpusetup could not undo it if memory runs out half-way",
+                )
         self.state = TrainingState(model)
-        self._saved_gradients = [one.grad for one in self.parameters]
-        for one in self.parameters:
-            one.grad = None
+        self._saved_gradients = [parameter.grad for parameter in self.parameters]
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def check_leaves(self, loss: torch.Tensor) -> None:
         """Refuse a loss that gives a gradient to what the model does not hold."""
-        known = {id(one) for one in self.parameters}
-        if any(id(one) not in known for one in trained_leaves(loss)):
-            raise UsageError(
-                "The loss trains parameters that are not in the model",
-                hint="pass all trained modules: `model=torch.nn.ModuleList([model, head])`",
-            )
+        held_ids = {id(parameter) for parameter in self.parameters}
+        for leaf in trained_leaves(loss):
+            # Its gradient could not be taken back.
+            if id(leaf) not in held_ids:
+                raise UsageError(
+                    "The loss trains parameters that are not in the model",
+                    hint="pass all trained modules: `model=torch.nn.ModuleList([model, head])`",
+                )
 
     def backward(self, backward: Callable[[torch.Tensor], None], loss: torch.Tensor) -> None:
         """Run a backward, and refuse one that changes the parameters: it would step for each
@@ -155,13 +218,17 @@ class Undo:
     def restore(self) -> None:
         """Take everything back, to what it was before the call."""
         self.reset()
-        for parameter, grad in zip(self.parameters, self._saved_gradients, strict=True):
-            parameter.grad = grad
+        pairs = zip(self.parameters, self._saved_gradients, strict=True)
+        for parameter, gradient in pairs:
+            parameter.grad = gradient
 
     def commit(self) -> None:
         """Keep the gradients: add the previous ones, in place, as autograd would have done."""
-        for parameter, grad in zip(self.parameters, self._saved_gradients, strict=True):
-            if grad is not None:
-                if parameter.grad is not None:
-                    grad.add_(parameter.grad)
-                parameter.grad = grad
+        pairs = zip(self.parameters, self._saved_gradients, strict=True)
+        for parameter, previous in pairs:
+            if previous is None:
+                continue
+            # A parameter that this batch did not use has no gradient.
+            if parameter.grad is not None:
+                previous.add_(parameter.grad)
+            parameter.grad = previous

@@ -1,0 +1,118 @@
+"""What is said to somebody whose GPU works: what shows it, and what helps with what is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.choose.installed import vendors_of
+from gpusetup.evidence.context import events, on, says_nothing_else
+from gpusetup.messages.working import NOT_SEEN
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.machine import Event
+
+WORKS = ("gpu-in-use", "gpu-speed", "gpu-trains", "works-there")
+"""Events of a GPU that computes; `report.works` gives them only where no failure is open."""
+OF_OTHER_MAKERS = {
+    "amd": "`amd-smi monitor`",
+    "intel": "`xpu-smi dump`",
+    "apple": "the Activity Monitor's GPU history",
+}
+"""Whose GPU `gpusetup monitor` does not read -> what shows its load."""
+
+
+def shows_a_working_gpu(context: RuleContext) -> bool:
+    """Whether a GPU computes in a text that leaves no failure open."""
+    shown = events(context, *WORKS)
+    # Who only does not see the GPU is denied by the program that names it (`report.works`).
+    unused = [e for e in events(context, "gpu-unused") if not NOT_SEEN.search(e.text or "")]
+    stands_still = unused or events(context, "run-hangs")
+    return bool(shown and not stands_still and says_nothing_else(context, "foreign-gpu"))
+
+
+def answer_to_a_working_stack(context: RuleContext) -> str:
+    """What shows that the GPU computes, and what helps with what is asked about it."""
+    shown = events(context, *WORKS)
+    topic = next((event.values["topic"] for event in events(context, "asks-about")), "")
+    if events(context, "gpu-starved"):
+        topic = "loader"
+    elif topic == "normal" and events(context, "gpu-speed"):
+        topic = "speed"
+    works = _what_works(context, shown[0]) if shown else f"{_gpu_in_words(context)} computes"
+    return f"{works}, and the text shows no failure. {_next_step(context, topic)}"
+
+
+def _what_works(context: RuleContext, event: Event) -> str:
+    """What an event shows of a GPU, with the words that show it."""
+    gpu = _gpu_in_words(context)
+    quote = (event.text or "").strip(" .:")
+    says = {
+        "available": f"torch sees {gpu}",
+        "device": f"a program uses {gpu}",
+        "found": f"the program finds {gpu}",
+        "server": f"a program runs on {gpu}",
+        "training": f"a training runs on {gpu}",
+    }
+    if event.kind == "works-there":
+        return f"the text says that it works (“{quote}”)"
+    return f"{says.get(event.values.get('form', ''), f'{gpu} computes')} (“{quote}”)"
+
+
+NAMES_SHOWN = 2
+"""GPUs that a sentence names; of more it says how many there are."""
+
+
+def _gpu_in_words(context: RuleContext) -> str:
+    """The GPUs by name, else by their maker."""
+    names = list(dict.fromkeys(gpu.name for gpu in context.snapshot.gpus or ()))
+    if 0 < len(names) <= NAMES_SHOWN and "unknown" not in names:
+        return f"the {' and '.join(names)}"
+    makers = {"amd": "the AMD GPU", "intel": "the Intel GPU", "apple": "the Mac's GPU"}
+    return makers.get(maker_in_a_text(context), "the GPU")
+
+
+def _next_step(context: RuleContext, topic: str) -> str:
+    """What helps with what somebody asks about a GPU that works."""
+    monitor = OF_OTHER_MAKERS.get(maker_in_a_text(context), "`gpusetup monitor`")
+    steps = {
+        "result": (
+            "Convolutions use TF32 on GPUs from compute capability 8.0 on, and sums run in "
+            "another order than on the CPU, so the last digits differ. To compare again, set "
+            "`torch.backends.cudnn.allow_tf32 = False` (for matrix products: "
+            '`torch.set_float32_matmul_precision("highest")`)'
+        ),
+        "compile": (
+            "torch.compile needs its first runs to compile: do not count them (warm-up), and "
+            "compile a function without Python loops over batches"
+        ),
+        "memory": (
+            "To see what needs the memory (weights, gradients, optimizer, activations, cache), "
+            "run `gpusetup plan` with your model and settings"
+        ),
+        "loader": (
+            f"To see what it waits for, run {monitor} next to the program; if it waits for data, "
+            "more loader workers with persistent_workers=True help"
+        ),
+        "warnings": (
+            "Warnings of a program that goes on are notices: you can ignore them. To test the "
+            "GPU itself, run `gpusetup verify`"
+        ),
+        "speed": (
+            f"To see what limits the speed, run {monitor} next to the program; for a training "
+            "config, `gpusetup tune` proposes faster settings"
+        ),
+    }
+    return steps.get(topic, "Nothing needs a change. To test this machine, run `gpusetup verify`")
+
+
+def maker_in_a_text(context: RuleContext) -> str:
+    """Whose GPU it is; "" if the text does not say."""
+    of_the_build = maker_of(context.torch.backend)
+    if of_the_build:
+        return of_the_build
+    if on(context, "macos"):
+        return "apple"
+    vendors = vendors_of(context.snapshot)
+    return next(iter(vendors)) if len(vendors) == 1 else ""

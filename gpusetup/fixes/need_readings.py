@@ -1,0 +1,207 @@
+"""What was read of the things that a command needs to know: which torch, which Python, whose host.
+
+Each function returns what was read, or what denies a command, in a sentence; "" if nothing was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from gpusetup.catalog.jetpack import board_of
+from gpusetup.evidence import facts
+from gpusetup.evidence.context import RuleContext, events, in_container, is_report, packages
+from gpusetup.model.versions import parsed
+
+Reading = Callable[[RuleContext], str]
+"""What was read, in a sentence; "" if nothing was."""
+
+TORCHS_VERSION = 'python -c "import torch; print(torch.__version__, torch.version.cuda)"'
+TORCHS_KERNELS = (
+    'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
+    'torch.cuda.get_device_capability())"'
+)
+NODES_ENGINE = "kubectl get nodes -o wide  # its last column is CONTAINER-RUNTIME"
+
+# --- which torch is there -------------------------------------------------------------------------
+
+INSTALLING = (
+    *("no-matching-distribution", "python-no-wheel", "wheel-not-supported", "wrong-index"),
+    *("no-wheel-for-platform", "conda-not-found", "resolver-conflict", "torch-missing"),
+    *("build-isolation-no-torch", "download-hash-mismatch", "download-network-error"),
+    *("conda-cuda-virtual-missing", "externally-managed", "pip-cache-disk-full"),
+)
+"""Events of somebody who is about to install torch: the torch that is there does not count."""
+SHOW_WHICH_TORCH = (
+    *("torch-not-compiled-with-cuda", "gpu-not-in-wheel", "no-nvidia-driver"),
+    *("no-xpu", "hip-kernel-missing"),
+)
+"""Events in which torch itself says what it lacks."""
+
+
+def torch_that_is_there(context: RuleContext) -> str:
+    """Which torch is there, as far as a change of it must know."""
+    torch = context.torch
+    if board := board_of(context.snapshot):
+        return f"{board}, whose JetPack decides"
+    # A machine was asked for its torch; a named host is told what would fit it.
+    if not is_report(context) or context.other_host:
+        return torch.version or "no torch is installed"
+    if packed := torch_inside_a_program(context):
+        return packed
+    if lent := events(context, "hosted-notebook"):
+        return f"the torch of {lent[0].values.get('service', 'the notebook')}"
+    # A release that a person names is no build: which index it came from decides what changes.
+    is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
+    if torch.backend or (torch.version and is_printed):
+        return f"torch {torch.version or torch.backend}"
+    if torch.kernels:
+        return f"torch with kernels for {' '.join(torch.kernels)}"
+    if torch.installed is False or events(context, *INSTALLING):
+        return "no torch is installed yet"
+    wanted = context.snapshot.wanted
+    if wanted.torch or wanted.backend or wanted.companion:
+        return f"torch {wanted.torch or wanted.backend or wanted.companion} is asked for"
+    beside = [one for name in ("torchvision", "torchaudio") for one in packages(context, name)]
+    if beside:
+        return f"{beside[0].name} {beside[0].version}, which belongs to one torch"
+    said = events(context, *SHOW_WHICH_TORCH)
+    return said[0].text or said[0].kind if said else ""
+
+
+# --- what the machine's owner, its engine, its Python allow ---------------------------------------
+
+
+def engine_of_the_node(context: RuleContext) -> str:
+    """The engine that starts the node's containers."""
+    for event in events(context, "container-engine"):
+        return f"the node's engine is {event.values.get('engine', '')}"
+    return "" if context.snapshot.container.kind == "kubernetes" else "this host's own engine"
+
+
+def no_boot_screen(context: RuleContext) -> str:
+    """A machine whose screen cannot be reached before its system starts."""
+    if not events(context, "cloud-machine", "no-boot-screen"):
+        return ""
+    return "the screen that enrols a key comes before the system's start, out of reach here"
+
+
+def python_that_must_stay(context: RuleContext) -> str:
+    """A program that is bound to the Python that is there."""
+    for event in events(context, "python-bound"):
+        return f"the program is bound to Python {event.values.get('python', '')}"
+    return ""
+
+
+def store_that_pip_cannot_change(context: RuleContext) -> str:
+    """A package in a store that only its own package manager writes."""
+    for event in events(context, "failing-file"):
+        if event.values.get("place") == "store":
+            return f"{event.values.get('package', 'The package')} lies in the store of Nix or Guix"
+    return ""
+
+
+def reboot_was_tried(context: RuleContext) -> str:
+    """The machine was restarted already, and the failure is still there."""
+    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
+    return "the machine was restarted already" if "reboot" in tried else ""
+
+
+def cluster_without_docker(context: RuleContext) -> str:
+    """A cluster whose jobs are given by a scheduler: its users start no docker."""
+    return "a scheduler gives the jobs here" if events(context, "slurm-job", "login-node") else ""
+
+
+def no_administrator(context: RuleContext) -> str:
+    """A user who has no administrator's rights on the machine."""
+    said = events(context, "no-root-rights")
+    return "you have no administrator rights on this machine" if said else ""
+
+
+VENDORS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
+
+
+def build_of_a_vendor(context: RuleContext) -> str:
+    """A torch that the maker of an image or a board built, which no index has."""
+    images = events(context, "vendor-image")
+    if images:
+        return f"torch belongs to the image {images[0].values.get('image', '')}".rstrip()
+    location = context.torch.location or ""
+    if in_container(context) and re.search(VENDORS_FOLDER, location):
+        return "torch lies in the system's folder of an image, where its maker put it"
+    return ""
+
+
+def python_of_another_program(context: RuleContext) -> str:
+    """A person asked another Python than the program's: an installation there changes nothing."""
+    return facts.another_python_was_asked(context)
+
+
+def reinstall_was_tried(context: RuleContext) -> str:
+    """The torch that would be installed is the one that was reinstalled already."""
+    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
+    build = context.choice.build
+    torch = context.torch
+    if "torch" not in tried or build is None or torch.version is None:
+        return ""
+    same_release = parsed(torch.version.partition("+")[0]) == parsed(build.torch)
+    same_build = torch.backend in (None, build.backend)
+    if not (same_release and same_build):
+        return ""
+    return f"torch {torch.version} was reinstalled already, without effect"
+
+
+def pin_of_another_package(context: RuleContext) -> str:
+    """A package whose requirement brings another torch back at its next installation."""
+    for event in events(context, "pin-pulls-torch"):
+        package, torch = event.values.get("package", ""), event.values.get("torch", "")
+        version, file = event.values.get("version"), event.values.get("file", "its requirements")
+        named = f"{package}=={version}" if version else package
+        return (
+            f"{named} requires torch=={torch} and puts that back whenever it is installed: first "
+            f"take this pin out of {file}, or choose a release of {package} for the newer torch. "
+        )
+    return ""
+
+
+def host_of_a_lender(context: RuleContext) -> str:
+    """A rented container: its user changes neither the host's driver nor its power."""
+    for event in events(context, "host-of-a-lender"):
+        return f"the host cannot be changed from here ({(event.text or '')[:40].strip()})"
+    return ""
+
+
+def torch_inside_a_program(context: RuleContext) -> str:
+    """A program that is one executable, with its Python and torch inside."""
+    for event in events(context, "packaged-program"):
+        name = event.values.get("program", "the program")
+        return f"{name} brings its own Python and its own libraries"
+    return ""
+
+
+def marker_of_another_system(context: RuleContext) -> str:
+    """A project whose index for torch holds on another system only: here it gives CPU builds."""
+    if not events(context, "index-marker") or context.torch.backend != "cpu":
+        return ""
+    return (
+        "In pyproject.toml the index of torch holds for one system only: add this one to its "
+        "marker under `[tool.uv.sources]` (`sys_platform == 'linux' or sys_platform == 'win32'`), "
+        "or `uv sync` takes the CPU build again. "
+    )
+
+
+def kernels_of_torch(context: RuleContext) -> str:
+    """Whether torch has kernels for the GPU: else a rebuilt extension changes nothing."""
+    if not events(context, "no-kernel-image"):
+        return "no kernel is missing"
+    if context.torch.kernels is not None:
+        return f"torch has kernels for {' '.join(context.torch.kernels)}"
+    return "torch computes here" if events(context, "gpu-computes") else ""
+
+
+def never(_: RuleContext) -> str:
+    return ""
+
+
+def always(_: RuleContext) -> str:
+    return "nothing more is needed"

@@ -1,0 +1,70 @@
+"""Which mounts lie inside an environment: a file cannot be renamed from one mount to another."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+MOUNTS = Path("/proc/self/mountinfo")
+"""Linux' table of mounts (https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html)."""
+
+
+class Mount(NamedTuple):
+    """A mount: where it is, and what filesystem it has."""
+
+    place: str
+    kind: str
+
+
+def mounts() -> Iterator[Mount]:
+    """The mounts that this process sees; nothing where the system does not say."""
+    try:
+        lines = os.fsdecode(MOUNTS.read_bytes()).splitlines()
+    except OSError:
+        return
+    for line in lines:
+        facts, _, filesystem = line.partition(" - ")
+        fields = facts.split(" ")
+        # Spaces, tabs and line breaks of a name are written as octal numbers.
+        place = re.sub(r"\\([0-7]{3})", lambda number: chr(int(number[1], 8)), fields[4])
+        yield Mount(place, filesystem.split(" ")[0])
+
+
+def mount_on_the_way(prefix: Path, paths: Iterable[str]) -> str | None:
+    """The first mount inside an environment on which one of some paths of it lies.
+
+    Also two bind mounts of the same disk are two mounts for a rename.
+    """
+    real = os.path.realpath(prefix)
+    inside = [mount.place for mount in mounts() if mount.place.startswith(f"{real}{os.sep}")]
+    try:
+        device = os.stat(real).st_dev
+    except FileNotFoundError:
+        return None
+    is_checked: set[str] = set()
+    for path in paths:
+        folder = os.path.dirname(real + path[len(str(prefix)) :])
+        if folder in is_checked:
+            continue
+        is_checked.add(folder)
+        for place in inside:
+            if f"{folder}{os.sep}".startswith(f"{place}{os.sep}"):
+                return place
+        # Other systems have no such table, and subvolumes of btrfs are not in it.
+        if os.path.isdir(folder) and os.stat(folder).st_dev != device:
+            return folder
+    return None
+
+
+def filesystem_of(folder: str) -> str:
+    """The kind of filesystem of a folder, `overlay` or `ext4`; empty if it is not known."""
+    real = f"{os.path.realpath(folder)}{os.sep}"
+    around = [
+        mount for mount in mounts() if real.startswith(f"{mount.place.rstrip(os.sep)}{os.sep}")
+    ]
+    # The longest place is the innermost mount; of two at one place the later one is on top.
+    innermost = max(enumerate(around), key=lambda row: (len(row[1].place), row[0]), default=None)
+    return innermost[1].kind if innermost else ""

@@ -1,0 +1,67 @@
+"""What a person should know of an environment before it is changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gpusetup.errors import BadInput
+from gpusetup.install.image_build import in_image_build
+from gpusetup.install.project_file import PROJECT_FILE, table
+from gpusetup.install.switching.mounts import filesystem_of
+from gpusetup.install.target.find import Target
+from gpusetup.install.target.layout import files_of_all
+from gpusetup.install.wheels import size_text
+from gpusetup.named_file import read_text
+from gpusetup.uv.toml import parse_toml
+
+MOST_BYTES = 1 << 20
+"""Of a project file."""
+WORTH_SAYING_BYTES = 100 << 20
+"""A copy of less is not noticed."""
+
+
+def notes_of_target(target: Target, leaving: Iterable[str]) -> Iterator[str]:
+    """What to know of the environment; `leaving` are the packages that are replaced."""
+    prefix = Path(target.venv or target.layout.prefix)
+    if is_uv_project(prefix.parent):
+        yield (
+            f"{prefix.parent} is a uv project: the next `uv sync` there removes what its lock does "
+            "not name. `gpusetup install --project` prints the lines that keep this torch"
+        )
+    if target.venv is None:
+        yield from _cost_on_overlay(target, leaving)
+
+
+def is_uv_project(folder: Path) -> bool:
+    """Whether a folder has a project that uv keeps in step with its lock."""
+    if (folder / "uv.lock").is_file():
+        return True
+    try:
+        document = parse_toml(read_text(folder / PROJECT_FILE, MOST_BYTES))
+    except (BadInput, ValueError):
+        # No project file, or one that cannot be read: then uv does not sync it either.
+        return False
+    return "project" in document and "uv" in table(document, "tool")
+
+
+def _cost_on_overlay(target: Target, leaving: Iterable[str]) -> Iterator[str]:
+    """What it costs to move files aside in a container, whose disk is made of layers.
+
+    A file of a lower layer cannot be renamed; the system copies it into the top layer first
+    (https://docs.kernel.org/filesystems/overlayfs.html, "Non-directories").
+    """
+    if filesystem_of(target.layout.prefix) != "overlay":
+        return
+    size_bytes = 0
+    for path in files_of_all(leaving, target.layout)[1]:
+        if os.path.isfile(path):
+            size_bytes += os.lstat(path).st_size
+    if size_bytes < WORTH_SAYING_BYTES:
+        return
+    until = "until this ends" if in_image_build() else "as long as `--undo` can restore them"
+    yield (
+        f"this environment lies in an image's layers: the previous packages are copied into the "
+        f"top layer, up to {size_text(size_bytes)}, and stay there {until}"
+    )

@@ -1,0 +1,220 @@
+"""What the forward pass keeps for the backward pass, one layer's backward pass, and the logits.
+
+All in bytes of one GPU. An amount is of a token where the name of the function says so.
+"""
+
+from __future__ import annotations
+
+from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
+from gpusetup.plan.losses import LOSSES
+from gpusetup.plan.states import keeps_cast_weights, per_gpu, rest_is_32_bit
+
+CHECKPOINT_IN_BUDGET = 1.5
+"""Bytes of a checkpoint's element in batches that do not fill their budget of tokens; 2 in full."""
+
+
+def sequence_shards(job: Job) -> int:
+    """By what sequence parallelism divides norms and residuals (Megatron: arXiv 2205.05198)."""
+    if not job.sequence_parallel:
+        return 1
+    return job.tensor_parallel
+
+
+def residual_bytes(job: Job) -> int:
+    """Bytes of an element of the hidden state between the layers."""
+    # PEFT's 32-bit norms and embedding make it 32-bit.
+    if rest_is_32_bit(job):
+        return 4
+    # Autocast casts inside the layers alone.
+    if keeps_cast_weights(job):
+        return BYTES[job.dtype]
+    return job.compute_bytes
+
+
+def activations(job: Job, recipe: Recipe) -> float:
+    """Bytes that the forward pass keeps for the backward pass, with autocast's copies of weights.
+
+    The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
+    2104.04473).
+    """
+    tokens_times_layers = tokens(job, recipe) * job.shape.layers
+    if job.checkpointing:
+        bytes_per_token = checkpoint_bytes(job) + selected_bytes(job)
+        return bytes_per_token * tokens_times_layers
+    return layer_bytes(job) * tokens_times_layers + weight_copies(job)
+
+
+def checkpoint_bytes(job: Job) -> float:
+    """Bytes a token of the input of every recomputed layer (Chen et al., arXiv 1604.06174)."""
+    if job.offload_checkpoints:
+        return 0.0
+    # A budget of tokens is seldom filled to the last one.
+    width = CHECKPOINT_IN_BUDGET if job.fills_token_budget else 2.0
+    element_bytes = residual_bytes(job) / 2 * width
+    return job.shape.hidden * element_bytes / sequence_shards(job)
+
+
+def selected_bytes(job: Job) -> float:
+    """Bytes a token that a layer keeps under selective checkpointing.
+
+    Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
+    (torchtitan's policy).
+    """
+    if not job.selective:
+        return 0.0
+    shape = job.shape
+    matrix_products = 2 * shape.query + shape.key_value + shape.intermediate
+    elements = matrix_products / job.tensor_parallel
+    # What attention gives; a compiled layer computes it again.
+    if not job.compile:
+        elements += shape.hidden / sequence_shards(job)
+    return elements * job.compute_bytes
+
+
+def weight_copies(job: Job) -> float:
+    """Bytes of autocast's 16-bit copies of the weights."""
+    if not keeps_cast_weights(job):
+        return 0.0
+    # Kernels of quantised layers read the stored weights; only the others are cast.
+    unquantised = job.shape.outside if job.is_quantized else job.shape.parameters
+    return per_gpu(job, unquantised) * job.compute_bytes
+
+
+def layer_bytes(job: Job) -> float:
+    """Bytes a token that one layer keeps without checkpointing.
+
+    Attention and MLP, and between them two norms, each perhaps with a dropout's mask of a byte an
+    element.
+    """
+    inside = attention_bytes(job) + mlp_bytes(job)
+    bytes_between = norm_bytes(job)
+    if job.shape.dropout:
+        bytes_between += 1
+    between = 2 * bytes_between * job.shape.hidden
+    # Tensor parallelism divides what is inside; what is between only with sequence parallelism.
+    return between / sequence_shards(job) + inside / job.tensor_parallel
+
+
+def norm_bytes(job: Job) -> int:
+    """Bytes an element that one norm keeps: its input, what it normalised, and its output.
+
+    RMSNorm keeps its input in 32 bits. A frozen weight needs no normalised value; kernels and
+    `torch.compile` recompute it.
+    """
+    residual, output = residual_bytes(job), job.compute_bytes
+    recomputes = job.compile or job.fused_kernels
+    if recomputes or not job.shape.rms_norm:
+        return residual + output
+    input_bytes = 4
+    normalised = residual if job.trains_layers else 0
+    return input_bytes + normalised + output
+
+
+def attention_bytes(job: Job) -> float:
+    """Bytes a token of queries, keys, values, output, norms of queries and keys, scores."""
+    compute = job.compute_bytes
+    # Queries and output are as wide, keys and values too.
+    bytes_per_element = 2 * compute
+    # RMSNorm's input in 32 bits, and its output.
+    if job.shape.query_key_norm:
+        bytes_per_element += 4 + compute
+    width = job.shape.query + job.shape.key_value
+    return width * bytes_per_element + score_bytes(job)
+
+
+def score_bytes(job: Job) -> float:
+    """Bytes a token for its scores with all others, if attention writes them to memory."""
+    if job.attention != "eager":
+        return 0.0
+    is_16_bit = job.compute_bytes < 4
+    # The softmax, in 32 bits.
+    bytes_per_score = 4
+    # Its copy for the product with the values.
+    if is_16_bit:
+        bytes_per_score += 2
+    # Its mask; in 32 bits its output too, which in 16 is that copy.
+    if job.shape.dropout:
+        bytes_per_score += 1 if is_16_bit else 5
+    return job.length * job.shape.heads * bytes_per_score
+
+
+def mlp_bytes(job: Job) -> float:
+    """Bytes a token of what the MLP keeps."""
+    shape = job.shape
+    elements = shape.intermediate * mlp_tensors(job)
+    # Copies of a token for its experts, in and out.
+    elements += 3 * shape.experts * shape.hidden
+    return elements * job.compute_bytes
+
+
+def mlp_tensors(job: Job) -> int:
+    """Tensors as wide as the MLP that it keeps."""
+    # The up projection and its activation.
+    if not job.shape.gated:
+        return 2
+    # Without the activation of the gate, which is computed again.
+    if job.compile or job.fused_kernels:
+        return 3
+    # The gate, the up projection, the gate's activation and the product.
+    return 4
+
+
+def layer_backward(job: Job, recipe: Recipe) -> float:
+    """Bytes of one layer's backward pass: what it recomputes, and gradients half as large."""
+    scores = score_bytes(job) / job.tensor_parallel
+    kept_without_scores = layer_bytes(job) - scores
+    gradients_of_layer = layer_gradient_bytes(job, kept_without_scores)
+    peak_of_scores = score_peak_bytes(job, scores)
+    # Without checkpointing what was kept is there already, and counted as activations.
+    if not job.checkpointing:
+        bytes_per_token = gradients_of_layer + peak_of_scores - scores
+        return bytes_per_token * tokens(job, recipe)
+    bytes_per_token = kept_without_scores + gradients_of_layer + peak_of_scores
+    # FSDP1 holds the gradients of the inputs of recomputed frozen layers until the end.
+    holds_input_gradients = job.strategy == "fsdp1" and job.gpus > 1 and job.reentrant
+    if holds_input_gradients and job.lora is not None:
+        bytes_per_token += job.shape.layers * checkpoint_bytes(job)
+    return bytes_per_token * tokens(job, recipe)
+
+
+def score_peak_bytes(job: Job, scores: float) -> float:
+    """Bytes a token of the scores, `scores`, and their gradients when most of them are there."""
+    with_gradients = 1.5 * scores
+    if job.attention != "eager":
+        return with_gradients
+    # Their softmax, its gradient and what it gives, in 32 bits.
+    three_in_32_bits = 12.0 * job.shape.heads * job.length / job.tensor_parallel
+    return max(with_gradients, three_in_32_bits)
+
+
+def layer_gradient_bytes(job: Job, kept_bytes: float) -> float:
+    """Bytes a token of one layer's gradients, of which half are there at once."""
+    half = 0.5 * kept_bytes
+    writes_over_inputs = job.fused_kernels and job.shape.gated
+    if not writes_over_inputs:
+        return half
+    # Liger's and Unsloth's SwiGLU writes its gradients over its inputs.
+    written_over = job.shape.intermediate / job.tensor_parallel + job.shape.hidden
+    return min(half, written_over * job.compute_bytes)
+
+
+def logits(job: Job, recipe: Recipe) -> float:
+    """Bytes of the logits and of all that their loss holds."""
+    bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
+    bytes_per_logit = bytes_in_16_bits
+    # A head in 32 bits gives logits in 32 bits, whatever the layers compute in.
+    if job.compute_bytes == 4 or rest_is_32_bit(job):
+        bytes_per_logit = bytes_in_32_bits
+    return logit_count(job, recipe) * bytes_per_logit
+
+
+def logit_count(job: Job, recipe: Recipe) -> float:
+    """Tokens times vocabulary, or samples times classes."""
+    shape = job.shape
+    of_tokens = shape.vocabulary * tokens(job, recipe)
+    of_samples = shape.classes * samples(job, recipe)
+    outputs = of_tokens + of_samples
+    # DataParallel's first GPU gathers the outputs of all, and computes the loss.
+    if job.strategy == "dp":
+        outputs *= job.gpus
+    return outputs / job.tensor_parallel

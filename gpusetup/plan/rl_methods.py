@@ -1,0 +1,76 @@
+"""Methods of preference and reinforcement learning: what each holds beside the policy by default.
+
+Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
+"""
+
+from __future__ import annotations
+
+from gpusetup.errors import UsageError
+from gpusetup.plan.models_beside import SAME_AS_POLICY, RlSetup
+
+PAIRED = frozenset((
+    "dpo", "ipo", "kto", "bco", "simpo", "orpo", "cpo", "rm", "reward", "robust", "exo_pair",
+    "nca_pair", "sppo_hard", "aot", "apo_zero", "apo_down", "discopop",
+))  # fmt: skip
+"""Methods whose samples are pairs of a chosen and a rejected answer."""
+SUPERVISED = frozenset(("sft", "pt", "pretrain"))
+WITHOUT_REFERENCE = frozenset(("simpo", "orpo", "cpo", "rm", "reward"))
+WITH_CRITIC = frozenset(("ppo", "gae"))
+GENERATING = frozenset((
+    "ppo", "gae", "grpo", "gspo", "dapo", "rloo", "reinforce", "reinforce_plus_plus", "remax",
+    "opo", "dr_grpo", "online_dpo", "gpg",
+))  # fmt: skip
+"""Methods that train on answers of the policy itself."""
+BY_TRL = ("trl", "axolotl")
+"""Trainers that run TRL's own GRPO."""
+BY_VERL = ("verl", "openrlhf")
+"""Trainers whose answers come from an engine on the same GPUs, which sleeps during the training."""
+ENGINE_SHARE = 0.5
+"""The engine's share of the card where nothing is said (verl 0.9, rollout.yaml)."""
+
+
+def method_named(text: str) -> str:
+    """A method as `--method` takes it; UsageError for one that plan does not know.
+
+    >>> method_named("GRPO")
+    'grpo'
+    """
+    method = text.strip().lower().replace("-", "_")
+    possible = sorted(PAIRED | GENERATING | SUPERVISED)
+    if method not in possible:
+        raise UsageError(f"No method is called {text!r}", hint=f"one of: {', '.join(possible)}")
+    return method
+
+
+def usual_loss(method: str) -> str:
+    """The loss of a method if no kernel is named."""
+    if method in ("rm", "reward"):
+        return "fused"  # one number a sequence: no logits
+    # Log-probabilities of each token need the logits, which a loss of text alone need not hold.
+    return "eager"
+
+
+def usual_setup(method: str, trainer: str | None, sequences: int, *, adapters: bool) -> RlSetup:
+    """What a method holds beside its policy if nothing but its name is said.
+
+    `sequences`: of one GPU at once; `adapters`: whether only adapters are trained, whose base is
+    the reference as well.
+    """
+    generates = method in GENERATING
+    uses_engine = generates and trainer in BY_VERL
+    # GRPO of TRL and axolotl has no reference unless `beta` is said (GRPOConfig, TRL 1.16).
+    without_reference = method in WITHOUT_REFERENCE
+    if method in GENERATING - WITH_CRITIC and (trainer is None or trainer in BY_TRL):
+        without_reference = True
+    judged_by_model = method == "ppo"
+    return RlSetup(
+        method=method,
+        generates=generates,
+        pairs=method in PAIRED,
+        has_reference=not (without_reference or adapters),
+        reward_models=(SAME_AS_POLICY,) if judged_by_model else (),
+        critic="model" if method in WITH_CRITIC else "none",
+        engine_share=ENGINE_SHARE if uses_engine else None,
+        engine_sleeps=uses_engine,
+        generated_at_once=sequences if generates and not uses_engine else 0,
+    )

@@ -1,0 +1,74 @@
+"""The smallest card that is enough for a job, with a margin for what such an estimate is off.
+
+A card is named to be bought or rented, so it must be large enough even if the run needs more than
+was estimated: the margin is what 9 of 10 published runs of this kind stayed within.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gpusetup.catalog.gpus import GpuRow, tokens
+from gpusetup.model.documents import SmallestGpu
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.versions import Capability
+from gpusetup.plan.decide import Decision, decide, error_margin
+from gpusetup.plan.place import JETSON, UNIFIED, capacity
+
+MOST_NAMES = 3
+"""Cards of a size that are named."""
+OLDEST_CAPABILITY = Capability.parse("7.0")
+"""Volta: older GPUs have no tensor cores, and today's trainers no kernels for them."""
+NOT_FOR_TRAINING = JETSON | UNIFIED | {"laptop"}
+"""Words in the names of GPUs that nobody buys for a training."""
+
+
+class CardSize(Frozen):
+    """Cards with as much memory."""
+
+    memory_gb: float
+    capacity: float
+    """Bytes that CUDA gives on the one that gives least."""
+    names: tuple[str, ...]
+    """The fastest of them first."""
+
+
+def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
+    """The sizes of memory that cards have, the smallest first."""
+    rows_by_size: dict[float, list[GpuRow]] = {}
+    for row in rows:
+        is_for_training = not NOT_FOR_TRAINING & tokens(row.name)
+        is_recent = row.capability >= OLDEST_CAPABILITY
+        if row.memory_gb and is_for_training and is_recent and row.on is None:
+            rows_by_size.setdefault(row.memory_gb, []).append(row)
+    for memory_gb, rows_of_size in sorted(rows_by_size.items()):
+        fastest_first = sorted(rows_of_size, key=lambda row: -row.peak_tflops.get("bf16", 0))
+        least_capacity = min(
+            capacity(row.name, row.memory_bytes) for row in rows_of_size if row.memory_bytes
+        )
+        yield CardSize(
+            memory_gb=memory_gb,
+            capacity=least_capacity,
+            names=tuple(row.name for row in fastest_first[:MOST_NAMES]),
+        )
+
+
+def smallest_gpu(decision: Decision, rows: Sequence[GpuRow]) -> SmallestGpu | None:
+    """The smallest card on which the job fits with the margin, without offload; None if none does.
+
+    On as many GPUs as the job has.
+    """
+    job = decision.job
+    for size in card_sizes(rows):
+        margin = error_margin(job, decision.shown.recipe)
+        usable_bytes = size.capacity / (1 + margin)
+        limits = replace(decision.limits, capacity=usable_bytes, offload=False, measured_gpu=None)
+        on_this_card = decide(job, limits)
+        if on_this_card.fits:
+            return SmallestGpu(
+                memory_gb=size.memory_gb,
+                names=size.names,
+                margin_percent=round(100 * margin),
+                recipe=str(on_this_card.shown.recipe),
+            )
+    return None

@@ -1,0 +1,133 @@
+"""The lines of doctor's screen about the machine: what was read, and what fits it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from gpusetup.model.machine import Gpu, Snapshot
+from gpusetup.model.units import GIB
+from gpusetup.render.topology import links_line
+
+if TYPE_CHECKING:
+    from gpusetup.model.builds import Offer
+    from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
+
+
+def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str, str | None]:
+    """The facts that were read, by label; a value that was not read is "unknown" or left out.
+
+    `recommends`: whether the build that fits this machine is among them.
+    """
+    machine = answer.snapshot
+    system, driver, python = machine.os, machine.driver, machine.python
+    driver_cuda = f"CUDA {driver.cuda}" if driver.cuda else None
+    environment = python.executable or "unknown"
+    if python.chosen_by:
+        environment += f" (from {python.chosen_by})"
+    container = machine.container.kind
+
+    values: dict[str, str | None] = {
+        "system": joined(system.name or system.family, system.machine, system.libc),
+        "driver": joined(driver.version, driver_cuda),
+        "GPU": _gpus_text(machine),
+        "links": links_line(machine),
+        "torch": torch_line(machine),
+        "Python": joined(python.version, python.manager),
+        "environment": environment,
+        "container": None if container == "none" else container,
+    }
+    # Of a text that shows neither GPU nor driver no build can be recommended.
+    shows_hardware = machine.gpus or driver.version
+    is_judged = machine.origin != "report" or shows_hardware
+    if is_judged and recommends:
+        values["recommended"] = recommended_line(answer.resolution)
+        values["newest"] = newest_line(answer.newest, answer.resolution)
+    values["catalog"] = answer.catalog_as_of
+    return values
+
+
+def _gpus_text(machine: Snapshot) -> str:
+    """The GPUs of a machine, those that are alike with their count."""
+    if machine.gpus is None:
+        return "unknown"
+    texts = []
+    for gpu, count in Counter(map(gpu_line, machine.gpus)).items():
+        texts.append(f"{count} x {gpu}" if count > 1 else gpu)
+    return "; ".join(texts) or other_makers_gpus(machine) or "none of NVIDIA"
+
+
+def other_makers_gpus(machine: Snapshot) -> str:
+    """The GPUs of other makers that a text names; "" if it names none."""
+    named = (event for event in machine.events if event.kind == "foreign-gpu")
+    names = [event.values.get("name", "") for event in named]
+    # A text calls one card "RX 7900" and "AMD Radeon RX 7900 XTX": the fuller name counts.
+    fullest = [name for name in names if sum(name in other for other in {*names}) == 1]
+    return "; ".join(dict.fromkeys(name for name in fullest if name))
+
+
+def joined(*parts: str | None) -> str:
+    """The parts that are known, with commas between them, or "unknown"."""
+    return ", ".join(part for part in parts if part) or "unknown"
+
+
+def gpu_line(gpu: Gpu) -> str:
+    """A GPU with its memory, its architecture, and why programs cannot use it.
+
+    >>> gpu_line(Gpu(name="NVIDIA L4", memory_total_bytes=24 << 30, visible=False))
+    'NVIDIA L4, 24.0 GiB, hidden'
+    """
+    memory = f"{gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else None
+    architecture = gpu.compute_capability.sm if gpu.compute_capability else None
+    state = None
+    if gpu.lost:
+        state = "lost"
+    elif gpu.visible is False:
+        state = "hidden"
+    return joined(gpu.name, memory, architecture, state)
+
+
+def torch_line(machine: Snapshot) -> str:
+    """The installed torch, its backend, and which program installed it."""
+    torch = machine.torch
+    if torch.installed is False:
+        return "not installed"
+    # A version such as 2.9.1+cu128 names the backend itself.
+    names_backend = "+" in (torch.version or "")
+    backend = None if names_backend else torch.backend
+    installer = f"installed by {torch.installer}" if torch.installer else None
+    return joined(torch.version, backend, installer)
+
+
+def recommended_line(resolution: ResolveAnswer | None) -> str:
+    """The build that the resolver chose, or what would make one possible."""
+    if resolution is None:
+        return "no build"
+    if resolution.torch:
+        vision, audio = resolution.torchvision, resolution.torchaudio
+        return joined(
+            built(resolution),
+            f"torchvision {vision}" if vision else None,
+            f"torchaudio {audio}" if audio else None,
+        )
+    advice = resolution.advice
+    if advice is None:
+        return "no build"
+    return f"no build; {advice.change} {advice.to} gives {advice.gives}"
+
+
+def built(build: ResolveAnswer | Offer) -> str:
+    """A build in words, with the oldest driver that runs it."""
+    text = f"torch {build.torch} from {build.backend}"
+    if build.driver_floor:
+        text += f" (driver {build.driver_floor} or newer)"
+    return text
+
+
+def newest_line(newest: Offer | None, resolution: ResolveAnswer | None) -> str | None:
+    """The newest build that fits, in one line; None if it is the recommended one."""
+    if newest is None or resolution is None:
+        return None
+    if resolution.torch is None or resolution.torch == newest.torch:
+        return None
+    return f"{built(newest)}: `gpusetup install --upgrade`"

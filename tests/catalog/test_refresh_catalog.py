@@ -1,0 +1,88 @@
+"""`scripts/refresh_catalog.py`: the catalog's text, and what the live index adds to it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from index_server import build_wheel, index_server
+
+from gpusetup.catalog.file import read_catalog
+from gpusetup.named_file import SHIPPED
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA, FACTS = Path(SHIPPED, "catalog.json"), Path(SHIPPED, "facts.json")
+SCRIPT = ROOT / "scripts" / "refresh_catalog.py"
+
+
+def refresh(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, str(SCRIPT), *words]
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache")}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def script():  # type: ignore[no-untyped-def]
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        import refresh_catalog
+
+        yield refresh_catalog
+    finally:
+        sys.path.remove(str(ROOT / "scripts"))
+
+
+@pytest.mark.parametrize("file", (DATA, FACTS), ids=lambda file: file.stem)
+def test_the_data_is_written_as_the_script_writes_it(script, file: Path) -> None:  # type: ignore[no-untyped-def]
+    text = file.read_text(encoding="utf-8")
+    assert script.written(json.loads(text)) == text
+
+
+def test_a_build_seen_on_the_index_is_shown_as_a_diff(tmp_path: Path, script) -> None:  # type: ignore[no-untyped-def]
+    tag = "cp311-cp311-manylinux_2_28_x86_64"
+    with index_server(tmp_path / "index") as index:
+        for version in ("2.15.0+cu130", "2.99.0+cu130"):
+            index.add("whl", build_wheel(tmp_path / "w", "torch", version, tag=tag))
+        done = refresh("--index", index.index_root, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    release, platform, build = [line for line in done.stdout.splitlines() if line.startswith("+ ")][
+        -3:
+    ]
+    assert '{"torch": "2.99.0"' in release
+    assert '"on": "linux-x86_64", "pythons": "3.11", "glibc": "2.28"' in platform
+    last = [b for b in read_catalog(DATA.read_bytes()).builds if b.backend == "cu130"]
+    newest = [b for b in last if (b.os, b.machine, b.channel) == ("linux", "x86_64", "pytorch")][-1]
+    kernels = f'"arch": "{" ".join(script.arch_list(newest.kernels, newest.ptx))}"'
+    assert f'"backend": "cu130", {kernels}, "status": "inferred"' in build
+
+
+def test_a_written_catalog_reads_as_one(tmp_path: Path, script) -> None:  # type: ignore[no-untyped-def]
+    document = json.loads(DATA.read_text(encoding="utf-8"))
+    build = read_catalog(DATA.read_bytes()).row_of("2.9.0", "cu129", "linux", "x86_64")
+    assert build is not None and build.ptx == ("compute_120",)
+    from gpusetup.model.frozen import replace
+
+    script.add(document, replace(build, torch="2.99.1"))
+    again = read_catalog(script.written(document).encode())
+    row = again.row_of("2.99.1", "cu129", "linux", "x86_64")
+    assert row is not None
+    assert (row.kernels, row.ptx, row.pythons) == (build.kernels, build.ptx, build.pythons)
+    assert again.releases[-1].torch == "2.99.1"
+
+
+def test_what_a_companion_declares_is_read_from_beside_its_wheel(tmp_path: Path) -> None:
+    tag = "py3-none-manylinux_2_28_x86_64"
+    asked = {"2.11.1+cu132": ["torch>=2.11"], "2.12.0+cu132": ["torch>=2.14"]}
+    with index_server(tmp_path / "index") as index:
+        for version, asks in asked.items():
+            wheel = build_wheel(tmp_path / "w", "torchaudio", version, tag=tag, requires=asks)
+            index.add("whl/cu132", wheel)
+        index.add("whl", build_wheel(tmp_path / "w", "torch", "2.15.0+cu132", tag=tag))
+        done = refresh("--index", index.index_root, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (row,) = [line for line in done.stdout.splitlines() if '"version": "2.12.0"' in line]
+    assert '"torch": ">=2.14"' in row and '"declares": "torch>=2.14"' in row
+    assert '"seen": {"linux-x86_64": "cu132"}' in row and '"inferred"' in row

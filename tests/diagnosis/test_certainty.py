@@ -1,0 +1,320 @@
+"""How sure an answer is and what it changes: by what a text shows, whoever owns what failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from each_row import each
+from judging import judged
+from machines_named import FOLDERS, snapshot_of
+
+from gpusetup.api import read_report
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import Finding, command_lines
+
+
+def root_of(answer: DoctorAnswer) -> Finding:
+    return next(finding for finding in answer.findings if finding.root)
+
+
+def commands_of(answer: DoctorAnswer) -> str:
+    lines = [line for f in answer.findings if f.fix for line in command_lines(f.fix)]
+    return "\n".join(lines)
+
+
+def way_of(answer: DoctorAnswer) -> str:
+    fix = root_of(answer).fix
+    assert fix is not None
+    return fix.text
+
+
+# --- certain --------------------------------------------------------------------------------------
+
+WORDS_AND_LINES = [
+    # what a person says, what the program prints, the cause
+    (
+        "My RTX 3090 has fallen off the bus, always when I train.",
+        "kernel: NVRM: Xid (PCI:0000:0a:00): 79, GPU has fallen off the bus.",
+        "gpu-fell-off-bus",
+    ),
+    (
+        "Die Karte ist eine 3060. I always get out of memory on the GPU here.",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a "
+        "total "
+        "capacity of 11.63 GiB of which 80.00 MiB is free.",
+        "out-of-memory",
+    ),
+]
+
+
+@each("words, line, cause", WORDS_AND_LINES)
+def test_a_persons_word_is_likely_and_a_programs_line_certain(
+    words: str, line: str, cause: str
+) -> None:
+    told, printed = read_report(words), read_report(f"{words}\n{line}")
+    assert (told.cause, told.certainty) == (cause, "likely")
+    assert "a person says it" in told.doubts[0]
+    assert (printed.cause, printed.certainty) == (cause, "certain")
+
+
+def test_another_failure_at_the_end_makes_it_likely() -> None:
+    message = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB. GPU 0 has a "
+        "total "
+        "capacity of 23.64 GiB of which 10.00 MiB is free.\n"
+    )
+    frames = "\n".join(f"step {number}: loss 0.{number}" for number in range(12))
+    later = f"{message}{frames}\nValueError: the CUDA graph of another stream was captured\n"
+    assert read_report(message).certainty == "certain"
+    assert read_report(later).certainty == "likely"
+
+
+UNSURE = [
+    # what the text shows, the cause, what its doubt says
+    (
+        "OSError: libcublas.so.11: cannot open shared object file: No such file or directory",
+        "cuda-lib-missing",
+        "which package",
+    ),
+    (
+        "RuntimeError: operator torchvision::nms does not exist\n"
+        "torch 2.6.0+cu124\ntorchvision 0.21.0+cu124\n",
+        "other-torch-imported",
+        "",
+    ),
+    ("pod: nvidia-smi prints Failed to initialize NVML: Unknown Error", "container-nvml-lost", ""),
+    (
+        "WARNING[XFORMERS]: xFormers can't load C++/CUDA extensions. xFormers was built for:\n"
+        "    PyTorch 2.5.1+cu124 with CUDA 1204 (you have 2.3.1+cu121)\n"
+        "    Python  3.10.11 (you have 3.10.11)\n"
+        "pip list:\ntorch 2.7.0+cu128\nxformers 0.0.29\n",
+        "extension-abi-mismatch",
+        "another Python",
+    ),
+]
+
+
+@each("text, cause, doubt", UNSURE)
+def test_an_open_owner_pair_time_or_environment_is_not_certain(
+    text: str, cause: str, doubt: str
+) -> None:
+    answer = read_report(text)
+    assert (answer.cause, answer.certainty) == (cause, "likely")
+    if doubt:
+        assert any(doubt in sentence for sentence in answer.doubts)
+
+
+# --- refuted --------------------------------------------------------------------------------------
+
+REFUTED = [
+    # what the text shows, the cause that is not given, what is asked
+    ("My program ignores my Radeon RX 6800, it falls back to CPU.", "amd-gpu", "version.hip"),
+    (
+        "RX 7900 XT\nPyTorch version: 2.7.1+rocm6.3\nRuntimeError: HIP error: invalid device "
+        "function",
+        "amd-gpu",
+        "rocminfo",
+    ),
+    (
+        "UserWarning: cudaGetDeviceCount() returned cudaErrorNotSupported, likely using older "
+        "driver "
+        "or on CPU machine",
+        "vgpu-no-compute",
+        "nvidia-smi",
+    ),
+]  # fmt: skip
+
+
+@each("text, cause, question", REFUTED)
+def test_a_makers_name_or_one_word_is_no_cause(text: str, cause: str, question: str) -> None:
+    answer = read_report(text)
+    assert answer.cause == "unknown"
+    assert cause in {ruled_out.id for ruled_out in answer.ruled_out}
+    assert question in (answer.next_reading or "")
+
+
+def test_who_has_no_nvidia_gpu_needs_no_library_of_it() -> None:
+    answer = read_report(
+        "WSL, Ubuntu. faster-whisper stops:\n"
+        "Could not load library libcudnn_ops_infer.so.8. Error: libcudnn_ops_infer.so.8: cannot "
+        "open "
+        "shared object file\nMy laptop does not have an NVIDIA GPU, only Intel graphics."
+    )
+    assert answer.cause in ("no-nvidia-gpu", "intel-gpu")
+    assert "cudnn" not in commands_of(answer)
+
+
+def test_what_torch_printed_goes_before_what_is_said_of_its_releases() -> None:
+    answer = read_report(
+        "With torch 2.9.0.dev20250801+xpu on my Arc B580:\n>>> torch.xpu.is_available()\nFalse\n"
+        "With torch 2.9.0.dev20250725+xpu:\n>>> torch.xpu.is_available()\nTrue\n"
+        "Something broke between 2.9.0.dev20250725+xpu and 2.9.0.dev20250801+xpu."
+    )
+    assert answer.cause == "torch-release-regressed"
+    assert answer.snapshot.torch.version == "2.9.0.dev20250801+xpu"
+
+
+# --- what is changed ------------------------------------------------------------------------------
+
+UNCHANGED = [
+    # what the text shows, what is in no command, what the way says
+    (
+        "uv sync\nerror: Distribution `decord==0.6.0 @ registry+https://pypi.org/simple` can't be "
+        "installed because it doesn't have a source distribution or wheel for the current "
+        "platform\n"
+        "hint: You're on Linux (`manylinux_2_39_aarch64`), but `decord` (v0.6.0) only has "
+        "wheels for "
+        "the following platforms: `manylinux2010_x86_64`",
+        "gpusetup install",
+        "torch is not at fault",
+    ),
+    (
+        'File "/usr/local/lib64/python3.11/site-packages/torch/__init__.py", line 290, in '
+        "_load_global_deps\nOSError: libcurand.so.10: cannot open shared object file: No such "
+        "file\n"
+        "pip show torch: Version: 2.6.0",
+        "pip install",
+        "new virtual environment",
+    ),
+    (
+        "I run `Upscaler.exe` on an RTX 5060 Ti: CUDA error: no kernel image is available for "
+        "execution on the device",
+        "install",
+        "newer release of the program",
+    ),
+    (
+        "$ sbatch job.sh\nSLURM_JOB_ID=4411\nImportError: /lib64/libm.so.6: version "
+        "`GLIBC_2.29' not "
+        "found (required by /home/u/env/lib/python3.10/site-packages/torch_sparse/_spmm_cuda.so)",
+        "docker run --rm --gpus all -it ubuntu\n",
+        "torch-sparse needs it",
+    ),
+    (
+        "My job on a rented node of RunPod (8x H100 SXM) ends with Error 802: system not yet "
+        "initialized\nfabric manager never reported Completed",
+        "systemctl",
+        "lender",
+    ),
+    (
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 575.51\n"
+        "in the container. Our docker image was built on another machine; the host's driver is "
+        "550.120",
+        "reboot",
+        "out of the image",
+    ),
+    (
+        "RTX 5080 with CUDA capability sm_120 is not compatible with the current PyTorch "
+        "installation.\nThe current PyTorch install supports CUDA capabilities sm_50 sm_80 sm_90.\n"
+        "But torch.cuda.get_arch_list() shows me sm_120!",
+        "install",
+        "program's own Python",
+    ),
+    (
+        'File "C:\\\\gs\\\\diff_rast\\\\render.py", line 8\nRuntimeError: CUDA error: no kernel '
+        "image "
+        "is available for execution on the device\nRTX 5090, PyTorch 2.7.1",
+        "no-binary",
+        "",
+    ),
+]
+
+
+@each("text, absent, way", UNCHANGED)
+def test_only_what_failed_and_can_be_reached_is_changed(text: str, absent: str, way: str) -> None:
+    answer = read_report(text)
+    assert absent not in commands_of(answer)
+    assert way in way_of(answer)
+
+
+def test_torch_that_is_named_in_a_build_is_not_installed_again() -> None:
+    answer = read_report(
+        "pip install -e .\n  Getting requirements to build editable ... error\n"
+        "ModuleNotFoundError: No module named 'torch'\n环境: pytorch2.6.0, import torch 没问题"
+    )
+    assert answer.cause == "build-isolation-no-torch"
+    assert "gpusetup install" not in commands_of(answer)
+
+
+def test_flash_attn_beside_rocms_torch_needs_no_cuda_toolkit() -> None:
+    answer = read_report(
+        "Failed to build `flash-attn==2.8.0`\ntorch.__version__  = 2.8.0+rocm6.4\n"
+        "UserWarning: flash_attn was requested, but nvcc was not found.\n"
+        "OSError: CUDA_HOME environment variable is not set."
+    )
+    assert "install no CUDA toolkit" in way_of(answer)
+    assert "cuda" not in commands_of(answer).lower()
+
+
+# --- a full GPU -----------------------------------------------------------------------------------
+
+OUT = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 23.64 GiB of which 1.10 GiB is free. Of the allocated memory {used} is allocated "
+    "by PyTorch, and {unused} is reserved by PyTorch but unallocated."
+)
+
+MEMORY = [
+    # what stands beside the message, torch's unused memory, whether the allocator is set, the way
+    ("", "9.00 GiB", True, "in pieces that are too small"),
+    ("", "60.00 MiB", False, "smaller batch"),
+    ("Training with DataParallel so batch size is now 8", "60.00 MiB", False, "torchrun"),
+    ("LoRA on Llama-3.1-70B, four 4090", "60.00 MiB", False, "ZeRO-3"),
+    ('  File "/opt/ComfyUI/comfy/model_management.py", line 9', "60.00 MiB", False, "--lowvram"),
+]  # fmt: skip
+
+
+@each("beside, unused, is_set, way", MEMORY)
+def test_a_full_gpu_is_answered_by_the_texts_numbers(
+    beside: str, unused: str, is_set: bool, way: str
+) -> None:
+    answer = read_report(f"{beside}\n{OUT.format(used='20.00 GiB', unused=unused)}")
+    assert answer.cause == "out-of-memory"
+    assert ("expandable_segments" in commands_of(answer)) is is_set
+    assert way in way_of(answer)
+
+
+# --- what a package or a shell mends --------------------------------------------------------------
+
+
+def test_a_library_that_computes_on_mps_is_updated_first() -> None:
+    answer = read_report(
+        "from diffusers import StableDiffusion3Pipeline\n"
+        "TypeError: Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't "
+        "support "
+        "float64. Please use float32 instead."
+    )
+    assert (answer.cause, answer.certainty) == ("apple-silicon", "likely")
+    assert "install --upgrade diffusers" in commands_of(answer)
+
+
+def test_torchs_store_runs_without_libuv_on_windows() -> None:
+    answer = read_report(
+        'File "C:\\\\t\\\\train.py", line 3\nRuntimeError: use_libuv was requested but PyTorch was '
+        "build without libuv support"
+    )
+    assert answer.cause == "libuv-missing"
+    assert "$env:USE_LIBUV = '0'" in commands_of(answer)
+
+
+def test_a_device_plugin_that_crashes_is_asked_for_its_log() -> None:
+    answer = read_report(
+        "kubectl get pods -A | grep nvidia\n"
+        "gpu-sys   nvidia-device-plugin-ds-x7x   0/1   CrashLoopBackOff   41 (3m ago)   2d\n"
+        "  nvidia.com/gpu:     0\n"
+    )
+    assert "kubectl logs -n gpu-sys nvidia-device-plugin-ds-x7x --previous" in commands_of(answer)
+
+
+# --- one screen -----------------------------------------------------------------------------------
+
+
+@each("folder", FOLDERS)
+def test_a_screen_prints_each_step_once_and_one_installation(folder: Path) -> None:
+    diagnosis = judged(snapshot_of(folder))
+    installations = set()
+    for finding in diagnosis.findings:
+        if finding.fix is None:
+            continue
+        assert len(set(finding.fix.commands)) == len(finding.fix.commands)
+        installations |= {c for c in finding.fix.commands if c.startswith("gpusetup install")}
+    assert len(installations) <= 1

@@ -1,0 +1,165 @@
+"""The pages of the findings solve what their title says, as a visitor of the site reads them."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import finding_cases
+import finding_groups
+import finding_pages
+import finding_words
+import findings_reference
+import messages_searched
+import site_search
+
+from gpusetup.diagnosis.explanations import records
+
+ROOT = Path(__file__).resolve().parents[2]
+FINDINGS = ROOT / "docs" / "findings"
+SEARCHED = json.loads((ROOT / "web" / "messages.json").read_text(encoding="utf-8"))
+WITHOUT_COMMAND = "There is no command to paste here: "
+
+
+@cache
+def pages() -> dict[str, str]:
+    """Each page by the finding's id."""
+    files = sorted(FINDINGS.glob("*.md"))
+    return {file.stem: file.read_text(encoding="utf-8") for file in files if file.stem != "index"}
+
+
+def section(page: str, title: str) -> str:
+    """What stands under a heading, up to the next of its level."""
+    return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def prose_lines(page: str) -> Iterator[str]:
+    """The lines outside blocks of code."""
+    yield from re.sub(r"(?ms)^(`{3,})\w*\n.*?^\1$", "", page).splitlines()
+
+
+def plain(text: str) -> str:
+    """Letters as a search compares them: on one line, without colons and the marks of code."""
+    return " ".join(text.replace(":", " ").replace("`", " ").split())
+
+
+def headings(page: str) -> list[str]:
+    return [plain(line.lstrip("# ")) for line in prose_lines(page) if line.startswith("#")]
+
+
+def test_every_finding_has_a_page() -> None:
+    assert set(pages()) == {record.id for record in records()}
+
+
+def test_every_page_has_a_command_that_fixes_it_or_says_why_there_is_none() -> None:
+    silent = []
+    for id, page in pages().items():
+        fix = section(page, "How to fix it")
+        has_commands = re.search(r"(?m)^```(?:sh|powershell)$", fix)
+        if not has_commands and WITHOUT_COMMAND not in fix:
+            silent.append(id)
+        assert not (has_commands and WITHOUT_COMMAND in fix), id
+    assert silent == []
+
+
+def test_most_pages_have_a_command_that_fixes_it() -> None:
+    with_commands = [id for id, page in pages().items() if WITHOUT_COMMAND not in page]
+    assert len(with_commands) >= 0.75 * len(pages())
+
+
+def test_every_page_shows_how_to_check_and_what_the_command_prints() -> None:
+    for id, page in pages().items():
+        check = section(page, "Check that this is your problem")
+        assert re.search(r"(?m)^```sh$", check), id
+        assert id == "ok" or re.search(r"(?m)^```text$", check) or "gpusetup doctor" in check, id
+
+
+def test_every_page_ends_with_the_next_step() -> None:
+    for id, page in pages().items():
+        assert page.rstrip().splitlines()[-1].startswith("**Next step:** "), id
+
+
+def test_no_paragraph_is_half_a_sentence() -> None:
+    halves = []
+    for id, page in pages().items():
+        for line in prose_lines(page):
+            text = line.strip()
+            is_heading_or_id = text.startswith(("#", "Finding: "))
+            if text and not is_heading_or_id and not re.search(r"[.!?:]\)?$", text):
+                halves.append((id, text))
+    assert halves == []
+
+
+def test_what_ends_with_a_colon_is_followed_by_code_or_a_list() -> None:
+    for id, page in pages().items():
+        blocks = re.split(r"\n\n+", page)
+        for block, following in pairwise(blocks):
+            if block.endswith(":") and not block.startswith("#"):
+                assert following.startswith(("```", "- ")), (id, block, following)
+
+
+def test_no_heading_stands_alone() -> None:
+    """A section, other than a message that has its page's check and fix, says something."""
+    for id, page in pages().items():
+        assert not re.search(r"(?m)^##+ [^`\n]*\n\n## ", page), id
+
+
+def test_each_message_is_a_heading_of_exactly_one_page() -> None:
+    by_heading: dict[str, list[str]] = {}
+    for id, page in pages().items():
+        for heading in headings(page):
+            by_heading.setdefault(heading, []).append(id)
+    for row in SEARCHED:
+        places = by_heading.get(plain(row["message"]), [])
+        assert len(places) == 1, (row["message"], places)
+
+
+def test_the_index_has_each_message_with_its_id() -> None:
+    index = (FINDINGS / "index.md").read_text(encoding="utf-8")
+    lines = [plain(line) for line in index.splitlines() if line.startswith("- ")]
+    for row in SEARCHED:
+        message = plain(row["message"])
+        found = [line for line in lines if message in line]
+        assert found and all(re.search(r"\( [a-z0-9-]+ \)$", line) for line in found), message
+    linked = set(re.findall(r"\]\(([a-z0-9-]+)\.md\)", index))
+    assert linked == set(pages())
+
+
+def test_the_index_is_grouped_by_where_the_message_comes_from() -> None:
+    index = (FINDINGS / "index.md").read_text(encoding="utf-8")
+    groups = re.findall(r"(?m)^## (.*)$", index)
+    assert groups == list(finding_groups.GROUPS)
+    of_drivers = section(index, "Driver and hardware")
+    assert "driver-not-loaded" in of_drivers and "gpu-fell-off-bus" in of_drivers
+    assert "nccl-timeout" in section(index, "Several GPUs")
+    assert "container-toolkit-missing" in section(index, "Containers, Kubernetes and WSL")
+
+
+def test_a_fix_that_depends_on_the_machine_names_the_machine_and_what_to_change() -> None:
+    page = pages()["torch-cpu-build"]
+    windows = section(page, "How to fix it").partition("### On Windows")[2].partition("###")[0]
+    assert "For example, on Windows 11 with an NVIDIA GeForce RTX 3050 Laptop GPU" in windows
+    assert "driver 581.29" in windows and "```powershell\ngpusetup install --python C:" in windows
+    assert "with the Python of your environment" in windows
+    for heading in ("### On Linux", "### With conda", "### With uv"):
+        assert heading in page
+
+
+def test_the_most_searched_findings_are_checked_without_gpusetup() -> None:
+    names = messages_searched.MOST_SEARCHED
+    by_id = {record.id: record for record in records()}
+    assert len(names) == 20
+    for id in names:
+        check = by_id[id].check
+        assert check is not None and "gpusetup" not in check.command, id
+        assert check.prints.splitlines()[0] in pages()[id], id
+
+
+def test_the_examples_in_the_scripts_hold() -> None:
+    for module in (finding_cases, finding_pages, finding_words, findings_reference, site_search):
+        assert doctest.testmod(module).failed == 0, module.__name__

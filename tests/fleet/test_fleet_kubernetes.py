@@ -1,0 +1,234 @@
+"""Kubernetes: objects that its schemas accept, and Jobs by kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import fleet_records
+import node_python
+import pytest
+import yaml
+
+from gpusetup.cli import main
+from gpusetup.fleet.engines import kubernetes
+from gpusetup.fleet.engines.engine import FleetRequest
+from gpusetup.fleet.engines.kubernetes import Setting
+from gpusetup.fleet.work import NodeWork
+
+VERSIONS = ("1.29", "1.33", "1.37")
+SETTING = Setting(image="train:1", runtime_class="nvidia")
+
+
+def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:
+    """The Jobs for two nodes, one of them without a GPU."""
+    nodes = ({"gpu-1.example.com": 8, "n": 0}, {"gpu-1.example.com": "", "n": ""})
+    monkeypatch.setattr(kubernetes, "require_program", lambda program: None)
+    monkeypatch.setattr(kubernetes, "nodes_of_cluster", lambda: nodes)
+    request = FleetRequest(work=NodeWork(python="python"), nodes=tuple(nodes[0]))
+    return [*yaml.safe_load_all(kubernetes.Kubernetes(request, setting).plan())]
+
+
+@pytest.fixture
+def objects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
+    watcher = yaml.safe_load(page.rpartition("```yaml\n")[2].partition("```")[0])
+    return [*jobs(monkeypatch, SETTING), *jobs(monkeypatch, Setting(image="i")), watcher]
+
+
+# --- the objects ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_schemas_of_three_versions_accept_every_object(
+    version: str, objects: list[Any]
+) -> None:
+    kubernetes_validate = pytest.importorskip("kubernetes_validate")
+    for one in objects:
+        kubernetes_validate.validate(one, version, strict=True)
+    wrong = {**objects[0], "spec": {**objects[0]["spec"], "backofLimit": 0}}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, version, strict=True)
+
+
+def test_no_object_sets_a_taint_or_may_ask_the_api(objects: list[Any]) -> None:
+    assert "taint" not in json.dumps(objects)
+    for one in objects:
+        assert one["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+# --- the Jobs -------------------------------------------------------------------------------------
+
+KUBECTL = """\
+#!/bin/sh
+exec {python} {program} {folder} "$@"
+"""
+NODES = """\
+n1 8 True <none>
+n2   8   True   <none>
+n3 8 True <none>
+used 8 True <none>
+cpu <none> True <none>
+noimage 8 True <none>
+full 8 True <none>
+cordoned 8 True true
+lost 8 <none> <none>
+"""
+
+
+def fleet(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, nodes: str, *words: str
+) -> tuple[int, Path]:
+    """`fleet run --kubernetes` with a kubectl that knows these nodes."""
+    kubectl = folder / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    (folder / "jobs").mkdir()
+    program = Path(__file__).with_name("kube_api.py")
+    kubectl.write_text(KUBECTL.format(python=sys.executable, program=program, folder=folder))
+    kubectl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(kubectl.parent), prepend=os.pathsep)
+    (folder / "nodes").write_text(nodes)
+    (folder / "pods").write_text("used   4,<none>,2\n<none>  8\nn1  <none>\n")
+    into = folder / "records"
+    given = ("--kubernetes", "i", "--into", str(into), *words)
+    return main(["fleet", "run", *given]), into
+
+
+needs_a_shell = pytest.mark.skipif(sys.platform == "win32", reason="kubectl is a shell script here")
+
+
+@needs_a_shell
+@pytest.mark.parametrize("said", ["hello\n", "../../x 8 True <none>\n", "n x True <none>\n"])
+def test_a_kubectl_that_talks_nonsense_is_a_tool_that_failed(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, into = fleet(tmp_path, monkeypatch, said)
+    assert code == 4 and not into.exists()
+    assert "`kubectl get nodes` printed no list of nodes: " in capsys.readouterr().err
+
+
+@needs_a_shell
+def test_jobs_prove_idle_nodes_and_name_those_that_do_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("n1", "n2", "n3"):
+        check = {"schema": "gpusetup.node-check/1", "ok": True, "reason": "sound", "node": name}
+        answers: dict[str, Any] = {"node-check": check, "snapshot": fleet_records.machine(0)}
+        answers["verify"] = fleet_records.report(random.Random(1))
+        node_python.record(tmp_path, name, answers)
+    python = node_python.recorded_python(tmp_path)
+    code, _ = fleet(tmp_path, monkeypatch, NODES, "--node-python", str(python), "--json")
+    answer = json.loads(capsys.readouterr().out)
+    rows = {one["name"]: one for one in answer["nodes"]}
+    assert code == 1
+    assert {name: one["status"] for name, one in rows.items()} == {
+        "n1": "ok", "n2": "ok", "n3": "ok", "noimage": "failed",
+    }  # fmt: skip
+    assert rows["noimage"]["problem"].startswith("ImagePullBackOff")
+    assert answer["not_asked"] == {
+        "used": "6 of its 8 GPUs are in use", "full": "no room: no GPU",
+        "cordoned": "cordoned", "lost": "not ready",
+    }  # fmt: skip
+    assert not [*(tmp_path / "jobs").iterdir()]
+
+
+# --- node-problem-detector ------------------------------------------------------------------------
+
+DURATION = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
+PLUGIN_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["plugin", "source", "conditions", "rules"],
+    "properties": {
+        "plugin": {"const": "custom"},
+        "pluginConfig": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {
+                "invoke_interval": DURATION,
+                "timeout": DURATION,
+                "max_output_length": {"type": "integer", "minimum": 1},
+                "concurrency": {"type": "integer", "minimum": 1},
+                "enable_message_change_based_condition_update": {"type": "boolean"},
+                "skip_initial_status": {"type": "boolean"},
+            },
+        },
+        "source": {"type": "string", "minLength": 1},
+        "metricsReporting": {"type": "boolean"},
+        "conditions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["type", "reason", "message"],
+                "properties": {
+                    "type": {"type": "string", "pattern": "^[A-Z][A-Za-z]*$"},
+                    "reason": {"type": "string", "pattern": "^[A-Z][A-Za-z]*$"},
+                    "message": {"type": "string"},
+                },
+            },
+        },
+        "rules": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["type", "reason", "path"],
+                "properties": {
+                    "type": {"enum": ["temporary", "permanent"]},
+                    "condition": {"type": "string"},
+                    "reason": {"type": "string", "pattern": "^[A-Z][A-Za-z]*$"},
+                    "path": {"type": "string", "pattern": "^/"},
+                    "args": {"type": "array", "items": {"type": "string"}},
+                    "timeout": DURATION,
+                    "invoke_interval": DURATION,
+                },
+            },
+        },
+    },
+}
+"""The fields that node-problem-detector reads of a custom plugin's file, after the types of
+`pkg/custompluginmonitor/types`."""
+
+
+def plugin_file() -> dict[str, Any]:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
+    text = page.partition("```json\n")[2].partition("```")[0]
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def test_node_problem_detector_accepts_the_plugin_file() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    plugin = plugin_file()
+    jsonschema.validate(plugin, PLUGIN_SCHEMA)
+    misspelt = {**plugin, "rules": [{**plugin["rules"][0], "arguments": []}]}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(misspelt, PLUGIN_SCHEMA)
+    # Its own validation, which no schema can say.
+    seconds = {name: int(plugin["pluginConfig"][name][:-1]) for name in ("timeout",)}
+    conditions = {condition["type"] for condition in plugin["conditions"]}
+    for rule in plugin["rules"]:
+        assert int(rule["timeout"][:-1]) <= seconds["timeout"]
+        assert rule["type"] != "permanent" or rule["condition"] in conditions
+
+
+def test_the_rule_of_the_plugin_file_runs_the_check_and_its_exit_code_is_one_of_the_plugins(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """node-problem-detector: 0 is sound, 1 a problem, 2 and more unknown."""
+    import subprocess
+
+    plugin = plugin_file()
+    rule = plugin["rules"][0]
+    ended = subprocess.run(
+        (sys.executable, *rule["args"]), text=True, capture_output=True, timeout=60, check=False
+    )
+    assert ended.returncode in (0, 1)
+    assert ended.stdout.startswith(("ok: ", "failed: ")) and ended.stdout.count("\n") == 1
+    assert len(ended.stdout) <= plugin["pluginConfig"]["max_output_length"]

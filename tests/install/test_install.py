@@ -1,0 +1,216 @@
+"""The command from the words to the environment, against indexes of our own, with small wheels."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from index_server import Fault
+from installing import (
+    FIRST,
+    SECOND,
+    TORCH,
+    Install,
+    World,
+    impatient,
+    needs_linux,
+    state_of,
+    versions_in,
+    with_a_gpu,
+)
+
+from gpusetup.install import coming_wheels
+
+pytestmark = needs_linux
+
+
+@pytest.fixture
+def world(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    impatient(monkeypatch)
+    return world
+
+
+WANTED = ("--torch", TORCH, "--backend", "cpu")
+YES = ("--yes", "--no-verify")
+
+
+def test_a_new_environment_gets_torch_from_its_index_and_the_rest_from_the_default_one(
+    world: World, install: Install
+) -> None:
+    world.add_torch("cpu")
+    said = install("--venv", "env", *WANTED, *YES, "--json")
+    assert said.exit == 0, said.err
+    assert said.answer["state"] == "installed"
+    assert said.answer["after"] == {
+        "torch": f"{TORCH}+cpu",
+        "filelock": "3.20.0",
+        "typing-extensions": "4.15.0",
+    }
+    assert versions_in(Path("env")) == said.answer["after"]
+    assert not world.index.asked_for("* /whl/*filelock*")
+    assert Path("env/bin/torchrun").exists()
+
+
+def test_the_steps_shown_are_the_steps_run(world: World, install: Install) -> None:
+    world.add_torch("cpu")
+    shown = install("--venv", "env", *WANTED, "--dry-run", "--json").answer
+    assert shown["state"] == "planned"
+    assert not Path("env").exists()
+    done = install("--venv", "env", *WANTED, *YES, "--json").answer
+    assert [step["argv"] for step in shown["steps"]] == [step["argv"] for step in done["steps"]]
+    assert [step["exit"] for step in done["steps"]] == [0, 0]
+    assert [step["exit"] for step in shown["steps"]] == [None, None]
+
+
+@pytest.mark.parametrize("missing", ["404", "403", "other versions only"])
+@pytest.mark.one_in(4)
+def test_the_shown_fallback_is_taken_where_an_index_has_no_such_wheel(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    world.add_torch(SECOND)
+    if missing == "403":
+        world.index.faults[f"/whl/{FIRST}/*"] = Fault(status=403)
+        monkeypatch.setattr(
+            coming_wheels, "INDEX_ROOT", world.index.index_root
+        )  # torch's own says it
+    elif missing == "other versions only":
+        world.add_torch(FIRST, "1.0.0")
+    with_a_gpu(monkeypatch)
+    said = install("--venv", "env", "--torch", TORCH, *YES)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+{SECOND}"
+    assert f"{FIRST} is passed over" in said.err
+    assert f"torch (none) → {TORCH}+{SECOND}" in said.err
+
+
+def test_no_such_wheel_on_any_fallback_is_blocked_and_every_index_is_named(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_a_gpu(monkeypatch)
+    said = install("--venv", "env", "--torch", TORCH, *YES)
+    assert said.exit == 3
+    assert f"  {FIRST}  " in said.err and f"  {SECOND}  " in said.err
+    assert not Path("env").exists()
+
+
+def test_a_failed_proof_puts_the_former_state_back(world: World, install: Install) -> None:
+    """The small torch cannot compute, so that verify says no."""
+    former = world.wheel("torch", "2.0.0+cpu", files={"torch/__init__.py": "", "torch/old.py": ""})
+    world.fill(venv := world.venv(), former)
+    (venv / "lib").joinpath("note.txt").write_text("not torch's")
+    before = state_of(venv)
+    world.add_torch("cpu")
+    said = install("--python", str(venv), *WANTED, "--yes", "--json")
+    assert said.exit == 1
+    assert said.answer["state"] == "restored"
+    assert said.answer["verdict"]["verdict"] == "failed"
+    assert said.answer["after"] == said.answer["before"] == {"torch": "2.0.0+cpu"}
+    assert state_of(venv) == before
+    assert not (venv / ".gpusetup").exists()
+
+
+def test_what_is_right_already_is_left_alone(world: World, install: Install) -> None:
+    world.fill(venv := world.venv(), world.add_torch("cpu"))
+    before = state_of(venv)
+    said = install("--python", str(venv), *WANTED, *YES, "--json")
+    assert (said.exit, said.answer["state"]) == (0, "unchanged")
+    assert said.answer["steps"] == []
+    assert world.index.asked == []
+    assert state_of(venv) == before
+
+
+def test_the_receipt_tells_what_came_from_where_and_no_secret(
+    world: World, install: Install
+) -> None:
+    world.add_torch("cpu")
+    root = world.index.index_root.replace("//", "//someone:geheim@")
+    said = install("--venv", "env", *WANTED, *YES, "--index", root, "--json")
+    assert said.exit == 0, said.err
+    text = Path(said.answer["receipt"]).read_text()
+    receipt = json.loads(text)
+    assert receipt["schema"] == "gpusetup.receipt/1"
+    assert receipt["after"] == said.answer["after"]
+    assert receipt["wheels"][0]["url"].startswith(f"{world.index.index_root}/cpu/torch/torch-")
+    everything = said.out + said.err + text
+    assert "geheim" not in everything
+    assert str(world.folder / "home") not in text
+
+
+# --- what bad input gets -------------------------------------------------------------------------
+
+USAGE = {
+    "neither a terminal nor --yes": ((), "no terminal to ask on"),
+    "the same for an undo": (("--undo",), "`--yes` undoes without asking"),
+    "two targets": (("--yes", "--python", "a", "--venv", "b"), "not allowed with argument"),
+    "another machine for real": (("--yes", "--from", "rtx3050-laptop"), "--dry-run"),
+    "no package": (("--yes", "--venv", "e", "a b c"), "'a b c' is no package"),
+    "two versions": (("--yes", "--venv", "e", "torch==2.1", "--torch", "2.2"), "both name"),
+    "a version for a companion": (("--yes", "--venv", "e", "torchvision==1"), "follow torch's"),
+    "a wheel of one's own": (("--yes", "--venv", "e", "torch @ https://x/y.whl"), "by its address"),
+    "extras": (("--yes", "--venv", "e", "torch[opt]"), "without extras"),
+    "no such backend": (("--yes", "--venv", "e", "--backend", "cu999"), "cu999"),
+    "no URL": (("--yes", "--venv", "e", "--index", "here"), "no http or https URL"),
+}
+
+
+@pytest.mark.parametrize(("words", "cause"), USAGE.values(), ids=USAGE.keys())
+def test_a_wrong_question_gets_2(install: Install, words: tuple[str, ...], cause: str) -> None:
+    said = install(*words)
+    assert said.exit == 2
+    assert cause in said.err
+    assert not Path("e").exists()
+
+
+def test_a_torch_that_never_was_gets_1(install: Install) -> None:
+    said = install("--venv", "env", "--torch", "9.9", "--backend", "cpu", *YES)
+    assert said.exit == 1
+    assert "9.9" in said.err
+
+
+def test_an_error_under_json_is_one_document(world: World, install: Install) -> None:
+    world.index.faults["/whl/cpu/torch/"] = Fault(status=500)
+    said = install("--venv", "env", *WANTED, *YES, "--json")
+    assert said.exit == said.answer["exit"] == 3
+    assert said.answer["schema"] == "gpusetup.error/1"
+
+
+def test_ctrl_c_in_a_long_download_ends_it_soon(world: World) -> None:
+    """A real process: a wheel that comes in drops for a minute, and SIGINT after the first."""
+    venv = world.venv()
+    before = state_of(venv)
+    noise = random.Random(3).randbytes(9_000_000)
+    wheel = world.add_torch("cpu", files={"torch/lib/libtorch.so": noise})
+    world.index.faults["/whl/cpu/torch/*.whl"] = Fault(drip_seconds=0.3)
+    words = [sys.executable, "-m", "gpusetup", "install", "--python", str(venv), *WANTED, *YES]
+    root = Path(__file__).resolve().parents[2]
+    child = subprocess.Popen(
+        [*words, "--index", world.index.index_root],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while child.poll() is None and not world.index.asked_for(f"GET */{wheel.name}"):
+        time.sleep(0.02)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=20)
+    assert child.returncode == 130, said
+    assert "interrupted" in said
+    assert state_of(venv) == before
+
+
+def test_another_machine_gets_the_steps_to_type_there(world: World, install: Install) -> None:
+    said = install("--from", "rtx3050-laptop", "--dry-run", "--torch", "2.5.1", "--json")
+    assert said.exit == 0, said.err
+    first, second = said.answer["steps"]
+    assert "torch==2.5.1+cu124" in first["argv"]
+    assert f"{world.index.index_root}/cu124" in first["argv"]
+    assert "--no-deps" in first["argv"]
+    assert not [word for word in second["argv"] if "index" in word]
+    assert world.index.asked == []

@@ -1,0 +1,504 @@
+"""uv runs in a world of its own: files and variables around it decide nothing and write nothing.
+
+What a person has set for uv counts where it is safe, and is named where it is not used. No
+installation fails after its plan because of a setting with which bare uv works.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+from index_server import Fault, build_wheel
+from installing import TORCH, WANTED, Install, World, needs_linux, state_of, versions_in
+
+from gpusetup import cli, named_file
+
+pytestmark = needs_linux
+
+
+@pytest.fixture
+def world(world: World) -> World:
+    """A torch, an older and a newer release of what it needs, and a shelf of a stranger."""
+    world.add_torch("cpu")
+    world.add_default("typing-extensions", "4.9.0")
+    world.index.add("evil/simple", world.wheel("typing-extensions", "99.0"))
+    world.index.add("evil/simple", world.wheel("filelock", "99.0"))
+    for name, version in (("typing-extensions", "4.15.0"), ("filelock", "3.20.0")):
+        (world.folder / "theirs").mkdir(exist_ok=True)
+        files = {f"{name.replace('-', '_')}.py": "print('theirs')"}
+        theirs = build_wheel(world.folder / "theirs", name, version, files=files)
+        world.index.add("evil/simple", theirs)
+    return world
+
+
+def evil_of(world: World) -> str:
+    return f"{world.index.url}/evil/simple"
+
+
+def users_file(world: World, text: str) -> Path:
+    """The user's own uv.toml."""
+    path = world.folder / "home/.config/uv/uv.toml"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return path
+
+
+# --- files of others ------------------------------------------------------------------------------
+
+WORKSPACE = """
+[tool.uv.workspace]
+members = ["gpusetup-*", "tmp/gpusetup-*"]
+[tool.uv.sources]
+typing-extensions = {{ index = "evil" }}
+filelock = {{ index = "evil" }}
+[[tool.uv.index]]
+name = "evil"
+url = "{evil}"
+default = true
+"""
+PLACES = {
+    "TMPDIR": "tmp",
+    "the working folder": "home",
+    "the parent of the working folder": ".",
+    "the cache": "uv-cache",
+    "the folder of the questions": "uv-cache/questions",
+    "the environment": "home/env",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_project_that_somebody_planted_decides_no_index(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (world.folder / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(world.folder / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    venv = world.venv("home/env")
+    # Into an environment that is in use uv is asked for each package by its exact version.
+    world.fill(venv, world.wheel("neighbour", "1.0"))
+    folder = world.folder / PLACES[place]
+    folder.mkdir(exist_ok=True, mode=0o700, parents=True)
+    folder.chmod(0o700)
+    (folder / "pyproject.toml").write_text(WORKSPACE.format(evil=evil_of(world)))
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(venv)["typing-extensions"] == "4.15.0"
+    assert world.index.asked_for("*/evil/*") == 0
+
+
+WRITERS = {
+    "pyproject.toml": "[tool.uv.pip]\n{line}\n",
+    "uv.toml": "[pip]\n{line}\n",
+}
+LINES = (
+    'output-file = "requirements.txt"',
+    'target = "elsewhere"',
+    'prefix = "elsewhere"',
+    "no-deps = true\ngenerate-hashes = true\nuniversal = true",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_file_in_the_working_folder_makes_uv_write_nothing(
+    world: World, install: Install, name: str, line: str
+) -> None:
+    venv, home = world.venv("env"), world.folder / "home"
+    (home / "requirements.txt").write_text("precious\n")
+    (home / name).write_text(WRITERS[name].format(line=line))
+    before = state_of(home)
+    dry = install("--python", str(venv), *WANTED, "--dry-run", "--json")
+    assert dry.exit == 0, dry.err
+    done = install("--python", str(venv), *WANTED)
+    assert done.exit == 0, done.err
+    assert state_of(home) == before
+    assert {"torch", "filelock", "typing-extensions"} <= versions_in(venv).keys()
+
+
+def test_a_dry_run_leaves_no_lock_in_an_environment_that_has_torch(
+    world: World, install: Install
+) -> None:
+    venv = world.venv("env")
+    done = install("--python", str(venv), *WANTED)
+    assert done.exit == 0, done.err
+    lock = venv / ".lock"
+    lock.unlink(missing_ok=True)
+    dry = install("--python", str(venv), "filelock", "--dry-run")
+    assert dry.exit == 0, dry.err
+    assert not lock.exists()
+
+
+REDIRECTS = {
+    "home/uv.toml": 'index-url = "{evil}"\n',
+    "home/pyproject.toml": '[tool.uv]\nindex-url = "{evil}"\n',
+    "home/env/pip.conf": "[global]\nindex-url = {evil}\n",
+}
+
+
+@pytest.mark.parametrize("place", REDIRECTS)
+def test_a_redirection_that_a_checkout_brings_is_named_and_not_followed(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", "")
+    venv = world.venv("home/env")
+    (world.folder / place).write_text(REDIRECTS[place].format(evil=evil_of(world)))
+    said = install("--python", str(venv), *WANTED)
+    assert said.exit == 0, said.err
+    assert world.index.asked_for("*/evil/*") == 0
+    assert f"{world.folder / place} is not read" in " ".join(said.err.split())
+
+
+def test_a_uv_toml_that_the_person_names_counts(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("UV_DEFAULT_INDEX")
+    monkeypatch.delenv("PIP_INDEX_URL")
+    named = world.folder / "home/uv.toml"
+    named.write_text(f'[[index]]\nname = "mine"\nurl = "{evil_of(world)}"\ndefault = true\n')
+    monkeypatch.setenv("UV_CONFIG_FILE", str(named))
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["filelock"] == "99.0"
+    host = f"127.0.0.1:{world.index.port} ({named})"
+    assert host in " ".join(said.err.split()), "the plan says which index, and who names it"
+
+
+# --- settings of the person -----------------------------------------------------------------------
+
+VARIABLES = {
+    "UV_LINK_MODE": "symlink",
+    "UV_COMPILE_BYTECODE": "1",
+    "UV_NO_SOURCES": "1",
+    "UV_REQUIRE_HASHES": "1",
+    "UV_NO_DEPS": "1",
+    "UV_NO_BINARY": "1",
+    "UV_ONLY_BINARY": "1",
+    "UV_NO_BUILD": "1",
+    "UV_SYSTEM_PYTHON": "1",
+    "UV_BREAK_SYSTEM_PACKAGES": "1",
+    "UV_PYTHON": "2.7",
+    "UV_PROJECT": "elsewhere",
+    "UV_WORKING_DIR": "elsewhere",
+    "UV_TORCH_BACKEND": "cu118",
+    "UV_CUSTOM_COMPILE_COMMAND": "x",
+    "UV_NO_CACHE": "1",
+    "UV_VERIFY_HASHES": "1",
+    "UV_NO_INSTALLER_METADATA": "1",
+    "UV_NO_EDITABLE": "1",
+    "UV_DRY_RUN": "1",
+}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+@pytest.mark.one_in(4)
+def test_a_variable_of_uv_fails_no_installation(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, VARIABLES[name])
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env")).keys() >= {"torch", "filelock", "typing-extensions"}
+    assert not (world.folder / "home/elsewhere").exists()
+
+
+SETTINGS = {
+    "compile-bytecode": "compile-bytecode = true",
+    "link-mode": 'link-mode = "symlink"',
+    "no-sources": "no-sources = true",
+    "no-binary": "no-binary = true",
+    "no-deps": "[pip]\nno-deps = true",
+    "require-hashes": "[pip]\nrequire-hashes = true",
+    "output-file": '[pip]\noutput-file = "must-not-be.txt"',
+    "target": '[pip]\ntarget = "elsewhere"',
+    "torch-backend": 'torch-backend = "cu118"',
+    "only-binary": '[pip]\nonly-binary = [":all:"]',
+    "python-platform": '[pip]\npython-platform = "windows"',
+    "no-build-isolation": "no-build-isolation = true",
+}
+
+
+@pytest.mark.parametrize("key", SETTINGS)
+def test_a_setting_of_the_persons_own_uv_toml_fails_no_installation_and_is_named(
+    world: World, install: Install, key: str
+) -> None:
+    users_file(world, SETTINGS[key] + "\n")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env")).keys() >= {"torch", "filelock", "typing-extensions"}
+    assert key in said.err or key in ("python-platform", "torch-backend")
+    assert not Path("must-not-be.txt").exists()
+
+
+LIMITS = {
+    "UV_CONSTRAINT": None,
+    "UV_OVERRIDE": None,
+    "constraint-dependencies": 'constraint-dependencies = ["typing-extensions<4.10"]',
+    "override-dependencies": 'override-dependencies = ["typing-extensions<4.10", "torch==1.0"]',
+}
+
+
+@pytest.mark.parametrize("way", LIMITS)
+def test_constraints_and_overrides_of_the_person_count_and_are_named(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    text = LIMITS[way]
+    if text is None:
+        (world.folder / "limits.txt").write_text("typing-extensions<4.10  # old\n")
+        monkeypatch.setenv(way, str(world.folder / "limits.txt"))
+    else:
+        users_file(world, text + "\n")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+    shown = " ".join(said.err.split())
+    assert "typing-extensions<4.10" in shown and "counts" in shown
+    assert "torch==1.0" not in (text or "") or "does not count" in shown
+
+
+def test_a_constraint_that_nothing_meets_is_named_with_uvs_own_sentence(
+    world: World, install: Install
+) -> None:
+    path = users_file(world, 'constraint-dependencies = ["filelock<1"]\n')
+    said = install("--venv", "env", *WANTED)
+    assert said.exit in (1, 3) and not Path("env").exists()
+    shown = " ".join(said.err.split())
+    assert "filelock" in shown and "unsatisfiable" in shown
+    assert f"{path} counts (constraints): filelock<1" in shown
+    assert "network" not in shown and "disk" not in shown
+
+
+def test_a_constraint_by_its_address_does_not_count(world: World, install: Install) -> None:
+    address = f"{world.index.url}/evil/simple/filelock/filelock-99.0-py3-none-any.whl"
+    users_file(world, f'override-dependencies = ["filelock @ {address}"]\n')
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["filelock"] == "3.20.0"
+    assert "does not count" in " ".join(said.err.split())
+
+
+# --- where a package came from --------------------------------------------------------------------
+
+
+def test_the_plan_and_the_receipt_name_every_host_without_its_login(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.index.login, world.index.locked = ("wer", "geheim"), "/simple/*"
+    with_login = world.index.simple.replace("//", "//wer:geheim@")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", with_login)
+    host = f"127.0.0.1:{world.index.port}"
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    shown = " ".join(said.err.split())
+    assert f"{host} (UV_DEFAULT_INDEX)" in shown and f"your index: {host}" in shown
+    text = Path("env/.gpusetup/receipt.json").read_text()
+    rows = {row["name"]: row for row in json.loads(text)["wheels"]}
+    assert rows["filelock"]["host"] == host
+    assert rows["filelock"]["file"] == "filelock-3.20.0-py3-none-any.whl"
+    assert len(rows["filelock"]["sha256"]) == 64
+    assert "geheim" not in text + said.err + said.out
+
+
+def test_a_question_lies_in_a_private_folder_that_goes(world: World, install: Install) -> None:
+    questions = world.folder / "uv-cache/questions"
+    assert install("--venv", "env", *WANTED).exit == 0
+    assert questions.stat().st_mode & 0o777 == 0o700
+    assert list(questions.iterdir()) == []
+
+
+# --- settings that leave no index, or only old files ----------------------------------------------
+
+
+def test_no_index_with_a_folder_of_wheels_installs_from_that_folder(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    links = world.folder / "links"
+    links.mkdir()
+    for wheel in (world.folder / "wheels").glob("*.whl"):
+        (links / wheel.name).symlink_to(wheel)
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    monkeypatch.setenv("UV_FIND_LINKS", str(links))
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+    assert world.index.asked == []
+    shown = " ".join(said.err.split())
+    assert f"UV_NO_INDEX sets no-index: everything comes from {links} (find-links)" in shown
+
+
+@pytest.mark.parametrize("command", ["install", "resolve"])
+def test_no_index_without_a_folder_is_named_as_the_reason(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.setenv("UV_NO_INDEX", "1")
+    words = ("filelock", "--torch", TORCH, "--backend", "cpu", "--index", world.index.index_root)
+    more = ("--venv", "env", "--dry-run") if command == "install" else ("--os", "linux")
+    assert cli.main([command, *words, *more]) == 3
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "No index may be asked, because UV_NO_INDEX sets no-index" in shown
+    assert "gpusetup install --offline DIR" in shown
+    assert world.index.asked == []
+
+
+def test_a_limit_by_date_is_not_put_on_torchs_index_which_states_no_dates(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wheel in (world.folder / "wheels").glob("*.whl"):
+        world.index.uploaded[wheel.name] = "2023-01-01T00:00:00Z"
+    world.index.uploaded["typing_extensions-4.15.0-py3-none-any.whl"] = "2025-08-25T00:00:00Z"
+    world.index.faults["/whl/cpu/torch/"] = torch_page_without_dates(world)
+    monkeypatch.setenv("UV_EXCLUDE_NEWER", "2024-01-01")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 0, said.err
+    versions = versions_in(Path("env"))
+    assert versions["torch"] == f"{TORCH}+cpu" and versions["typing-extensions"] == "4.9.0"
+    assert "UV_EXCLUDE_NEWER counts (exclude-newer): 2024-01-01" in " ".join(said.err.split())
+
+
+def torch_page_without_dates(world: World) -> Fault:
+    name = next((world.folder / "wheels").glob("torch-*")).name
+    link = f'<a href="{name}">{name}</a>'
+    return Fault(body=f"<!DOCTYPE html><html><body>{link}</body></html>".encode())
+
+
+def test_a_limit_by_date_that_leaves_nothing_is_named_with_uvs_own_hint(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_EXCLUDE_NEWER", "2020-01-01")
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 3, said.err
+    shown = " ".join(said.err.split())
+    assert "filtered by `exclude-newer`" in shown
+    assert "UV_EXCLUDE_NEWER counts (exclude-newer)" in shown
+
+
+# --- files that are pipes, and folders with odd names ---------------------------------------------
+
+
+def written_into(pipe: Path, text: str) -> threading.Thread:
+    os.mkfifo(pipe)
+    thread = threading.Thread(target=pipe.write_text, args=(text,), daemon=True)
+    thread.start()
+    return thread
+
+
+PIPES = {
+    "UV_CONSTRAINT": "typing-extensions<4.10\n",
+    "UV_CONFIG_FILE": 'constraint-dependencies = ["typing-extensions<4.10"]\n',
+    "-r": "typing-extensions<4.10\n",
+    "the user's uv.toml": 'constraint-dependencies = ["typing-extensions<4.10"]\n',
+}
+
+
+@pytest.mark.parametrize("place", PIPES)
+def test_a_pipe_is_read_once_like_a_file(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    pipe = world.folder / "pipe"
+    if place == "the user's uv.toml":
+        pipe = world.folder / "home/.config/uv/uv.toml"
+        pipe.parent.mkdir(parents=True)
+    elif place.startswith("UV_"):
+        monkeypatch.setenv(place, str(pipe))
+    writer = written_into(pipe, PIPES[place])
+    words = ("-r", str(pipe)) if place == "-r" else ()
+    said = install("--venv", "env", *WANTED, *words)
+    assert said.exit == 0, said.err
+    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
+    writer.join(timeout=5)
+
+
+def test_a_pipe_into_which_nobody_writes_ends_the_command(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(named_file, "PIPE_SECONDS", 0.3)
+    os.mkfifo(world.folder / "pipe")
+    monkeypatch.setenv("UV_CONSTRAINT", str(world.folder / "pipe"))
+    said = install("--venv", "env", *WANTED)
+    assert said.exit == 2
+    assert "is a pipe that was not filled and closed within 0.3 s" in " ".join(said.err.split())
+
+
+def test_requirements_come_from_standard_input(world: World) -> None:
+    words = ("install", "--venv", "env", "-r", "/dev/stdin", *WANTED)
+    argv = [sys.executable, "-m", "gpusetup", *words, "--index", world.index.index_root]
+    said = subprocess.run(
+        argv, input="typing-extensions<4.10\n", capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    assert versions_in(Path("env"))["typing-extensions"] == "4.9.0"
+
+
+def test_a_home_whose_name_is_not_utf_8(world: World) -> None:
+    home = os.fsencode(world.folder) + b"/h\xff"
+    Path(os.fsdecode(home)).mkdir()
+    environment = {**os.environb, b"HOME": home}
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME", "GPUSETUP_CACHE_DIR", "UV_CACHE_DIR"):
+        environment.pop(name.encode(), None)
+    argv = [sys.executable, "-m", "gpusetup", "install", "--venv", "env", *WANTED]
+    said = subprocess.run(
+        [*argv, "--index", world.index.index_root],
+        env=environment,
+        capture_output=True,
+        check=False,
+    )
+    assert said.returncode == 0, said.stderr
+    assert versions_in(Path("env"))["torch"] == f"{TORCH}+cpu"
+
+
+def test_an_environment_whose_name_is_not_utf_8_is_refused_in_words(world: World) -> None:
+    """uv itself takes no such path as an argument, and makes no such environment."""
+    argv = [sys.executable, "-m", "gpusetup", "install", "--venv", os.fsdecode(b"env\xff"), *WANTED]
+    said = subprocess.run(
+        [*argv, "--index", world.index.index_root], capture_output=True, check=False
+    )
+    assert said.returncode == 3, said.stderr
+    assert b"is not UTF-8, and uv supports no such folder" in said.stderr
+
+
+def test_a_file_torch_py_in_the_working_folder_stops_no_installation_elsewhere(
+    world: World, install: Install
+) -> None:
+    """It hides torch from programs that are started in that folder, and from no others."""
+    venv = world.venv("elsewhere")
+    Path("torch.py").write_text("# mine\n")
+    assert install("--python", str(venv), *WANTED).exit == 0
+    said = install("--python", str(venv), "--yes", "--no-verify")
+    assert said.exit == 0, said.err
+    assert "torch.py hides the module torch" in " ".join(said.err.split())
+
+
+SILENT = {
+    "python-platform": '[pip]\npython-platform = "windows"\n',
+    "python-version": '[pip]\npython-version = "3.9"\n',
+    "torch-backend": 'torch-backend = "cu118"\n',
+}
+
+
+@pytest.mark.parametrize("key", SILENT)
+def test_a_setting_that_decides_what_bare_uv_installs_is_named_where_it_is_not_used(
+    world: World, install: Install, key: str
+) -> None:
+    path = users_file(world, SILENT[key])
+    said = install("--venv", "env", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    assert f"{path} also sets {key}, which gpusetup does not use" in " ".join(said.out.split())
+
+
+def test_a_variable_of_a_missing_file_is_named_where_it_is_not_used(
+    world: World, install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_BUILD_CONSTRAINT", "missing.txt")
+    said = install("--venv", "env", *WANTED, "--dry-run")
+    assert said.exit == 0, said.err
+    assert "UV_BUILD_CONSTRAINT is set, which gpusetup does not use" in " ".join(said.out.split())

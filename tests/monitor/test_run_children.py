@@ -1,0 +1,106 @@
+"""The one way to start a child: what it said, or why it has no answer; it ends with us."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpusetup.system.processes import RUNNING, run
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="looks into /proc")
+
+
+def is_alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_for_end(pid: int) -> bool:
+    for _ in range(100):
+        if not is_alive(pid):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_child_that_another_thread_waits_for_ends_when_we_do(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    program = (
+        "import sys, threading, time\n"
+        "from gpusetup.system.processes import RUNNING, run\n"
+        f"argv = ('sh', '-c', 'echo $$ > {told}.new; mv {told}.new {told}; sleep 60')\n"
+        "threading.Thread(target=run, args=(argv,), kwargs={'timeout': 60}, daemon=True).start()\n"
+        "import pathlib\n"
+        f"while not (RUNNING and pathlib.Path({str(told)!r}).exists()): time.sleep(0.01)\n"
+        "raise KeyboardInterrupt\n"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, timeout=30)
+    assert wait_for_end(int(told.read_text()))
+
+
+def test_a_child_that_hangs_is_ended_with_its_own_children(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    said = run(("sh", "-c", f"sleep 60 & echo $! > {told}; wait"), timeout=1)
+    assert said.exit is None
+    assert said.problem == "no answer in 1 s"
+    assert wait_for_end(int(told.read_text()))
+    assert not RUNNING
+
+
+def test_a_child_that_ends_gives_exit_and_both_streams_and_a_missing_one_its_problem() -> None:
+    said = run(("sh", "-c", "echo out; echo err >&2; exit 3"), timeout=20)
+    assert (said.exit, said.stdout, said.stderr, said.problem) == (3, "out\n", "err\n", None)
+    assert run(("/nowhere/program",), timeout=1).problem == "not found"
+
+
+def test_what_cannot_be_killed_is_given_up_and_not_waited_for() -> None:
+    """A grandchild in a session of its own holds the pipe, as one in a driver call would."""
+    said = run(("sh", "-c", "setsid sleep 5 & sleep 60"), timeout=0.3)
+    assert said.problem == "no answer in 0.3 s" and said.seconds < 5
+
+
+CHILD_SCRIPTS = sorted((ROOT / "gpusetup" / "child_scripts").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", CHILD_SCRIPTS, ids=lambda path: path.stem)
+def test_a_child_script_finds_its_neighbours_wherever_its_folder_is_not_on_the_path(
+    script: Path,
+) -> None:
+    """PYTHONSAFEPATH=1 and `python -P` leave a script's folder off; `runpy` never adds it."""
+    program = f"import runpy; runpy.run_path({str(script)!r}, run_name='loaded')"
+    safe = {**os.environ, "PYTHONSAFEPATH": "1"}
+    argv = (sys.executable, "-c", program)
+    done = subprocess.run(argv, cwd="/", env=safe, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+TRAINING = """
+import torch
+
+def build(batch):
+    return torch.nn.Linear(8, 4), (torch.randn(batch, 8), torch.randn(batch, 4))
+"""
+COMPUTING = (
+    ("plan", "--code", "mine.py:build", "--batch", "8", "--gpu-mem", "8GiB"),
+    ("tune", "--batch-size", "--code", "mine.py:build", "--device", "cpu", "--max", "2"),
+    ("verify", "--device", "cpu", "--python", sys.executable),
+)
+
+
+@pytest.mark.parametrize("words", COMPUTING, ids=lambda words: words[0])
+def test_a_command_that_computes_in_a_child_answers_under_a_safe_path(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(TRAINING)
+    argv = (sys.executable, "-m", "gpusetup", *words, "--json")
+    safe = {**os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, cwd=tmp_path, env=safe, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout)["schema"].startswith(f"gpusetup.{words[0]}")

@@ -1,0 +1,276 @@
+"""`gpusetup plan` as a person meets it: whole screens, exit codes, bad input, JSON."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Same
+from each_row import each
+from machines_named import there
+
+from gpusetup.cli import main
+from gpusetup.plan.measured import CELLS
+
+RENDERED = Path(__file__).parents[1] / "rendered" / "plan"
+A100X4 = ("--gpu", "A100 80GB", "--gpus", "4")
+ON_ONE = ("--model", "qwen3-8b", "--gpu", "RTX 3090")
+
+SCREENS: dict[str, tuple[str, ...]] = {
+    "one-gpu": ON_ONE,
+    "measured": ("--model", "qwen3-8b", "--context", "32768", *A100X4),
+    "beyond-native": ("--model", "qwen3-8b", "--context", "61440", "--gpu", "H20", "--gpus", "6"),
+    "ddp": ("--params", "124M", "--dtype", "fp32", "--amp", "bf16", "--batch", "2048",
+            "--gpus", "8", "--gpu-mem", "8GiB"),
+    "laptop": ("--from", "rtx3050-laptop", "--model", "qwen3-0.6b", "--context", "1024"),
+    "max-batch": ("--model", "gpt2", "--context", "1024", "--max-batch", "--gpu-mem", "24GiB"),
+    "nothing-fits": ("--model", "qwen3-14b", "--context", "4096", "--gpu-mem", "16GiB",
+                     "--trainer", "trl"),
+}  # fmt: skip
+DOES_NOT_FIT = ("laptop", "nothing-fits")
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_the_screen(name: str, same_as_file: Same, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["plan", *SCREENS[name]])
+    same_as_file(capsys.readouterr().out, RENDERED / f"{name}.txt")
+    assert code == (1 if name in DOES_NOT_FIT else 0)
+
+
+def answered(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    main(["plan", *words, "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+# --- one GPU --------------------------------------------------------------------------------------
+
+
+def test_one_gpu_hears_what_fits_with_what_batch_and_length(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    document = answered(capsys, *ON_ONE)
+    ways = {way["name"]: way for way in document["ways"]}
+    assert not ways["full in fp32"]["fits"] and ways["full in fp32"]["total_gib"] > 24
+    for name, words in (("LoRA", ()), ("QLoRA", ("--quantize", "nf4"))):
+        how = ("--trainer", "hf", "--lora", "16", "--checkpointing", *words)
+        most, longest = (("--batch", str(ways[name]["batch"])),
+                         ("--batch", "1", "--context", str(ways[name]["context"])))  # fmt: skip
+        assert answered(capsys, *ON_ONE, *how, *most)["fits"]
+        assert answered(capsys, *ON_ONE, *how, *longest)["fits"]
+        assert ways[f"{name}, fused loss"]["batch"] > ways[name]["batch"]
+    assert not answered(capsys, *ON_ONE, "--lora", "16")["ways"]
+
+
+def test_a_tick_is_given_where_nothing_stands_on_the_host(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("--model", "qwen3-8b", "--context", "4096", "--gpu", "A100 80GB", "--lora", "16")
+    assert main(["plan", *words]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("✓ fits: ")
+
+
+@pytest.mark.parametrize("machine", ["rtx3050-laptop", "wsl2", "jetson-orin"])
+def test_env_is_never_offered_if_it_does_not_work(
+    machine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = answered(capsys, "--from", machine, "--params", "300M", "--context", "2048")
+    said = json.dumps([document["recipe"], document["helps"], document["env"]])
+    assert "Env" not in said and "expandable" not in said
+    if machine != "wsl2":
+        assert "SP=" not in said and "Offload" not in said
+
+
+# --- many rows ------------------------------------------------------------------------------------
+
+
+HEAD = "gpu,num_gpus,model,max_model_len\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "needs the columns num_gpus, model"),
+        (f"{HEAD}H20,two,qwen3-8b,1\n", "line 2: num_gpus is 'two'"),
+        (f"{HEAD}H20,1,qwen9,1\n", "line 2: No model is called 'qwen9'"),
+        ("gpu,gpu_mem_gb,num_gpus,model,max_model_len\nH20,141,1,gpt2,1\n", "gpu_mem_gb says 141"),
+        (f"{HEAD},1,gpt2,1\n", "gpu_mem_gb is ''"),
+    ],
+)
+def test_a_broken_row_is_named_by_its_line(
+    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "cells.csv"
+    file.write_text(text, encoding="utf-8")
+    assert main(["plan", "--cells", str(file)]) == 2
+    assert said in capsys.readouterr().err
+
+
+# --- solving --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "flag", "name"),
+    [
+        (("--model", "qwen3-14b", "--gpu", "H200", "--gpus", "8"), "--max-context", "context"),
+        (("--model", "gpt2", "--context", "512", "--gpu-mem", "24GiB"), "--max-batch", "batch"),
+    ],
+)  # fmt: skip
+def test_the_largest_fits_and_one_more_does_not(
+    words: tuple[str, ...], flag: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = answered(capsys, *words, flag)
+    value = document[name]
+    assert document["fits"] and document["solved"] == name and value > 1
+    assert answered(capsys, *words, f"--{name}", str(value))["fits"]
+    assert not answered(capsys, *words, f"--{name}", str(value + 1))["fits"]
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+H20 = ("--gpu", "H20")
+MODEL = ("--model", "qwen3-8b", "--context", "4096")
+
+
+@each(
+    "words, said",
+    [
+        ((*MODEL, *A100X4, "--sp", "3"), "must divide both the 4 GPUs and the 32 heads"),
+        (("--model", "qwen-8b", *H20), "No model is called 'qwen-8b'"),
+        ((*MODEL, "--gpu", "H21"), "No GPU is called 'H21'"),
+        ((*MODEL, "--gpu", "A100"), "one of: A100 SXM4 40 GB, A100 SXM4 80 GB"),
+        ((*MODEL, *H20, "--gpu-mem", "4GiB"), "--gpu-mem: not allowed with argument --gpu"),
+        (H20, "`--from-config`, `--params` or `--code`"),
+        ((*MODEL, *H20, "--gpus", "0"), "`--gpus 0` is out of range"),
+        ((*MODEL, *H20, "--gpus", "4", "--strategy", "single"), "uses one GPU"),
+        ((*MODEL, *H20, "--gpus", "4", "--tp", "3"), "does not divide 4 GPUs"),
+        ((*MODEL, *H20, "--checkpointing", "bogus"), "invalid choice: 'bogus'"),
+        ((*MODEL, *H20, "--quantize", "nf4"), "not trained themselves"),
+        ((*MODEL, *H20, "--optimizer", "magic"), "No optimizer 'magic'"),
+        ((*MODEL, *H20, "--strategy", "magic"), "invalid choice: 'magic'"),
+        ((*MODEL, *H20, "--trainer", "paddlenlp"), "torchtitan"),
+        ((*MODEL, *H20, "--max-context"), "looks for what `--context` gives"),
+        (("--params", "7x", *H20), "is no number of parameters"),
+        (("--cells", str(CELLS), "--optimizer", "sgd"), "`--optimizer` says nothing to `--cells`"),
+        (("--cells", "/nowhere.csv"), "/nowhere.csv cannot be read"),
+        ((*MODEL, "--from", "no-such-machine"), "no-such-machine"),
+        ((*MODEL, *H20, "--weights", "fp8"), "needs a server"),
+        ((*MODEL, *H20, "--serve", "--lora", "8"), "`--lora` says nothing to `--serve`"),
+    ],
+)
+def test_a_wrong_question_is_answered_in_words(
+    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", *words]) == 2
+    found = capsys.readouterr()
+    message = found.err or json.loads(found.out)["message"]
+    assert said in message and "Traceback" not in message
+    assert (found.out == "") != ("--json" in words)
+
+
+def test_machines_without_a_gpu_with_unlike_gpus_and_with_too_few(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", *MODEL, "--from", "no-gpu"]) == 1
+    assert "no NVIDIA GPU" in capsys.readouterr().err
+    words = ("--from", there("mixed-gpus"), "--params", "100M", "--context", "512")
+    document = answered(capsys, *words)
+    assert "1080 Ti" in document["gpu"] and document["memory_gib"]["capacity"] < 11
+    assert document["gpus"] == 2
+    four = answered(capsys, *words, "--gpus", "4")
+    assert "this machine has 2 GPUs, the plan is for 4" in four["advice"]
+    two = (
+        "--from",
+        there("ecc-error"),
+        "--model",
+        "qwen3-0.6b",
+        "--context",
+        "4096",
+        "--gpus",
+        "2",
+    )
+    assert answered(capsys, *two)["env"]["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_plan_imports_neither_torch_nor_numpy_nor_a_drawing_library() -> None:
+    program = (
+        "import sys\n"
+        "from gpusetup.cli import main\n"
+        f"main({['plan', *SCREENS['measured'], '--json', '--output', '/dev/null']!r})\n"
+        "print([n for n in ('torch', 'numpy', 'scipy', 'rich', 'requests') if n in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def documented() -> list[str]:
+    """The commands of the guide that need no file."""
+    guide = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "plan.md"
+    lines = [line.removeprefix("$ ") for line in guide.read_text(encoding="utf-8").splitlines()]
+    found = [line for line in lines if line.startswith("gpusetup plan")]
+    return [line for line in found if "path/to" not in line and ".csv" not in line]
+
+
+@pytest.mark.parametrize("line", documented())
+def test_a_documented_command_answers_yes(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(shlex.split(line)[1:]) == 0
+    assert capsys.readouterr().out
+
+
+def test_the_help_is_in_groups_with_an_example_each(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    screen = capsys.readouterr().out
+    for title in ("model", "job", "GPUs", "answer", "serving"):
+        group = screen.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert group.strip().startswith("for example: --"), title
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        (
+            "model: nobody/model-0.5b\nbatch_size: 4\n",
+            (),
+            "the shape of model-0.5b is not known: like",
+        ),
+        ("model: lstm\nbatch_size: 4\n", (), "or `--params 7B`"),
+        ("model: lstm\nbatch_size: 4\n", ("--params", "10M"), "10M (10M parameters)"),
+        ("model: gpt2\nbatch_size: 4\n", ("--gpus", "2"), "add `--batch 4`"),
+    ],
+)
+def test_a_config_is_completed_by_what_its_hint_names(
+    text: str, words: tuple[str, ...], said: str, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    file = tmp_path / "train.yaml"
+    file.write_text(text, encoding="utf-8")
+    main(["plan", "--from-config", str(file), "--gpu", "L4", *words])
+    output = capsys.readouterr()
+    assert said in output.out + output.err
+
+
+def test_quantised_weights_take_the_rank_that_the_config_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "train.yaml"
+    head = "model_name_or_path: qwen3-4b\nper_device_train_batch_size: 4\npacking: true\n"
+    file.write_text(f"{head}max_length: 512\nlora_r: 8\n", encoding="utf-8")
+    document = answered(capsys, "--from-config", str(file), "--gpu", "L4", "--quantize", "nf4")
+    assert document["settings"]["lora"] == 8
+
+
+@pytest.mark.parametrize(
+    ("size", "vocabulary"), [("40k", "no vocabulary"), ("124M", "vocabulary of 50,257")]
+)
+def test_a_number_of_parameters_is_close_and_says_its_shape(
+    size: str, vocabulary: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--params", size, "--batch", "32", "--context", "128", "--gpu-mem", "180GiB")
+    document = answered(capsys, *words)
+    assert document["confidence"] == "close"
+    assert any(vocabulary in line for line in document["advice"])

@@ -1,0 +1,102 @@
+"""What programs say: every message reaches its cause, and no text makes a pattern slow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from each_row import each
+from judging import spoken_of
+from report_messages import MESSAGES
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.messages.row import row
+from gpusetup.messages.search import EVENTS_A_ROW, events_of
+from gpusetup.report.cleaning import text_of
+from gpusetup.report.read import read_report
+
+LIMIT_CPU_SECONDS = 150
+"""The kernel ends the child past it; time that other processes take does not count."""
+
+
+@cache
+def read(text: str) -> Diagnosis:
+    return diagnose(read_report(text), load_catalog())
+
+
+@each("cause, text", MESSAGES)
+def test_a_message_alone_shows_its_cause(cause: str, text: str) -> None:
+    assert spoken_of(read(text)) == cause
+
+
+@each("cause, text", [m for m in MESSAGES if m[0] != "ok"])
+def test_the_root_quotes_the_text(cause: str, text: str) -> None:
+    answer = read(text)
+    root = next(f for f in answer.findings if f.root or f.id == answer.cause)
+    assert cause in (root.id, answer.symptom)
+    assert any(evidence.text for evidence in root.evidence)
+    assert root.fix is not None and root.fix.text
+    assert "None" not in root.title and "  " not in root.title
+
+
+def test_a_message_repeated_is_one_event_and_other_values_are_others() -> None:
+    rows = [row("xid", r"Xid \((?P<bus_id>[\d:.]+)\): (?P<number>\d+)")]
+    same = text_of("NVRM: Xid (0000:01:00): 79, lost\n" * 500)
+    assert [event.values["number"] for event in events_of(same, rows)] == ["79"]
+    other = text_of("\n".join(f"NVRM: Xid (0000:01:00): {n}, lost" for n in range(50)))
+    assert len(list(events_of(other, rows))) == EVENTS_A_ROW
+
+
+def test_a_row_hears_a_value_behind_many_that_repeat_another() -> None:
+    lines = [f"NVRM: Xid (PCI:0000:{bus:02x}:00): 45, pid=1, Ch 00000001" for bus in range(8)]
+    text = "\n".join((*lines, "NVRM: Xid (PCI:0000:05:00): 79, GPU has fallen off the bus."))
+    numbers = {e.values["number"] for e in read_report(text).events if e.kind == "xid"}
+    assert numbers == {"45", "79"}
+
+
+def test_a_message_is_found_however_it_is_wrapped() -> None:
+    text = "Found no\nNVIDIA driver\n  on your\n\nsystem."
+    assert [event.kind for event in read_report(text).events] == ["no-nvidia-driver"]
+
+
+def test_an_event_says_where_it_was_read() -> None:
+    event = read_report("first\nsecond\nAttributeError: _ARRAY_API not found\n").events[0]
+    assert (event.source, event.text) == ("report, line 3", "AttributeError: _ARRAY_API not found")
+
+
+ADVERSARIAL = """
+import sys
+sys.path[:0] = {paths!r}
+if sys.platform != "win32":
+    import resource
+    resource.setrlimit(resource.RLIMIT_CPU, ({limit}, {limit}))
+from gpusetup.causes.table import ROWS
+from gpusetup.report.read import read_report
+
+LONG = 10_000
+for one in sorted({{letters for row in ROWS for letters in row.letters}}){share}:
+    for filler in (" ", "a(", "/.0 torch "):
+        read_report((one + filler * 3) * (LONG // (len(one) + 3)))
+for text in (
+    "|" * LONG, "+-" * LONG, "[" * LONG, "\\x1b[" * LONG, "<" * LONG, "&lt;" * LONG, "> " * LONG,
+    "GPU 0: " * LONG, "a@b:" * LONG, "/" * LONG, "C:\\\\" * LONG, "0." * LONG, "[pip3] " * LONG,
+    "PyTorch version: " * LONG, "torch==" * LONG, "python3." * LONG, "\\u00c3" * LONG, ": " * LONG,
+    "File \\"" * LONG, "x-1 | " * LONG, "2026-11-20T" * LONG, " " * (20 * LONG), "\\t" * LONG,
+    "CUDA_VISIBLE_DEVICES=" * LONG, "version " * LONG, "tensor(1.000" * LONG,
+):
+    read_report(text)
+    read_report("\\n".join(text[n : n + 79] for n in range(0, len(text), 79)))
+print("done")
+"""
+
+
+@pytest.mark.parametrize("share", [pytest.param("", marks=pytest.mark.slow), "[::54]"])
+def test_no_text_makes_a_pattern_slow(share: str) -> None:
+    root = Path(__file__).resolve().parents[2]
+    script = ADVERSARIAL.format(paths=[str(root)], limit=LIMIT_CPU_SECONDS, share=share)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "done\n", (done.returncode, done.stderr[-2000:])

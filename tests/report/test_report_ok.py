@@ -1,0 +1,241 @@
+"""`ok` is not said beside a complaint: the table of a healthy GPU stands in most texts of trouble."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from each_row import each
+from message_samples import samples
+from report_classes import CLASSES, SMI_ONE
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.cli import main
+from gpusetup.commands.doctor import exit_code
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.report.read import read_report
+
+WORKS = "Python 3.11\ntorch 2.5.1+cu124\n>>> torch.cuda.is_available()\nTrue\n"
+
+
+class Said(NamedTuple):
+    words: str
+    causes: str
+
+
+COMPLAINTS = (
+    "My program does not use the GPU",
+    "It runs on the CPU although the GPU is there",
+    "flaky crash of the engine at its start",
+    'Traceback (most recent call last):\n  File "run.py", line 3, in <module>',
+    "the first epoch takes an hour, which is very slow",
+    "Why is the GPU idle?",
+    "training hangs after the first step",
+    "训练报错",
+    "das Programm funktioniert nicht",
+    "vLLM 启动失败",
+    "не работает на видеокарте",
+    "there is still an OOM on the second card",
+    "the PC switches off, nothing in the log",
+    "the screen goes dim within ten minutes of inference",
+    "error: something went wrong",
+)
+CONTENT = (
+    "",
+    "Here is what my machine shows:",
+    "It runs without any errors.",
+    "No problem so far, a 4090.",
+    "Three epochs took ten minutes.",
+    "| N/A   29C    P0   ERR! / 250W |    593MiB / 16160MiB |      0%      Default |",
+    "    ECC Errors\n        Volatile\n            SRAM Correctable : 0",
+    "Is debug build: False\nVulnerability Retbleed: Not affected; no microcode bug",
+)
+NAMED = (
+    Said("RuntimeError: CUDA error: device-side assert triggered\nit fails", "cuda-program-error"),
+    Said("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "out-of-memory"),
+)
+UNSHOWN = (
+    "It is slow. A post says that it may be NVRM: Xid 79, GPU has fallen off the bus",
+    "RuntimeError: Error compiling objects for extension",
+    "error: command '/usr/bin/nvcc' failed with exit code 1",
+    "RuntimeError: PassManager::run failed",
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause.",
+    "Error: llama runner process has terminated: exit status 2",
+)
+
+
+FALSE = (
+    "print(torch.cuda.is_available())  # True\n$ srun python check.py\n# False",
+    "torch.cuda.is_available()  # True on my laptop\ntorch.cuda.is_available()  # => False in the job",
+    f"{SMI_ONE}\n>>> torch.cuda.is_available()\nTrue\n$ docker run x python gpu.py\nCUDA available: False",
+)
+UNPROVEN = (
+    f"torch==2.5.1+cu124\n{SMI_ONE}",
+    f"vllm serve some/model\n{SMI_ONE}",
+    f"{WORKS}\ntorch.cuda.device_count() -> 0",
+    f"{WORKS}\nProcess finished with exit code 1",
+)
+FAILED = (
+    Said(f"{WORKS}\nLoss.cu:250: block: [0,0,0] Assertion `t < n_classes` failed.\n"
+         "RuntimeError: CUDA error: device-side assert triggered", "cuda-program-error"),
+    Said(f"{SMI_ONE}\nNVRM: Xid (PCI:0000:01:00): 31, pid=77, name=python3", "cuda-program-error"),
+)  # fmt: skip
+SHOWS_A_FAILURE = re.compile(
+    r"(?i)Traceback|(?<!Bus )(?:Error|Exception): (?!0|N/A)|exited with code [1-9]"
+    r"|is_available\(\)\W*False|(?:CUDA|GPU) available\W+False"
+)
+
+LONG = """\
+==============NVSMI LOG==============
+Driver Version : 550.90.07
+GPU 00000000:07:00.0
+    Product Name : NVIDIA A100-SXM4-40GB
+    MIG Mode
+        Current : Disabled
+        Pending : Enabled
+    GPU Link Info
+        Link Width
+            Max : 16x
+            Current : 16x
+    ECC Mode
+        Current : Enabled
+        Pending : Enabled
+    ECC Errors
+        Volatile
+            DRAM Uncorrectable : 0
+        Aggregate
+            DRAM Uncorrectable : 5
+            SRAM Threshold Exceeded : No
+    Remapped Rows
+        Pending : No
+"""
+"""A healthy GPU in `nvidia-smi -q`."""
+IN_IT = (
+    ("", "", "ok"),
+    (
+        "Volatile\n            DRAM Uncorrectable : 0",
+        "Volatile\n            DRAM Uncorrectable : 7",
+        "ecc-error",
+    ),
+    ("Exceeded : No", "Exceeded : Yes", "ecc-error"),
+    ("Rows\n        Pending : No", "Rows\n        Pending : Yes", "ecc-error"),
+    (
+        "    ECC Mode",
+        "    GPU Reset Status\n        Reset Required : Yes\n    ECC Mode",
+        "hardware-fault",
+    ),
+    ("Current : 16x", "Current : 1x", "pcie-degraded"),
+)
+
+
+@cache
+def read(text: str) -> Diagnosis:
+    return diagnose(read_report(text), load_catalog())
+
+
+def cause_of(text: str) -> str:
+    return read(text).cause
+
+
+@each("words", COMPLAINTS)
+def test_a_healthy_table_beside_a_complaint_is_not_ok(words: str) -> None:
+    assert cause_of(f"{words}\n{SMI_ONE}") != "ok"
+    assert cause_of(f"{WORKS}\n{words}") != "ok"
+
+
+@each("words", CONTENT)
+def test_what_complains_of_nothing_stays_ok(words: str) -> None:
+    assert cause_of(f"{words}\n{SMI_ONE}") == "ok"
+    assert cause_of(f"{WORKS}\n{words}") == "ok"
+
+
+@each("old, new, cause", IN_IT)
+def test_the_long_output_is_read_by_its_headings(old: str, new: str, cause: str) -> None:
+    page = LONG.replace(old, new)
+    assert cause_of(page) == cause_of(re.sub("(?m)^ +", "", page)) == cause
+    assert cause_of(WORKS + page.partition("00.0\n")[2]) == cause
+
+
+@each("said", NAMED)
+def test_a_failure_that_is_named_is_answered(said: Said) -> None:
+    assert cause_of(f"{WORKS}\n{said.words}") in said.causes.split()
+
+
+@each("words", UNSHOWN)
+def test_a_failure_whose_reason_is_not_shown_is_not_ok(words: str) -> None:
+    assert cause_of(words) == "unknown"
+
+
+def shown(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """Exit code and first line of `doctor --report`."""
+    file = tmp_path / "report.txt"
+    file.write_text(text, encoding="utf-8")
+    return main(("doctor", "--report", str(file))), capsys.readouterr().out.partition("\n")[0]
+
+
+@each("text", FALSE)
+def test_a_false_of_torch_is_never_ok_whatever_it_says_elsewhere(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, first = shown(text, tmp_path, capsys)
+    assert code == 1 and first.startswith("? unknown: ")
+
+
+@each("text", UNPROVEN)
+def test_without_a_computation_the_cause_is_unknown_and_a_reading_is_named(text: str) -> None:
+    assert read(text).cause == "unknown" and read(text).next_reading
+
+
+@each("said", FAILED)
+def test_a_program_that_failed_on_a_sound_stack_is_the_cause(
+    said: Said, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, first = shown(said.words, tmp_path, capsys)
+    assert code == 1 and first.startswith(f"✗ {said.causes}: ") and "sound" not in first
+
+
+def test_a_warning_at_the_import_is_no_computation() -> None:
+    warning = "Found GPU0 NVIDIA GB10 which is of cuda capability 12.1.\nMinimum and Maximum cuda"
+    warning += " capability supported by this version of PyTorch is (8.0) - (12.0)\n"
+    assert "the text shows no computation" in (read(warning).proof or "")
+    assert (
+        read(f"{warning}\nvLLM hangs").cause == read(f"{warning}\nexit code 1").cause == "unknown"
+    )
+
+
+def test_no_ok_and_no_exit_0_stands_over_a_failure() -> None:
+    classes = (text for one in CLASSES.values() for text in (*one.variants, *one.neighbours))
+    for text in dict.fromkeys((*classes, *(sample.text for sample in samples()))):
+        if SHOWS_A_FAILURE.search(text) and "vgpu-unlicensed" not in cause_of(text):
+            assert cause_of(text) != "ok" and exit_code(read(text), strict=False) == 1, text
+
+
+H100 = Path(__file__).resolve().parents[1] / "machines" / "linux-h100-580.159.04"
+PROOF_OF = {
+    "nvidia-smi.txt": "the driver works and shows no fault; the text does not show torch",
+    "nvidia-smi-q.txt": "the driver works and shows no fault; the text does not show torch",
+    "collect_env.txt": "torch 2.11.0+cu130 can use NVIDIA H100 80GB HBM3",
+}
+
+
+@each("name", PROOF_OF)
+def test_what_a_sound_h100_really_prints_is_ok(name: str) -> None:
+    """Recorded on the card; the names of limits (`Slowdown T.Limit Temp`) and Python's own warning
+    (`<frozen runpy>`) in it are no complaint."""
+    answer = diagnose(read_report((H100 / name).read_text()), load_catalog())
+    assert (answer.cause, answer.proof) == ("ok", PROOF_OF[name])
+
+
+SMI_LONG = (H100 / "nvidia-smi-q.txt").read_text()
+BESIDE_AN_ALIGNED_LABEL = (
+    "GPU Slowdown T.Limit Temp                      : -2 C\nmy training is so slow",
+    "Exit Status                                    : failed to start",
+)
+
+
+@each("complaint", BESIDE_AN_ALIGNED_LABEL)
+def test_a_complaint_beside_an_aligned_label_still_counts(complaint: str) -> None:
+    assert diagnose(read_report(f"{SMI_LONG}\n{complaint}"), load_catalog()).cause != "ok"

@@ -1,0 +1,255 @@
+"""The comparison table: what stays, what is left out, and what a Ctrl-C leaves.
+
+No child is started: each request is answered by a device on paper.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from each_row import each
+
+from gpusetup import cli
+from gpusetup.model.units import GIB
+from gpusetup.tune import bench
+
+Same = Callable[[str, Path], None]
+SCREENS = Path(__file__).resolve().parents[1] / "rendered" / "tune"
+CONFIG = b"""batch_size: 32   # one GPU
+accumulation_steps: 4
+use_mixed_precision: false
+compile_model: false
+"""
+
+
+class Paper:
+    """A GPU and a model that gains by mixed precision, and loses by compiling."""
+
+    name, limit = "NVIDIA L4", 24 * GIB
+    half: str | None = "bf16"
+    losses: tuple[float, float | None] = (1.5, 1.6)
+    spread: float | None = 2.0
+    busy: float | None = None
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def speed(self, job: dict[str, Any]) -> Any:
+        rate = 100.0 * (1.6 if job["amp"] else 1.0) * (0.9 if job["compile"] else 1.0)
+        return rate * (float(job["batch"]) / 32) ** 0.5
+
+    def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
+        if mode == "devices":
+            kind = "cuda" if self.half else "cpu"
+            return {"status": "ok", "device": kind, "name": self.name, "limit_bytes": self.limit,
+                    "counts": True, "half": self.half or "bf16"}  # fmt: skip
+        self.asked.append(job)
+        if job["batch"] > 128:
+            return {"status": "error", "detail": "OutOfMemoryError: "}
+        peak = GIB + job["batch"] * (20 << 20) // (2 if job["amp"] else 1)
+        return {"status": "ok", "peak_bytes": peak, "samples_per_second": self.speed(job),
+                "spread_percent": self.spread,
+                "utilization_percent": self.busy,
+                "loss": self.losses[bool(job["amp"])]}  # fmt: skip
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def asked(
+        paper: Paper, *words: str, config: bytes = CONFIG, what: str = "--benchmark"
+    ) -> tuple[int, str]:
+        def ask(self: Any, mode: str, batch: int = 1, **changes: Any) -> dict[str, Any]:
+            job = {name: getattr(self.job, name) for name in ("amp", "compile")}
+            job |= {name: changes[name] for name in ("amp", "compile") if name in changes}
+            return paper.answer(mode, {**job, "batch": batch})
+
+        monkeypatch.setattr(bench.Bench, "ask", ask)
+        (tmp_path / "c.yaml").write_bytes(config)
+        code = cli.main(["tune", *(["c.yaml"] if config else []), what, "--code", "a:b", *words])
+        return code, capsys.readouterr().out
+
+    monkeypatch.chdir(tmp_path)
+    return asked
+
+
+def screen(out: str) -> str:
+    """The section of the table."""
+    return out[out.index("Measured on") :].partition("\n\n")[0] + "\n"
+
+
+def table(out: str) -> list[tuple[str, bool]]:
+    return [(row["name"], row["kept"]) for row in json.loads(out)["benchmark"]]
+
+
+def test_what_gained_is_written_and_the_rest_is_left(run: Run, tmp_path: Path) -> None:
+    paper = Paper()
+    code, out = run(paper, "-o", "out.yaml", "--json")
+    assert code == 0 and table(out) == [
+        ("base", False), ("+AMP", True), ("+batch", True), ("+workers", False),
+        ("+compile", False), ("all", False),
+    ]  # fmt: skip
+    assert (tmp_path / "out.yaml").read_bytes() == (
+        CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
+        .replace(b"steps: 4", b"steps: 1")
+        .replace(b"precision: false", b"precision: true")
+    )
+    said = json.loads(out)
+    assert said["batch_size"] == 128
+    assert said["benchmark"][-1]["speed_up"] == pytest.approx(3.2)
+    assert paper.asked[0]["batch"] == 32
+
+
+def test_the_screen_of_a_table(run: Run, same_as_file: Same) -> None:
+    paper = Paper()
+    same_as_file(screen(run(paper)[1]), SCREENS / "benchmark.screen.txt")
+
+
+def test_a_step_that_fails_or_does_not_apply_is_shown_and_left_out(
+    run: Run, same_as_file: Same
+) -> None:
+    class Compiler(Paper):
+        def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
+            if job["compile"]:
+                return {"status": "error", "detail": "no C++ compiler\nmore"}
+            return super().answer(mode, {**job, "batch": 32 if mode == "steps" else 1})
+
+        def speed(self, job: dict[str, Any]) -> float:
+            return 100.0
+
+    same_as_file(screen(run(Compiler())[1]), SCREENS / "benchmark-none.screen.txt")
+
+
+@each(
+    "speeds, spread, kept",
+    [
+        ((100.0, 140.0, 100.0), 2.0, True),
+        ((100.0, 140.0, 139.0), 2.0, False),  # the base was disturbed when it ran first
+        ((100.0, 140.0, 100.0), 40.0, True),  # 80 to 120 beside 112 to 168, but three times so
+        ((100.0, 140.0, 100.0), None, False),  # one step
+        ((100.0, 102.0, 100.0), 0.0, False),
+    ],
+)
+def test_a_step_stays_only_where_the_printed_ranges_lie_apart_and_the_base_ran_twice(
+    speeds: tuple[float, ...], spread: float | None, kept: bool, request: pytest.FixtureRequest
+) -> None:
+    class Drawn(Paper):
+        def speed(self, job: dict[str, Any]) -> float:
+            first = self.asked.count(job) < 2
+            return speeds[1] if job["amp"] and not job["compile"] else speeds[0 if first else 2]
+
+    paper = Drawn()
+    paper.spread = spread
+    out = screen(request.getfixturevalue("run")(paper)[1])
+    assert ("±" in out) is (spread is not None) and ("bf16, kept" in out) is kept
+
+
+@each(
+    "losses, said, kept",
+    [
+        ((1.5, 1.52), "bf16, kept", True),
+        ((1.5, None), "the loss becomes NaN in bf16: left out", False),
+    ],
+)
+def test_a_broken_loss_leaves_mixed_precision_out(
+    losses: tuple[float, float | None], said: str, kept: bool, request: pytest.FixtureRequest
+) -> None:
+    paper = Paper()
+    paper.losses = losses
+    run = request.getfixturevalue("run")
+    assert said in " ".join(run(paper)[1].split())
+    assert (("+AMP", True) in table(run(paper, "--json")[1])) is kept
+
+
+def test_a_last_row_that_is_slower_than_its_parts_says_that_the_machine_is_unsteady(
+    run: Run,
+) -> None:
+    class Unsteady(Paper):
+        compiled = False
+
+        def speed(self, job: dict[str, Any]) -> float:
+            self.compiled |= job["compile"]
+            return 50.0 if self.compiled and job["batch"] > 32 else super().speed(job)
+
+    out = " ".join(run(Unsteady())[1].split())
+    assert "slower than in its first run: other programs disturb the measurement" in out
+    assert "bf16, not clearly faster in the second run of all changes together: left out" in out
+
+
+def test_where_nothing_got_faster_monitor_is_named(run: Run) -> None:
+    class Even(Paper):
+        def speed(self, job: dict[str, Any]) -> float:
+            return 100.0
+
+    out = " ".join(run(Even())[1].split())
+    assert "Nothing made the training faster: `gpusetup monitor -- COMMAND`" in out
+
+
+def test_where_the_base_does_not_run_there_is_no_table(run: Run) -> None:
+    code, out = run(Paper(), "--json", config=CONFIG.replace(b"size: 32", b"size: 512"))
+    assert code == 0 and table(out) == [("base", False)]
+
+
+@each("when, kept", [("compile", True), ("batch", False)])
+def test_a_ctrl_c_answers_with_the_best_so_far_and_exit_130(
+    when: str, kept: bool, request: pytest.FixtureRequest
+) -> None:
+    class Interrupted(Paper):
+        def answer(self, asked: str, job: dict[str, Any]) -> dict[str, Any]:
+            if job[when] and asked == "steps":
+                raise KeyboardInterrupt
+            return super().answer(asked, job)
+
+    code, out = request.getfixturevalue("run")(Interrupted(), "-o", "out.yaml")
+    assert code == 130
+    if kept:  # nothing of the rest, which did not run
+        assert "interrupted: this is the best so far" in out
+        assert Path("out.yaml").read_bytes() == (
+            CONFIG.replace(b"batch_size: 32", b"batch_size: 128")
+            .replace(b"steps: 4", b"steps: 1")
+            .replace(b"precision: false", b"precision: true")
+        )
+
+
+def test_the_search_alone_keeps_what_ran_before_a_ctrl_c(run: Run) -> None:
+    class Interrupted(Paper):
+        def answer(self, mode: str, job: dict[str, Any]) -> dict[str, Any]:
+            if job["batch"] > 2:
+                raise KeyboardInterrupt
+            return super().answer(mode, job)
+
+    code, out = run(Interrupted(), "--json", config=b"", what="--batch-size")
+    said = json.loads(out)
+    assert (code, said["batch_size"], said["interrupted"]) == (130, 2, True)
+
+
+COMPILED = "`model = torch.compile(model)` in the code"
+
+
+@each(
+    "config, written, said",
+    [
+        (CONFIG, b"compile_model: true", ()),
+        (CONFIG.replace(b"compile_model: false\n", b""), b"", (COMPILED,)),
+        (b"batch_size: 64\n", b"", (COMPILED, "torch.bfloat16): loss")),
+        (b"per_device_train_batch_size: 128\n", b"torch_compile: true\n", ()),
+    ],
+)  # fmt: skip
+def test_a_gain_without_a_key_in_the_config_is_said_with_the_line_to_add(
+    config: bytes, written: bytes, said: tuple[str, ...], request: pytest.FixtureRequest
+) -> None:
+    class Gains(Paper):
+        def speed(self, job: dict[str, Any]) -> Any:
+            return super().speed({**job, "compile": False}) * (1 + job["compile"])
+
+    _, out = request.getfixturevalue("run")(Gains(), "-o", "o.yaml", "--json", config=config)
+    words = json.loads(out)["recommendations"]
+    assert written in Path("o.yaml").read_bytes() or not written
+    assert all(any(line in word for word in words) for line in said)
+    assert said or not any("no key for it" in word for word in words)

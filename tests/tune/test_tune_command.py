@@ -1,0 +1,208 @@
+"""`gpusetup tune`: its screens, its document, its files, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+from each_row import each
+
+from gpusetup.cli import main
+from gpusetup.commands.documents import schema_of
+from gpusetup.errors import Blocked
+from gpusetup.tune import auto_optimize_config
+
+HERE = Path(__file__).resolve().parents[1]
+SCREENS = HERE / "rendered" / "tune"
+Same = Callable[[str, Path], None]
+GUIDE = (HERE / "configs" / "guide4.yaml").read_bytes()
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "train.yaml"
+    file.write_bytes(GUIDE)
+    return file
+
+
+def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["tune", *words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_screen_shows_the_diff_and_why(
+    config: Path, capsys: pytest.CaptureFixture[str], same_as_file: Same
+) -> None:
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")
+    assert code == 0
+    same_as_file(out, SCREENS / "laptop.screen.txt")
+    assert config.read_bytes() == GUIDE
+
+
+def test_the_document_is_the_schema_and_nothing_is_written(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = ran(capsys, "train.yaml", "--from", "healthy", "--json")
+    answer = json.loads(out)
+    jsonschema.validate(answer, schema_of("tune"))
+    assert (code, next(iter(answer)), answer["written"]) == (0, "schema", None)
+    change = next(one for one in answer["changes"] if one["key"] == "data.num_workers")
+    assert (change["from"], change["to"], change["line"]) == (0, 16, 7)
+    assert all(one["reason"] and one["source"] for one in answer["changes"])
+    assert config.read_bytes() == GUIDE
+
+
+def test_in_place_writes_and_keeps_the_previous_file(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config.chmod(0o640)
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place")
+    assert code == 0
+    assert (
+        out.splitlines()[-1]
+        == "Written to train.yaml; train.yaml.gpusetup-previous is the previous file"
+    )
+    assert b"num_workers: 5" in config.read_bytes()
+    assert config.stat().st_mode & 0o777 == 0o640
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "--in-place", "--json")
+    assert json.loads(out)["changes"] == []
+    kept = Path("train.yaml.gpusetup-previous")
+    assert (kept.read_bytes(), kept.stat().st_mode & 0o777) == (GUIDE, 0o640)
+    ran(capsys, "train.yaml", "--from", "healthy", "-o", "./train.yaml")  # an OUT that is CONFIG
+    assert kept.read_bytes() != GUIDE
+    assert len(list(config.parent.iterdir())) == 2
+
+
+def test_o_writes_another_file_and_a_link_stays_a_link(
+    config: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    real = tmp_path / "real.yaml"
+    link = tmp_path / "link.yaml"
+    real.write_bytes(b"")
+    link.symlink_to(real)
+    code, _, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop", "-o", "link.yaml")
+    assert code == 0
+    assert link.is_symlink()
+    assert b"num_workers: 5" in real.read_bytes()
+    assert config.read_bytes() == GUIDE
+
+
+def test_a_folder_that_takes_no_file_blocks_and_leaves_nothing(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = ran(capsys, "train.yaml", "--from", "healthy", "-o", "nowhere/out.yaml")
+    assert (code, "Cannot write nowhere/out.yaml" in err) == (Blocked.exit_code, True)
+    assert sorted(path.name for path in config.parent.iterdir()) == ["train.yaml"]
+
+
+REFUSED = (
+    ("x.yaml", b"a: 1\n\tb: 2\n", "x.yaml, line 2, column 1: a tab"),
+    ("x.yaml", b"batch_size: 1\nbatch_size: 2\n", "is there twice"),
+    ("x.yaml", b"project: mine\nseed: 1\n", "x.yaml has no setting that is known"),
+    ("x.yaml", b"", "known are batch_size,"),
+    ("x.json", b"{", "x.json, line 1, column 2: not JSON"),
+    ("x.yaml", b"[" * 1500, "nested too deeply"),
+)
+
+
+@pytest.mark.parametrize(("name", "raw", "said"), REFUSED)
+def test_bad_configs_are_refused_and_stay_as_they_are(
+    config: Path, capsys: pytest.CaptureFixture[str], name: str, raw: bytes, said: str
+) -> None:
+    file = config.parent / name
+    file.write_bytes(raw)
+    code, out, err = ran(capsys, name, "--from", "healthy", "--in-place")
+    assert (code, out) == (2, "")
+    assert said in err
+    assert "Traceback" not in err
+    assert file.read_bytes() == raw
+
+
+WRONG = (
+    ((), "name a CONFIG"),
+    (("train.yaml", "-o", "x", "--in-place"), "not allowed with argument"),
+    (("train.yaml", "--code", "a:b"), "add `--batch-size` or `--benchmark`"),
+    (("--batch-size",), "add `--code MODULE:FUNCTION`"),
+    (("--batch-size", "--code", "train"), "is not MODULE:FUNCTION"),
+    (("--batch-size", "--code", "a:b", "--from", "healthy"), "cannot be measured"),
+    (("--batch-size", "--code", "a:b", "--max", "0"), "`--max` is at least 1"),
+    (("c.yaml", "--gpu-mem", "much"), "'much' is no size"),
+    (("c.yaml", "--gpu", "T4"), "has no option `--gpu`"),
+    (("nowhere.yaml", "--from", "healthy"), "nowhere.yaml: No such file"),
+    ((".", "--from", "healthy"), "Is a directory"),
+)
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG, ids=[" ".join(row[0]) for row in WRONG])
+def test_wrong_questions_are_exit_2(
+    config: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    code, _, err = ran(capsys, *words)
+    assert (code, said in err) == (2, True), err
+
+
+def test_auto_optimize_config_writes_the_other_file(config: Path) -> None:
+    target = config.parent / "tuned.yaml"
+    proposal = auto_optimize_config("train.yaml", target, machine="rtx3050-laptop")
+    assert b"num_workers: 5" in target.read_bytes()
+    assert {one.key for one in proposal.changes} >= {"data.pin_memory", "data.num_workers"}
+    assert config.read_bytes() == GUIDE
+
+
+def test_without_a_gpu_the_loader_is_tuned_and_that_is_said(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = ran(capsys, "train.yaml", "--from", "no-gpu", "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert {one["key"] for one in answer["changes"]} <= {
+        "data.num_workers", "data.persistent_workers",
+    }  # fmt: skip
+    assert answer["recommendations"][0].startswith("gpusetup sees no NVIDIA GPU here")
+
+
+LOADERS = {
+    "scaling_config: {num_workers: 2, use_gpu: true}\ndataset: {num_workers: 2}\n": True,
+    "run: PPO\nconfig: {framework: torch, num_workers: 2}\n": False,
+    "reward_model:\n  num_workers: 2\n  micro_batch_size: 4\n": False,
+    "training:\n  data_parallel: {workers: 2}\n": False,
+    "batch_size: 8\nnum_workers: 2\nlr: 0.1\n": True,
+    "training: {batch_size: 8, num_workers: 2}\n": True,
+    "num_gpus_per_worker: 1\ndata_config:\n  num_workers: 2\n": True,
+}
+"""Config -> whether workers of a loader stand in it; the others belong to Ray and the like."""
+
+
+@each("text, loads", LOADERS.items())
+def test_workers_of_a_loader_get_the_number_that_the_reason_gives_and_others_are_named(
+    text: str, loads: bool, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue("config").write_text(text)
+    _, out, _ = ran(request.getfixturevalue("capsys"), "train.yaml", "--from", "healthy", "--json")
+    answer = json.loads(out)
+    changes = [one for one in answer["changes"] if "workers" in one["key"]]
+    assert bool(changes) is loads
+    for change in changes:
+        assert change["to"] == 16 and "16" in change["source"]
+        assert re.search(r"\b16 (usable cores|workers)", change["reason"])
+    words = " ".join(answer["recommendations"])
+    assert loads or "is not in a loader" in words
+
+
+def test_a_model_that_cannot_fit_is_said_before_anything_else(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "base_model: Qwen/Qwen3-8B\nsequence_len: 2048\nmicro_batch_size: 2\nnum_workers: 0\n"
+    config.write_text(text)
+    code, out, _ = ran(capsys, "train.yaml", "--from", "rtx3050-laptop")
+    assert code == 1
+    assert out.lstrip().startswith("✗ This model with these settings does not fit on this card")
+    assert not {"-num_workers: 0", "+num_workers: 5"} & set(out.split("\n"))
+    assert "workers" not in out and "nothing to change" not in out
+    assert "a single sample needs" in out.replace("\n", " ")

@@ -1,0 +1,276 @@
+"""The checks: each mutant is seen by its check, clean runs pass, odd machines are named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from each_row import each
+from verify_faults.layers import Operator, coarse, kept_as
+from verify_faults.mutants import MUTANTS, Mutant
+from verify_faults.runs import bad, checks, run, run_all
+
+from gpusetup.verify.answer.render import as_text
+from gpusetup.verify.checks import chance, memory, products, programs
+from gpusetup.verify.checks.ration import SOURCES
+from gpusetup.verify.checks.table import LEVELS, every, function_of, named
+from gpusetup.verify.child import Child
+from gpusetup.verify.judging import precision
+from gpusetup.verify.options import read_options
+from gpusetup.verify.program import Run
+from gpusetup.verify.values import Asked, Outcome, ask_for
+
+SLOW = {"compile", "speed", "copy-within"}
+"""Named by their mutants in the long form only: each takes many seconds."""
+NOT_SUPPORTED = "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx( handle, opa`"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    variables = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ[variables[0]] = str(tmp_path_factory.mktemp("compiled"))
+    os.environ[variables[1]] = "1"
+    yield
+    ask_for(Asked())
+    for name, value in before.items():
+        os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def says(text: str) -> Callable[..., Any]:
+    def raises(*_: Any, **__: Any) -> Any:
+        raise RuntimeError(text)
+
+    return raises
+
+
+def quick_enough(mutant: Mutant) -> bool:
+    return mutant.catcher not in SLOW
+
+
+@pytest.mark.parametrize("mutant", [*filter(quick_enough, MUTANTS)], ids=lambda each: each.name)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.one_in(8)
+def test_a_mutant_is_seen_by_the_check_that_is_named_for_it(mutant: Mutant) -> None:
+    assert mutant.catcher in checks()
+    assert bad(run_all(mutant, [mutant.catcher])), f"{mutant.catcher} passed"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_clean_run_passes_with_other_numbers_and_leaves_settings_as_they_were() -> None:
+    def settings() -> tuple[Any, ...]:
+        return (
+            torch.get_float32_matmul_precision(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_grad_enabled(),
+            torch.get_default_dtype(),
+        )
+
+    before = settings()
+    names = [name for name in checks() if name not in (*SLOW, *SOURCES)]
+    assert bad(run_all(names=names, seed=987_654_321)) == {}
+    assert settings() == before
+
+
+def test_every_row_says_what_it_proves_what_a_failure_means_and_the_next_step() -> None:
+    for check in every():
+        assert check.proves and check.means and check.then, check.name
+        assert callable(function_of(check))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "words"),
+    [
+        ("a tall product is off in one element", "2048 x 33 x 7: 1 of 2048 elements are wrong"),
+        ("one bit of the memory is stuck", " bit 17 turned (wrote 0x"),
+    ],
+)
+def test_a_failure_says_how_many_elements_which_first_and_what_it_should_be(
+    mutant: str, words: str
+) -> None:
+    found = next(each for each in MUTANTS if each.name == mutant)
+    assert words in run(found.catcher, found).detail
+
+
+# --- settings and devices that others have ---
+
+
+def test_coarse_arithmetic_fails_where_no_setting_permits_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def in_tf32(found: Any, args: Any) -> Any:
+        return (coarse(13)(args[0], ()) @ coarse(13)(args[1], ())).clone()
+
+    with Operator("mm", in_tf32, kept_as("float32")):
+        assert products.matmul("cpu").status == "failed"
+        monkeypatch.setenv("DNNL_DEFAULT_FPMATH_MODE", "TF32")
+        said = products.matmul("cpu")
+    assert (said.status, "tf32 by DNNL_DEFAULT" in said.detail) == ("passed", True)
+
+
+@each(
+    "setting, environ, capability, expected",
+    [
+        ("highest", {}, (8, 0), "ieee"),
+        ("high", {}, (8, 0), "tf32"),
+        ("medium", {}, (8, 0), "tf32"),
+        ("high", {}, (7, 5), "ieee"),
+        ("high", {"NVIDIA_TF32_OVERRIDE": "0"}, (8, 0), "ieee"),
+        ("highest", {"NVIDIA_TF32_OVERRIDE": "1"}, (8, 0), "tf32"),
+        ("highest", {"NVIDIA_TF32_OVERRIDE": "1"}, (7, 5), "ieee"),
+        ("medium", {}, None, "bf16"),
+        ("highest", {"ONEDNN_DEFAULT_FPMATH_MODE": "bf16"}, None, "bf16"),
+        ("highest", {"DNNL_DEFAULT_FPMATH_MODE": "STRICT"}, None, "ieee"),
+    ],
+)
+def test_the_effective_precision(
+    setting: str,
+    environ: dict[str, str],
+    capability: Any,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = torch.get_float32_matmul_precision()
+    monkeypatch.setattr(precision, "capability_of", lambda *_: capability)
+    for name in ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE", "NVIDIA_TF32_OVERRIDE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    torch.set_float32_matmul_precision(setting)
+    try:
+        assert precision.read_precision(torch, "any").name == expected
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_only_gpus_without_bfloat16_may_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "multiplied", says(NOT_SUPPORTED))
+    monkeypatch.setattr(precision, "capability_of", lambda *_: (7, 5))
+    assert products.bfloat16("cpu").status == "skipped"
+    monkeypatch.setattr(precision, "capability_of", lambda *_: (8, 0))
+    with pytest.raises(RuntimeError):
+        products.bfloat16("cpu")
+
+
+def test_float8_products_are_asked_for_as_the_libraries_want_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def multiply(left: Any, right: Any, **options: Any) -> Any:
+        assert left.is_contiguous() and right.t().is_contiguous()
+        assert not (left.shape[0] % 16 or left.shape[1] % 16 or right.shape[1] % 16)
+        return (left.float() @ right.float()).to(options["out_dtype"])
+
+    monkeypatch.setattr(products, "capability_of", lambda *_: (9, 0))
+    monkeypatch.setattr(torch, "_scaled_mm", multiply)
+    assert products.float8("cpu").status == "passed"
+    monkeypatch.setattr(torch, "_scaled_mm", lambda *a, **o: multiply(*a, **o) * 1.01)
+    assert products.float8("cpu").status == "failed"
+
+
+def test_memory_that_cannot_be_had_is_a_failure_and_not_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "empty", says("CUDA out of memory. Tried to allocate 64.00 MiB"))
+    assert memory.memory("cpu").detail == "torch could not allocate any memory"
+
+
+@each(
+    "said, status, words",
+    [
+        ("Cannot find a working triton installation", "skipped", "Triton is not installed"),
+        ("Found Tesla P100 which is too old to be supported by the triton GPU", "skipped", "old"),
+        ("fatal error: Python.h: No such file or directory", "skipped", "headers are missing"),
+        ("Dynamo is not supported on Python 3.13+", "skipped", "under this Python"),
+        ("raised: ModuleNotFoundError: No module named 'setuptools'", "skipped", "setuptools"),
+        (
+            "CppCompileError: C++ error\n\nOutput:\nx.cpp:3:10: fatal error: omp.h: No such",
+            "failed",
+            "C++ error: x.cpp:3:10: fatal error: omp.h: No such",
+        ),
+    ],
+)
+def test_why_compiling_cannot_be_tried(said: str, status: str, words: str) -> None:
+    found = programs.uncompiled(RuntimeError(said))
+    assert (found.status, words in found.detail) == (status, True)
+
+
+def test_without_a_compiler_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    assert programs.compiled("cpu").detail == "no C compiler"
+
+
+def test_a_small_dev_shm_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "worker (pid 12) is killed by signal: Bus error. insufficient"
+    monkeypatch.setattr(torch.utils.data, "DataLoader", says(text))
+    assert "--shm-size" in (programs.dataloader("cpu").hint or "")
+
+
+@pytest.mark.parametrize("judge", [programs.uncompiled, programs.unloaded])
+def test_a_sticky_error_ends_the_process(judge: Callable[[Exception], Outcome]) -> None:
+    assert judge(RuntimeError("CUDA error: unspecified launch failure")).spent
+    assert not judge(RuntimeError("shapes do not fit")).spent
+
+
+@pytest.mark.slow
+def test_no_quick_check_imports_the_compiler_an_optimizer_or_the_database_of_torch() -> None:
+    script = (
+        "import sys\n"
+        "from gpusetup.verify.checks.table import LEVELS, function_of\n"
+        "states = [function_of(c)('cpu').status for c in LEVELS['quick'] if 'cpu' in c.on]\n"
+        "late = ('torch._dynamo', 'torch.testing._internal.common_methods_invocations')\n"
+        "print(states, [name for name in late if name in sys.modules])"
+    )
+    root = Path(__file__).resolve().parents[2]
+    said = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    assert said.stdout == "['passed', 'passed', 'passed'] []\n", said.stderr
+
+
+@pytest.mark.slow
+def test_a_crash_in_the_middle_is_named_and_the_rest_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies in the first scaler; the check after it gets a new one."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "if '--worker' in sys.orig_argv:\n"
+        "    import os, torch\n"
+        "    torch.amp.GradScaler = lambda *_, **__: os.abort()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    names = ("import", "properties", "float8", "grad-scaler", "determinism")
+    monkeypatch.setitem(LEVELS, "standard", tuple(map(named, names)))
+    options = read_options(["--level", "standard", "--device", "cpu", "--seed", "5"])
+    whole = Run(options, Child(False, options.asked))
+    try:
+        whole.all()
+    finally:
+        whole.child.end()
+    report = whole.report()
+    states = {each.name: each.outcome.status for each in report.results}
+    assert states == {**dict.fromkeys(names, "passed"), "grad-scaler": "crashed"}
+    screen = as_text(report)
+    assert "verdict: failed (grad-scaler on cpu crashed)" in screen
+
+
+def counted_normals(spread: float, seed: int) -> float:
+    """How much of its limit a draw of bfloat16 normals uses that starts, as on the CPU of torch
+    2.11, from uniform numbers of that format (Box and Muller's way)."""
+    made = torch.Generator().manual_seed(seed)
+    first, second = (
+        torch.rand(2**17, generator=made, dtype=torch.bfloat16).float() for _ in range(2)
+    )
+    drawn = spread * (-2 * torch.log1p(-first)).sqrt() * torch.cos(2 * torch.pi * second)
+    parts = chance._counted("randn", drawn.bfloat16(), torch.special.ndtr)
+    return max(part.worst for part in parts)
+
+
+def test_a_sampler_may_start_from_uniform_numbers_of_its_coarse_format() -> None:
+    assert max(counted_normals(1.0, seed) for seed in range(20)) < 0.9
+    assert min(counted_normals(1.2, seed) for seed in range(20)) > 1
