@@ -12,6 +12,7 @@ from gpusetup.catalog.companion_table import Project, companion_table
 from gpusetup.choose.compatibility import (
     Companionship,
     names_on_torch_index,
+    notes_on_other_wheels,
     rows_meant,
     why_none_fits,
     why_row_differs,
@@ -89,6 +90,11 @@ def builds_to_try(
     return builds
 
 
+def newest_alone(question: PackageQuestion) -> TorchBuild | None:
+    """The newest build that fits, whatever the packages need."""
+    return next(iter(candidates(question.of_torch_alone)), None)
+
+
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     """Why no build has a release of each package, and the ways out."""
     host, catalog = question.host, question.catalog
@@ -142,6 +148,7 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
+    notes += notes_on_other_wheels(question.beside, newest_alone(question) or build)
     unknown = [name for name in question.beside.names if table.project(name) is None]
     if unknown:
         notes.append(f"offline nothing is known of {' and '.join(unknown)}")

@@ -26,8 +26,8 @@ from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.versions import allows, parsed
+from gpusetup.model.machine import Snapshot, Torch
+from gpusetup.model.versions import allows, cuda_of, parsed
 
 EXACT = re.compile(r"===?([^*,]+)")
 """One release by its version."""
@@ -273,12 +273,22 @@ def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -
             version = packages[name].version
             yield f"{name} {version} {source}: the wheel of the index replaces it"
     for name in sorted(COMPILED & packages.keys() - named):
-        version = packages[name].version
-        if is_compiled_for_another(version, machine.torch.version, build):
-            yield (
-                f"{name} {version} was compiled against torch {machine.torch.version or ''}: "
-                f"install or build it again for {new_torch}, before that it may fail"
-            )
+        version, torch = packages[name].version, machine.torch
+        is_of_another_cuda = differs_in_cuda(torch, build)
+        if is_of_another_cuda or is_compiled_for_another(version, torch.version, build):
+            again = f"install or build it again for {new_torch}, before that it may fail"
+            project = companion_table().project(name)
+            way = project.instead.get("CUDA", "") if project and is_of_another_cuda else ""
+            note = f"{name} {version} was compiled against torch {torch.version or ''}: {again}"
+            yield f"{note}; {way}" if way else note
+
+
+def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
+    """Whether an installed torch and a build are for two majors of CUDA: what links the libraries
+    of one does not load beside the other."""
+    installed = torch.cuda or cuda_of(torch.backend or "") or ""
+    major = installed.partition(".")[0]
+    return bool(major and build.cuda_major) and major != build.cuda_major
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
@@ -286,4 +296,17 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True
+    # Two patches of one release line have the same ABI.
     return bool(torch) and parsed(torch).release[:2] != parsed(build.torch).release[:2]
+
+
+def notes_on_other_wheels(beside: Companionship, newest: TorchBuild) -> Iterator[str]:
+    """Where a package has wheels for this CUDA whose newest release on the default index is built
+    for another one."""
+    usual = usual_major(beside.catalog, newest)
+    for project in beside.projects:
+        way = project.instead.get("CUDA")
+        if not way or not project.rows or is_from_torch_index(project, newest, usual):
+            continue
+        if newest.cuda and not has_cuda(project, project.rows[0], newest.cuda_major, usual):
+            yield f"{project.name} for CUDA {newest.cuda_major}: {way}"

@@ -20,10 +20,12 @@ from gpusetup.choose.candidates import (
     candidates,
     how_to_build,
     labelled,
+    newest_alone,
 )
 from gpusetup.choose.compatibility import (
     limits_beside,
     names_on_torch_index,
+    notes_on_other_wheels,
     why_none_fits,
     why_release_differs,
 )
@@ -297,7 +299,7 @@ class Search:
         """What is not at its newest, and what holds it: the table, or uv in its own words."""
         beside = self.question.beside
         exact = {name: f"{name}=={chosen.version(name)}" for name in beside.names}
-        newest = next(iter(candidates(self.question.of_torch_alone)), chosen.build)
+        newest = newest_alone(self.question) or chosen.build
         if parsed(newest.torch) > parsed(chosen.build.torch):
             on_newest = replace(chosen, build=newest)
             reason = why_none_fits(beside, newest) or self._reason_of_table(on_newest)
@@ -323,6 +325,9 @@ class Search:
 
     def notes(self) -> Iterator[str]:
         """What was guessed, or what the index does not say."""
+        newest = newest_alone(self.question)
+        if newest:
+            yield from notes_on_other_wheels(self.question.beside, newest)
         os = self.question.host.machine.os
         if os.family == "linux" and not (os.libc or "").startswith("glibc "):
             yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"

@@ -71,10 +71,12 @@ def test_offline_an_older_release_with_a_wheel_is_the_answer(run: Run) -> None:
 
 
 def test_vllm_on_a_driver_of_cuda_12_names_vllms_own_wheels(run: Run) -> None:
-    wanted = ("vllm==0.32.0", "--offline", *NEW_ON_OLD_DRIVER, *REST)
-    answer = run("resolve", *wanted)
-    assert answer.exit == 1
-    assert "https://wheels.vllm.ai/RELEASE/cu129" in answer.err
+    exact = run("resolve", "vllm==0.32.0", "--offline", *NEW_ON_OLD_DRIVER, *REST)
+    assert exact.exit == 1
+    assert "https://wheels.vllm.ai/RELEASE/cu129" in exact.err
+    newest = run("resolve", "vllm", "--offline", *NEW_ON_OLD_DRIVER, *REST)
+    assert newest.exit == 0
+    assert "https://wheels.vllm.ai/RELEASE/cu129" in newest.out
 
 
 def test_a_package_for_gpus_is_refused_without_one(run: Run) -> None:
