@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installing import Said, World, enter, new_world
+from installing import Said, World, enter, needs_linux, new_world
 
 from gpusetup.cli import main
 
@@ -196,3 +196,37 @@ def test_a_script_that_is_not_there_is_no_package(
     answer = run("install", "--project", "--from", "healthy", "missing.py")
     assert answer.exit == 2
     assert "There is no script 'missing.py' here" in answer.err
+
+
+# --- a mirror, and a new environment --------------------------------------------------------------
+
+
+@needs_linux
+def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_torch("cu130", "2.13.0")
+        world.add_torch("cu126", "2.12.0")
+        for name in ("filelock", "typing-extensions"):
+            world.add_default(name, "9.0")
+        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
+        host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
+        planned = run("install", "--dry-run", "--json", *place, *host)
+        assert planned.exit == 0, planned.err
+        assert planned.answer["after"]["torch"] == "2.13.0+cu130"
+        assert "that the mirror has" in planned.answer["why"]
+
+
+@needs_linux
+def test_nothing_is_said_to_stay_in_a_new_environment(
+    shelves: World, ask: Run, tmp_path: Path
+) -> None:
+    shelves.add_default("pinned", "1.0", requires=("torch==2.10.0",))
+    place = ("--venv", str(tmp_path / "new"), "--index", shelves.index.index_root)
+    host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
+    planned = ask("install", "--dry-run", "pinned", *place, *host)
+    shown = " ".join(planned.out.split())
+    assert "torch 2.10.0 is not the newest: Because pinned" in shown
+    assert "stays at" not in planned.out
