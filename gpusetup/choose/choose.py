@@ -21,8 +21,9 @@ from gpusetup.choose.compatibility import numpy_beside
 from gpusetup.choose.host import Host
 from gpusetup.choose.index import Index
 from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
-from gpusetup.choose.packages import YEAR, set_by_index
+from gpusetup.choose.packages import set_by_index
 from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
+from gpusetup.choose.search import YEAR
 from gpusetup.choose.shown import wishes_shown
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
