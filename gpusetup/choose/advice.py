@@ -72,22 +72,22 @@ def changes(question: BuildQuestion) -> Iterator[Change]:
             trusts_cuda=False,
             assumed_driver=None,
         )
-        other = replace(question, host=other_host)
-        yield Change(kind="driver", to=driver, question=other)
+        changed = replace(question, host=other_host)
+        yield Change(kind="driver", to=driver, question=changed)
     for python in other_pythons(question):
         other_host = replace(host, python=python, python_bits=64)
-        other = replace(question, host=other_host)
-        yield Change(kind="python", to=python, question=other)
+        changed = replace(question, host=other_host)
+        yield Change(kind="python", to=python, question=changed)
     # A torch that is wanted may name its backend (`2.5.1+cu124`), which is wanted all the same.
     any_torch = replace(wish, torch=None, backend=question.backend)
-    other = replace(question, wish=any_torch)
-    yield Change(kind="torch", to=None, question=other)
+    changed = replace(question, wish=any_torch)
+    yield Change(kind="torch", to=None, question=changed)
     torch = wish.torch.partition("+")[0] if wish.torch else None
     # Who wants the CPU's build is not advised to want a GPU's.
     backend = "cpu" if question.backend == "cpu" else "auto"
     any_backend = replace(wish, torch=torch, backend=backend)
-    other = replace(question, wish=any_backend)
-    yield Change(kind="backend", to=None, question=other)
+    changed = replace(question, wish=any_backend)
+    yield Change(kind="backend", to=None, question=changed)
 
 
 def other_drivers(question: BuildQuestion) -> list[str]:
@@ -117,8 +117,8 @@ def other_drivers(question: BuildQuestion) -> list[str]:
 
 def other_pythons(question: BuildQuestion) -> list[str]:
     """The Pythons that builds are made for, the nearest to this one first."""
-    here = (question.host.python or "").rstrip("t")
-    minor = parsed(here).minor
+    python = (question.host.python or "").rstrip("t")
+    minor = parsed(python).minor
     # Of an unknown Python nobody says that another one is needed.
     if not minor:
         return []

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companion_table import Project, companion_table
 from gpusetup.choose.compatibility import (
-    Companionship,
+    CompanionQuestion,
     names_on_torch_index,
     notes_on_other_wheels,
     rows_meant,
@@ -50,9 +50,9 @@ class PackageQuestion(Frozen):
         return replace(self, wish=wish)
 
     @property
-    def beside(self) -> Companionship:
+    def companions(self) -> CompanionQuestion:
         """The question as the table of companions is asked it."""
-        return Companionship(
+        return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
             catalog=self.catalog,
@@ -66,14 +66,14 @@ def candidates(
     """The builds beside which each package has a release, the newest torch first; of one torch the
     best for the host first, and `prefer` before all others of its torch."""
     builds = question_of(question.wish, question.host, question.catalog)
-    beside = question.beside
+    companions = question.companions
     fitting = []
     for build in fitting_builds(builds):
         is_old = parsed(build.torch) < parsed(OLDEST)
         # Dozens of torches would be asked for in vain.
         if is_old and not takes_old_torch(question):
             continue
-        if why_none_fits(beside, build) is None:
+        if why_none_fits(companions, build) is None:
             fitting.append(build)
     best = preference(builds)
     # Two sorts, of which the second keeps the order of the first.
@@ -115,15 +115,15 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         choice = newest_fitting(builds, host.machine)
         return nothing_fits(choice)
     hints = ["nothing was changed"]
-    for project in question.beside.projects:
-        alone = replace(question.beside, words=(project.name,))
+    for project in question.companions.projects:
+        alone = replace(question.companions, words=(project.name,))
         # Only what is at fault needs a way out.
         if why_none_fits(alone, newest):
             hints.append(f"for {project.name}: {way_without_release(project, newest)}")
     hints += driver_that_helps(question, newest)
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
-    reason = why_none_fits(question.beside, newest)
+    reason = why_none_fits(question.companions, newest)
     return Unsatisfiable(
         f"No matching set loads here: {reason}; the newest that fits here{driver} is torch "
         f"{newest.torch} of {newest.backend}",
@@ -172,9 +172,9 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
-    notes += notes_on_other_wheels(question.beside, newest_alone(question) or build)
+    notes += notes_on_other_wheels(question.companions, newest_alone(question) or build)
     unknown = []
-    for name in question.beside.names:
+    for name in question.companions.names:
         if table.project(name) is None:
             unknown.append(name)
     if unknown:
@@ -211,9 +211,9 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
     """The releases that the table takes beside a build, as far as it excludes any."""
-    beside = question.beside
-    for row in rows_meant(beside, project):
-        if why_row_differs(beside, project, row, build):
+    companions = question.companions
+    for row in rows_meant(companions, project):
+        if why_row_differs(companions, project, row, build):
             continue
         # A row without torch and CUDA excludes nothing.
         excludes = row.torch or row.cuda

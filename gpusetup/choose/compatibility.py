@@ -36,7 +36,7 @@ CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """`jax[cuda12]`: an extra that brings the libraries of one CUDA."""
 
 
-class Companionship(Frozen):
+class CompanionQuestion(Frozen):
     """The words that are to go together with torch, on which host, by which table."""
 
     words: tuple[str, ...]
@@ -67,19 +67,19 @@ class Companionship(Frozen):
 # --- packages beside a build ----------------------------------------------------------------------
 
 
-def why_none_fits(beside: Companionship, build: TorchBuild) -> str | None:
+def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | None:
     """Why one of the packages has no release for a build; None if each has one."""
-    for word in beside.words:
+    for word in companions.words:
         reason = why_extra_differs(word, build)
         if reason:
             return reason
-    for project in beside.projects:
-        reason = why_not_on_host(project, build, beside.host)
+    for project in companions.projects:
+        reason = why_not_on_host(project, build, companions.host)
         if reason:
             return reason
         reasons = []
-        for row in rows_meant(beside, project):
-            reasons.append(why_row_differs(beside, project, row, build))
+        for row in rows_meant(companions, project):
+            reasons.append(why_row_differs(companions, project, row, build))
         # One row that goes is enough: the others are older or newer releases.
         if reasons and all(reasons):
             return reasons[0]
@@ -102,26 +102,26 @@ def why_extra_differs(word: str, build: TorchBuild) -> str | None:
     return f"{word} is built for CUDA {built_for}, torch for CUDA {build.cuda}"
 
 
-def rows_meant(beside: Companionship, project: Project) -> tuple[Pair, ...]:
+def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
     """The rows of the table that the wanted release may be of."""
-    rows = rows_of_exact_release(beside, project)
-    if not rows and not beside.only_table:
+    rows = rows_of_exact_release(companions, project)
+    if not rows and not companions.only_table:
         # One release that was built otherwise says nothing of the others.
         for row in project.rows:
             if not EXACT.fullmatch(row.versions):
                 rows.append(row)
     rows = rows or [*project.rows]
-    if beside.only_table:
+    if companions.only_table:
         # Where nobody tells which torch a release takes, the table says it of some.
         with_torch = [row for row in rows if row.torch]
         rows = with_torch or rows
     return tuple(rows)
 
 
-def rows_of_exact_release(beside: Companionship, project: Project) -> list[Pair]:
+def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
     """The rows of a release that is wanted by its version: `vllm==0.32.0`."""
     rows = []
-    for word in beside.words:
+    for word in companions.words:
         if name_of(word) != project.name:
             continue
         exact = EXACT.fullmatch(str(Requirement(word).specifier))
@@ -132,16 +132,16 @@ def rows_of_exact_release(beside: Companionship, project: Project) -> list[Pair]
 
 
 def why_row_differs(
-    beside: Companionship, project: Project, row: Pair, build: TorchBuild
+    companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
 ) -> str | None:
     """Why the releases of a row do not go with a build."""
     versions = row.versions.removeprefix("==")
     releases = f"{project.name} {versions}"
-    if beside.only_table and not project.has_wheels(row):
+    if companions.only_table and not project.has_wheels(row):
         # An index that is asked says itself that it has no wheel.
         return f"{releases} has no wheel on an index ({row.source})"
-    usual = usual_major(beside.catalog, build)
-    is_for_each_cuda = beside.takes_torch_index and is_from_torch_index(project, build, usual)
+    usual = usual_major(companions.catalog, build)
+    is_for_each_cuda = companions.takes_torch_index and is_from_torch_index(project, build, usual)
     if not is_for_each_cuda and not has_cuda(project, row, build.cuda_major, usual):
         majors = " and ".join(row.cuda.split())
         built_for = majors.replace("default", usual)
@@ -150,7 +150,7 @@ def why_row_differs(
             torch = f"torch for CUDA {build.cuda}"
         return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
     # An index reads itself what a package declares.
-    table_counts = beside.only_table or not project.declares
+    table_counts = companions.only_table or not project.declares
     if not table_counts or not row.torch:
         return None
     if allows(row.torch, build.torch):
@@ -179,7 +179,7 @@ def names_on_torch_index(
 
 
 def why_release_differs(
-    beside: Companionship, name: str, version: str, build: TorchBuild
+    companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
     """Why one release does not go with a build; None if nothing speaks against it."""
     project = companion_table().project(name)
@@ -188,7 +188,7 @@ def why_release_differs(
     row = row_of(project, version)
     if row is None:
         return None
-    reason = why_row_differs(beside, project, row, build)
+    reason = why_row_differs(companions, project, row, build)
     if reason is None:
         return None
     # The release is named, and not the span of its row.
@@ -257,7 +257,7 @@ def limits_of_table(
     """The releases that the table of companions does not take beside a build."""
     limits: list[str] = []
     for project in companion_table().projects:
-        beside = Companionship(
+        companions = CompanionQuestion(
             words=(),
             host=host,
             catalog=catalog,
@@ -266,7 +266,7 @@ def limits_of_table(
         )
         rows = []
         for row in project.rows:
-            if why_row_differs(beside, project, row, build):
+            if why_row_differs(companions, project, row, build):
                 rows.append(row)
         limits += without(project, rows)
     return tuple(limits)
@@ -383,13 +383,13 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
     return installed_line != new_line
 
 
-def notes_on_other_wheels(beside: Companionship, newest: TorchBuild) -> Iterator[str]:
+def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> Iterator[str]:
     """Where a package has wheels for this CUDA whose newest release on the default index is built
     for another one."""
     if newest.cuda is None:
         return
-    usual = usual_major(beside.catalog, newest)
-    for project in beside.projects:
+    usual = usual_major(companions.catalog, newest)
+    for project in companions.projects:
         source = project.instead.get("CUDA")
         # Of torch's own index the right wheel is taken by itself.
         is_taken = is_from_torch_index(project, newest, usual)

@@ -124,7 +124,7 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 # --- another environment --------------------------------------------------------------------------
 
 
-def new_folder(machine: Snapshot, other: str = ".venv-gpu") -> str:
+def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
     """The folder of a new environment next to the target, which may be `.venv` itself."""
     python = machine.python
     executable = python.executable or ""
@@ -133,7 +133,7 @@ def new_folder(machine: Snapshot, other: str = ".venv-gpu") -> str:
     folder = python.prefix or folder_of_python
     parts = re.split(r"[/\\]", folder.rstrip("/\\"))
     is_taken = parts[-1] == ".venv"
-    return other if is_taken else ".venv"
+    return second if is_taken else ".venv"
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def set_by_index(
     answer = best_set(search, prefer, behind_days)
     refuse_years_behind_source(search, answer)
     held_back = tuple(held_back_by(search, answer))
-    old = [held for held in held_back if answer.days_behind.get(held.package, 0) > YEAR]
+    old = [package for package in held_back if answer.days_behind.get(package.package, 0) > YEAR]
     if old:
         raise only_old_releases(old)
     return PackageSet(
@@ -73,18 +73,18 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
     """
     first: Candidate | None = None
     sets: list[Candidate] = []
-    asked: set[tuple[str, tuple[str, ...]]] = set()
+    tried: set[tuple[str, tuple[str, ...]]] = set()
     for build in builds_in_order(search, prefer, behind_days):
         # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
         # alone), unless the table forbids the same beside it.
         key = build.torch, search.limits(build)
-        if key in asked:
+        if key in tried:
             continue
         candidate = search.ask(build, search.question.words)
         first = first or candidate
         if candidate.reason:
             continue
-        asked.add(key)
+        tried.add(key)
         if candidate.most_days_behind <= behind_days:
             return candidate
         sets.append(candidate)
@@ -99,8 +99,8 @@ def builds_in_order(
 ) -> Iterator[TorchBuild]:
     """The builds in the order in which they are tried: `prefer`, then, if older releases would
     do, the next newer ones, then all from the newest on."""
-    beside = search.question.beside
-    if prefer and why_none_fits(beside, prefer) is None:
+    companions = search.question.companions
+    if prefer and why_none_fits(companions, prefer) is None:
         yield prefer
     if prefer and behind_days:
         # The nearest newer torch changes the environment least.
@@ -114,7 +114,7 @@ def builds_in_order(
 def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
     """The whole set: torch's family, what was asked for, then the rest by name."""
     build, table = chosen.build, companion_table()
-    names = search.question.beside.names
+    names = search.question.companions.names
     torch_index = index_url(build.backend, search.index.torch_root)
     from_torch_index = (*FAMILY, *chosen.on_torch_index)
     packages = []
@@ -151,7 +151,7 @@ def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
 
 def hint_for_one(search: Search, build: TorchBuild) -> str:
     """What to do if a single package has no set: build it, or take something else."""
-    name = search.question.beside.names[0]
+    name = search.question.companions.names[0]
     command = how_to_build(name)
     hint = f"if it has no wheel, `{command}` builds it"
     project = companion_table().project(name)
@@ -169,9 +169,9 @@ def reason_of_table(search: Search, candidate: Candidate) -> str | None:
         if name in FAMILY:
             continue
         is_of_torch_index = name in candidate.on_torch_index
-        beside = replace(search.question.beside, takes_torch_index=is_of_torch_index)
+        companions = replace(search.question.companions, takes_torch_index=is_of_torch_index)
         version = candidate.version(name)
-        reason = why_release_differs(beside, name, version, build)
+        reason = why_release_differs(companions, name, version, build)
         # One misfit explains why there is no set.
         if reason:
             return reason
@@ -192,7 +192,7 @@ def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
 def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
     """Each package that was asked for, at the version of a set."""
     words = {}
-    for name in search.question.beside.names:
+    for name in search.question.companions.names:
         version = chosen.version(name)
         words[name] = f"{name}=={version}"
     return words
@@ -200,7 +200,7 @@ def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
 
 def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
     """What of a set does not go with the newest torch."""
-    reason = why_none_fits(search.question.beside, newest)
+    reason = why_none_fits(search.question.companions, newest)
     if reason is None:
         on_newest = replace(chosen, build=newest)
         reason = reason_of_table(search, on_newest)
@@ -213,9 +213,9 @@ def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) 
 
 def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
     """What keeps a package of a set from its newest release."""
-    beside, build = search.question.beside, chosen.build
+    companions, build = search.question.companions, chosen.build
     version = search.newest[name].public
-    reason = why_release_differs(beside, name, version, build)
+    reason = why_release_differs(companions, name, version, build)
     if reason is None:
         words = {**exact_words(search, chosen), name: f"{name}=={version}"}
         reason = search.ask(build, tuple(words.values())).reason
@@ -241,7 +241,7 @@ def notes_on_index(search: Search) -> Iterator[str]:
     """What was guessed, or what the index does not say."""
     newest = newest_alone(search.question)
     if newest:
-        yield from notes_on_other_wheels(search.question.beside, newest)
+        yield from notes_on_other_wheels(search.question.companions, newest)
     os = search.question.host.machine.os
     library = os.libc or ""
     if os.family == "linux" and not library.startswith("glibc "):
@@ -283,10 +283,10 @@ def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
 def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
     """Why a set of old releases is no answer, and the way out."""
     reasons, words = [], []
-    for held in old:
-        reasons.append(f"{held.package} only at {held.at}: {held.by}")
+    for package in old:
+        reasons.append(f"{package.package} only at {package.at}: {package.by}")
         # Quoted, because `==` in some shells is no plain word.
-        words.append(f"'{held.package}=={held.at}'")
+        words.append(f"'{package.package}=={package.at}'")
     return Unsatisfiable(
         f"Only an old release goes together here: {'; '.join(reasons)}",
         hint=f"asked for by its version it is taken: {' '.join(words)}",

@@ -81,18 +81,18 @@ class Search:
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
         """What goes with a build: with what torch's own index has for its CUDA, else without."""
         if not limited:
-            return self._candidate(build, self.index.beside(build, words, (), ()), ())
+            return self._candidate(build, self.index.set_beside(build, words, (), ()), ())
         on_torch_index = self.on_torch_index(build)
         if on_torch_index:
             # What others bring must be named: uv takes from an explicit index only what is.
             named = [*map(name_of, words)]
             added = [name for name in on_torch_index if name not in named]
             limits = self.limits(build, on_torch_index)
-            answer = self.index.beside(build, (*words, *added), limits, on_torch_index)
+            answer = self.index.set_beside(build, (*words, *added), limits, on_torch_index)
             if not answer.reason:
                 return self._candidate(build, answer, on_torch_index)
         # A mirror may have torch alone: then the default index's must do.
-        answer = self.index.beside(build, words, self.limits(build), ())
+        answer = self.index.set_beside(build, words, self.limits(build), ())
         return self._candidate(build, answer, ())
 
     def _candidate(
@@ -113,7 +113,7 @@ class Search:
         # Only beside another CUDA than the default index's it matters what others bring.
         if not names_on_torch_index(self.known_names, build, catalog):
             return ()
-        names = (*self.question.beside.names, *self.brought_by_others)
+        names = (*self.question.companions.names, *self.brought_by_others)
         return names_on_torch_index(names, build, catalog)
 
     @property

@@ -43,15 +43,15 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
             yield wish
 
 
-def is_at_fault(shown: Wish, machine: Snapshot, catalog: Catalog) -> bool:
+def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
     """Whether the index that a text asks for is its fault: no catalog has such a build there."""
     refusals = filter(is_refusal_of_index, machine.events)
     if not any(refusals):
         return False
-    torch = (shown.torch or "").removeprefix("==")
+    torch = (wish.torch or "").removeprefix("==")
     builds = {(row.torch, row.backend) for row in catalog.builds}
     # If it exists, something else is at fault.
-    return (torch, shown.backend) not in builds
+    return (torch, wish.backend) not in builds
 
 
 def is_refusal_of_index(event: Event) -> bool:
