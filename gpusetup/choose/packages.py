@@ -200,7 +200,10 @@ def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
 
 def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
     """What of a set does not go with the newest torch."""
-    reason = why_none_fits(search.question.companions, newest)
+    # Where torch's own index had none of them, the default index's are what does not go.
+    has_torch_index = bool(chosen.on_torch_index)
+    companions = replace(search.question.companions, takes_torch_index=has_torch_index)
+    reason = why_none_fits(companions, newest)
     if reason is None:
         on_newest = replace(chosen, build=newest)
         reason = reason_of_table(search, on_newest)
