@@ -329,6 +329,12 @@ def _named(context: RuleContext, name: str) -> Iterator[Package]:
     return (p for p in context.snapshot.packages or () if normalised(p.name) == plain)
 
 
+def releases_of_torch(context: RuleContext) -> frozenset[str]:
+    """The releases that are called torch's, without the labels of their builds."""
+    named = (reading.value or "" for reading in readings(context, "torch.version"))
+    return frozenset(version.partition("+")[0] for version in named) - {""}
+
+
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
     return tuple(reading for reading in context.snapshot.readings if reading.subject == subject)
 

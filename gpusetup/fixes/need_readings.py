@@ -10,7 +10,14 @@ from collections.abc import Callable
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence import facts
-from gpusetup.evidence.context import RuleContext, events, in_container, is_report, packages
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    in_container,
+    is_report,
+    packages,
+    releases_of_torch,
+)
 from gpusetup.model.versions import parsed
 
 Reading = Callable[[RuleContext], str]
@@ -51,6 +58,9 @@ def torch_that_is_there(context: RuleContext) -> str:
         return packed
     if lent := events(context, "hosted-notebook"):
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
+    # Two releases: one of them is of another environment, or only wished for.
+    if len(releases_of_torch(context)) > 1 and not events(context, *INSTALLING, *SHOW_WHICH_TORCH):
+        return ""
     # A release that a person names is no build: which index it came from decides what changes.
     is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
     if torch.backend or (torch.version and is_printed):

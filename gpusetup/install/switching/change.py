@@ -43,6 +43,7 @@ from gpusetup.install.switching.journal import (
 )
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.switching.receipt import write_receipt
+from gpusetup.install.switching.renames import renames_of
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
@@ -168,9 +169,9 @@ class Change:
         remove_empty(path for path in aside if f"-info{os.sep}" in path)
         flush(self.store)
         self.enter("installing")
-        for source, target in coming.items():
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.rename(source, target)
+        for source, place in renames_of(coming):
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            os.rename(source, place)
         flush(self.store)
         self.enter("verifying")
 

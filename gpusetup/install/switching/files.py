@@ -93,8 +93,14 @@ def sha256_of(path: str | Path) -> str:
 
 def files_below(top: str) -> Iterator[str]:
     """Every file and link at a path and below it; links are not followed."""
-    if os.path.isdir(top) and not os.path.islink(top):
-        for name in os.listdir(top):
-            yield from files_below(os.path.join(top, name))
-    elif os.path.lexists(top):
-        yield top
+    if not os.path.isdir(top) or os.path.islink(top):
+        if os.path.lexists(top):
+            yield top
+        return
+    with os.scandir(top) as listing:
+        entries = list(listing)
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from files_below(entry.path)
+        else:
+            yield entry.path

@@ -171,7 +171,8 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
     if out is not None:
         return f"it names files outside the environment, or behind a link: {out[:200]!r}"
     for path in paths:
-        below_prefix = os.path.relpath(path, store.parent).replace(os.sep, "/")
+        # Each is below the prefix, as was just seen.
+        below_prefix = path[len(str(store.parent)) + 1 :].replace(os.sep, "/")
         if PYTHONS_OWN.fullmatch(below_prefix):
             return f"it names a file of the environment's own Python: {below_prefix[:200]!r}"
     return None
@@ -210,19 +211,30 @@ def forget_making(journal: Journal) -> None:
 def first_outside(store: Path, paths: Iterable[str]) -> str | None:
     """The first of some paths that is not below the prefix, written plainly and with no symbolic
     link on the way, or that is in the store."""
-    prefix, real = str(store.parent), os.path.realpath(store.parent)
-    own = f"{store}{os.sep}"
-    known: dict[str, bool] = {}
+    real_prefix = os.path.realpath(store.parent)
+    is_inside: dict[str, bool] = {}
     for path in paths:
-        folder = os.path.dirname(path)
-        if folder not in known:
-            known[folder] = os.path.realpath(folder) == real + folder[len(prefix) :]
-        plain = path.startswith(prefix + os.sep) and os.path.normpath(path) == path
-        plain = plain and "\0" not in path  # which no file has, and every call refuses
-        in_store = f"{path}{os.sep}".startswith(own)
-        if not plain or in_store or not known[folder]:
+        # A file name with NUL exists nowhere, and every call refuses it.
+        if "\0" in path:
+            return path
+        folder, name = os.path.split(path)
+        if folder not in is_inside:
+            is_inside[folder] = _is_inside(folder, store, real_prefix)
+        is_plain = path == f"{folder}{os.sep}{name}" and name not in ("", os.curdir, os.pardir)
+        if not is_plain or not is_inside[folder] or path == str(store):
             return path
     return None
+
+
+def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
+    """Whether a folder is the prefix or below it, plainly written and not reached by a link, and
+    is not the store."""
+    prefix = str(store.parent)
+    if not f"{folder}{os.sep}".startswith(f"{prefix}{os.sep}"):
+        return False
+    if f"{folder}{os.sep}".startswith(f"{store}{os.sep}") or os.path.normpath(folder) != folder:
+        return False
+    return os.path.realpath(folder) == real_prefix + folder[len(prefix) :]
 
 
 # --- files of a store -----------------------------------------------------------------------------

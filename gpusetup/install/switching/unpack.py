@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from filecmp import cmp
+from itertools import chain, islice
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -38,6 +39,22 @@ from gpusetup.uv.world import private_world
 
 UV_LOCK = ".lock"
 """What uv leaves in a prefix that it has installed into."""
+MOST_READERS = 8
+"""Files that are read at once; more than these a disk does not serve faster."""
+FILES_AT_ONCE = 200
+"""What one reader takes at a time: torch has 15,000 files, most of them a few kilobytes."""
+LIBRARY_DEPTH = 2
+"""How deep below a prefix the library is at most: `lib/python3.11/site-packages`."""
+ENVIRONMENTS_OWN = re.compile(
+    r"\W(pyvenv\.cfg|(bin|Scripts)\W((de)?activate|python)[^/]*)", re.IGNORECASE
+)
+"""What an environment itself has, below its prefix."""
+NOT_PLAIN = re.compile(r"^/|//|\./|/$|/?\.\.?$")
+"""What makes a path differ from its normal form."""
+
+Promises = Mapping[str, Mapping[str, str]]
+"""Unpacked file -> the digest that a list gives for it -> that list. Two lists may name one file,
+and a list gives no digest of itself (an empty text)."""
 
 
 def stage_of(prefix: str) -> str:
@@ -58,6 +75,7 @@ def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
 
 
 def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
+    """Run uv into the staging folder; the unpacked files with their places, compared."""
     folder = Path(layout.prefix, STORE, STAGING)
     remove(folder)
     (folder / "tmp").mkdir(parents=True)
@@ -87,95 +105,153 @@ class Differs(ToolFailed):
     """What was unpacked is not what the wheels hold."""
 
 
-def differs(said: str) -> Differs:
-    return Differs(said, hint="nothing was changed; run this again")
+def differs(message: str) -> Differs:
+    """The error for what uv unpacked otherwise than the wheels say."""
+    return Differs(message, hint="nothing was changed; run this again")
 
 
 def compared(root: Path, wheels: Sequence[Wheel], layout: Layout) -> dict[str, str]:
-    """Every unpacked file, and where it will be. `Differs` where one is not what a list says."""
-    found = frozenset(files_below(str(root)))
-    for path in found:
+    """Every unpacked file, and where it will be. `Differs` if one is not what a list says."""
+    names = {wheel.name for wheel in wheels}
+    unpacked_files = frozenset(files_below(str(root)))
+    for path in unpacked_files:
+        # A link could lead out of the environment.
         if os.path.islink(path) or not os.path.isfile(path):
             raise differs(f"uv wrote what is no file: {os.path.relpath(path, root)}")
-    lists = {path: record_rows(path) for path in found if _is_list(path)}
-    names = {wheel.name for wheel in wheels}
-    if odd := set(map(_name, lists)) ^ names:
-        said = f"The files unpacked in {root} are not the requested package"
-        raise differs(f"{said}: {', '.join(sorted(odd))}")
-    promised: dict[str, dict[str, str]] = {}
-    for path, rows in lists.items():
-        for row in rows:
-            digest = row[1] if len(row) > 1 else ""
-            promised.setdefault(_listed(path, row), {})[digest] = path
-    if missing := sorted(promised.keys() - found):
-        raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
-    if strange := sorted(found - promised.keys() - {str(root / UV_LOCK)}):
-        raise differs(f"uv wrote what no wheel lists: {os.path.relpath(strange[0], root)}")
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for path, digest in zip(promised, pool.map(_digest, promised), strict=True):
-            if not promised[path].keys() & {"", digest}:
-                name = os.path.relpath(path, root)
-                raise differs(f"The unpacked files differ from the wheel's list: {name}")
-    coming = {path: _target(path, root, layout) for path in promised}
-    for path, owner in _taken(coming, names, layout):
-        name = _name(*promised[path].values())
+    records = [path for path in unpacked_files if _is_record(path)]
+    unexpected = {_project_of(record) for record in records} ^ names
+    if unexpected:
+        message = f"The files unpacked in {root} are not the requested package"
+        raise differs(f"{message}: {', '.join(sorted(unexpected))}")
+    promises = _promises_of(records)
+    _require_same_files(root, unpacked_files, promises)
+    _require_same_content(root, promises)
+    coming = _places_of(promises, root, layout)
+    for path, owner in _taken_places(coming, names, layout):
+        record = next(iter(promises[path].values()))
         raise Blocked(
-            f"{name} brings a file that {owner} has already: {coming[path]}",
+            f"{_project_of(record)} brings a file that {owner} has already: {coming[path]}",
             hint="nothing was changed; uninstall the one that you do not need, or use another "
             "environment: `--venv DIR`",
         )
     return coming
 
 
-def _taken(coming: Mapping[str, str], names: set[str], layout: Layout) -> Iterator[tuple[str, str]]:
-    """What would come in place of another file, of the environment itself or of a package that
-    stays; and whose that is."""
-    leaving = files_of_all(names, layout)[1]
-    stay = [one for one in distributions(layout) if one.name not in names]
-    owners = {path: one.name for one in stay for path in files_listed(one, layout) - leaving}
-    for path, target in coming.items():
-        own = OWN.fullmatch(target[len(layout.prefix) :]) and "the environment itself"
-        owner = owners.get(target, own)
-        if owner and os.path.isfile(target) and not cmp(path, target, shallow=False):
-            yield path, owner
+def _promises_of(records: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What the lists of the wheels say of their files."""
+    promises: dict[str, dict[str, str]] = {}
+    for record in records:
+        library = os.path.dirname(os.path.dirname(record))
+        for row in record_rows(record):
+            path = f"{library}{os.sep}{row[0]}"
+            # A script lies beside the library, `../../../bin/torchrun`; most paths are plain.
+            if os.sep != "/" or NOT_PLAIN.search(row[0]):
+                path = os.path.normpath(os.path.join(library, row[0]))
+            digest = row[1] if len(row) > 1 else ""
+            promises.setdefault(path, {})[digest] = record
+    return promises
 
 
-OWN = re.compile(r"\W(pyvenv\.cfg|(bin|Scripts)\W((de)?activate|python)[^/]*)", re.IGNORECASE)
-"""What an environment itself has."""
+def _require_same_files(root: Path, unpacked_files: frozenset[str], promises: Promises) -> None:
+    """`Differs` if a listed file is missing, or if there is one that no list names."""
+    missing = sorted(promises.keys() - unpacked_files)
+    if missing:
+        raise differs(f"{os.path.relpath(missing[0], root)} was not unpacked")
+    unlisted = sorted(unpacked_files - promises.keys() - {str(root / UV_LOCK)})
+    if unlisted:
+        raise differs(f"uv wrote what no wheel lists: {os.path.relpath(unlisted[0], root)}")
 
 
-def _name(record: str, *_: str) -> str:
-    """The project whose list it is."""
-    return canonicalize_name(os.path.basename(os.path.dirname(record)).partition("-")[0])
+def _require_same_content(root: Path, promises: Promises) -> None:
+    """`Differs` if a file has another digest than its list says."""
+    paths = iter(promises)
+    batches = iter(lambda: list(islice(paths, FILES_AT_ONCE)), [])
+    with ThreadPoolExecutor(min(MOST_READERS, os.cpu_count() or 1)) as pool:
+        answers = pool.map(lambda batch: _wrong_in(batch, promises), batches)
+        wrong = next(chain.from_iterable(answers), None)
+    if wrong is not None:
+        name = os.path.relpath(wrong, root)
+        raise differs(f"The unpacked files differ from the wheel's list: {name}")
 
 
-def _is_list(path: str) -> bool:
-    """Whether it is a wheel's own list; setuptools vendors packages with theirs."""
-    info, name = os.path.split(path)
-    library = os.path.basename(os.path.dirname(info))
-    return name == "RECORD" and info.endswith(".dist-info") and library in LIBRARIES
-
-
-def _listed(record: str, row: Sequence[str]) -> str:
-    library = os.path.dirname(os.path.dirname(record))
-    return os.path.normpath(os.path.join(library, row[0]))
+def _wrong_in(paths: Iterable[str], promises: Promises) -> list[str]:
+    """Those of some files that have another digest than their list says."""
+    wrong: list[str] = []
+    for path in paths:
+        digests = promises[path]
+        # A list names itself without a digest.
+        if "" not in digests and _digest(path) not in digests:
+            wrong.append(path)
+    return wrong
 
 
 def _digest(path: str) -> str:
-    """As a RECORD writes it."""
+    """The digest of a file as a RECORD writes it
+    (https://packaging.python.org/specifications/recording-installed-packages/)."""
     digest = base64.urlsafe_b64encode(bytes.fromhex(sha256_of(path)))
     return f"sha256={digest.decode().rstrip('=')}"
 
 
-def _target(path: str, root: Path, layout: Layout) -> str:
-    """Where a file goes: uv's folders below its root are those of a scheme with another prefix."""
-    parts = Path(os.path.relpath(path, root)).parts
-    if parts[0] == "local":  # Debian's and Fedora's Python put it before all
+def _project_of(record: str) -> str:
+    """The project whose list of files it is."""
+    folder = os.path.basename(os.path.dirname(record))
+    return canonicalize_name(folder.partition("-")[0])
+
+
+def _is_record(path: str) -> bool:
+    """Whether it is a wheel's own list; setuptools vendors packages with theirs."""
+    if not path.endswith(f".dist-info{os.sep}RECORD"):
+        return False
+    library = os.path.dirname(os.path.dirname(path))
+    return os.path.basename(library) in LIBRARIES
+
+
+# --- where it goes --------------------------------------------------------------------------------
+
+
+def _places_of(paths: Iterable[str], root: Path, layout: Layout) -> dict[str, str]:
+    """Each unpacked file, and its place in the environment."""
+    places: dict[str, str] = {}
+    place_of_folder: dict[str, str] = {}
+    for path in paths:
+        folder, name = os.path.split(path)
+        if folder not in place_of_folder:
+            place_of_folder[folder] = _place_of_folder(folder, root, layout)
+        places[path] = os.path.join(place_of_folder[folder], name)
+    return places
+
+
+def _place_of_folder(folder: str, root: Path, layout: Layout) -> str:
+    """Where the files of a folder go: uv's folders below its root are those of a scheme with
+    another prefix."""
+    below_root = os.path.relpath(folder, root)
+    parts = [part for part in below_root.split(os.sep) if part != "."]
+    # Debian's and Fedora's Python put `local` before all.
+    if parts and parts[0] == "local":
         parts = parts[1:]
-    library = next((n for n, name in enumerate(parts[:-1]) if name in LIBRARIES), None)
-    if library is not None and library <= 2:
-        platform = parts[0] == "lib64" and layout.platlib != layout.purelib
-        return os.path.join(layout.platlib if platform else layout.purelib, *parts[library + 1 :])
-    if parts[0] in ("bin", "Scripts"):
+    for depth, part in enumerate(parts[: LIBRARY_DEPTH + 1]):
+        if part in LIBRARIES:
+            is_platform = parts[0] == "lib64" and layout.platlib != layout.purelib
+            library = layout.platlib if is_platform else layout.purelib
+            return os.path.join(library, *parts[depth + 1 :])
+    if parts and parts[0] in ("bin", "Scripts"):
         return os.path.join(layout.scripts, *parts[1:])
     return os.path.join(layout.data, *parts)
+
+
+def _taken_places(
+    coming: Mapping[str, str], names: set[str], layout: Layout
+) -> Iterator[tuple[str, str]]:
+    """What would come in place of a file that stays and is another one; and whose that is."""
+    leaving = files_of_all(names, layout)[1]
+    owners: dict[str, str] = {}
+    for package in distributions(layout):
+        if package.name not in names:
+            owners |= dict.fromkeys(files_listed(package, layout) - leaving, package.name)
+    for path, place in coming.items():
+        owner = owners.get(place)
+        if owner is None and ENVIRONMENTS_OWN.fullmatch(place[len(layout.prefix) :]):
+            owner = "the environment itself"
+        # Two packages may bring the same file, such as an empty `__init__.py`.
+        if owner and os.path.isfile(place) and not cmp(path, place, shallow=False):
+            yield path, owner

@@ -1,0 +1,72 @@
+"""The renames that bring unpacked files to their places: whole folders where nothing is there yet.
+
+torch has 15,000 files in 1,100 folders. Renamed one by one, with a folder made for each and removed
+again, they take longer than uv takes to unpack them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpusetup.install.target.layout import LIBRARIES
+
+
+def renames_of(coming: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """What is renamed, and to where. `coming`: each unpacked file and its place."""
+    files_of_packages: dict[str, list[str]] = {}
+    single_files: list[str] = []
+    for source in coming:
+        folder = _package_folder(source)
+        if folder is None:
+            single_files.append(source)
+        else:
+            files_of_packages.setdefault(folder, []).append(source)
+    for folder, sources in files_of_packages.items():
+        place = _place_of_whole(folder, sources, coming)
+        if place is None:
+            single_files += sources
+        else:
+            yield folder, place
+    for source in single_files:
+        yield source, coming[source]
+
+
+def _package_folder(source: str) -> str | None:
+    """The folder of a package in which a file lies, directly below the library; None if it lies in
+    the library itself, or elsewhere."""
+    for library in LIBRARIES:
+        start = source.find(f"{os.sep}{library}{os.sep}")
+        if start >= 0:
+            begin_of_name = start + len(library) + 2
+            end_of_name = source.find(os.sep, begin_of_name)
+            return source[:end_of_name] if end_of_name > 0 else None
+    return None
+
+
+def _place_of_whole(folder: str, sources: Iterable[str], coming: Mapping[str, str]) -> str | None:
+    """Where a folder goes as a whole; None if its files have to be renamed one by one."""
+    places: set[str] = set()
+    parents = {folder}
+    for source in sources:
+        below = source[len(folder) :]
+        # The file must lie in its place as it lies in the folder.
+        if not coming[source].endswith(below):
+            return None
+        places.add(coming[source][: -len(below)])
+        parent = os.path.dirname(source)
+        while parent not in parents:
+            parents.add(parent)
+            parent = os.path.dirname(parent)
+    if len(places) != 1:
+        return None
+    place = places.pop()
+    if os.path.lexists(place):
+        return None
+    # An empty folder, or a file that nobody listed, would come along and never be taken back.
+    for path, folders, files in os.walk(folder):
+        if any(os.path.join(path, name) not in parents for name in folders):
+            return None
+        if any(os.path.join(path, name) not in coming for name in files):
+            return None
+    return place
