@@ -138,7 +138,7 @@ def way_without_release(project: Project, build: TorchBuild) -> str:
     if any(map(project.has_wheels, project.rows)):
         return alternative
     command = how_to_build(project.name)
-    return f"`{command}` builds it beside your torch; or {alternative}"
+    return f"`{command}` builds it for your torch; or {alternative}"
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
