@@ -12,7 +12,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import parsed
 
 
-class Change(Frozen):
+class PossibleChange(Frozen):
     """Something that could be changed, and the question as it would be then."""
 
     kind: Literal["driver", "python", "torch", "backend"]
@@ -60,7 +60,7 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
     return advice
 
 
-def changes(question: BuildQuestion) -> Iterator[Change]:
+def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
     """What could be changed, the least costly first."""
     catalog, host, wish = question.catalog, question.host, question.wish
     for driver in other_drivers(question):
@@ -73,21 +73,21 @@ def changes(question: BuildQuestion) -> Iterator[Change]:
             assumed_driver=None,
         )
         changed = replace(question, host=other_host)
-        yield Change(kind="driver", to=driver, question=changed)
+        yield PossibleChange(kind="driver", to=driver, question=changed)
     for python in other_pythons(question):
         other_host = replace(host, python=python, python_bits=64)
         changed = replace(question, host=other_host)
-        yield Change(kind="python", to=python, question=changed)
+        yield PossibleChange(kind="python", to=python, question=changed)
     # A torch that is wanted may name its backend (`2.5.1+cu124`), which is wanted all the same.
     any_torch = replace(wish, torch=None, backend=question.backend)
     changed = replace(question, wish=any_torch)
-    yield Change(kind="torch", to=None, question=changed)
+    yield PossibleChange(kind="torch", to=None, question=changed)
     torch = wish.torch.partition("+")[0] if wish.torch else None
     # Who wants the CPU's build is not advised to want a GPU's.
     backend = "cpu" if question.backend == "cpu" else "auto"
     any_backend = replace(wish, torch=torch, backend=backend)
     changed = replace(question, wish=any_backend)
-    yield Change(kind="backend", to=None, question=changed)
+    yield PossibleChange(kind="backend", to=None, question=changed)
 
 
 def other_drivers(question: BuildQuestion) -> list[str]:

@@ -38,8 +38,14 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None)
     (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
     """
     choice = choose_with_packages(wish, host, catalog, index)
-    numpy = numpy_beside(choice.build.torch, catalog) if choice.build else None
-    return replace(choice, limits=(numpy,)) if numpy else choice
+    build = choice.build
+    if build is None:
+        return choice
+    # Whatever comes along with torch must go with it: doctor asks the same table.
+    numpy = numpy_beside(build.torch, catalog)
+    if numpy is None:
+        return choice
+    return replace(choice, limits=(numpy,))
 
 
 def choose_with_packages(wish: Wish, host: Host, catalog: Catalog, index: Index | None) -> Choice:

@@ -9,7 +9,7 @@ is meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import INDEX_ROOT, index_url
@@ -45,7 +45,12 @@ class InstallerOptions(Frozen):
     @property
     def beside_torch(self) -> Words:
         """What is wanted besides torch's family."""
-        return tuple(package for package in self.packages if package not in FAMILY)
+        others = []
+        for package in self.packages:
+            # A word with a version is no member's name: torch's family comes by its names.
+            if package not in FAMILY:
+                others.append(package)
+        return tuple(others)
 
 
 def started(python: str | None) -> Words:
@@ -84,8 +89,11 @@ def exact_family(build: TorchBuild, packages: Words) -> Words:
     """The exact requirements of torch's family: `torch==2.5.1+cu124`."""
     requirements = []
     for name, version in build.family(packages).items():
-        label = f"+{build.backend}" if carries_label(build, name) else ""
-        requirements.append(f"{name}=={version}{label}")
+        requirement = f"{name}=={version}"
+        # Without the label another build of the same version would count as installed.
+        if carries_label(build, name):
+            requirement += f"+{build.backend}"
+        requirements.append(requirement)
     return tuple(requirements)
 
 
@@ -107,8 +115,13 @@ def limits_beside_torch(choice: Choice, options: InstallerOptions) -> Words:
 
 def build_companions(choice: Choice, options: InstallerOptions) -> Words:
     """torchvision and torchaudio, as far as they are to be installed."""
-    family = choice.build.family(options.packages) if choice.build else {}
-    return tuple(name for name in family if name != "torch")
+    build = choice.build
+    if build is None:
+        return ()
+    family = build.family(options.packages)
+    # They bring numpy, which torch alone does not.
+    family.pop("torch", None)
+    return tuple(family)
 
 
 # --- uv and pip -----------------------------------------------------------------------------------
@@ -269,13 +282,26 @@ def conda_specs(build: TorchBuild, packages: Words) -> Words:
     companions = build.family(packages)
     companions.pop("torch", None)
     if build.channel == "conda-pytorch":
-        exact = [f"pytorch::{name}=={version}" for name, version in companions.items()]
-        flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
-        mkl = (MKL,) if build.os == "linux" else ()
-        return (f"pytorch::pytorch=={build.torch}", *exact, flavour, *mkl)
+        return specs_of_channel_pytorch(build, companions)
+    # Plain `pytorch` solves to a CPU build where no GPU is seen.
     metapackage = "pytorch-gpu" if build.cuda else "pytorch-cpu"
-    cuda = (f"cuda-version={build.cuda}",) if build.cuda else ()
-    return (f"{metapackage}={build.torch}", *companions, *cuda)
+    specs = [f"{metapackage}={build.torch}", *companions]
+    if build.cuda:
+        specs.append(f"cuda-version={build.cuda}")
+    return tuple(specs)
+
+
+def specs_of_channel_pytorch(build: TorchBuild, companions: Mapping[str, str]) -> Words:
+    """The match specs of the channel `pytorch`, which ended with torch 2.5.1."""
+    specs = [f"pytorch::pytorch=={build.torch}"]
+    for name, version in companions.items():
+        specs.append(f"pytorch::{name}=={version}")
+    # Which of two builds is meant says a metapackage.
+    flavour = f"pytorch-cuda={build.cuda}" if build.cuda else "cpuonly"
+    specs.append(flavour)
+    if build.os == "linux":
+        specs.append(MKL)
+    return tuple(specs)
 
 
 # --- a tool of uv ---------------------------------------------------------------------------------

@@ -41,7 +41,9 @@ class Description(Frozen):
     @property
     def is_whole(self) -> bool:
         """Whether nothing but the system's own parts is left to be read."""
-        return None not in (self.driver, self.os, self.python) and bool(self.gpus)
+        parts = (self.driver, self.os, self.python)
+        # Then no driver is waited for, and no Python is looked for.
+        return None not in parts and bool(self.gpus)
 
 
 def described(snapshot: Snapshot, description: Description, catalog: Catalog) -> Snapshot:
@@ -106,7 +108,14 @@ def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
 
 
 def _without_driver(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, driver=Driver(), cuda_api=CudaApi(), container=Container())
+    """The machine without what its driver said, and without the container it was read in."""
+    return replace(
+        snapshot,
+        driver=Driver(),
+        cuda_api=CudaApi(),
+        # cuda-compat belongs to the container.
+        container=Container(),
+    )
 
 
 def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
@@ -154,7 +163,10 @@ def platform_implied(name: str, catalog: Catalog) -> str | None:
     gpu = gpu_of_any_maker(name, catalog.gpus)
     if gpu.maker == APPLE.id:
         return "macos-aarch64"
-    return "linux-aarch64" if is_board_gpu(gpu) else platform_of(name, catalog.gpus)
+    # A Jetson's or a GB10's.
+    if is_board_gpu(gpu):
+        return "linux-aarch64"
+    return platform_of(name, catalog.gpus)
 
 
 def _check(description: Description, family: str | None, catalog: Catalog) -> None:
@@ -177,7 +189,12 @@ def _check(description: Description, family: str | None, catalog: Catalog) -> No
 def without_torch(machine: Snapshot) -> Snapshot:
     """A machine as an environment that is yet to be made: nothing is installed there, and nothing
     shows what is wanted."""
-    return replace(machine, torch=Torch(installed=False), packages=(), wanted=Wanted())
+    return replace(
+        machine,
+        torch=Torch(installed=False),
+        packages=(),
+        wanted=Wanted(),
+    )
 
 
 def for_host(

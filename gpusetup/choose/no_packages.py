@@ -41,6 +41,10 @@ NO_PACKAGES = {
 stands for the word."""
 
 
+MISSPELLED = 0.9
+"""How similar two names are of which one is a misspelling (difflib): one letter of ten."""
+
+
 def refuse_what_is_no_package(word: str) -> None:
     """A word that no index has, or that is somebody else's package there (`pytorch`).
 
@@ -49,13 +53,18 @@ def refuse_what_is_no_package(word: str) -> None:
     from difflib import get_close_matches
 
     for pattern, advice in NO_PACKAGES.items():
-        if match := re.fullmatch(pattern, word, re.IGNORECASE):
+        match = re.fullmatch(pattern, word, re.IGNORECASE)
+        if match:
             hint = match.expand(advice).replace("WORD", own_word(word))
             raise UsageError(f"{word!r} is no package", hint=hint)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
+    if name.lower() in FAMILY:
+        return
+    # `torchvison` is a stranger's package on an index, or will be one.
     plain = re.sub(r"[-_.]", "", name.lower())
-    if name.lower() not in FAMILY and (near := get_close_matches(plain, FAMILY, 1, 0.9)):
-        likely_word = own_word(near[0] + word[len(name) :])
+    similar = get_close_matches(plain, FAMILY, 1, MISSPELLED)
+    if similar:
+        likely_word = own_word(similar[0] + word[len(name) :])
         raise UsageError(
             f"{name!r} is no package of torch's family",
             hint=f"did you mean `gpusetup install {likely_word}`?",
@@ -72,4 +81,7 @@ def shortened(word: str) -> str:
     >>> shortened("numpy>=2")
     'numpy>=2'
     """
-    return word if len(word) <= LONGEST_SHOWN else f"{word[:LONGEST_SHOWN]}..."
+    if len(word) <= LONGEST_SHOWN:
+        return word
+    beginning = word[:LONGEST_SHOWN]
+    return f"{beginning}..."

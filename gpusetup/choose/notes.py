@@ -96,15 +96,24 @@ def on_backend_without_builds(question: BuildQuestion) -> str:
 def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
     """A torch that exists, but not for the backend that is wanted."""
     backend, torch = question.backend, question.wish.torch
-    wheels = [row for row in question.catalog.builds if row.channel == "pytorch"]
-    backends_of_torch = dict.fromkeys(row.backend for row in wheels if question.takes(row.torch))
-    torches = sorted((row.torch for row in wheels if row.backend == backend), key=parsed)
-    if torch and backend not in backends_of_torch and torches:
-        yield (
-            f"torch {torch} was never built for {backend}: its builds are for "
-            f"{', '.join(backends_of_torch)}; builds for {backend} are of torch "
-            f"{torches[0]} to {torches[-1]}"
-        )
+    backends_of_torch: dict[str, None] = {}
+    torches_of_backend = []
+    for row in question.catalog.builds:
+        # conda's channels have no backends by name.
+        if row.channel != "pytorch":
+            continue
+        if question.takes(row.torch):
+            backends_of_torch[row.backend] = None
+        if row.backend == backend:
+            torches_of_backend.append(row.torch)
+    if not torch or backend in backends_of_torch or not torches_of_backend:
+        return
+    torches_of_backend.sort(key=parsed)
+    oldest, newest = torches_of_backend[0], torches_of_backend[-1]
+    yield (
+        f"torch {torch} was never built for {backend}: its builds are for "
+        f"{', '.join(backends_of_torch)}; builds for {backend} are of torch {oldest} to {newest}"
+    )
 
 
 # --- with a build ---------------------------------------------------------------------------------
@@ -138,16 +147,18 @@ def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> I
 def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
     """A driver or a GPU that is newer than the catalog, or that do not go together."""
     host, catalog = question.host, question.catalog
+    age = f"is newer than the catalog of {catalog.as_of}"
     if host.driver and catalog.driver_is_newer(host.driver):
-        newest = max(row.branch for row in catalog.branches)
-        age = f"is newer than the catalog of {catalog.as_of}"
+        branches = [row.branch for row in catalog.branches]
+        newest = max(branches)
+        # NVIDIA's drivers serve all that older ones did.
         yield f"driver {host.driver} {age}: it counts as branch {newest}"
     for gpu in host.gpus:
         capability = gpu.compute_capability
         if capability and catalog.is_newer_gpu(capability):
             yield (
-                f"{gpu.name} (compute capability {capability}) is newer than the catalog of "
-                f"{catalog.as_of}: try a newer gpusetup, or a nightly build of torch"
+                f"{gpu.name} (compute capability {capability}) {age}: try a newer gpusetup, or a "
+                "nightly build of torch"
             )
     yield from catalog.too_new(host.driver, host.gpus)
 

@@ -100,31 +100,41 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
 
 def why_not(row: TorchBuild, question: BuildQuestion) -> tuple[str, ...]:
     """What of the wish and the system speaks against a build."""
-    reasons = [constraint(row, question) for constraint in CONSTRAINTS]
-    return tuple(filter(None, reasons))
+    reasons = []
+    for constraint in CONSTRAINTS:
+        reason = constraint(row, question)
+        # Neither the driver nor the GPU is judged.
+        if reason:
+            reasons.append(reason)
+    return tuple(reasons)
 
 
-def builds_for(catalog: Catalog, maker: Maker, place: tuple[str, str]) -> tuple[TorchBuild, ...]:
+def builds_for(catalog: Catalog, maker: Maker, platform: tuple[str, str]) -> tuple[TorchBuild, ...]:
     """A maker's builds for a system and machine: newest torch first, then the newest backend.
 
     The Pythons and the C library are those of the CPU build of the same torch, which is built in
     the same way.
     """
-    family, machine = place
+    family, machine = platform
     rows = []
     for release in catalog.other_makers:
         cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
         if cpu_build is None:
             continue
+        # Which torchaudio has such a build was not looked at.
         like = replace(cpu_build, labelled=True, torchaudio=None)
-        for backend in release.seen.get(f"{family}-{machine}", "").split():
+        backends = release.seen.get(f"{family}-{machine}", "").split()
+        for backend in backends:
             if maker_of(backend) == maker.id:
                 rows.append(replace(like, backend=backend))
 
     def newest_last(row: TorchBuild) -> tuple[object, ...]:
-        return parsed(row.torch), parsed(row.backend.removeprefix(maker.label or ""))
+        # `rocm7.2` is version 7.2 of ROCm; `xpu` has none.
+        version = row.backend.removeprefix(maker.label or "")
+        return parsed(row.torch), parsed(version)
 
-    return tuple(sorted(rows, key=newest_last, reverse=True))
+    rows.sort(key=newest_last, reverse=True)
+    return tuple(rows)
 
 
 def platforms_of(catalog: Catalog, maker: Maker) -> str:
