@@ -49,6 +49,15 @@ class Grounds(Frozen, kw_only=False):
         return bool(events(self.context, *kinds))
 
 
+# --- 0. the cause is not proven by itself ---------------------------------------------------------
+
+
+def cause_is_not_proven(grounds: Grounds) -> bool:
+    """Whether the cause's record names no proof, or the text does not hold it."""
+    is_proven = grounds.cause.certain_if
+    return is_proven is None or not is_proven(grounds.context)
+
+
 # --- 1. what decides was not read -----------------------------------------------------------------
 
 OF_KERNELS = ("arch-too-new-for-wheel", "arch-too-old-for-wheel", "extension-arch-mismatch")
