@@ -276,8 +276,8 @@ def run(options: PlanQuestion, out: Console) -> Reply:
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
     if options.serve:
-        place = place_of_options(options, out)
-        served = serve_plan(options.serving(), place, fetcher(options, out))
+        hardware = place_of_options(options, out)
+        served = serve_plan(options.serving(), hardware, fetcher(options, out))
         return reply(served, serve_text, yes=served.fits)
     if options.code:
         return run_code(options, out, place_of_options(options, out))
@@ -317,18 +317,18 @@ def request_of(options: PlanQuestion, out: Console) -> PlanRequest:
         from_config = config_question(options.from_config, question)
         question = from_config.question
     shape = shape_of_question(question, fetch=fetcher(options, out))
-    place = place_of_options(options, out)
+    hardware = place_of_options(options, out)
     uses_one = question.job_fields.get("strategy") == "single"
-    usual_gpus = 1 if uses_one else place.count or question.group_size
+    usual_gpus = 1 if uses_one else hardware.count or question.group_size
     config_gpus = from_config.gpus if from_config else None
     gpus = options.gpus or config_gpus or usual_gpus
     question = config.for_gpus(from_config, gpus) if from_config else replace(question, gpus=gpus)
-    limits = place.limits(question.sp, predict=options.predict)
+    limits = hardware.limits(question.sp, predict=options.predict)
     if question.solve == "gpus" and not options.gpus:  # their number is the unknown
         question = replace(question, gpus=None)
     return PlanRequest(
         question=question,
-        place=place,
+        hardware=hardware,
         limits=limits,
         job=job_of(question, shape, limits),
         config=config.read_for_gpus(from_config, gpus) if from_config else None,

@@ -31,9 +31,9 @@ SECONDS = 120.0
 """How long a trace may take before the child is ended."""
 
 
-def run_code(options: PlanQuestion, out: Console, place: Place) -> Reply:
+def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
     """Trace and decide. What the code raised is shown in full under `-v`."""
-    question = question_of(options, place)
+    question = question_of(options, hardware)
     out.talk(f"tracing one step of {options.code}...")
     try:
         traced = trace(question.request, python=target())
@@ -44,7 +44,7 @@ def run_code(options: PlanQuestion, out: Console, place: Place) -> Reply:
     return reply(answer, plan_text, yes=answer.fits)
 
 
-def question_of(options: PlanQuestion, place: Place) -> CodeQuestion:
+def question_of(options: PlanQuestion, hardware: Place) -> CodeQuestion:
     """The words of the command line, checked."""
     finds_batch = options.max_batch
     batch = options.batch
@@ -54,7 +54,7 @@ def question_of(options: PlanQuestion, place: Place) -> CodeQuestion:
             hint="`--batch 32`; `--max-batch` finds the largest that fits",
         )
     alone = options.strategy in (None, "single")
-    gpus = options.gpus or (1 if alone else place.count or 1)
+    gpus = options.gpus or (1 if alone else hardware.count or 1)
     if options.strategy == "single" and gpus > 1:
         raise UsageError(f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}")
     batch_per_gpu = FIRST_BATCH if batch is None else math.ceil(batch / max(gpus, 1))
@@ -68,7 +68,7 @@ def question_of(options: PlanQuestion, place: Place) -> CodeQuestion:
         optimizer=options.optimizer or "adamw",
         accumulate=1 if options.accumulate is None else options.accumulate,
     )
-    return CodeQuestion(request=request, place=place, finds_batch=finds_batch)
+    return CodeQuestion(request=request, hardware=hardware, finds_batch=finds_batch)
 
 
 def target() -> str:

@@ -109,9 +109,9 @@ def _of_a_downgrade(context: RuleContext, question: Event) -> str:
     kept = f" (here {shown})" if shown else ""
     runs = f" (driver {version} runs builds for CUDA {wanted})" if version and wanted else ""
     return (
-        f"no, keep the driver and remove nothing{runs}. The CUDA that nvidia-smi shows{kept} is the "
-        "newest that the driver supports; builds for older ones run too, and torch brings its own "
-        "CUDA libraries. `gpusetup install` picks the build that fits"
+        f"no, keep the driver and remove nothing{runs}. The CUDA that nvidia-smi shows{kept} is "
+        "the newest that the driver supports; builds for older ones run too, and torch brings its "
+        "own CUDA libraries. `gpusetup install` picks the build that fits"
     )
 
 

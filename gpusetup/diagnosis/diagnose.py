@@ -321,13 +321,17 @@ INSTALLATION = re.compile(r"^!?gpusetup install\b")
 def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tuple[Finding, ...]:
     """The findings with one installation of torch on the screen: the root's, if it has one.
 
-    Two commands that differ leave a person to choose, and two that are alike install twice.
+    Two commands that differ would leave a person to choose between them.
     """
-    if root is None or not any(map(INSTALLATION.match, command_lines(root.fix))):
+    of_root = {
+        line for line in command_lines(root.fix if root else None) if INSTALLATION.match(line)
+    }
+    if not of_root:
         return findings
 
     def unless_it_installs(block: Alternative) -> Alternative | None:
-        return None if any(map(INSTALLATION.match, block.commands)) else block
+        others = {line for line in block.commands if INSTALLATION.match(line)} - of_root
+        return None if others else block
 
     return tuple(
         finding

@@ -25,7 +25,9 @@ VERDICTS = (
         means="Driver, GPU and torch work together; the failure has another cause.",
         proven_by=(
             "There is a GPU, a driver that answers, and a torch with kernels for the GPU. Or "
-            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi"
+            "torch reports that it sees the GPU, or a text shows a healthy nvidia-smi. A text in "
+            "which a program works with its GPU, or that asks a plain question, is ok if nothing "
+            "in it fails"
         ),
         not_when="If doctor finds an error, the answer is that error. A warning alone changes "
         "nothing",

@@ -37,7 +37,10 @@ class CompareAnswer(Frozen):
         """Whether the second is worse, or not the same in what a program depends on."""
         if self.only_second:
             return True
-        return any(difference.severity is not Severity.NOTE for difference in self.differences)
+        severities = {difference.severity for difference in self.differences}
+        # A note costs no program anything.
+        severities.discard(Severity.NOTE)
+        return len(severities) > 0
 
 
 def compare(first: Node, second: Node) -> CompareAnswer:
@@ -65,7 +68,10 @@ def compare(first: Node, second: Node) -> CompareAnswer:
 
 
 def _gravest_first(difference: Difference) -> tuple[int, str]:
-    return -GRAVITY[difference.severity], difference.field
+    """A key that puts the gravest first, and alike ones by their field."""
+    gravity = GRAVITY[difference.severity]
+    # Negative, because sorting begins with the smallest.
+    return -gravity, difference.field
 
 
 def _without(
@@ -73,4 +79,9 @@ def _without(
 ) -> tuple[NodeFinding, ...]:
     """The findings whose ids the other record has not."""
     common_ids = {finding.id for finding in common_findings}
-    return tuple(finding for finding in findings if finding.id not in common_ids)
+    different = []
+    for finding in findings:
+        # The words may differ: of another GPU, or another figure.
+        if finding.id not in common_ids:
+            different.append(finding)
+    return tuple(different)

@@ -33,8 +33,9 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
         if node.facts:
             by_kind[node.kind].append(node)
     sizes = {kind: len(members) for kind, members in by_kind.items()}
+    references = compared_with(sizes)
     compared_nodes: dict[Kind, list[Node]] = defaultdict(list)
-    for kind, reference in compared_with(sizes).items():
+    for kind, reference in references.items():
         compared_nodes[reference] += by_kind[kind]
     differences: dict[str, list[Drift]] = defaultdict(list)
     for kind, nodes_of_kind in compared_nodes.items():
@@ -44,7 +45,8 @@ def drifts(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
         for voter in voters:
             fields.update(voter.facts)
         for field in sorted(fields):
-            for node_name, drift in _drifts_in(field, voters, nodes_of_kind):
+            odd_nodes = _drifts_in(field, voters, nodes_of_kind)
+            for node_name, drift in odd_nodes:
                 differences[node_name].append(drift)
     return differences
 
@@ -78,18 +80,29 @@ def compared_with(sizes: Mapping[Kind, int]) -> dict[Kind, Kind]:
     A node with one GPU of another model among the usual ones is compared with those that have only
     the usual; nodes whose GPUs are not seen are no kind if others have some.
     """
+    references = {}
+    for kind in sizes:
+        references[kind] = _reference_of(kind, sizes)
+    return references
 
-    def reference(kind: Kind) -> Kind:
-        has_one_model = len(kind) == 1
-        is_common_mixture = bool(kind) and sizes[kind] >= LEAST_NODES
-        if has_one_model or is_common_mixture:
-            return kind
-        models = set(kind)
-        candidates = [other for other in sizes if not kind or models.issuperset(other)]
+
+def _reference_of(kind: Kind, sizes: Mapping[Kind, int]) -> Kind:
+    """The kind that one kind of machine is compared with."""
+    has_one_model = len(kind) == 1
+    is_common_mixture = bool(kind) and sizes[kind] >= LEAST_NODES
+    if has_one_model or is_common_mixture:
+        return kind
+    candidates = [*sizes]
+    if kind:
+        # Those that have no other models than this one.
+        candidates = [other for other in sizes if set(kind).issuperset(other)]
+
+    def preference(candidate: Kind) -> tuple[bool, int, Kind]:
+        has_gpus = bool(candidate)
         # A kind with GPUs before one without; then the largest; the name makes it reproducible.
-        return max(candidates, key=lambda other: (bool(other), sizes[other], other))
+        return has_gpus, sizes[candidate], candidate
 
-    return {kind: reference(kind) for kind in sizes}
+    return max(candidates, key=preference)
 
 
 KIND = "node.kind"
@@ -104,11 +117,14 @@ def uncompared(nodes: Iterable[Node]) -> dict[Kind, list[str]]:
             by_kind[node.kind].append(node.name)
     sizes = {kind: len(names) for kind, names in by_kind.items()}
     references = compared_with(sizes)
-    return {
-        kind: names
-        for kind, names in by_kind.items()
-        if references[kind] == kind and len(names) < LEAST_NODES
-    }
+    small_kinds = {}
+    for kind, names in by_kind.items():
+        # Such a node may still be compared with nodes of another kind.
+        is_own_reference = references[kind] == kind
+        has_too_few = len(names) < LEAST_NODES
+        if is_own_reference and has_too_few:
+            small_kinds[kind] = names
+    return small_kinds
 
 
 def lone_kinds(nodes: Sequence[Node]) -> dict[str, Drift]:
@@ -162,16 +178,24 @@ def old_records(nodes: Iterable[Node]) -> dict[str, Drift]:
     oldest_usual_age = max(LEAST_AGE, AGE_SPREADS * spread)
     old: dict[str, Drift] = {}
     for name, time in taken.items():
-        if middle - time > oldest_usual_age:
-            old[name] = Drift(
-                field=TAKEN_AT,
-                value=f"{time:%Y-%m-%d %H:%M} UTC, {_span(middle - time)} before most others",
-                majority=f"{middle:%Y-%m-%d %H:%M} UTC",
-                severity=Severity.WARNING,
-                nodes=len(taken),
-                of=len(taken),
-            )
+        age = middle - time
+        # A newer record is only better.
+        if age <= oldest_usual_age:
+            continue
+        words = f"{time:%Y-%m-%d %H:%M} UTC, {_span(age)} before most others"
+        old[name] = Drift(
+            field=TAKEN_AT,
+            value=words,
+            majority=f"{middle:%Y-%m-%d %H:%M} UTC",
+            severity=Severity.WARNING,
+            nodes=len(taken),
+            of=len(taken),
+        )
     return old
+
+
+MOST_HOURS = 72
+"""Below three days the hours matter."""
 
 
 def _span(time: timedelta) -> str:
@@ -181,8 +205,10 @@ def _span(time: timedelta) -> str:
     ('31 hours', '30 days')
     """
     hours = round(time.total_seconds() / 3600)
-    # Below three days the hours matter.
-    return f"{hours} hours" if hours < 72 else f"{hours // 24} days"
+    if hours < MOST_HOURS:
+        return f"{hours} hours"
+    days = hours // 24
+    return f"{days} days"
 
 
 def majority_of(counts: Counter[str]) -> str | None:
@@ -195,7 +221,9 @@ def majority_of(counts: Counter[str]) -> str | None:
     if total < LEAST_NODES:
         return None
     value, most = counts.most_common(1)[0]
-    return value if most * 2 > total else None
+    is_majority = most * 2 > total
+    # Two halves: nobody can say which is right.
+    return value if is_majority else None
 
 
 FALSE_ALARMS = 0.01
@@ -220,7 +248,8 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
     groups: dict[tuple[str, str, str], list[tuple[str, Rate]]] = defaultdict(list)
     for node in nodes:
         for rate in node.rates:
-            groups[rate.check, rate.model, rate.unit].append((node.name, rate))
+            group = (rate.check, rate.model, rate.unit)
+            groups[group].append((node.name, rate))
     slow_rates: dict[str, list[Drift]] = defaultdict(list)
     for rates in groups.values():
         if len(rates) < LEAST_VALUES:
@@ -229,19 +258,25 @@ def outliers(nodes: Iterable[Node]) -> dict[str, list[Drift]]:
         least = least_healthy(values, LEAST_LOSS)
         middle = median(values)
         for name, rate in rates:
-            if rate.value >= least:
-                continue
-            is_below_half = rate.value < middle / 2
-            drift = Drift(
-                field=f"{RATES}{rate.check}",
-                value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
-                majority=f"{middle:.4g} {rate.unit}",
-                severity=Severity.ERROR if is_below_half else Severity.WARNING,
-                nodes=len(rates),
-                of=len(rates),
-            )
-            slow_rates[name].append(drift)
+            if rate.value < least:
+                drift = _slow_rate(rate, middle, len(rates))
+                slow_rates[name].append(drift)
     return slow_rates
+
+
+def _slow_rate(rate: Rate, middle: float, count: int) -> Drift:
+    """What is said of a rate that is too slow among so many."""
+    # A device at less than half of the usual speed is broken.
+    is_below_half = rate.value < middle / 2
+    severity = Severity.ERROR if is_below_half else Severity.WARNING
+    return Drift(
+        field=f"{RATES}{rate.check}",
+        value=f"{rate.value:.4g} {rate.unit} on {rate.device}",
+        majority=f"{middle:.4g} {rate.unit}",
+        severity=severity,
+        nodes=count,
+        of=count,
+    )
 
 
 def least_healthy(values: Sequence[float], loss: float) -> float:
@@ -254,7 +289,8 @@ def least_healthy(values: Sequence[float], loss: float) -> float:
     middle = median(values)
     distances = [abs(value - middle) for value in values]
     measured_spread = TO_SIGMA * median(distances)
-    spread = max(measured_spread, LEAST_SPREAD * middle)
+    least_spread = LEAST_SPREAD * middle
+    spread = max(measured_spread, least_spread)
     # Both must say so: further from the others than chance, and by a loss that matters.
     by_spread = middle - spreads(len(values)) * spread
     by_loss = middle * (1 - loss)
@@ -270,10 +306,18 @@ def spreads(count: int) -> float:
     >>> round(spreads(64), 1), round(spreads(8000), 1)
     (4.2, 4.7)
     """
-    # The normal quantile; then Student's t as a series in 1 / degrees of freedom (26.7.5).
-    z = -NormalDist().inv_cdf(FALSE_ALARMS / count)
+    # The chance of a false alarm is shared by all values.
+    chance = FALSE_ALARMS / count
+    z = -NormalDist().inv_cdf(chance)
+    # The median distance uses only a part of the sample.
     freedom = EFFICIENCY * (count - 1)
+    # Student's t as a series in 1 / degrees of freedom around the normal quantile
+    # (Abramowitz and Stegun 26.7.5); its terms are polynomials of the quantile.
     first_order = (z**3 + z) / 4
-    second_order = (5 * z**5 + 16 * z**3 + 3 * z) / 96
-    third_order = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
-    return z + first_order / freedom + second_order / freedom**2 + third_order / freedom**3
+    second_order = 5 * z**5 + 16 * z**3 + 3 * z
+    third_order = 3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z
+    quantile = z
+    quantile += first_order / freedom
+    quantile += second_order / 96 / freedom**2
+    quantile += third_order / 384 / freedom**3
+    return quantile

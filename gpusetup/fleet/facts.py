@@ -89,19 +89,30 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
     """
     facts: dict[str, str | None] = {}
     for name in WORDS:
-        if name == GPU_COUNT:
-            facts[name] = None if snapshot.gpus is None else str(len(snapshot.gpus))
-        elif name.startswith(GPU_PREFIX):
-            read_value = attrgetter(name.removeprefix(GPU_PREFIX))
-            values = [shown(name, read_value(gpu)) for gpu in snapshot.gpus or ()]
-            facts[name] = joined(values)
-        else:
-            facts[name] = shown(name, attrgetter(name)(snapshot))
+        facts[name] = _fact(name, snapshot)
     for package in snapshot.packages or ():
         facts[f"{PACKAGES}{package.name}"] = package.version
     for variable, value in snapshot.environment.items():
         facts[f"{VARIABLES}{variable}"] = value
-    return {name: value for name, value in facts.items() if value is not None}
+    known_facts = {}
+    for name, fact in facts.items():
+        # What no source told is no fact.
+        if fact is not None:
+            known_facts[name] = fact
+    return known_facts
+
+
+def _fact(name: str, snapshot: Snapshot) -> str | None:
+    """One fact of the table; None if no source told it."""
+    if name == GPU_COUNT:
+        gpus = snapshot.gpus
+        # None: nobody could ask for GPUs.
+        return None if gpus is None else str(len(gpus))
+    if not name.startswith(GPU_PREFIX):
+        return shown(name, attrgetter(name)(snapshot))
+    read_value = attrgetter(name.removeprefix(GPU_PREFIX))
+    values = [shown(name, read_value(gpu)) for gpu in snapshot.gpus or ()]
+    return joined(values)
 
 
 def shown(name: str, value: object) -> str | None:
@@ -121,11 +132,27 @@ def shown(name: str, value: object) -> str | None:
         return str(len(value)) if value else None
     if not isinstance(value, int | float):
         return str(value)
+    # Rounded: machines of one kind differ by some pages of memory.
     if name.endswith("total_bytes"):
-        return f"{value / GIB:.0f} GiB" if value >= GIB else f"{value / MIB:.0f} MiB"
+        return size_in_words(value)
     if name.endswith("_watts"):
         return f"{value:.0f} W"
-    return f"{value} MHz" if name.endswith("_mhz") else str(value)
+    if name.endswith("_mhz"):
+        return f"{value} MHz"
+    return str(value)
+
+
+def size_in_words(size: float) -> str:
+    """Bytes in GiB, or MiB if they are fewer.
+
+    >>> size_in_words(80 << 30), size_in_words(512 << 20)
+    ('80 GiB', '512 MiB')
+    """
+    if size >= GIB:
+        return f"{size / GIB:.0f} GiB"
+    # /dev/shm of a container has 64 MiB.
+    mebibytes = size / MIB
+    return f"{mebibytes:.0f} MiB"
 
 
 def joined(values: Sequence[str | None]) -> str | None:
@@ -135,7 +162,8 @@ def joined(values: Sequence[str | None]) -> str | None:
     >>> joined(["16", "16", "8"]), joined(["on", None, "on"]), joined([None])
     ('2 x 16, 1 x 8 (GPU 2)', 'on', None)
     """
-    counts = Counter(value for value in values if value is not None).most_common()
+    known_values = [value for value in values if value is not None]
+    counts = Counter(known_values).most_common()
     if not counts:
         return None
     usual_value, usual_count = counts[0]
@@ -143,9 +171,11 @@ def joined(values: Sequence[str | None]) -> str | None:
         return usual_value
     parts = [f"{usual_count} x {usual_value}"]
     for value, count in counts[1:]:
-        places = [str(index) for index, gpu_value in enumerate(values) if gpu_value == value]
+        # The usual ones need no numbers: they are the rest.
+        indexes = [str(index) for index, gpu_value in enumerate(values) if gpu_value == value]
         noun = "GPUs" if count > 1 else "GPU"
-        parts.append(f"{count} x {value} ({noun} {', '.join(places)})")
+        gpus = ", ".join(indexes)
+        parts.append(f"{count} x {value} ({noun} {gpus})")
     return ", ".join(parts)
 
 
@@ -157,7 +187,9 @@ def words_of(name: str) -> str:
     """
     if name in WORDS:
         return WORDS[name]
-    return name.removeprefix(PACKAGES).removeprefix(VARIABLES)
+    # A package and a variable are called by their own names.
+    short_name = name.removeprefix(PACKAGES)
+    return short_name.removeprefix(VARIABLES)
 
 
 def severity_of(name: str) -> Severity:
@@ -181,10 +213,13 @@ def value_of(name: str, facts: Mapping[str, str]) -> str | None:
     if name in facts:
         return facts[name]
     if name.startswith(PACKAGES):
+        # A report of verify lists none.
         lists_packages = any(fact.startswith(PACKAGES) for fact in facts)
         return ABSENT if lists_packages else None
-    if name.startswith((VARIABLES, "toolkit.")):
-        return ABSENT if IN_EVERY_SNAPSHOT in facts else None
+    may_be_absent = name.startswith((VARIABLES, "toolkit."))
+    is_whole_snapshot = IN_EVERY_SNAPSHOT in facts
+    if may_be_absent and is_whole_snapshot:
+        return ABSENT
     return None
 
 

@@ -9,7 +9,7 @@ off is a node with a problem.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from functools import lru_cache, partial
@@ -86,42 +86,50 @@ def read_folder(
     files = _files(folder)
     with ExitStack() as stack:
         map_files: Any = map
+        # To start processes takes longer than to read a few files.
         if len(files) > MANY_FILES:
             pool = stack.enter_context(ProcessPoolExecutor(MOST_READERS))
             map_files = partial(pool.map, chunksize=100)
         results = map_files(partial(_node_or_reason, folder), files)
-        for place, result in enumerate(results):
-            reached(place, len(files))
+        for number, result in enumerate(results):
+            reached(number, len(files))
             if isinstance(result, str):
                 left_out.append(result)
-            elif result.name in nodes:
-                nodes[result.name] = merged(nodes[result.name], result)
-            else:
-                nodes[result.name] = result
+                continue
+            earlier = nodes.get(result.name)
+            nodes[result.name] = merged(earlier, result) if earlier else result
     recorded: list[Node] = []
     for name in sorted(nodes, key=natural):
-        if nodes[name].has_record:
-            recorded.append(nodes[name])
+        node = nodes[name]
+        if node.has_record:
+            recorded.append(node)
         else:
             left_out.append(f"{name}: a history without a record of the node")
     return Records(nodes=tuple(recorded), left_out=tuple(left_out))
 
 
 def _node_or_reason(folder: Path, path: Path) -> Node | str:
+    """The node of a file; why it is none, as a text that a pool of processes can pass on."""
+    name = name_of(path, folder)
     try:
-        return read_record(path, name_of(path, folder))
+        return read_record(path, name)
     except _NoRecord as problem:
-        return f"{on_one_line(str(path.relative_to(folder)))}: {problem}"
+        file = on_one_line(str(path.relative_to(folder)))
+        return f"{file}: {problem}"
 
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder and of those directly in it, by name."""
     if not folder.is_dir():
         raise BadInput(f"{folder} is no folder of records")
-    paths = [*folder.glob("[!.]*.json"), *folder.glob("[!.]*/[!.]*.json")]
+    # A file that begins with a dot is one that is being written.
+    directly = folder.glob("[!.]*.json")
+    in_folders = folder.glob("[!.]*/[!.]*.json")
+    paths = [*directly, *in_folders]
     if len(paths) > MOST_FILES:
         raise BadInput(f"{folder} holds more than {MOST_FILES} files")
-    return sorted(filter(Path.is_file, paths))
+    files = [path for path in paths if path.is_file()]
+    return sorted(files)
 
 
 def name_of(path: Path, folder: Path) -> str:
@@ -145,7 +153,11 @@ def on_one_line(name: str) -> str:
     >>> on_one_line("gpu1\\ngpu2: passed")
     'gpu1?gpu2: passed'
     """
-    letters = [letter if letter.isprintable() else "?" for letter in name]
+    letters = []
+    for letter in name:
+        # A file can be named anything.
+        is_harmless = letter.isprintable()
+        letters.append(letter if is_harmless else "?")
     return "".join(letters)
 
 
@@ -156,15 +168,7 @@ class _NoRecord(Exception):
 def read_record(path: Path, name: str) -> Node:
     """One file as a node; one that is broken has the problem instead of facts."""
     try:
-        raw = read_bytes(path)
-        if not RECORD_START.match(raw):
-            raise _NoRecord("this is no record of gpusetup (no JSON object)")
-        raw = text_of(raw, path.name).encode()
-        header = from_json(raw, _Header, what=path.name)
-        family = (header.schema or "").partition("/")[0]
-        if family not in READERS:
-            raise _NoRecord(f"no record of gpusetup ({header.schema or 'it has no schema'})")
-        node = READERS[family](raw, path.name)
+        family, node = _read(path)
     except BadInput as problem:
         # A broken history says nothing against the node.
         if path.stem.endswith("history"):
@@ -173,9 +177,27 @@ def read_record(path: Path, name: str) -> Node:
     if family in SNAPSHOT_FAMILIES:
         node = replace(node, snapshot_file=str(path))
     # A node-check says its node's name; a file's name is what a person gave it.
-    name_in_record = header.node or ""
-    is_usable = name_in_record.isprintable() and 0 < len(name_in_record) < LONGEST_NAME
-    return replace(node, name=name_in_record if is_usable else name)
+    return replace(node, name=node.name or name)
+
+
+def _read(path: Path) -> tuple[str, Node]:
+    """A record: its schema without the version, and its node with the name that it says itself."""
+    raw = read_bytes(path)
+    if not RECORD_START.match(raw):
+        raise _NoRecord("this is no record of gpusetup (no JSON object)")
+    # PowerShell writes UTF-16.
+    raw = text_of(raw, path.name).encode()
+    header = from_json(raw, _Header, what=path.name)
+    family = (header.schema or "").partition("/")[0]
+    if family not in READERS:
+        schema = header.schema or "it has no schema"
+        raise _NoRecord(f"no record of gpusetup ({schema})")
+    read = READERS[family]
+    node = read(raw, path.name)
+    name = header.node or ""
+    # A stranger's record could name its node anything.
+    is_usable = name.isprintable() and len(name) < LONGEST_NAME
+    return family, replace(node, name=name if is_usable else "")
 
 
 def named_record(path: Path) -> Node:
@@ -192,13 +214,18 @@ def named_record(path: Path) -> Node:
 
 
 def _from_snapshot(raw: bytes, what: str) -> Node:
+    """A snapshot, or doctor's answer, which has one."""
     snapshot = parse_snapshot(raw, what)
-    if snapshot.taken_at is None and not snapshot.readings and not facts_of(snapshot):
+    facts = facts_of(snapshot)
+    # Some other JSON with a schema of ours.
+    if snapshot.taken_at is None and not snapshot.readings and not facts:
         raise BadInput(f"{what} says nothing about its machine")
+    models = {gpu.name for gpu in snapshot.gpus or ()}
+    variables = _as_shared(tuple(snapshot.environment.items()))
     return Node(
         taken_at=snapshot.taken_at,
-        kind=tuple(sorted({gpu.name for gpu in snapshot.gpus or ()})),
-        facts={**facts_of(snapshot), **_as_shared(tuple(snapshot.environment.items()))},
+        kind=tuple(sorted(models)),
+        facts={**facts, **variables},
         findings=findings_of(snapshot),
     )
 
@@ -206,44 +233,57 @@ def _from_snapshot(raw: bytes, what: str) -> Node:
 @lru_cache(maxsize=1024)
 def _as_shared(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """The variables without what a snapshot hides: most records are snapshots."""
-    return facts_of(redact(Snapshot(environment=dict(environment))))
+    snapshot = Snapshot(environment=dict(environment))
+    # A node-check was not redacted when it was written.
+    redacted = redact(snapshot)
+    return facts_of(redacted)
 
 
 def _from_verify(raw: bytes, what: str) -> Node:
+    """A report of verify: whether the checks passed, and the rates that they measured."""
     answer = from_json(raw, VerifyAnswer, what=what)
     models = {str(device.get("device")): str(device.get("name")) for device in answer.devices}
     gpu_models = {model for device, model in models.items() if device != "cpu"}
     facts = {"torch.version": answer.torch, "python.version": answer.python}
+    known_facts = {field: value for field, value in facts.items() if value}
     failed_checks = [check for check in answer.checks if check.status in FAILED]
-    problems = [
-        f"{check.name} {check.status} on {check.device}: {check.detail}".rstrip(": ")
-        for check in failed_checks
-    ]
+    problems = []
+    for check in failed_checks:
+        words = f"{check.name} {check.status} on {check.device}: {check.detail}"
+        # A check may have no detail.
+        problems.append(words.rstrip(": "))
     if answer.verdict == "failed" and not failed_checks:
         problems = ["verdict is failed"]
-    rates = []
-    for check in answer.checks:
-        if check.value is None or check.unit is None or check.status == "skipped":
-            continue
-        if check.unit in RATE_UNITS:
-            rate = Rate(
-                check=check.name,
-                device=check.device,
-                model=models.get(check.device, ""),
-                value=check.value,
-                unit=check.unit,
-            )
-            rates.append(rate)
+    findings = [_error("gpu-check-failed", f"verify's {problem}") for problem in problems]
     return Node(
         kind=tuple(sorted(gpu_models)),
-        facts={field: value for field, value in facts.items() if value},
-        findings=tuple(_error("gpu-check-failed", f"verify's {problem}") for problem in problems),
-        rates=tuple(rates),
+        facts=known_facts,
+        findings=tuple(findings),
+        rates=tuple(_rates_of(answer, models)),
     )
 
 
+def _rates_of(answer: VerifyAnswer, models: Mapping[str, str]) -> Iterator[Rate]:
+    """The speeds that verify measured, with the models of their devices."""
+    for check in answer.checks:
+        # Other figures than speeds are not compared among nodes.
+        is_speed = check.unit in RATE_UNITS and check.status != "skipped"
+        if check.value is None or check.unit is None or not is_speed:
+            continue
+        yield Rate(
+            check=check.name,
+            device=check.device,
+            model=models.get(check.device, ""),
+            value=check.value,
+            unit=check.unit,
+        )
+
+
 def _error(id: str, title: str) -> NodeFinding:
-    return NodeFinding(id=id, severity=Severity.ERROR, title=title)
+    """A finding that fails a node."""
+    # Doctor's own findings have words of their own.
+    severity = Severity.ERROR
+    return NodeFinding(id=id, severity=severity, title=title)
 
 
 def _from_node_check(raw: bytes, what: str) -> Node:
@@ -268,7 +308,11 @@ def _from_history(raw: bytes, what: str) -> Node:
 
 
 def _from_run(raw: bytes, what: str) -> Node:
-    return Node(problem=from_json(raw, _Run, what=what).problem)
+    """What `fleet run` says of a node without whole records."""
+    run = from_json(raw, _Run, what=what)
+    # The problem is all that it says.
+    problem = run.problem
+    return Node(problem=problem)
 
 
 READERS: dict[str, Callable[[bytes, str], Node]] = {
@@ -284,16 +328,18 @@ READERS: dict[str, Callable[[bytes, str], Node]] = {
 
 def merged(earlier: Node, later: Node) -> Node:
     """Two records of one node; the later in the folder adds to the earlier."""
-    times = filter(None, (earlier.taken_at, later.taken_at))
+    times = [time for time in (earlier.taken_at, later.taken_at) if time]
     # Two records often have the same finding.
     findings = dict.fromkeys((*earlier.findings, *later.findings))
+    rates = (*earlier.rates, *later.rates)
     return replace(
         earlier,
         taken_at=max(times, default=None),
         kind=earlier.kind or later.kind,
+        # Of a fact in both the earlier file's counts.
         facts={**later.facts, **earlier.facts},
         findings=tuple(findings),
-        rates=(*earlier.rates, *later.rates),
+        rates=rates,
         problem=earlier.problem or later.problem,
         since={**later.since, **earlier.since},
         snapshot_file=earlier.snapshot_file or later.snapshot_file,

@@ -58,7 +58,8 @@ def file_name(node: str) -> str:
     ('gpu07.history.json', 'node.history.json')
     """
     # A host can be named anything, and the name must not lead out of the folder.
-    name = node if SAFE.fullmatch(node) else "node"
+    is_safe = SAFE.fullmatch(node) is not None
+    name = node if is_safe else "node"
     return f"{name}.history.json"
 
 
@@ -76,7 +77,9 @@ def read_history(text: str, what: str, now: str) -> NodeHistory:
     for finding in history.findings:
         first_seen = moment(finding.first_seen)
         is_plausible = first_seen is not None and first_seen <= present
-        findings.append(finding if is_plausible else replace(finding, first_seen=now))
+        if not is_plausible:
+            finding = replace(finding, first_seen=now)
+        findings.append(finding)
     return NodeHistory(checked_at=history.checked_at, findings=tuple(findings))
 
 

@@ -32,14 +32,18 @@ NOT_OF_THE_NODE = ("gpu-memory-taken",)
 
 def findings_of(snapshot: Snapshot, rules: Iterable[Rule] | None = None) -> tuple[NodeFinding, ...]:
     """Doctor's findings in short, the root first; no consequences, and nothing that a job does."""
-    diagnosis = diagnose(without_harmless(snapshot), load_catalog(), rules=rules)
-    return tuple(
-        NodeFinding(
+    grave = without_harmless(snapshot)
+    diagnosis = diagnose(grave, load_catalog(), rules=rules)
+    findings = []
+    for finding in diagnosis.findings:
+        is_consequence = finding.explained_by is not None
+        if is_consequence or finding.id in NOT_OF_THE_NODE:
+            continue
+        short_finding = NodeFinding(
             id=finding.id, severity=finding.severity, title=finding.title, root=finding.root
         )
-        for finding in diagnosis.findings
-        if finding.explained_by is None and finding.id not in NOT_OF_THE_NODE
-    )
+        findings.append(short_finding)
+    return tuple(findings)
 
 
 def without_harmless(snapshot: Snapshot) -> Snapshot:
@@ -50,18 +54,25 @@ def without_harmless(snapshot: Snapshot) -> Snapshot:
     spare rows are used up, NVML says so by itself. An Xid of NVLink 5 (144 to 150) says whether it
     is fatal.
     """
-    grave_events = tuple(event for event in snapshot.events if not _is_harmless(event))
-    return replace(snapshot, events=grave_events)
+    grave_events = []
+    for event in snapshot.events:
+        if not _is_harmless(event):
+            grave_events.append(event)
+    return replace(snapshot, events=tuple(grave_events))
 
 
 def _is_harmless(event: Event) -> bool:
-    if event.kind == "xid":
-        return (
-            "nonfatal" in event.values
-            or event.values.get("number") in HARMLESS_XIDS
-            or event.values.get("recovery") == "None"  # Xid 154: nothing is to be done any more
-        )
-    return event.kind == "gpu-read-failed" and event.values.get("code") == NVML_NOT_SUPPORTED
+    """Whether an event of the driver asks for nothing."""
+    values = event.values
+    if event.kind == "gpu-read-failed":
+        # Such a GPU lacks the feature that was asked for.
+        return values.get("code") == NVML_NOT_SUPPORTED
+    if event.kind != "xid":
+        return False
+    # Xid 154 says what is to be done.
+    needs_nothing = values.get("recovery") == "None"
+    is_known = values.get("number") in HARMLESS_XIDS
+    return needs_nothing or is_known or "nonfatal" in values
 
 
 FREE = "_free_gib"
@@ -87,9 +98,14 @@ def read_profile(text: str, what: str) -> dict[str, str]:
     except BadInput as problem:
         hint = "`gpusetup fleet check --json > FILE` writes one on a sound node"
         raise BadInput(problem.message, hint=hint) from problem
+    # Other nodes would have to have its fault.
     if not profile.ok:
         raise BadInput(f"{what} is the record of a node that failed: {profile.reason}")
-    return {name: value for name, value in profile.facts.items() if name not in MAY_DIFFER}
+    facts = {}
+    for name, value in profile.facts.items():
+        if name not in MAY_DIFFER:
+            facts[name] = value
+    return facts
 
 
 def unlike_profile(
@@ -138,9 +154,11 @@ def all_findings(
 ) -> tuple[NodeFinding, ...]:
     """A check's findings; a failed one without an error among them, such as a node without a GPU,
     gets one more that has the reason."""
-    has_error = any(finding.severity is Severity.ERROR for finding in findings)
+    severities = {finding.severity for finding in findings}
+    has_error = Severity.ERROR in severities
     if ok or has_error:
         return findings
+    # So `fleet show` calls the node failed too.
     failure = NodeFinding(id="node-check-failed", severity=Severity.ERROR, title=reason)
     return (*findings, failure)
 
@@ -154,35 +172,38 @@ def check_node(
     """Judge a node. `expected`: the facts of a sound one, by its profile; `since`: by its history
     the time of each finding that it had before, None if it keeps no history."""
     snapshot = record.snapshot
+    now = snapshot.taken_at
     facts = {**facts_of(snapshot), **record.facts}
     rules = (*presence.OF_THE_DRIVER, *rules_of(("message_rules", *DRIVER_FILES)))
-    findings = (*findings_of(snapshot, rules), *unlike_profile(expected, facts))
+    findings = [*findings_of(snapshot, rules), *unlike_profile(expected, facts)]
     if since is not None:
-        findings = tuple(
-            replace(finding, since=since.get(finding.id, snapshot.taken_at)) for finding in findings
-        )
-    problems = [
-        f"{finding.id}: {finding.title}{_since(finding, snapshot.taken_at)}"
-        for finding in findings
-        if finding.severity is Severity.ERROR
-    ]
+        findings = [replace(finding, since=since.get(finding.id, now)) for finding in findings]
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    problems = [f"{finding.id}: {finding.title}{_since(finding, now)}" for finding in errors]
     # A profile that counts GPUs says it by itself, and so does an event of the driver.
     expects_gpu = GPU_COUNT in expected
-    if not (expects_gpu or snapshot.gpus or snapshot.events):
+    is_explained = expects_gpu or bool(snapshot.gpus) or bool(snapshot.events)
+    if not is_explained:
         problems.append("no NVIDIA GPU found")
-    gpu_count = facts.get(GPU_COUNT, "0")
-    gpu_name = facts.get("gpus.name", "GPU")
-    summary = f"{gpu_count} x {gpu_name}, driver {facts.get('driver.version', 'unknown')}"
-    # A GPU's name must not end a line of a log.
-    reason = " ".join(("; ".join(problems) or summary).split())
+    text = "; ".join(problems) or what_it_is(facts)
     return NodeCheckAnswer(
         node=node,
         ok=not problems,
-        reason=reason,
-        taken_at=snapshot.taken_at,
-        findings=findings,
+        # A GPU's name must not end a line of a log.
+        reason=" ".join(text.split()),
+        taken_at=now,
+        findings=tuple(findings),
         facts=facts,
     )
+
+
+def what_it_is(facts: Mapping[str, str]) -> str:
+    """A sound node in one line: its GPUs and its driver."""
+    gpu_count = facts.get(GPU_COUNT, "0")
+    gpu_name = facts.get("gpus.name", "GPU")
+    # A driver that is not loaded tells no version.
+    driver = facts.get("driver.version", "unknown")
+    return f"{gpu_count} x {gpu_name}, driver {driver}"
 
 
 def _since(finding: NodeFinding, now: str | None) -> str:

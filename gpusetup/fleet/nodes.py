@@ -76,15 +76,22 @@ SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 MOST_NAMES = 100_000
 
 
+NAME_PIECE = re.compile(r"(\D*)(\d{0,18})")
+"""18 digits fit into 64 bits; longer numbers are split, which sorts them well enough."""
+
+
 def natural(name: str) -> tuple[tuple[str, int], ...]:
     """A key that puts node9 before node10.
 
     >>> sorted(["node10", "node9"], key=natural)
     ['node9', 'node10']
     """
-    # 18 digits fit into 64 bits; longer numbers are split, which sorts them well enough.
-    pieces = re.findall(r"(\D*)(\d{0,18})", name)
-    return tuple((text, int(digits or 0)) for text, digits in pieces)
+    pieces = []
+    for text, digits in NAME_PIECE.findall(name):
+        # The end of a name may have no number.
+        number = int(digits or 0)
+        pieces.append((text, number))
+    return tuple(pieces)
 
 
 def slurm_list(names: Iterable[str]) -> str:
@@ -93,20 +100,23 @@ def slurm_list(names: Iterable[str]) -> str:
     >>> slurm_list(["gpu09", "gpu10", "gpu11", "gpu13", "login"])
     'gpu[09-11,13],login'
     """
-    ranges: dict[tuple[str, int, str], list[NumberRange]] = defaultdict(list)
+    families: dict[tuple[str, int, str], list[NumberRange]] = defaultdict(list)
     for name in sorted(names, key=natural):
         prefix, digits, suffix = _split_at_number(name)
         # `gpu9` and `gpu09` differ: only numbers with the same count of digits form a range.
-        family = ranges[prefix, len(digits), suffix]
-        if family and digits and family[-1].is_before(digits):
-            family[-1] = NumberRange(first=family[-1].first, last=digits)
+        family = families[prefix, len(digits), suffix]
+        last_range = family[-1] if family else None
+        if last_range and digits and last_range.is_before(digits):
+            family[-1] = NumberRange(first=last_range.first, last=digits)
         else:
             family.append(NumberRange(first=digits, last=digits))
     parts = []
-    for (prefix, _, suffix), family in ranges.items():
-        inside = ",".join(map(str, family))
-        is_list = len(family) > 1 or "-" in inside
-        parts.append(f"{prefix}[{inside}]{suffix}" if is_list else f"{prefix}{inside}{suffix}")
+    for (prefix, _, suffix), family in families.items():
+        numbers = ",".join(map(str, family))
+        # A single number needs no brackets.
+        is_list = len(family) > 1 or "-" in numbers
+        middle = f"[{numbers}]" if is_list else numbers
+        parts.append(f"{prefix}{middle}{suffix}")
     return ",".join(parts)
 
 
@@ -118,21 +128,27 @@ class NumberRange(Frozen):
 
     def is_before(self, digits: str) -> bool:
         """Whether the number comes right after this range."""
-        return int(digits) == int(self.last) + 1
+        next_number = int(self.last) + 1
+        # The same count of digits is a matter of the caller.
+        return int(digits) == next_number
 
     def __str__(self) -> str:
-        if self.first == self.last:
-            return self.first
-        return f"{self.first}-{self.last}"
+        first, last = self.first, self.last
+        # A range of one is a number.
+        if first == last:
+            return first
+        return f"{first}-{last}"
 
 
 def _split_at_number(name: str) -> tuple[str, str, str]:
     """A name as prefix, last number and suffix; a name of another form is all prefix."""
     parts = re.fullmatch(r"(.*?)(\d{0,15})(\D*)", name)
+    # A line break, or a number with too many digits.
     if parts is None:
         return name, "", ""
-    prefix, digits, suffix = parts.groups()
-    return prefix, digits, suffix
+    prefix = parts[1]
+    digits = parts[2]
+    return prefix, digits, parts[3]
 
 
 def expanded(text: str) -> tuple[str, ...]:
@@ -146,18 +162,28 @@ def expanded(text: str) -> tuple[str, ...]:
     names: dict[str, None] = {}
     try:
         for part in parts:
-            prefix, bracket, rest = part.strip().partition("[")
-            inside, _, suffix = rest.partition("]")
-            numbers = _numbers(inside) if bracket and rest else [""]
-            for number in numbers:
-                names[f"{prefix}{number}{suffix}"] = None
+            for name in _names_of_part(part.strip()):
+                names[name] = None
     except ValueError as problem:
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE) from problem
+    # Two commas in a row.
     names.pop("", None)
     has_stray_bracket = any("[" in name or "]" in name for name in names)
-    if has_stray_bracket or not 0 < len(names) <= MOST_NAMES:
+    is_too_long = len(names) > MOST_NAMES
+    if has_stray_bracket or not names or is_too_long:
         raise UsageError(f"{text[:80]!r} is no list of nodes", hint=WRITE)
     return tuple(names)
+
+
+def _names_of_part(part: str) -> list[str]:
+    """The names of one part of a list: a name, or `gpu[09-11]`."""
+    prefix, bracket, after_bracket = part.partition("[")
+    numbers_text, _, suffix = after_bracket.partition("]")
+    # Without brackets the prefix is the whole name.
+    numbers = [""]
+    if bracket and after_bracket:
+        numbers = _numbers(numbers_text)
+    return [f"{prefix}{number}{suffix}" for number in numbers]
 
 
 WRITE = "write gpu[001-016],login1"
@@ -171,10 +197,14 @@ def _numbers(inside: str) -> list[str]:
     numbers: list[str] = []
     for piece in inside.split(","):
         first, _, last = piece.strip().partition("-")
+        # `09` has two digits, and so has each of its range.
         width = len(first)
-        span = range(int(first), int(last or first) + 1)
+        first_number = int(first)
+        last_number = int(last or first)
+        span = range(first_number, last_number + 1)
         # `[1-999999999]` would fill the memory.
-        if not 0 < len(span) <= MOST_NAMES:
+        is_plausible = 0 < len(span) <= MOST_NAMES
+        if not is_plausible:
             raise ValueError(piece)
         for number in span:
             numbers.append(f"{number:0{width}d}")

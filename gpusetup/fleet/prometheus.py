@@ -60,9 +60,12 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
 
 def _machine(facts: Mapping[str, str]) -> str:
     """What the node is: its driver, its GPU's model, and how many the driver lists."""
-    info = {"driver": facts.get("driver.version", ""), "gpu": facts.get("gpus.name", "")}
+    driver = facts.get("driver.version", "")
+    gpu = facts.get("gpus.name", "")
+    info = {"driver": driver, "gpu": gpu}
     text = _metric("gpusetup_node_info", "The node's driver and GPU.", [(info, 1.0)])
     gpu_count = facts.get(GPU_COUNT, "")
+    # Without a driver nobody counts GPUs.
     if gpu_count.isdecimal():
         samples: list[tuple[Labels, float]] = [({}, float(gpu_count))]
         text += _metric("gpusetup_node_gpus", "GPUs that the driver lists.", samples)
@@ -75,13 +78,15 @@ def _labels(id: str, severity: str) -> Labels:
 
 def _metric(name: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> str:
     """One gauge in the text format; nothing if it has no sample."""
-    sample_lines = [_sample(name, labels, value) for labels, value in samples]
-    if not sample_lines:
-        return ""
     lines = [f"# HELP {name} {help_text}", f"# TYPE {name} gauge"]
-    lines += sample_lines
+    heading_length = len(lines)
+    for labels, value in samples:
+        lines.append(_sample(name, labels, value))
+    if len(lines) == heading_length:
+        return ""
     # The format asks for a newline after the last line too.
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines)
+    return f"{text}\n"
 
 
 def _sample(name: str, labels: Labels, value: float) -> str:
@@ -91,14 +96,21 @@ def _sample(name: str, labels: Labels, value: float) -> str:
     ('up{gpu="a \\\\"b\\\\"\\\\\\\\"} 1', 'at 1795000000.5')
     """
     # `:g` would round a time to six digits.
-    number = str(int(value)) if value.is_integer() else repr(value)
+    number = repr(value)
+    if value.is_integer():
+        number = str(int(value))
     if not labels:
         return f"{name} {number}"
-    pairs = [f'{label}="{escaped(text)}"' for label, text in labels.items()]
-    return f"{name}{{{','.join(pairs)}}} {number}"
+    pairs = []
+    for label, text in labels.items():
+        pairs.append(f'{label}="{escaped(text)}"')
+    all_labels = ",".join(pairs)
+    return f"{name}{{{all_labels}}} {number}"
 
 
 def escaped(text: str) -> str:
     """A label's value: the format knows three escapes; a line must not end in it otherwise."""
     printable = on_one_line(text)
-    return printable.replace("\\", r"\\").replace('"', r"\"")
+    # The backslash first: the other escape brings one.
+    without_backslashes = printable.replace("\\", r"\\")
+    return without_backslashes.replace('"', r"\"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Literal, get_args
@@ -57,6 +57,12 @@ class Common(Frozen):
     gpus: tuple[str, ...] = ()
     """The models of the GPUs of that kind; empty if most nodes of the whole fleet have it."""
 
+    def is_of(self, node: Node) -> bool:
+        """Whether a node is among those that were counted."""
+        is_of_whole_fleet = not self.gpus
+        # Else it is of one kind.
+        return is_of_whole_fleet or self.gpus == node.kind
+
 
 class Exclude(Frozen):
     """The failed nodes as schedulers take them."""
@@ -87,27 +93,38 @@ def answer(records: Records, expected: Iterable[str] = ()) -> FleetAnswer:
     missing = [Node(name=name, problem=NO_RECORD) for name in expected if name not in recorded]
     nodes = (*records.nodes, *missing)
     common_findings = common(records.nodes)
-    differences = drifts(nodes)
-    slow_rates = outliers(nodes)
-    lone = lone_kinds(nodes)
-    old = old_records(nodes)
+    differences = all_differences(nodes)
     rows = []
     for node in nodes:
-        drift = [*differences.get(node.name, ()), *slow_rates.get(node.name, ())]
-        drift += [odd[node.name] for odd in (lone, old) if node.name in odd]
-        common_ids = {row.id for row in common_findings if row.gpus in ((), node.kind)}
-        rows.append(_row(node, drift, common_ids))
+        # A finding of most nodes of its kind tells no node from the others.
+        common_ids = {finding.id for finding in common_findings if finding.is_of(node)}
+        row = _row(node, differences[node.name], common_ids)
+        rows.append(row)
     rows.sort(key=_worst_first)
     failed = [row.name for row in rows if row.status == "failed"]
+    small_kinds = []
+    for kind, names in uncompared(nodes).items():
+        small_kinds.append(Uncompared(gpus=kind, nodes=tuple(names)))
     return FleetAnswer(
         nodes=tuple(rows),
         common=common_findings,
         exclude=excluded(failed),
         left_out=records.left_out,
-        uncompared=tuple(
-            Uncompared(gpus=kind, nodes=tuple(names)) for kind, names in uncompared(nodes).items()
-        ),
+        uncompared=tuple(small_kinds),
     )
+
+
+def all_differences(nodes: Sequence[Node]) -> dict[str, list[Drift]]:
+    """Node -> everything in which it is unlike the others."""
+    differences: dict[str, list[Drift]] = defaultdict(list)
+    for drifts_by_node in (drifts(nodes), outliers(nodes)):
+        for name, rows in drifts_by_node.items():
+            differences[name].extend(rows)
+    # Of these a node has one at most.
+    for drift_by_node in (lone_kinds(nodes), old_records(nodes)):
+        for name, drift in drift_by_node.items():
+            differences[name].append(drift)
+    return differences
 
 
 NO_RECORD = "no record: the node did not answer"
@@ -183,9 +200,12 @@ def _status(node: Node, drift: Sequence[Drift], common_ids: Container[str]) -> S
     if node.problem or Severity.ERROR in severities:
         return "failed"
     warnings = {finding.id for finding in node.findings if finding.severity is Severity.WARNING}
-    if drift or any(id not in common_ids for id in warnings):
+    uncommon = [id for id in warnings if id not in common_ids]
+    if drift or uncommon:
         return "differs"
-    return "degraded" if warnings.intersection(COST_SPEED) else "ok"
+    # Slow is slow, also if all others are.
+    costs_speed = not warnings.isdisjoint(COST_SPEED)
+    return "degraded" if costs_speed else "ok"
 
 
 def next_command(node: Node) -> str | None:
@@ -199,21 +219,32 @@ def next_command(node: Node) -> str | None:
     """
     file = node.snapshot_file
     # A snapshot that is cut off cannot be read by doctor either.
-    if file and file.isprintable() and not node.problem:
+    is_whole = not node.problem
+    if file and file.isprintable() and is_whole:
         return f"gpusetup doctor --from {quote(file)}"
-    return f"ssh {node.name} gpusetup doctor" if SAFE.fullmatch(node.name) else None
+    if not SAFE.fullmatch(node.name):
+        return None
+    return f"ssh {node.name} gpusetup doctor"
 
 
 def _worst_first(row: NodeAnswer) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """A key that puts the worst nodes first, and alike ones by their names."""
     # The type lists the worst status first.
     statuses: tuple[Status, ...] = get_args(Status)
-    return statuses.index(row.status), natural(row.name)
+    badness = statuses.index(row.status)
+    name_key = natural(row.name)
+    return badness, name_key
 
 
 def excluded(names: Iterable[str]) -> Exclude:
-    """The nodes that no job should get, of those whose names can be part of a command."""
-    usable_names = [name for name in names if SAFE.fullmatch(name)]
+    """Nodes to leave out of jobs, as schedulers take them."""
+    usable_names = []
+    for name in names:
+        # The names become part of a command.
+        if SAFE.fullmatch(name):
+            usable_names.append(name)
     usable_names.sort(key=natural)
     if not usable_names:
         return Exclude()
-    return Exclude(slurm=f"--exclude={slurm_list(usable_names)}", names=tuple(usable_names))
+    option = f"--exclude={slurm_list(usable_names)}"
+    return Exclude(slurm=option, names=tuple(usable_names))

@@ -43,6 +43,10 @@ class NodeWork(Frozen):
     """Seconds for all that a node does."""
 
 
+SAVED_SECONDS = 30.0
+"""How much earlier than the node verify gives up, so that it says what hangs."""
+
+
 def script(work: NodeWork) -> str:
     """The node's work as one line for a POSIX shell.
 
@@ -54,14 +58,16 @@ def script(work: NodeWork) -> str:
     """
     gpusetup = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
-    # verify gives up on its own a little before the node does, so that it says what hangs.
-    verify_seconds = work.limit - min(30.0, work.limit / 4)
+    # Of a short limit a quarter.
+    saved_seconds = min(SAVED_SECONDS, work.limit / 4)
+    verify_seconds = work.limit - saved_seconds
     verify_options: tuple[str, ...] = ("--json", "--level", work.level, "--device", work.device)
     verify_options += ("--timeout", f"{verify_seconds:g}")
     lines = (
         (*gpusetup, "fleet", "check", "--json"),
         (*gpusetup, "snapshot", "--json", *target),
         (*gpusetup, "verify", *target, *verify_options),
+        # What the commands found is in their answers.
         ("exit", "0"),
     )
     return "; ".join(map(join, lines))
@@ -73,7 +79,12 @@ def ssh_command(work: NodeWork) -> str:
     >>> ssh_command(NodeWork(python="py"))[:38]
     "sh -c 'py -I -m gpusetup fleet check -"
     """
-    return f"sh -c {quote(script(work))}"
+    # The login shell may be one that reads a script otherwise (fish, tcsh).
+    quoted_script = quote(script(work))
+    return f"sh -c {quoted_script}"
+
+
+SCHEMA_NAME = re.compile(r"gpusetup\.([a-z-]+)/\d+")
 
 
 # --- what came back
@@ -92,7 +103,8 @@ def documents(text: str) -> dict[str, Document]:
         # A greeting may begin with a brace too, and JSON of a stranger may be nested too deeply.
         with contextlib.suppress(ValueError, RecursionError):
             document, _ = decoder.raw_decode(text, line_start.start())
-            schema = re.fullmatch(r"gpusetup\.([a-z-]+)/\d+", str(document.get("schema")))
+            schema_text = str(document.get("schema"))
+            schema = SCHEMA_NAME.fullmatch(schema_text)
             if schema:
                 by_schema[schema[1]] = document
     return by_schema
@@ -110,24 +122,32 @@ def problem_of(output: Output, by_schema: Mapping[str, Document]) -> str | None:
         return None
     # In order of how much each knows: our own wait, gpusetup's refusal, whatever stderr has last.
     reason = output.problem or _refusal(by_schema) or _last_lines(output)
-    return f"{reason[:LONGEST_PROBLEM]} (no {', '.join(missing)})"
+    short_reason = reason[:LONGEST_PROBLEM]
+    names = ", ".join(missing)
+    return f"{short_reason} (no {names})"
 
 
 def _refusal(by_schema: Mapping[str, Document]) -> str:
     """What gpusetup on the node said instead of an answer; empty if it did not refuse."""
     error = by_schema.get("error", {})
-    parts = [error.get("message"), error.get("hint")]
-    return " ".join(str(part) for part in parts if part)
+    parts = []
+    for name in ("message", "hint"):
+        # Not every error has a hint.
+        part = error.get(name)
+        if part:
+            parts.append(str(part))
+    return " ".join(parts)
 
 
 def _last_lines(output: Output) -> str:
     """The last two different lines of stderr."""
-    lines: dict[str, None] = {}
-    for line in output.stderr.splitlines():
-        if line.strip():
-            lines[line.strip()] = None
+    stripped_lines = (line.strip() for line in output.stderr.splitlines())
+    # A dict keeps each line once, where it came first.
+    lines = dict.fromkeys(filter(None, stripped_lines))
     last_two = [*lines][-2:]
-    return "; ".join(last_two) or f"exit {output.exit} and nothing said"
+    if not last_two:
+        return f"exit {output.exit} and nothing said"
+    return "; ".join(last_two)
 
 
 def write_records(folder: Path, node: str, output: Output) -> str | None:
@@ -135,6 +155,7 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
 
     A node without whole records gets a file that says why, so that the folder tells it later too.
     """
+    # The name becomes part of a path.
     if not SAFE.fullmatch(node):
         raise ValueError(f"{node!r} is no name of a node")
     by_schema = documents(output.stdout)
@@ -146,5 +167,6 @@ def write_records(folder: Path, node: str, output: Output) -> str | None:
         # The file's name is the node's: what the node calls itself may be redacted.
         nameless = {key: value for key, value in document.items() if key != "node"}
         text = json.dumps(nameless)
-        (folder / f"{node}.{kind}.json").write_text(text, encoding="utf-8")
+        path = folder / f"{node}.{kind}.json"
+        path.write_text(text, encoding="utf-8")
     return problem

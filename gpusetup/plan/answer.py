@@ -56,7 +56,7 @@ class PlanRequest(Frozen):
     """One job to plan, and what its answer shows beside the plan."""
 
     question: Question
-    place: Place
+    hardware: Place
     limits: Limits
     job: Job
     config: ConfigRead | None = None
@@ -74,13 +74,13 @@ def answer(request: PlanRequest) -> PlanAnswer:
 
     If the question leaves a value open, the plan is for its best value.
     """
-    question, place = request.question, request.place
+    question, hardware = request.question, request.hardware
     solver = SOLVERS[question.solve] if question.solve else decide
     decision = solver(request.job, request.limits)
-    plain = cell(decision, place.gpu)
+    plain = cell(decision, hardware.gpu)
     # What the question or the config leaves open makes no answer clear.
     uncounted = uncounted_parts(request)
-    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, place))
+    is_open = bool(request.notes or uncounted) or any(uncertainties(question, decision, hardware))
     # An answer "does not fit" stays: what is not counted can only add to it.
     is_open = is_open and decision.fits
     usual_ways = tuple(ways(request))
@@ -93,7 +93,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         # Who asks for the fewest GPUs is not told to take one of them.
         speed=None
         if question.solve == "gpus"
-        else speed_of_several(decision, place.gpu, request.gpu_rows),
+        else speed_of_several(decision, hardware.gpu, request.gpu_rows),
         trainer_settings=trainer_settings(trainer_in_words(request), decision),
         helps=helps(decision),
         ways=usual_ways,
@@ -159,7 +159,7 @@ def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
     gpus = decision.job.gpus
-    machine_has_more = request.place.count is not None and request.place.count > gpus
+    machine_has_more = request.hardware.count is not None and request.hardware.count > gpus
     # Who asks for the fewest GPUs hides the others from the training.
     asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
     if machine_has_more or asks_for_fewest:
@@ -169,15 +169,15 @@ def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
 
 def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     """All sentences of the answer: what is wrong, what must be done in time, what is open."""
-    if request.place.remark:
-        yield request.place.remark
+    if request.hardware.remark:
+        yield request.hardware.remark
     wrong_factor = factor_remark(request.rope, decision.job)
     if wrong_factor:
         yield wrong_factor
     if decision.fits and decision.shown.recipe.env:
         yield SET_BEFORE_START
     yield from request.notes
-    yield from notes(request.question, decision, request.place)
+    yield from notes(request.question, decision, request.hardware)
 
 
 def cell(decision: Decision, gpu: str) -> PlanCell:

@@ -34,7 +34,7 @@ class BatchVerdict(Frozen):
 def batch_verdict(
     config: Config,
     per_gpu: int,
-    place: Place,
+    hardware: Place,
     *,
     any_length: bool = False,
     accumulate: int | None = None,
@@ -46,8 +46,8 @@ def batch_verdict(
     config has. UsageError if the config does not say enough for a plan, or fills a budget of
     tokens.
     """
-    job, recipe = _run(config, per_gpu, place, any_length=any_length, accumulate=accumulate)
-    needed, capacity = memory(job, recipe).total / GIB, place.capacity / GIB
+    job, recipe = _run(config, per_gpu, hardware, any_length=any_length, accumulate=accumulate)
+    needed, capacity = memory(job, recipe).total / GIB, hardware.capacity / GIB
     verdict: Literal["clear", "close", "too much"] = "close"
     # A key that nothing has read may take memory, so no batch is sure beside it.
     is_uncounted = bool(question_of(config).read.not_understood)
@@ -116,13 +116,13 @@ def _may_save_memory(key: ConfigKey) -> bool:
 
 
 def _run(
-    config: Config, per_gpu: int, place: Place, *, any_length: bool, accumulate: int | None
+    config: Config, per_gpu: int, hardware: Place, *, any_length: bool, accumulate: int | None
 ) -> tuple[Job, Recipe]:
     """The run as the config has it."""
     from_config = question_of(config)
     if from_config.per_gpu is None and from_config.total is None:
         raise UsageError("The config sets a budget of tokens and no batch")
-    gpus = from_config.gpus or place.count or 1
+    gpus = from_config.gpus or hardware.count or 1
     question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
     question = replace(question, accumulate=accumulate or question.accumulate)
     shape = shape_of_question(question)
@@ -130,13 +130,13 @@ def _run(
         if not any_length:
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
-    return job_of(question, shape, place.limits()), Recipe(sp=question.sp or 1)
+    return job_of(question, shape, hardware.limits()), Recipe(sp=question.sp or 1)
 
 
-def ways_to_fit(config: Config, place: Place, accumulate: int | None = None) -> tuple[str, ...]:
+def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
-    job, _ = _run(config, 1, place, any_length=True, accumulate=accumulate)
-    decision = decide(job, place.limits(predict=True))
+    job, _ = _run(config, 1, hardware, any_length=True, accumulate=accumulate)
+    decision = decide(job, hardware.limits(predict=True))
     steps = (one.step for one in helps(decision) if one.recipe)
     return (
         (f"the recipe {decision.recipe} of `gpusetup plan`",) if decision.recipe else tuple(steps)

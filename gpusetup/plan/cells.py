@@ -42,9 +42,9 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
             name, size = (row.get("gpu") or "").strip(), (row.get("gpu_mem_gb") or "").strip()
             if (name, size) not in places:  # hundreds of rows name the same few cards
                 places[name, size] = place_of_row(name, size, gpus)
-            place = places[name, size]
-            limits = place.limits(predict=predict)
-            yield cell(decide(job_of_row(row), limits), place.gpu)
+            hardware = places[name, size]
+            limits = hardware.limits(predict=predict)
+            yield cell(decide(job_of_row(row), limits), hardware.gpu)
         except GpuSetupError as problem:
             hint = f" ({problem.hint})" if problem.hint else ""
             message = f"line {reader.line_num}: {problem.message}{hint}"
@@ -56,11 +56,11 @@ def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
     if not name:
         return place_of(None, round(number("gpu_mem_gb", size, LARGEST_GIB) * GIB))
     card_has_several_sizes = one_memory(rows_named(name, gpus)) is None
-    place = named_gpu(f"{name} {size}GB" if size and card_has_several_sizes else name, gpus)
-    total_gib = place.total_bytes / GIB
+    hardware = named_gpu(f"{name} {size}GB" if size and card_has_several_sizes else name, gpus)
+    total_gib = hardware.total_bytes / GIB
     if size and abs(total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1) > 0.1:
         raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {size}")
-    return place
+    return hardware
 
 
 def job_of_row(row: Mapping[str, str | None]) -> Job:

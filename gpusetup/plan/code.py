@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
@@ -103,36 +103,52 @@ OVERRIDES = {
 
 def check_request(request: TraceRequest) -> None:
     """`UsageError` for a question that cannot be traced."""
-    if not all(request.code.rpartition(":")):
+    module, _, function = request.code.rpartition(":")
+    if not module or not function:
         raise UsageError(
             f"`--code {request.code}` is not MODULE:FUNCTION",
             hint="for example `--code train:build`, or `--code path/to/train.py:build`",
         )
-    for name, known in (("strategy", STRATEGIES), ("optimizer", OPTIMIZERS)):
-        word = getattr(request, name)
-        if word not in known:
-            hint = f"a trace knows {', '.join(known)}"
-            raise UsageError(f"`--{name} {word}` cannot be traced from code", hint=hint)
+    check_word("strategy", request.strategy, STRATEGIES)
+    check_word("optimizer", request.optimizer, OPTIMIZERS)
     if min(request.batch, request.gpus, request.accumulate) < 1:
         raise UsageError("the batch, the number of GPUs and `--accumulate` are at least 1")
 
 
+def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
+    """`UsageError` for a strategy or an optimizer that the traced step does not have."""
+    if word not in traceable:
+        raise UsageError(
+            f"`--{option} {word}` cannot be traced from code",
+            hint=f"a trace knows {', '.join(traceable)}",
+        )
+
+
 def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
     """Read the child's answer, or raise what it says went wrong."""
-    line = stdout.strip().rpartition("\n")[2]
-    if line.startswith('{"problem"'):
-        raise error_of(request, from_json(line, TraceProblem, what="the trace's answer"))
-    if line.startswith("{"):
-        return from_json(line, Trace, what="the trace's answer")
+    # The user's code may print, too; the child's answer is its last line.
+    last_line = stdout.strip().rpartition("\n")[2]
+    if last_line.startswith('{"problem"'):
+        problem = from_json(last_line, TraceProblem, what="the trace's answer")
+        raise error_of(request, problem)
+    if last_line.startswith("{"):
+        return from_json(last_line, Trace, what="the trace's answer")
     if "No module named 'torch'" in stderr:
         raise Blocked(
             "The environment has no torch, which `--code` needs",
             hint="`gpusetup install`, or activate the environment that your code runs in",
         )
-    end = f"killed by signal {-code}" if code is not None and code < 0 else f"exit {code}"
-    raise CodeFailed(f"`{request.code}` ended the trace ({end})", trace=stderr[-4000:])
+    # subprocess gives a child that a signal ended the signal's number below zero.
+    killed = code is not None and code < 0
+    end = f"killed by signal {-(code or 0)}" if killed else f"exit {code}"
+    raise CodeFailed(
+        f"`{request.code}` ended the trace ({end})",
+        trace=stderr[-LONGEST_TRACEBACK:],
+    )
 
 
+LONGEST_TRACEBACK = 4000
+"""Letters of the child's messages that are shown, from their end."""
 HINTS: dict[str, str] = {
     "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
     "(model, batch, loss) or (model, batch, loss, optimizer)",
@@ -155,58 +171,83 @@ PROBLEM_BY_WORDS = {
 """Words of a message -> the problem, if a library gave it another name."""
 
 
+SAYS_ALL = ("Contract", "NoLoss", "TouchesGpu")
+"""Problems whose message needs no name before it."""
+
+
 def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
     """The error that says what the child ran into."""
-    name, message = problem.problem, problem.message
-    if name == "Question":
+    message = problem.message
+    if problem.problem == "Question":
         return UsageError(message)
-    hint_name = next((name for words, name in PROBLEM_BY_WORDS.items() if words in message), name)
-    if name not in ("Contract", "NoLoss", "TouchesGpu"):  # whose message says all
-        message = f"{name}: {message}".rstrip(": ")
-    place = f" ({problem.where})" if problem.where else ""
-    text = f"`{request.code}` cannot be traced: {message}{place}"
-    return CodeFailed(text, hint=HINTS.get(hint_name), trace=problem.trace)
+    hint = HINTS.get(problem_by_words(problem))
+    if problem.problem not in SAYS_ALL:
+        message = f"{problem.problem}: {message}".rstrip(": ")
+    line_of_code = f" ({problem.where})" if problem.where else ""
+    return CodeFailed(
+        f"`{request.code}` cannot be traced: {message}{line_of_code}",
+        hint=hint,
+        trace=problem.trace,
+    )
+
+
+def problem_by_words(problem: TraceProblem) -> str:
+    """The child's name for the problem, or ours if a library raised it in its own words."""
+    for words, name in PROBLEM_BY_WORDS.items():
+        if words in problem.message:
+            return name
+    return problem.problem
 
 
 # --- one GPU of several ---------------------------------------------------------------------------
 
 
 def phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
-    """Phase -> bytes at once on one GPU.
-
-    DDP keeps its buckets, a second copy of the gradients (`gradient_as_bucket_view` is off by
-    default). FSDP2 divides weights, gradients, states and the optimizer's step, and gathers two
-    blocks and what is in none.
-    """
+    """Phase -> bytes at once on one GPU."""
     if request.gpus == 1 or request.strategy == "single":
         return dict(step.phases)
     if request.strategy == "ddp":
+        # DDP's buckets are a second copy of the gradients: `gradient_as_bucket_view` is off by
+        # default.
         return {phase: size + step.gradients for phase, size in step.phases.items()}
+    return sharded_phase_bytes(step, request)
+
+
+def sharded_phase_bytes(step: TracedStep, request: TraceRequest) -> dict[str, float]:
+    """The same with FSDP2, which divides weights, gradients, states and the optimizer's step."""
     forward, backward, optimizer = step.transient.values()
-    share = (step.states + step.gradients) / request.gpus
-    absent_gradients = step.gradients / request.gpus * (request.accumulate == 1)
-    gathered = step.gathered / (2 if request.amp else 1)
+    states = step.states / request.gpus
+    gradients = step.gradients / request.gpus
+    # FSDP gathers two blocks and what is in none, in the type that the step computes in.
+    gathered = step.gathered / 2 if request.amp else step.gathered
+    # The forward pass meets gradients only of a micro-batch before it.
+    earlier_gradients = gradients if request.accumulate > 1 else 0
     return {
-        "forward": share - absent_gradients + forward + gathered,
-        "backward": share + backward + gathered,
-        "optimizer": share + optimizer / request.gpus,
+        "forward": states + earlier_gradients + forward + gathered,
+        "backward": states + gradients + backward + gathered,
+        "optimizer": states + gradients + optimizer / request.gpus,
     }
 
 
 def step_at_batch(trace: Trace, batch: int) -> TracedStep:
     """The step with another batch, on the line through two traces, of which one has twice the
     batch."""
-    one, two = trace.traces[:2]
+    single, double = trace.traces[:2]
 
-    def line(here: int, there: int) -> int:
-        return max(0, here + max(0, there - here) * (batch - one.batch) // one.batch)
+    def line(size: int, size_of_double: int) -> int:
+        # Fixed buffers can make the larger batch look cheaper; memory never falls with the batch.
+        growth = max(0, size_of_double - size)
+        return max(0, size + growth * (batch - single.batch) // single.batch)
+
+    def lines(sizes: Mapping[str, int], sizes_of_double: Mapping[str, int]) -> dict[str, int]:
+        return {phase: line(size, sizes_of_double[phase]) for phase, size in sizes.items()}
 
     return replace(
-        one,
+        single,
         batch=batch,
-        activations=line(one.activations, two.activations),
-        phases={name: line(size, two.phases[name]) for name, size in one.phases.items()},
-        transient={name: line(size, two.transient[name]) for name, size in one.transient.items()},
+        activations=line(single.activations, double.activations),
+        phases=lines(single.phases, double.phases),
+        transient=lines(single.transient, double.transient),
     )
 
 
@@ -215,23 +256,36 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 
 def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
     """What the reader should know about the trace, and what would help if it does not fit."""
+    remarks = tuple(trace_remarks(trace, largest))
+    return remarks if fits else (*remarks, *remedies(request, largest))
+
+
+def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
+    """What the trace could not see."""
     step = trace.asked
-    rows = (
-        (step.values_read, f"the code reads a tensor's value (times: {step.values_read}); the "
-         "trace took it as 1.0"),
-        (step.compiled, "the trace left out `torch.compile`; a compiled step needs less memory"),
-        (step.convolves, "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"),
-        (trace.refused, f"gpusetup could not trace another batch: {trace.refused}"),
-        (largest is None and len(trace.traces) > 1,
-         "memory does not grow with the batch: any batch fits, or none"),
-        (not fits and largest, f"a batch of {(largest or 0) * request.gpus} would fit"),
-        (not fits and not request.checkpointing,
-         "`--checkpointing` keeps only the inputs of the repeated blocks"),
-        (not fits and request.amp is None, "`--amp bf16` computes in 16 bits"),
-        (not fits and request.strategy == "ddp",
-         "`--strategy fsdp` divides weights, gradients and states among the GPUs"),
-    )  # fmt: skip
-    return tuple(text for holds, text in rows if holds)
+    if step.values_read:
+        times = f"(times: {step.values_read})"
+        yield f"the code reads a tensor's value {times}; the trace took it as 1.0"
+    if step.compiled:
+        yield "the trace left out `torch.compile`; a compiled step needs less memory"
+    if step.convolves:
+        yield "convolutions: cuDNN's own memory is not counted, often 10 to 15 % more"
+    if trace.refused:
+        yield f"gpusetup could not trace another batch: {trace.refused}"
+    if largest is None and len(trace.traces) > 1:
+        yield "memory does not grow with the batch: any batch fits, or none"
+
+
+def remedies(request: TraceRequest, largest: int | None) -> Iterator[str]:
+    """What would help a job that does not fit."""
+    if largest:
+        yield f"a batch of {largest * request.gpus} would fit"
+    if not request.checkpointing:
+        yield "`--checkpointing` keeps only the inputs of the repeated blocks"
+    if request.amp is None:
+        yield "`--amp bf16` computes in 16 bits"
+    if request.strategy == "ddp":
+        yield "`--strategy fsdp` divides weights, gradients and states among the GPUs"
 
 
 SOURCE = "predicted by tracing one step of the code on tensors without values"
@@ -244,74 +298,137 @@ class CodeQuestion(Frozen):
     """A traced job on a GPU, and whether its largest batch is looked for."""
 
     request: TraceRequest
-    place: Place
+    hardware: Place
     finds_batch: bool = False
     """Whether the largest batch was asked for."""
 
     @property
-    def room(self) -> float:
-        """Bytes that CUDA's context and NCCL's buffers leave."""
-        return self.place.capacity - CUDA_CONTEXT - NCCL * (self.request.gpus > 1)
+    def runtime(self) -> float:
+        """Bytes of CUDA's context and, among several GPUs, of NCCL's buffers."""
+        return CUDA_CONTEXT + NCCL if self.request.gpus > 1 else CUDA_CONTEXT
+
+    @property
+    def free(self) -> float:
+        """Bytes that the runtime leaves to the training."""
+        return self.hardware.capacity - self.runtime
+
+    @property
+    def near(self) -> float:
+        """How near to the GPU's memory an answer is not clear, as a share of that memory."""
+        sharded = self.request.gpus > 1 and self.request.strategy in ("fsdp", "zero3")
+        return CLEAR_UNMEASURED if sharded else CLEAR
 
 
 def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
     """The largest batch of one GPU with expandable segments if they work; None: none was found."""
     if len(trace.traces) < 2:
         return None
-    room = question.room / (1 if question.place.limits().env else 1 + FRAGMENTATION)
+    # Expandable segments are what the answer will advise where they work.
+    expandable = question.hardware.limits().env
+    free = question.free if expandable else question.free / (1 + FRAGMENTATION)
 
     def fits(batch: int) -> bool:
-        return max(phase_bytes(step_at_batch(trace, batch), question.request).values()) <= room
+        step = step_at_batch(trace, batch)
+        return max(phase_bytes(step, question.request).values()) <= free
 
     batch = largest(fits, UNLIMITED_BATCH)
     return None if batch >= UNLIMITED_BATCH - 1 else batch
 
 
-def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
-    """The answer; `largest`: the largest batch that fits on one GPU, if one was found."""
-    request, capacity = question.request, question.place.capacity
-    step = step_at_batch(trace, largest) if question.finds_batch and largest else trace.asked
-    phases = phase_bytes(step, request)
-    peak, fragmentation = max(phases.values()), FRAGMENTATION * max(step.transient.values())
-    env = question.place.limits().env and peak + fragmentation > question.room
-    fragmentation *= not env
-    total = peak + fragmentation + capacity - question.room
-    fits, sharded = total <= capacity, request.gpus > 1 and request.strategy in ("fsdp", "zero3")
-    near = CLEAR_UNMEASURED if sharded else CLEAR
-    memory = {
-        "states": peak - min(peak, max(step.transient.values())),
-        "checkpoints": min(step.activations, peak),
+class CodeMemory(Frozen):
+    """What the step takes of one GPU, and the allocator that it needs. Sizes are bytes."""
+
+    allocated: float
+    fragmentation: float
+    transient: float
+    """What comes and goes during the fullest phase."""
+    activations: float
+    """What the forward pass keeps for the backward pass."""
+    runtime: float
+    env: bool
+    """Whether it fits only with expandable segments."""
+
+    @property
+    def total(self) -> float:
+        return self.allocated + self.fragmentation + self.runtime
+
+
+def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
+    """What one GPU needs for a step, with expandable segments only where they are needed."""
+    allocated = max(phase_bytes(step, question.request).values())
+    transient = max(step.transient.values())
+    fragmentation = FRAGMENTATION * transient
+    too_scattered = allocated + fragmentation > question.free
+    env = question.hardware.limits().env and too_scattered
+    return CodeMemory(
+        allocated=allocated,
+        fragmentation=0 if env else fragmentation,
+        transient=min(allocated, transient),
+        activations=min(step.activations, allocated),
+        runtime=question.runtime,
+        env=env,
+    )
+
+
+def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
+    """The parts of the answer's table, in GiB."""
+    states = memory.allocated - memory.transient
+    parts = {
+        "states": states,
+        "checkpoints": memory.activations,
         "logits": 0,
-        "fragmentation": fragmentation,
-        "total": total,
-        "allocated": peak,
-        "reserved": peak + fragmentation,
+        "fragmentation": memory.fragmentation,
+        # The rest of what comes and goes, with the runtime.
+        "other": memory.total - states - memory.activations - memory.fragmentation,
+        "total": memory.total,
+        "allocated": memory.allocated,
+        "reserved": memory.allocated + memory.fragmentation,
         "capacity": capacity,
     }
-    memory["other"] = total - memory["states"] - memory["checkpoints"] - fragmentation
+    return PlanMemory(**{name: round(size / GIB, 3) for name, size in parts.items()})
+
+
+def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
+    """The answer; `largest`: the largest batch that fits on one GPU, if one was found."""
+    request, capacity = question.request, question.hardware.capacity
+    step = trace.asked
+    if question.finds_batch and largest:
+        step = step_at_batch(trace, largest)
+    memory = memory_of(step, question)
+    filled = memory.total / capacity
+    fits = memory.total <= capacity
     return PlanAnswer(
         fits=fits,
-        recipe=str(Recipe(env=env)) if fits else NONE,
+        recipe=str(Recipe(env=memory.env)) if fits else NONE,
         basis="predicted",
-        confidence="close" if abs(total / capacity - 1) < near else "clear",
-        near_percent=round(100 * near),
-        memory_gib=PlanMemory(**{name: round(size / GIB, 3) for name, size in memory.items()}),
-        margin_percent=round(100 * (1 - total / capacity), 2),
-        env=ENV if fits and env else {},
+        confidence="close" if abs(filled - 1) < question.near else "clear",
+        near_percent=round(100 * question.near),
+        memory_gib=memory_gib(memory, capacity),
+        margin_percent=round(100 * (1 - filled), 2),
+        env=ENV if fits and memory.env else {},
         advice=notes(trace, request, largest, fits),
         model=request.code,
         parameters=step.parameters,
         active_parameters=step.parameters,
-        gpu=question.place.gpu,
+        gpu=question.hardware.gpu,
         gpus=request.gpus,
         context=0,
         batch=step.batch * request.gpus,
         strategy=request.strategy,
         source=SOURCE,
         solved="batch" if question.finds_batch else None,
-        code=CodePlan(
-            torch=trace.torch,
-            phases_gib={phase: round(size / GIB, 3) for phase, size in phases.items()},
-            largest_batch=None if largest is None else largest * request.gpus,
-        ),
+        code=code_details(trace, question, largest),
+    )
+
+
+def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
+    """What only an answer about code says: the phases of the step that it is for."""
+    request, step = question.request, trace.asked
+    if question.finds_batch and largest:
+        step = step_at_batch(trace, largest)
+    phases = phase_bytes(step, request)
+    return CodePlan(
+        torch=trace.torch,
+        phases_gib={phase: round(size / GIB, 3) for phase, size in phases.items()},
+        largest_batch=None if largest is None else largest * request.gpus,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.plan.job import Job, Recipe, Strategy, takes_longest
@@ -64,15 +64,26 @@ class Decision(Frozen):
 
     @property
     def recipe(self) -> Recipe | None:
-        return self.shown.recipe if self.fits else None
+        """The chosen recipe; None if none fits."""
+        if not self.fits:
+            return None
+        return self.shown.recipe
 
     @property
     def clear(self) -> bool:
         """Whether no option that was tried is near the limit, and such jobs are known enough."""
         near_bytes = near_limit(self.job) * self.limits.capacity
-        if any(abs(option.over(self.limits)) < near_bytes for option in self.tried):
-            return False
-        return not (self.fits and doubt(self.job, self.shown.recipe))
+        for option in self.tried:
+            distance = abs(option.over(self.limits))
+            if distance < near_bytes:
+                return False
+        # An answer "does not fit" stays, whatever is not known enough: that can only add to it.
+        if not self.fits:
+            return True
+        return doubt(self.job, self.shown.recipe) is None
+
+
+# --- how sure an answer is ------------------------------------------------------------------------
 
 
 def near_limit(job: Job) -> float:
@@ -93,95 +104,147 @@ kind (`tests/plan_published.csv`) stayed within about as much."""
 
 def error_margin(job: Job, recipe: Recipe) -> float:
     """By how much a run of this kind may need more than is counted, as a share of it."""
+    return MARGINS[margin_kind(job, recipe)]
+
+
+def margin_kind(job: Job, recipe: Recipe) -> str:
+    """The kind of a job in `MARGINS`; the first that is true of it."""
     if is_standard(job):
-        return MARGINS["measured"]
+        return "measured"
     if job.shape.kind in DENOISERS:
-        return MARGINS["images"]
+        return "images"
+    # A shape that was assumed is as open as a kind of job that was never compared.
     if doubt(job, recipe) or job.shape.assumed:
-        return MARGINS["doubtful"]
-    if job.gpus > 1 and not job.copies_model:
-        return MARGINS["sharded"]
+        return "doubtful"
+    has_several_gpus = job.gpus > 1
+    if has_several_gpus and not job.copies_model:
+        return "sharded"
     if job.lora is not None:
-        return MARGINS["adapters"]
-    return MARGINS["several GPUs" if job.gpus > 1 else "one GPU"]
+        return "adapters"
+    return "several GPUs" if has_several_gpus else "one GPU"
 
 
 def doubt(job: Job, recipe: Recipe) -> str | None:
     """Why a job that fits is not sure to, for kinds of which little is known."""
-    on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
-    often = "often need more memory than plan counts"
-    rows = (
-        # Scripts for images differ in what they hold, and the levels of a U-Net in their widths.
-        (job.shape.kind in DENOISERS,
-         f"plan counts what {job.shape.name} keeps only roughly, and runs of images and video "
-         f"{often}"),
-        (job.shape.roughly,
-         f"{job.shape.name} has layers that are no attention; plan counts their weights, and what "
-         "they keep only roughly"),
-        (job.shape.tower and job.lora is None,
-         "plan does not count what the image encoder keeps; with LoRA it is not trained"),
-        (on_host and not is_standard(job), f"runs with parts on the host {often}"),
-        (job.strategy == "dp" and job.gpus > 1,
-         "plan never compared DataParallel with a measurement"),
-        (job.generates or bool(job.models_beside),
-         f"plan also counts {beside_in_words(job)}, and never compared such a run with a "
-         "measurement"),
-        (job.sequences_of_sample > 1,
-         "each sample is a pair of answers, and plan never compared such a run with a measurement"),
-        (job.lora is not None and job.strategy.startswith("zero"),
-         f"runs of adapters under ZeRO {often}"),
-    )  # fmt: skip
-    return next((text for holds, text in rows if holds), None)
+    shape = job.shape
+    # Scripts for images differ in what they hold, and the levels of a U-Net in their widths.
+    if shape.kind in DENOISERS:
+        return (
+            f"plan counts what {shape.name} keeps only roughly, and runs of images and video "
+            f"{OFTEN_MORE}"
+        )
+    if shape.roughly:
+        return (
+            f"{shape.name} has layers that are no attention; plan counts their weights, and what "
+            "they keep only roughly"
+        )
+    if shape.tower and job.lora is None:
+        return "plan does not count what the image encoder keeps; with LoRA it is not trained"
+    keeps_parts_on_host = recipe.offload or job.offload_optimizer or job.offload_checkpoints
+    # Offload of the measured trainer was measured as well.
+    if keeps_parts_on_host and not is_standard(job):
+        return f"runs with parts on the host {OFTEN_MORE}"
+    if job.strategy == "dp" and job.gpus > 1:
+        return "plan never compared DataParallel with a measurement"
+    if job.generates or job.models_beside:
+        return (
+            f"plan also counts {beside_in_words(job)}, and never compared such a run with a "
+            "measurement"
+        )
+    if job.sequences_of_sample > 1:
+        return (
+            "each sample is a pair of answers, and plan never compared such a run with a "
+            "measurement"
+        )
+    if job.lora is not None and job.strategy.startswith("zero"):
+        return f"runs of adapters under ZeRO {OFTEN_MORE}"
+    return None
+
+
+OFTEN_MORE = "often need more memory than plan counts"
+
+
+# --- the decision ---------------------------------------------------------------------------------
 
 
 def option_of(job: Job, recipe: Recipe) -> Option:
+    """A recipe with the memory that the job takes then."""
     return Option(recipe=recipe, memory=memory(job, recipe))
 
 
 def decide(job: Job, limits: Limits) -> Decision:
     """The measured recipe if the table reaches and the system allows it, else the model's."""
-    recipes = [one for one in candidates(job, limits) if host_holds(job, one, limits)]
+    recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
     tried: list[Option] = []
     last_fits = False
     for recipe in recipes:
-        tried.append(option_of(job, recipe))
-        if last_fits := tried[-1].over(limits) <= 0 and takes_longest(job, recipe.sp):
+        option = option_of(job, recipe)
+        tried.append(option)
+        last_fits = option.over(limits) <= 0 and takes_longest(job, recipe.sp)
+        # The recipes come in the order that costs least speed, so the first that fits is taken.
+        if last_fits:
             break
-    table_recipe = None
-    if limits.env and limits.linux and limits.sp is None:
-        table_recipe = measured_recipe(limits.measured_gpu, job)
-    measured = next((option_of(job, one) for one in recipes if str(one) == table_recipe), None)
-    fits = bool(measured) or (last_fits and table_recipe != NONE)
-    least = min(tried, key=lambda one: one.memory.total)
+    table_recipe = recipe_in_table(job, limits)
+    measured: Option | None = None
+    for recipe in recipes:
+        if str(recipe) == table_recipe:
+            measured = option_of(job, recipe)
+            break
+    # The table also knows where nothing fitted, whatever the model says.
+    none_was_measured = table_recipe == NONE
+    fits = measured is not None or (last_fits and not none_was_measured)
     return Decision(
         job=job,
         limits=limits,
         tried=tuple(tried),
-        shown=measured or (tried[-1] if fits else least),
+        shown=measured or (tried[-1] if fits else smallest_option(tried)),
         fits=fits,
-        measured=measured is not None or table_recipe == NONE,
+        measured=measured is not None or none_was_measured,
     )
+
+
+def recipe_in_table(job: Job, limits: Limits) -> str | None:
+    """The recipe of the measured table; None if it does not reach, or not to this system."""
+    # The cells were measured on Linux with expandable segments, and with any degree.
+    is_as_measured = limits.env and limits.linux and limits.sp is None
+    if not is_as_measured:
+        return None
+    return measured_recipe(limits.measured_gpu, job)
+
+
+def smallest_option(options: Sequence[Option]) -> Option:
+    """The option that takes least memory: what an answer shows if none fits."""
+    return min(options, key=lambda option: option.memory.total)
 
 
 def host_holds(job: Job, recipe: Recipe, limits: Limits) -> bool:
     """Whether the machine's own memory takes what a recipe keeps there; yes if it is unknown."""
-    return limits.host is None or host_bytes(job, recipe) <= limits.host
+    if limits.host is None:
+        return True
+    needed_bytes = host_bytes(job, recipe)
+    return needed_bytes <= limits.host
 
 
 def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
     """The recipes that this job may use here, in order.
 
-    Offload is always used with Env if Env works. A budget
-    of tokens leaves the degrees that take the longest sequence; all if none does.
+    Offload is always used with Env if Env works. A budget of tokens leaves the degrees that take
+    the longest sequence; all if none does.
     """
-    may_offload = limits.linux and limits.offload and job.shards_parameters
     all_degrees = sequence_degrees(job, limits)
-    degrees = [sp for sp in all_degrees if takes_longest(job, sp)] or all_degrees
-    recipes = []
-    for offload in (False, True) if may_offload else (False,):
+    degrees = [sp for sp in all_degrees if takes_longest(job, sp)]
+    if not degrees:
+        degrees = list(all_degrees)
+    recipes: list[Recipe] = []
+    for sp in degrees:
+        recipes.append(Recipe(sp=sp))
+        recipes.append(Recipe(sp=sp, env=limits.env))
+    # FSDP2's CPU offload needs Linux, a sharded model, and memory that is not the GPU's own.
+    may_offload = limits.linux and limits.offload and job.shards_parameters
+    if may_offload:
         for sp in degrees:
-            envs = (True,) if offload else (False, True)
-            recipes += [Recipe(offload=offload, sp=sp, env=env and limits.env) for env in envs]
+            recipes.append(Recipe(offload=True, sp=sp, env=limits.env))
+    # Where expandable segments do not work, two of them are the same.
     return tuple(dict.fromkeys(recipes))
 
 
@@ -202,10 +265,22 @@ def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
         return (limits.sp,)
     if not limits.linux or job.copies_model:
         return (1,)
-    gpus, heads = job.data_parallel, job.shape.heads // job.tensor_parallel
-    shared = max(1, job.shape.key_value_heads // job.tensor_parallel)
-    both = [n for n in range(1, min(gpus, heads) + 1) if gpus % n == 0 and heads % n == 0]
-    return tuple(n for n in both if shared % n == 0 or n % shared == 0)
+    gpus = job.data_parallel
+    heads = job.shape.heads // job.tensor_parallel
+    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    degrees: list[int] = []
+    for degree in range(1, min(gpus, heads) + 1):
+        divides_both = gpus % degree == 0 and heads % degree == 0
+        if divides_both and suits_key_value_heads(degree, key_value_heads):
+            degrees.append(degree)
+    return tuple(degrees)
+
+
+def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
+    """Whether a degree divides the heads of keys and values, or repeats each of them as often."""
+    divides_heads = key_value_heads % degree == 0
+    repeats_heads = degree % key_value_heads == 0
+    return divides_heads or repeats_heads
 
 
 # --- solving for the unknown --------------------------------------------------------------------
@@ -215,9 +290,12 @@ def max_context(job: Job, limits: Limits) -> Decision:
     """The longest context that some recipe fits."""
 
     def fits(context: int) -> bool:
-        return decide(replace(job, context=context), limits).fits
+        longer_job = replace(job, context=context)
+        return decide(longer_job, limits).fits
 
-    longest = max(largest(fits), 1)
+    longest = largest(fits)
+    # If not even one token fits, the answer shows what one would need.
+    longest = max(longest, 1)
     return decide(replace(job, context=longest), limits)
 
 
@@ -225,9 +303,11 @@ def max_batch(job: Job, limits: Limits) -> Decision:
     """The largest batch of all GPUs together that some recipe fits."""
 
     def fits(batch: int) -> bool:
-        return decide(replace(job, batch=batch), limits).fits
+        larger_job = replace(job, batch=batch)
+        return decide(larger_job, limits).fits
 
-    most = max(largest(fits), 1)
+    most = largest(fits)
+    most = max(most, 1)
     return decide(replace(job, batch=most), limits)
 
 
@@ -239,15 +319,18 @@ def gpus_needed(job: Job, limits: Limits) -> Decision:
     """
     with_offload: Decision | None = None
     for decision in decisions_by_gpus(job, limits):
-        if decision.fits and not decision.shown.recipe.offload:
+        if not decision.fits:
+            continue
+        if not decision.shown.recipe.offload:
             return decision
-        if decision.fits and with_offload is None:
+        if with_offload is None:
             with_offload = decision
     if with_offload is not None:
         return with_offload
     group = group_size(job)
     groups = max(MOST_GPUS // group, 1)
-    if job.copies_model:  # more GPUs take nothing off a whole copy
+    # More GPUs take nothing off a whole copy.
+    if job.copies_model:
         groups = 1
     return decide(replace(job, gpus=groups * group), limits)
 
@@ -261,25 +344,27 @@ def fewest_gpus(job: Job, limits: Limits) -> Decision | None:
 
 
 def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
-    """The job on more and more GPUs: up to eight, then whole nodes of eight.
-
-    If every GPU has a whole copy, no more help than there are samples.
-    """
+    """The job on more and more GPUs: up to eight, then whole nodes of eight."""
     group = group_size(job)
     most_gpus = MOST_GPUS
+    # If every GPU has a whole copy, no more help than there are samples.
     if job.copies_model:
         most_gpus = min(group * max(job.sequences, 2), MOST_GPUS)
-    for groups in (*range(1, 8), *range(8, MOST_GPUS + 1, 8)):
+    numbers_of_groups = (*range(1, 8), *range(8, MOST_GPUS + 1, 8))
+    for groups in numbers_of_groups:
         gpus = groups * group
+        if gpus > most_gpus:
+            continue
         # A loop on one GPU becomes one process a GPU on several.
-        strategy: Strategy = "ddp" if job.strategy == "single" and gpus > 1 else job.strategy
-        if gpus <= most_gpus:
-            yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
+        becomes_ddp = job.strategy == "single" and gpus > 1
+        strategy: Strategy = "ddp" if becomes_ddp else job.strategy
+        yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
 
 
 def group_size(job: Job) -> int:
     """The GPUs that hold one copy of the model together."""
-    return job.tensor_parallel * job.pipeline_parallel * job.context_parallel
+    gpus_of_layer = job.tensor_parallel * job.context_parallel
+    return gpus_of_layer * job.pipeline_parallel
 
 
 SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {
@@ -294,9 +379,14 @@ def largest(fits: Callable[[int], bool], limit: int = LARGEST_SOLUTION) -> int:
     1000
     """
     low, high = 0, 1
+    # Double until it does not fit, then halve the distance.
     while high < limit and fits(high):
-        low, high = high, high * 2
+        low = high
+        high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
     return low

@@ -65,5 +65,5 @@ def fetched_shape(model: str, say: Callable[[str], None]) -> Shape:
         raise ToolFailed(message, hint=by_hand) from problem
     if len(raw) > LARGEST_CONFIG_BYTES:
         raise ToolFailed(f"The config.json of {model} is too large to be one", hint=by_hand)
-    shape = shape_of(from_json(raw, dict[str, Any], what=url), what=url)
+    shape = shape_of(from_json(raw, dict[str, Any], what=url), source=url)
     return replace(shape, name=model.rpartition("/")[2])

@@ -8,9 +8,10 @@ state space (Mamba 1 and 2), short convolutions (LFM2). Which layer has which is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import NamedTuple
 
 from gpusetup.errors import BadInput
+from gpusetup.plan.model_keys import ModelConfig
 
 MOST_LAYERS = 10_000
 """More layers than any model has; a config from a stranger must not fill the memory."""
@@ -18,14 +19,14 @@ LISTS = ("layer_types", "layers_block_type", "hybrid_override_pattern")
 """Keys that list the kind of every layer."""
 
 
-class Keys(Protocol):
-    """A model's config under its usual keys (`config_json.ModelConfig`)."""
+class AttentionWidths(NamedTuple):
+    """Heads of attention, and elements of one token."""
 
-    values: dict[str, Any]
-
-    def need(self, key: str) -> int: ...
-
-    def get(self, key: str, default: int = 0) -> int: ...
+    heads: int
+    query: int
+    """All queries."""
+    key_value: int
+    """All keys, or all values; the mean of both if they differ."""
 
 
 ATTENTION, LINEAR, STATE_SPACE, CONVOLUTION, ONLY_MLP = (
@@ -40,42 +41,77 @@ KINDS = {
 """A layer's kind as configs spell it (Nemotron-H has one letter a layer) -> its mixer."""
 
 
-def mixers_of(config: Keys) -> Sequence[str]:
+def mixers_of(config: ModelConfig) -> Sequence[str]:
     """The mixer of each layer, in order.
 
     A config that says nothing of its layers has attention in all of them, or state space in all if
     it is a Mamba.
     """
-    values = config.values
-    for key in LISTS:
-        listed = values.get(key)
-        if isinstance(listed, (list, str)) and 0 < len(listed) <= MOST_LAYERS:
-            return [mixer_named(config, str(kind).lower()) for kind in listed]
+    listed_mixers = mixers_listed(config)
+    if listed_mixers:
+        return listed_mixers
     layers = config.need("num_hidden_layers")
     if layers > MOST_LAYERS:
         raise BadInput(f"`num_hidden_layers` is {layers:,}: no model has so many")
-    for key, other in (("attn_layer_indices", STATE_SPACE), ("full_attn_idxs", CONVOLUTION)):
-        if key in values and (values[key] or key == "attn_layer_indices"):
-            attention_layers = values[key] if isinstance(values[key], list) else []
-            return [ATTENTION if layer in attention_layers else other for layer in range(layers)]
-    listed_attention = full_attention_layers(config)
-    if listed_attention:
-        return [ATTENTION if layer + 1 in listed_attention else LINEAR for layer in range(layers)]
-    period = config.get("attn_layer_period") or config.get("full_attention_interval")
+    attention_layers = attention_layers_listed(config)
+    if attention_layers is not None:
+        return [attention_layers.mixer(layer) for layer in range(layers)]
+    period = config.first("attn_layer_period", "full_attention_interval")
     if period > 1:
-        offset = period - 1
-        if isinstance(values.get("attn_layer_offset"), int):
-            offset = values["attn_layer_offset"]
-        other = mixer_named(config, "linear_attention")
-        return [
-            ATTENTION if layer % period == offset % period else other for layer in range(layers)
-        ]
+        return mixers_of_period(config, period, layers)
     if is_parallel(config) or is_state_space_alone(config):
         return [STATE_SPACE] * layers
     return [ATTENTION] * layers
 
 
-def full_attention_layers(config: Keys) -> frozenset[int]:
+def mixers_listed(config: ModelConfig) -> Sequence[str]:
+    """The mixers of a config that lists the kind of every layer; empty if it does not."""
+    for key in LISTS:
+        kinds = config.values.get(key)
+        if isinstance(kinds, (list, str)) and 0 < len(kinds) <= MOST_LAYERS:
+            return [mixer_named(config, str(kind).lower()) for kind in kinds]
+    return []
+
+
+class AttentionLayers(NamedTuple):
+    """Which layers have attention, and what the rest of the model has in its place."""
+
+    indices: Sequence[int]
+    """Counted from 0."""
+    without: str
+    """The mixer of the layers that have no attention."""
+
+    def mixer(self, layer: int) -> str:
+        return ATTENTION if layer in self.indices else self.without
+
+
+def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
+    """The layers with attention if a key lists them."""
+    values = config.values
+    if "attn_layer_indices" in values:
+        indices = values["attn_layer_indices"]
+        # An empty list says that there is none (Bamba, Granite 4).
+        return AttentionLayers(indices if isinstance(indices, list) else [], STATE_SPACE)
+    if values.get("full_attn_idxs"):
+        indices = values["full_attn_idxs"]
+        return AttentionLayers(indices if isinstance(indices, list) else [], CONVOLUTION)
+    counted_from_1 = full_attention_layers(config)
+    if counted_from_1:
+        return AttentionLayers([layer - 1 for layer in counted_from_1], LINEAR)
+    return None
+
+
+def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[str]:
+    """The mixers of a model that has attention in one layer of a period, usually the last."""
+    offset = config.values.get("attn_layer_offset")
+    if not isinstance(offset, int):
+        offset = period - 1
+    without = mixer_named(config, "linear_attention")
+    attention_layers = AttentionLayers(range(offset % period, layers, period), without)
+    return [attention_layers.mixer(layer) for layer in range(layers)]
+
+
+def full_attention_layers(config: ModelConfig) -> frozenset[int]:
     """Layers of full attention where the others have Kimi's linear attention, counted from 1."""
     linear_config = config.values.get("linear_attn_config")
     if not isinstance(linear_config, dict):
@@ -84,7 +120,7 @@ def full_attention_layers(config: Keys) -> frozenset[int]:
     return frozenset(layers) if isinstance(layers, list) and layers else frozenset()
 
 
-def mixer_named(config: Keys, kind: str) -> str:
+def mixer_named(config: ModelConfig, kind: str) -> str:
     """The mixer of a layer's kind.
 
     transformers 5 says `linear_attention` of state space too, which has keys of its own; a kind of
@@ -96,71 +132,83 @@ def mixer_named(config: Keys, kind: str) -> str:
     return mixer
 
 
-def has_state_space(config: Keys) -> bool:
-    return any("mamba" in key or key in ("ssm_state_size", "state_size") for key in config.values)
+def has_state_space(config: ModelConfig) -> bool:
+    return config.has("mamba") or config.has("state_size")
 
 
-def is_state_space_alone(config: Keys) -> bool:
+def is_state_space_alone(config: ModelConfig) -> bool:
     """Whether no layer has attention, whatever `num_heads` says (Mamba 1 and 2)."""
     return "mamba" in str(config.values.get("model_type"))
 
 
-def mixer_parameters(config: Keys, mixer: str, query: int, key_value: int) -> int:
-    """The parameters of one mixer. `query`, `key_value`: widths of attention in this model."""
+def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -> int:
+    """The parameters of one mixer."""
     if mixer == LINEAR:
         return linear_attention(config)
     if mixer == STATE_SPACE:
-        beside = attention(config, query, key_value) if is_parallel(config) else 0
-        return state_space(config) + beside
+        size = state_space(config)
+        return size + attention(config, widths) if is_parallel(config) else size
     if mixer == CONVOLUTION:
-        hidden = config.need("hidden_size")
+        hidden = config.hidden
+        # Three projections in, one out, and a kernel for each channel.
         return 4 * hidden * hidden + hidden * config.get("conv_L_cache", 3)
     if mixer == ONLY_MLP:
         return 0
-    return attention(config, query, key_value)
+    return attention(config, widths)
 
 
-def is_parallel(config: Keys) -> bool:
+def is_parallel(config: ModelConfig) -> bool:
     """Whether attention and state space stand side by side in each layer (Falcon-H1)."""
     return "falcon_h1" in str(config.values.get("model_type"))
 
 
-def attention(config: Keys, query: int, key_value: int) -> int:
+def attention(config: ModelConfig, widths: AttentionWidths) -> int:
     """Projections of queries, keys, values and output; a gate of the output doubles the queries."""
-    hidden = config.need("hidden_size")
     if config.get("kv_lora_rank"):
         return latent_attention(config)
-    gate = query if config.values.get("attn_output_gate") else 0
-    return hidden * (2 * query + 2 * key_value + gate)
+    rows = 2 * widths.query + 2 * widths.key_value
+    if config.values.get("attn_output_gate"):
+        rows += widths.query
+    return config.hidden * rows
 
 
-def latent_attention(config: Keys) -> int:
+def latent_attention(config: ModelConfig) -> int:
     """DeepSeek's latent attention (arXiv 2405.04434): keys and values from one narrow tensor."""
-    hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
-    rank, rotated = config.need("kv_lora_rank"), config.get("qk_rope_head_dim", 64)
-    plain, value = config.get("qk_nope_head_dim", 128), config.get("v_head_dim", 128)
+    hidden = config.hidden
+    heads = config.need("num_attention_heads")
+    rank = config.need("kv_lora_rank")
+    rotated = config.get("qk_rope_head_dim", 64)
+    plain = config.get("qk_nope_head_dim", 128)
+    value = config.get("v_head_dim", 128)
     query_width = heads * (plain + rotated)
     query_rank = config.get("q_lora_rank")
-    queries = query_rank * (hidden + query_width) if query_rank else hidden * query_width
-    keys_and_values = hidden * (rank + rotated) + rank * heads * (plain + value)
-    return queries + keys_and_values + heads * value * hidden
+    queries = hidden * query_width
+    if query_rank:
+        # The queries, too, come through a narrow tensor.
+        queries = query_rank * (hidden + query_width)
+    compression = hidden * (rank + rotated)
+    expansion = rank * heads * (plain + value)
+    output = heads * value * hidden
+    return queries + compression + expansion + output
 
 
-def linear_attention(config: Keys) -> int:
+def linear_attention(config: ModelConfig) -> int:
     """Gated DeltaNet of Qwen3-Next and Qwen3.5: projections, two gates, a short convolution."""
-    hidden = config.need("hidden_size")
     if full_attention_layers(config):
         return kimi_linear_attention(config)
     value_heads = config.need("linear_num_value_heads")
     keys = config.need("linear_num_key_heads") * config.need("linear_key_head_dim")
     values = value_heads * config.need("linear_value_head_dim")
-    convolution = (2 * keys + values) * config.get("linear_conv_kernel_dim", 4)
-    return hidden * (2 * keys + 3 * values + 2 * value_heads) + convolution
+    kernel = config.get("linear_conv_kernel_dim", 4)
+    convolution = (2 * keys + values) * kernel
+    # Values, their gate and the output are of one width; two more gates have a number a head.
+    projections = 2 * keys + 3 * values + 2 * value_heads
+    return config.hidden * projections + convolution
 
 
-def kimi_linear_attention(config: Keys) -> int:
+def kimi_linear_attention(config: ModelConfig) -> int:
     """Kimi Delta Attention: four projections, and two gates through the width of one head."""
-    hidden = config.need("hidden_size")
+    hidden = config.hidden
     linear_config = config.values["linear_attn_config"]
     heads, head_width = linear_config.get("num_heads"), linear_config.get("head_dim")
     if not isinstance(heads, int) or not isinstance(head_width, int):
@@ -170,26 +218,31 @@ def kimi_linear_attention(config: Keys) -> int:
     return 4 * hidden * width + gates
 
 
-def state_space(config: Keys) -> int:
+def state_space(config: ModelConfig) -> int:
     """Mamba 2 if the config has heads of it, else Mamba 1 (arXiv 2405.21060, 2312.00752)."""
-
-    def first(*names: str) -> int:
-        """The first of the names that families have for one size; 0 if there is none."""
-        return next((config.get(name) for name in names if config.get(name)), 0)
-
-    hidden = config.need("hidden_size")
-    state = first("mamba_d_state", "ssm_state_size", "state_size") or 16
-    kernel = first("mamba_d_conv", "conv_kernel") or 4
-    heads = first("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
-    head_width = first("mamba_d_head", "mamba_head_dim", "mamba_headdim")
-    if is_state_space_alone(config) and not heads:
-        heads, head_width = first("num_heads"), first("head_dim")
-    expansion = first("mamba_expand", "expand") or 2
-    inner = first("mamba_d_ssm") or heads * head_width or expansion * hidden
-    if heads and head_width:
-        groups = first("mamba_n_groups", "mamba_ngroups", "n_groups") or 1
+    hidden = config.hidden
+    state = config.first("mamba_d_state", "ssm_state_size", "state_size") or 16
+    kernel = config.first("mamba_d_conv", "conv_kernel") or 4
+    heads, inner = state_space_heads(config)
+    in_and_out = 2 * hidden * inner
+    if heads:
+        groups = config.first("mamba_n_groups", "mamba_ngroups", "n_groups") or 1
+        # One projection gives the gate, what the convolution mixes, and a step for each head.
         mixed = inner + 2 * groups * state
-        return hidden * (inner + mixed + heads) + mixed * kernel + inner * hidden
-    step_rank = first("mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
+        return in_and_out + hidden * (mixed + heads) + mixed * kernel
+    step_rank = config.first("mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
     selection = inner * (step_rank + 2 * state) + step_rank * inner + inner * state
-    return 2 * hidden * inner + inner * kernel + selection + inner * hidden
+    gate = hidden * inner
+    return in_and_out + gate + inner * kernel + selection
+
+
+def state_space_heads(config: ModelConfig) -> tuple[int, int]:
+    """The heads of Mamba 2 and the inner width; Mamba 1 has no heads."""
+    heads = config.first("mamba_n_heads", "mamba_num_heads", "n_mamba_heads")
+    head_width = config.first("mamba_d_head", "mamba_head_dim", "mamba_headdim")
+    if is_state_space_alone(config) and not heads:
+        # Without attention `num_heads` can only mean the state space's.
+        heads, head_width = config.get("num_heads"), config.get("head_dim")
+    expansion = config.first("mamba_expand", "expand") or 2
+    inner = config.get("mamba_d_ssm") or heads * head_width or expansion * config.hidden
+    return (heads if head_width else 0), inner

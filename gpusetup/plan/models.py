@@ -220,7 +220,7 @@ def model_in(path: Path) -> Shape:
     except BadInput as problem:
         hint = "give the model's `config.json` or its folder"
         raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem
-    shape = shape_of(from_json(raw, dict[str, Any], what=str(file)), what=str(file))
+    shape = shape_of(from_json(raw, dict[str, Any], what=str(file)), source=str(file))
     folder = file.parent.resolve().name
     return replace(shape, name=folder) if shape.name == shape.kind and folder else shape
 

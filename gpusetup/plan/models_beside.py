@@ -64,45 +64,48 @@ def models_beside(setup: RlSetup, policy: Shape, dtype: str) -> tuple[ModelBesid
 
     `dtype`: of the policy's weights, which a frozen model may share.
     """
-    frozen_bytes = 2 if setup.frozen_in_16_bits else BYTES[dtype]
+    policy_bytes = BYTES[dtype]
+    frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
     models: list[ModelBeside] = []
     if setup.has_reference:
-        models.append(
-            ModelBeside(
-                role="reference",
-                parameters=policy.parameters,
-                weight_bytes=frozen_bytes,
-                on_host=setup.reference_on_host,
-            )
+        reference = ModelBeside(
+            role="reference",
+            parameters=policy.parameters,
+            weight_bytes=frozen_bytes,
+            on_host=setup.reference_on_host,
         )
+        models.append(reference)
     for name in setup.reward_models:
         reward = shape_of_model(name, policy)
+        # A model of unknown size is named in the answer instead.
         if reward is not None:
+            parameters = reward.parameters
             models.append(
-                ModelBeside(role="reward", parameters=reward.parameters, weight_bytes=frozen_bytes)
+                ModelBeside(role="reward", parameters=parameters, weight_bytes=frozen_bytes)
             )
-    if setup.critic == "model":
-        critic = shape_of_model(setup.critic_name, policy)
-        if critic is not None:
-            models.append(
-                ModelBeside(
-                    role="critic",
-                    parameters=critic.parameters,
-                    weight_bytes=BYTES[dtype],
-                    trained=True,
-                )
-            )
+    if setup.critic != "model":
+        return tuple(models)
+    critic = shape_of_model(setup.critic_name, policy)
+    if critic is not None:
+        trained_critic = ModelBeside(
+            role="critic",
+            parameters=critic.parameters,
+            weight_bytes=policy_bytes,
+            trained=True,
+        )
+        models.append(trained_critic)
     return tuple(models)
 
 
 def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
-    """The models beside the policy whose size nobody knows, as an answer names them."""
+    """The models beside the policy whose size is not known, as an answer names them."""
     if setup is None:
         return
-    for role, names in (("reward model", setup.reward_models), ("critic", (setup.critic_name,))):
-        for name in names:
-            if shape_of_model(name, policy) is None:
-                yield f"the {role} {name}"
+    for name in setup.reward_models:
+        if shape_of_model(name, policy) is None:
+            yield f"the reward model {name}"
+    if shape_of_model(setup.critic_name, policy) is None:
+        yield f"the critic {setup.critic_name}"
 
 
 def beside_in_words(job: Job) -> str:
@@ -111,10 +114,12 @@ def beside_in_words(job: Job) -> str:
     if job.engine_bytes:
         roles.append("the inference engine on the same GPUs")
     if job.generated_at_once:
-        roles.append(f"a cache for {job.generated_at_once:,} sequences that are generated at once")
+        sequences = f"{job.generated_at_once:,} sequences"
+        roles.append(f"a cache for {sequences} that are generated at once")
     if len(roles) < 2:
         return "".join(roles)
-    return f"{', '.join(roles[:-1])} and {roles[-1]}"
+    first_roles = ", ".join(roles[:-1])
+    return f"{first_roles} and {roles[-1]}"
 
 
 # --- in bytes of one GPU --------------------------------------------------------------------------
@@ -123,6 +128,10 @@ def beside_in_words(job: Job) -> str:
 def generation_cache(job: Job, recipe: Recipe) -> float:
     """Bytes of keys and values while the policy itself generates, and of its last logits."""
     shape = job.shape
-    cache_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
-    cache = job.generated_at_once * job.length * cache_per_token / job.tensor_parallel
-    return cache + job.generated_at_once * shape.vocabulary * 4
+    # Keys and values, in the dtype that is computed in.
+    bytes_per_token = 2 * shape.layers * shape.key_value * job.compute_bytes
+    cached_tokens = job.generated_at_once * job.length
+    cache = cached_tokens * bytes_per_token / job.tensor_parallel
+    # The logits of the last token of each sequence, in 32 bits.
+    logit_bytes = job.generated_at_once * shape.vocabulary * 4
+    return cache + logit_bytes

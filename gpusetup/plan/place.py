@@ -91,8 +91,8 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     remark = (
         f"{text} is planned as {usual.name}; name another one in full: {_memory_hint(text, rows)}"
     )
-    place = described_place(name, usual.memory_bytes, usual.capability)
-    return replace(place, remark=remark)
+    hardware = described_place(name, usual.memory_bytes, usual.capability)
+    return replace(hardware, remark=remark)
 
 
 def described_place(name: str, total_bytes: int, capability: Capability | None) -> Place:
@@ -164,11 +164,11 @@ def machine_place(snapshot: Snapshot) -> Place:
         system = "jetson"
     elif os.wsl:
         system = "wsl"
-    place = place_of(name, least)
+    hardware = place_of(name, least)
     if name in unified:  # `least` is what Linux sees, and CUDA gives all of that
-        place = replace(place, capacity=float(least))
+        hardware = replace(hardware, capacity=float(least))
     return replace(
-        place,
+        hardware,
         capability=min(filter(None, (gpu.compute_capability for gpu in gpus)), default=None),
         count=len(gpus),
         system=system,

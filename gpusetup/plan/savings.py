@@ -28,49 +28,74 @@ LEAST_GIB = 0.05
 Changes = dict[str, dict[str, Any]]
 """What a person reads -> the fields of the job."""
 
+# --- the changes ----------------------------------------------------------------------------------
+
 
 def same_training(job: Job) -> Changes:
     """Changes of the settings, none of what is trained."""
-    copies = job.gpus > 1 and job.strategy in ("dp", "ddp", "zero1", "zero2")
-    changes = (
-        (not job.amp and job.dtype == "fp32", "mixed precision (`--amp bf16`)", {"amp": "bf16"}),
-        (job.encoder_parameters > 0, "texts and images encoded before the training",
-         {"encoder_parameters": 0}),
-        (not job.checkpointing, "checkpointing (`--checkpointing`)", {"checkpointing": True}),
-        (job.loss != "fused" and job.shape.vocabulary > 0,
-         "a fused loss kernel, which stores no logits", {"loss": "fused"}),
-        (job.gpus > 1 and job.strategy == "dp",
-         "DistributedDataParallel (`--strategy ddp`, by torchrun)", {"strategy": "ddp"}),
-        (copies, "FSDP (`--strategy fsdp`)", {"strategy": "fsdp"}),
-        (job.optimizer in ("adam", "adamw"), "8-bit AdamW (`--optimizer adamw8bit`)",
-         {"optimizer": "adamw8bit"}),
-    )  # fmt: skip
-    return {text: fields for helps, text, fields in changes if helps}
+    changes: Changes = {}
+    if job.dtype == "fp32" and not job.amp:
+        changes["mixed precision (`--amp bf16`)"] = {"amp": "bf16"}
+    if job.encoder_parameters:
+        changes["texts and images encoded before the training"] = {"encoder_parameters": 0}
+    if not job.checkpointing:
+        changes["checkpointing (`--checkpointing`)"] = {"checkpointing": True}
+    # Models of images and classifiers have no logits.
+    if job.shape.vocabulary and job.loss != "fused":
+        changes["a fused loss kernel, which stores no logits"] = {"loss": "fused"}
+    if job.gpus > 1:
+        changes |= other_strategies(job)
+    if job.optimizer in ("adam", "adamw"):
+        changes["8-bit AdamW (`--optimizer adamw8bit`)"] = {"optimizer": "adamw8bit"}
+    return changes
+
+
+def other_strategies(job: Job) -> Changes:
+    """Strategies that divide more among several GPUs."""
+    changes: Changes = {}
+    if job.strategy == "dp":
+        by_torchrun = "DistributedDataParallel (`--strategy ddp`, by torchrun)"
+        changes[by_torchrun] = {"strategy": "ddp"}
+    # ZeRO 1 and 2 keep the whole weights on each GPU, as DDP does.
+    if job.strategy in ("dp", "ddp", "zero1", "zero2"):
+        changes["FSDP (`--strategy fsdp`)"] = {"strategy": "fsdp"}
+    return changes
 
 
 def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
     """Half of the tokens at once; a sequence stays as long as it is."""
     if job.fills_token_budget:
         least = least_tokens(job, recipe.sp)
-        few = {f"max_token_len_per_gpu {least}": {"tokens": least}}
-        return few if tokens(job, recipe) > least else {}
+        if tokens(job, recipe) <= least:
+            return {}
+        return {f"max_token_len_per_gpu {least}": {"tokens": least}}
+    groups = max(job.data_parallel // recipe.sp, 1)
+    # A group of GPUs cannot have less than one sequence.
+    if job.sequences < 2 * groups:
+        return {}
     half = job.sequences // 2
-    small = {f"batch {half} with twice the accumulation": {"batch": half, "accumulate": 2}}
-    return small if job.sequences >= 2 * max(job.data_parallel // recipe.sp, 1) else {}
+    step = f"batch {half} with twice the accumulation"
+    return {step: {"batch": half, "accumulate": 2}}
 
 
 def adapters(job: Job) -> Changes:
     """LoRA and quantised bases, if they are not there yet."""
-    four = {"quantize": "nf4"}
-    if job.frozen:  # what is frozen needs no adapters to have no gradients
+    # What is frozen needs no adapters to have no gradients.
+    if job.frozen:
         return {}
+    four_bits = {"quantize": "nf4"}
     if job.lora is not None:
-        return {} if job.quantize else {"4-bit weights (`--quantize nf4`)": four}
-    small = {"lora": 16, "dtype": "bf16", "amp": None}
+        if job.quantize:
+            return {}
+        return {"4-bit weights (`--quantize nf4`)": four_bits}
+    lora = {"lora": 16, "dtype": "bf16", "amp": None}
     return {
-        "LoRA of rank 16 (`--lora 16`)": small,
-        "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)": small | four,
+        "LoRA of rank 16 (`--lora 16`)": lora,
+        "LoRA on 4-bit weights (`--lora 16 --quantize nf4`)": lora | four_bits,
     }
+
+
+# --- what is answered -----------------------------------------------------------------------------
 
 
 def helps(decision: Decision) -> tuple[Help, ...]:
@@ -80,9 +105,11 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     their cost in speed (Env, then SP, then Offload), then settings by what they save. If it does
     not fit: what is enough alone, then what is not, each by what it saves.
     """
-    if decision.fits:
-        return (*next_recipes(decision), *settings_that_save(decision))
-    return ways_to_fit(decision)
+    if not decision.fits:
+        return ways_to_fit(decision)
+    recipes = next_recipes(decision)
+    settings = settings_that_save(decision)
+    return (*recipes, *settings)
 
 
 def next_recipes(decision: Decision) -> Iterator[Help]:
@@ -90,22 +117,27 @@ def next_recipes(decision: Decision) -> Iterator[Help]:
 
     The order is the guide's of Trinity-RFT: start simple, and climb only when memory runs out.
     """
-    job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
+    job, limits = decision.job, decision.limits
     recipes = candidates(job, limits)
+    place_in_order = recipes.index(decision.shown.recipe)
+    later_recipes = recipes[place_in_order + 1 :]
     most_saved = LEAST_GIB
-    for later in recipes[recipes.index(recipe) + 1 :]:
-        saved = saved_gib(decision, job, later)
-        if saved > most_saved and host_holds(job, later, limits):
-            most_saved = saved
-            yield Help(step=f"`{later}`", kind="recipe", saves_gib=saved, recipe=str(later))
+    for recipe in later_recipes:
+        saved = saved_gib(decision, job, recipe)
+        if saved <= most_saved or not host_holds(job, recipe, limits):
+            continue
+        most_saved = saved
+        yield Help(step=f"`{recipe}`", kind="recipe", saves_gib=saved, recipe=str(recipe))
 
 
 def settings_that_save(decision: Decision) -> list[Help]:
     """Changes of the settings, with the recipe as it is; what saves most first."""
     job, recipe = decision.job, decision.shown.recipe
-    steps = []
-    for step, changes in (fewer_tokens(job, recipe) | same_training(job)).items():
-        saved = saved_gib(decision, replace(job, **changes), recipe)
+    changes = fewer_tokens(job, recipe) | same_training(job)
+    steps: list[Help] = []
+    for step, fields in changes.items():
+        changed_job = replace(job, **fields)
+        saved = saved_gib(decision, changed_job, recipe)
         if saved > LEAST_GIB:
             steps.append(Help(step=step, kind="setting", saves_gib=saved, recipe=str(recipe)))
     return sorted(steps, key=lambda help: -help.saves_gib)
@@ -113,27 +145,50 @@ def settings_that_save(decision: Decision) -> list[Help]:
 
 def ways_to_fit(decision: Decision) -> tuple[Help, ...]:
     """Changes of the settings, other trainings, less work, more GPUs."""
-    job, limits, recipe = decision.job, decision.limits, decision.shown.recipe
+    job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job) | adapters(job)
-    jobs = dict(fitting(job, limits))
-    jobs |= {step: replace(job, **fields) for step, fields in changes.items()}
+    jobs = dict(fitting(job, decision.limits))
+    for step, fields in changes.items():
+        jobs[step] = replace(job, **fields)
     steps: list[Help] = []
     for step, changed_job in jobs.items():
-        saved = saved_gib(decision, changed_job, recipe)
-        if saved > LEAST_GIB:
-            then_recipe = decide(changed_job, limits).recipe
-            enough = str(then_recipe) if then_recipe else None
-            kind: Literal["setting", "job"] = "setting" if step in changes else "job"
-            steps.append(Help(step=step, kind=kind, saves_gib=saved, recipe=enough))
-    if not any(help.recipe and help.kind == "setting" for help in steps):
-        combination = same_training(job) | (adapters(job) if job.lora else {})
+        kind: Literal["setting", "job"] = "setting" if step in changes else "job"
+        help = help_of(decision, step, changed_job, kind)
+        if help.saves_gib > LEAST_GIB:
+            steps.append(help)
+    # If no setting is enough alone, the fewest that are enough together.
+    is_one_enough = any(help.recipe and help.kind == "setting" for help in steps)
+    if not is_one_enough:
+        combination = same_training(job)
+        if job.lora:
+            combination |= adapters(job)
         steps += together(decision, combination)
-    return tuple(sorted(steps, key=lambda help: (help.recipe is None, -help.saves_gib)))
+    return tuple(sorted(steps, key=order_of_help))
+
+
+def help_of(
+    decision: Decision, step: str, changed_job: Job, kind: Literal["setting", "job"]
+) -> Help:
+    """What a changed job saves, and the recipe with which it fits, if it does."""
+    then_recipe = decide(changed_job, decision.limits).recipe
+    return Help(
+        step=step,
+        kind=kind,
+        saves_gib=saved_gib(decision, changed_job, decision.shown.recipe),
+        recipe=str(then_recipe) if then_recipe else None,
+    )
+
+
+def order_of_help(help: Help) -> tuple[bool, float]:
+    """What is enough comes first, then what saves most."""
+    is_not_enough = help.recipe is None
+    return (is_not_enough, -help.saves_gib)
 
 
 def saved_gib(decision: Decision, job: Job, recipe: Recipe) -> float:
     """GiB of one GPU that another job or recipe needs less than the decision."""
-    difference = decision.shown.memory.total - memory(job, recipe).total
+    needed_then = memory(job, recipe).total
+    difference = decision.shown.memory.total - needed_then
     return round(difference / GIB, 2)
 
 
@@ -142,30 +197,39 @@ def together(decision: Decision, changes: Changes) -> Iterator[Help]:
 
     `changes` are in that order: settings of the same training before another training.
     """
-    job = decision.job
     for count in range(2, len(changes) + 1):
         for steps in itertools.combinations(changes, count):
-            fields: dict[str, Any] = {}
-            for text in steps:
-                fields |= changes[text]
-            changed = decide(replace(job, **fields), decision.limits)
-            if changed.fits:
-                saved = (decision.shown.memory.total - changed.shown.memory.total) / GIB
-                yield Help(
-                    step=" and ".join(steps),
-                    saves_gib=round(saved, 2),
-                    recipe=str(changed.recipe),
-                )
-                return
+            changed = decide_with(decision, changes, steps)
+            if not changed.fits:
+                continue
+            difference = decision.shown.memory.total - changed.shown.memory.total
+            yield Help(
+                step=" and ".join(steps),
+                saves_gib=round(difference / GIB, 2),
+                recipe=str(changed.recipe),
+            )
+            return
+
+
+def decide_with(decision: Decision, changes: Changes, steps: tuple[str, ...]) -> Decision:
+    """The decision of a job with several changes at once."""
+    fields: dict[str, Any] = {}
+    for step in steps:
+        fields |= changes[step]
+    changed_job = replace(decision.job, **fields)
+    return decide(changed_job, decision.limits)
 
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
     """More GPUs, fewer tokens, a smaller batch: the least that fits."""
-    without_offload, shorter = gpus_needed(job, limits), max_context(job, limits)
+    without_offload = gpus_needed(job, limits)
     for bigger in (fewest_gpus(job, limits), without_offload):
         if bigger is not None and bigger.fits and bigger.job.gpus > job.gpus:
             yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
-    if job.length == job.context > 1 and shorter.fits and job.shape.tokens is None:
+    shorter = max_context(job, limits)
+    # An image's tokens follow from its size, and one token cannot be shorter.
+    has_own_length = job.length == job.context and job.shape.tokens is None
+    if has_own_length and job.context > 1 and shorter.fits:
         yield f"{shorter.job.context:,} tokens", shorter.job
     if job.sequences > job.data_parallel:
         smaller = max_batch(job, limits)

@@ -131,7 +131,7 @@ class Server(Frozen):
     context: int
     sequences: int
     gpus: int
-    place: Place
+    hardware: Place
 
     @property
     def tokens_at_once(self) -> int:
@@ -147,11 +147,11 @@ class Server(Frozen):
     @property
     def large_gpu(self) -> LargeGpu | None:
         """What the engine does otherwise because the GPU is large; None if it is not."""
-        large, place = self.engine.large, self.place
-        if large is None or place.capacity < LARGE_GPU:
+        large, hardware = self.engine.large, self.hardware
+        if large is None or hardware.capacity < LARGE_GPU:
             return None
         # A GPU that was named by its memory alone may be of any age.
-        is_new_enough = place.capability is None or place.capability >= large.capability
+        is_new_enough = hardware.capability is None or hardware.capability >= large.capability
         return large if is_new_enough else None
 
     @property
@@ -169,7 +169,7 @@ class Server(Frozen):
 # --- the question ---------------------------------------------------------------------------------
 
 
-def server_of(options: Mapping[str, Any], place: Place, fetch: Fetch) -> Server:
+def server_of(options: Mapping[str, Any], hardware: Place, fetch: Fetch) -> Server:
     """The server that the options describe; UsageError for what cannot be."""
     table = serve_table()
     engine_name, _, engine_version = str(options["serve"]).partition("==")
@@ -200,8 +200,8 @@ def server_of(options: Mapping[str, Any], place: Place, fetch: Fetch) -> Server:
         cache_element_bytes=table.cache[cache],
         context=context,
         sequences=options["batch"] or 1,
-        gpus=options["gpus"] or place.count or 1,
-        place=place,
+        gpus=options["gpus"] or hardware.count or 1,
+        hardware=hardware,
     )
 
 
@@ -251,15 +251,15 @@ def version_numbers(version: str) -> list[int]:
 
 def check_server(server: Server) -> None:
     """UsageError for a model that this many GPUs cannot serve, Unsatisfiable for too old a GPU."""
-    shape, place, engine = server.shape, server.place, server.engine
+    shape, hardware, engine = server.shape, server.hardware, server.engine
     if shape.heads % server.gpus:
         raise UsageError(f"{server.gpus} GPUs do not divide the {shape.heads} heads of the model")
     if not shape.vocabulary:
         raise UsageError(f"{shape.name} does not generate text: `--serve` is for models that do")
-    if place.capability and place.capability < engine.capability:
+    if hardware.capability and hardware.capability < engine.capability:
         raise Unsatisfiable(
             f"{server.engine_name} needs a GPU of compute capability {engine.capability} or newer; "
-            f"{place.gpu} has {place.capability}",
+            f"{hardware.gpu} has {hardware.capability}",
             hint="`--serve llama.cpp` plans for a server that runs on older GPUs",
         )
 
@@ -315,7 +315,7 @@ def cache_room(server: Server, pass_tokens: int | None = None) -> float:
     fixed_bytes = engine.fixed_gib * GIB
     if server.gpus > 1:  # NCCL's buffers, as in a training
         fixed_bytes += NCCL
-    room = server.place.capacity * server.share - weight_bytes_of(server) - fixed_bytes
+    room = server.hardware.capacity * server.share - weight_bytes_of(server) - fixed_bytes
     if engine.outside:  # SGLang's share is of weights and cache; a pass takes of the rest
         return room
     return room - pass_bytes_of(server, pass_tokens)
@@ -384,9 +384,9 @@ def command_of(server: Server) -> str:
     return command
 
 
-def serve_plan(options: Mapping[str, Any], place: Place, fetch: Fetch = None) -> ServePlan:
+def serve_plan(options: Mapping[str, Any], hardware: Place, fetch: Fetch = None) -> ServePlan:
     """The answer of one server: does it fit, the longest context and the most requests that do."""
-    server = server_of(options, place, fetch)
+    server = server_of(options, hardware, fetch)
     check_server(server)
     shape, native = server.shape, server.shape.native_context
 
@@ -410,15 +410,15 @@ def serve_plan(options: Mapping[str, Any], place: Place, fetch: Fetch = None) ->
         notes.append(f"{shape.name} has the shape of {shape.base}, which is in its name")
     if is_beyond:
         notes.append(BEYOND.format(context=server.context, native=native))
-    if place.remark:
-        notes.append(place.remark)
+    if hardware.remark:
+        notes.append(hardware.remark)
     return ServePlan(
         fits=fits,
         uncounted=uncounted_by_serving(server, fits),
         model=shape.name,
         parameters=shape.parameters,
         engine=server.engine_name,
-        gpu=place.gpu,
+        gpu=hardware.gpu,
         gpus=server.gpus,
         weights=server.weights,
         cache=server.cache,
@@ -428,7 +428,7 @@ def serve_plan(options: Mapping[str, Any], place: Place, fetch: Fetch = None) ->
         cache_gib=round(used_bytes / GIB, 3),
         pass_gib=round(pass_bytes_of(server) / GIB, 3),
         free_gib=round((cache_bytes - used_bytes) / GIB, 3),
-        capacity_gib=round(place.capacity / GIB, 3),
+        capacity_gib=round(hardware.capacity / GIB, 3),
         token_kib=round(token_bytes_of(server) / 1024, 2),
         largest_context=min(largest(fits_with), native or LARGEST_SOLUTION),
         largest_sequences=most_sequences,

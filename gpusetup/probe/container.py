@@ -7,21 +7,24 @@ import re
 from gpusetup.model.machine import Container, Reading, Snapshot
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none
 
-COMPAT = r"(?m)^[ \t]*(/\S*/compat(?:/lib[^/\s]*)?)/?[ \t]*$"
+COMPAT_FOLDER = re.compile(r"(?m)^[ \t]*(/\S*/compat(?:/lib[^/\s]*)?)/?[ \t]*$")
+"""A line with a folder of a cuda-compat package: `/usr/local/cuda-12.8/compat/lib.real`."""
+GPU_NODE = re.compile(r"nvidia(ctl|\d+)|dxg|nvmap|nvhost-gpu")
+"""A device node through which a program reaches a GPU: of a desktop, of WSL, of a Jetson."""
 
 
 def read_container(system: System) -> Snapshot:
-    """The container, from the first marker that says so."""
+    """The kind of container, by the first marker of one, and whether it was given GPUs."""
     if system.family != "linux":
         return Snapshot()
     kind, source = _kind_and_source(system)
-    found = Container(
+    container = Container(
         kind=kind,
         nvidia_requested=None if kind == "none" else nvidia_given(system),
         cuda_compat_path=compat_path(system),
     )
     reading = Reading(subject="container", source=source, value=kind)
-    return Snapshot(container=found, readings=(reading,))
+    return Snapshot(container=container, readings=(reading,))
 
 
 MARKER_FILES = ("/.singularity.d", "/run/.containerenv", "/.dockerenv", "/dev/lxd", "/dev/.lxc")
@@ -38,40 +41,55 @@ MARKERS = {
     "\ncontainer=lxc": "lxc",
     "\n/dev/": "lxc",
 }
-"""How a line begins that says it, the inner kind first: a pod is also a container of docker."""
+"""The beginning of a line that marks a container -> its kind, the inner kind first: a pod of
+Kubernetes is also a container of docker."""
 CGROUPS = {"kubepods": "kubernetes", "libpod": "podman", "docker": "docker", "lxc": "lxc"}
-"""What stands in a cgroup's path -> what made it."""
+"""A part of a cgroup's path -> the kind of container that made it."""
 
 
 def _kind_and_source(system: System) -> tuple[str, str]:
-    """What it is and what says so: a variable (systemd's convention gives the first process one,
-    `container`), a file, or a cgroup."""
-    first = (read_or_none(system, "/proc/1/environ") or "").replace("\0", "\n")
-    own = "\n".join(f"{name}={value}" for name, value in system.environ().items())
-    markers = "\n".join(path for path in MARKER_FILES if exists(system, path))
-    lines = "\n".join(("", own, first, markers))
-    ways = read_or_none(system, "/proc/1/cgroup") or ""
-    found = [(kind, mark.strip()) for mark, kind in MARKERS.items() if mark in lines]
-    found += [(kind, mark) for mark, kind in CGROUPS.items() if mark in ways]
-    return next(iter(found), ("none", "no marker"))
+    """The kind of container and the marker of it: a variable, a file, or a cgroup."""
+    # systemd's convention: the first process of a container has the variable `container`.
+    first_process = read_or_none(system, "/proc/1/environ") or ""
+    lines = [f"{name}={value}" for name, value in system.environ().items()]
+    lines += first_process.split("\0")
+    lines += [path for path in MARKER_FILES if exists(system, path)]
+    # Each marker begins with the line break before its line.
+    text = "\n" + "\n".join(lines)
+    for marker, kind in MARKERS.items():
+        if marker in text:
+            return kind, marker.strip()
+
+    cgroup = read_or_none(system, "/proc/1/cgroup") or ""
+    for marker, kind in CGROUPS.items():
+        if marker in cgroup:
+            return kind, marker
+    return "none", "no marker"
 
 
 def nvidia_given(system: System) -> bool | None:
-    """Whether GPUs were given: their device nodes are there.
+    """Whether the container was given GPUs: it has their device nodes.
 
-    CUDA images carry `NVIDIA_VISIBLE_DEVICES=all` themselves, so the variable alone says nothing.
+    CUDA images set `NVIDIA_VISIBLE_DEVICES=all` themselves, so the variable alone says nothing.
     """
     names = list_or_empty(system, "/dev")
+    # A container always has /dev/null; an empty list means that the folder cannot be read.
     if not names:
         return None
-    return any(re.fullmatch(r"nvidia(ctl|\d+)|dxg|nvmap|nvhost-gpu", name) for name in names)
+    return any(GPU_NODE.fullmatch(name) for name in names)
 
 
 def compat_path(system: System) -> str | None:
     """The first cuda-compat folder whose libcuda the loader would find before the driver's."""
-    conf = "/etc/ld.so.conf.d"
-    names = (name for name in list_or_empty(system, conf) if name.endswith(".conf"))
-    texts = (read_or_none(system, f"{conf}/{name}") or "" for name in names)
-    listed = system.environ().get("LD_LIBRARY_PATH", "").replace(":", "\n")
-    found = re.findall(COMPAT, "\n".join((listed, *texts)))
-    return next((folder for folder in found if exists(system, f"{folder}/libcuda.so.1")), None)
+    # The loader searches LD_LIBRARY_PATH first, then the folders that its configuration lists.
+    variable = system.environ().get("LD_LIBRARY_PATH", "")
+    texts = [variable.replace(":", "\n")]
+    configuration = "/etc/ld.so.conf.d"
+    for name in list_or_empty(system, configuration):
+        if name.endswith(".conf"):
+            texts.append(read_or_none(system, f"{configuration}/{name}") or "")
+
+    for folder in COMPAT_FOLDER.findall("\n".join(texts)):
+        if exists(system, f"{folder}/libcuda.so.1"):
+            return str(folder)
+    return None

@@ -1,4 +1,4 @@
-"""How long we wait for the driver: calls in the background, and the deadline that they share."""
+"""Waiting for the driver: calls in the background, and the deadline that they share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any, Generic, TypeVar
 T = TypeVar("T")
 Notify = Callable[[str], None]
 LIMIT_SECONDS = 30.0
-"""A big node without persistence mode may need it."""
+"""A node with many GPUs and without persistence mode may need so long."""
 NOTICE_SECONDS = 3.0
+"""Before that nobody wonders what the program waits for."""
 NOTICE = "waiting for {sources}: up to {limit:g} s"
 
 
@@ -28,7 +29,8 @@ class BackgroundCall(Generic[T]):
     def _run(self, call: Callable[..., T], *arguments: Any) -> None:
         try:
             self._answer.append(call(*arguments))
-        except BaseException as problem:  # carried to the thread that waits
+        except BaseException as problem:
+            # `result` raises it in the thread that waits.
             self._problem.append(problem)
 
     def ended_within(self, seconds: float) -> bool:
@@ -37,6 +39,7 @@ class BackgroundCall(Generic[T]):
         return not self._thread.is_alive()
 
     def result(self) -> T:
+        """Wait for the call's end; its result, or what it raised."""
         self._thread.join()
         for problem in self._problem:
             raise problem
@@ -44,7 +47,7 @@ class BackgroundCall(Generic[T]):
 
 
 class Deadline:
-    """A deadline that several questions share. `notify` hears once whom we wait for."""
+    """A deadline that several calls share. `notify` is called once, if one of them is slow."""
 
     def __init__(self, limit: float = LIMIT_SECONDS, notify: Notify | None = None) -> None:
         self.limit = limit
@@ -58,7 +61,7 @@ class Deadline:
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:
-        """Say so if what is asked within takes more than some seconds."""
+        """Notify if the block, which asks this source, takes more than some seconds."""
         self._pending.append(source)
         timer = Timer(NOTICE_SECONDS, self._notify_once)
         timer.daemon = True
@@ -70,9 +73,12 @@ class Deadline:
             self._pending.remove(source)
 
     def _notify_once(self) -> None:
-        notify, self._notify = self._notify, None
+        notify = self._notify
+        # Several calls may be slow; one notice is enough.
+        self._notify = None
         if notify is not None:
-            notify(NOTICE.format(sources=" and ".join(self._pending), limit=self.limit))
+            sources = " and ".join(self._pending)
+            notify(NOTICE.format(sources=sources, limit=self.limit))
 
 
 def step_in_words(step: Mapping[str, Any] | None) -> str | None:
@@ -83,6 +89,9 @@ def step_in_words(step: Mapping[str, Any] | None) -> str | None:
     """
     if not step:
         return None
-    bus = f" ({step['bus']})" if step.get("bus") else ""
-    gpu = f" of GPU {step['gpu']}{bus}" if step.get("gpu") is not None else ""
-    return f"in {step['step']}{gpu}"
+    words = f"in {step['step']}"
+    if step.get("gpu") is not None:
+        words += f" of GPU {step['gpu']}"
+        if step.get("bus"):
+            words += f" ({step['bus']})"
+    return words

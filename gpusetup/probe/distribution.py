@@ -21,8 +21,8 @@ OLDER_FILES = (
 Debian, which os-release leaves out."""
 
 
-class Distribution(Frozen):
-    """What the release files say; None where they say nothing."""
+class OsRelease(Frozen):
+    """The distribution as the release files name it; a value that they lack is None."""
 
     name: str | None = None
     """As the distribution calls itself: `Debian GNU/Linux 12 (bookworm)`."""
@@ -37,7 +37,7 @@ class Distribution(Frozen):
     """Why there is no name."""
 
 
-def read_distribution(system: System) -> Distribution:
+def read_distribution(system: System) -> OsRelease:
     """The distribution by its release files, which `distro` parses.
 
     `distro` reads files below a root folder. The machine may be a recording, so that the files are
@@ -49,7 +49,7 @@ def read_distribution(system: System) -> Distribution:
         if text:
             release_files[path] = text
     if not release_files:
-        return Distribution(problem="no os-release file in /etc or /usr/lib")
+        return OsRelease(problem="no os-release file in /etc or /usr/lib")
     source = next(iter(release_files))
     try:
         with tempfile.TemporaryDirectory(prefix="gpusetup-") as root:
@@ -57,24 +57,26 @@ def read_distribution(system: System) -> Distribution:
             return parse_below(root, source)
     # OSError: a read-only system without a temporary folder. ValueError: a quote that never closes.
     except (OSError, ValueError) as problem:
-        return Distribution(source=source, problem=f"{source} could not be parsed: {problem}")
+        return OsRelease(source=source, problem=f"{source} could not be parsed: {problem}")
 
 
 def write_below(root: Path, files: dict[str, str]) -> None:
+    """Write files, given by their absolute paths, below another root folder."""
     for path, text in files.items():
         copy = root / path.lstrip("/")
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_text(text, encoding="utf-8", errors="replace")
 
 
-def parse_below(root: str, source: str) -> Distribution:
+def parse_below(root: str, source: str) -> OsRelease:
+    """The distribution of the release files below a root; `source` is the first of them."""
     linux = distro.LinuxDistribution(
         include_lsb=False, include_uname=False, include_oslevel=False, root_dir=root
     )
     # The id as the file has it: `distro.id()` writes `oracle` for `ol`, and our tables have `ol`.
     distribution_id = linux.os_release_attr("id") or linux.id()
     name = linux.name(pretty=True).strip()
-    return Distribution(
+    return OsRelease(
         name=name or None,
         id=distribution_id.lower() or None,
         version=linux.version() or None,

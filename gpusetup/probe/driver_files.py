@@ -1,9 +1,9 @@
-"""What the Linux kernel says about the NVIDIA driver: /proc/driver/nvidia, modules, modinfo."""
+"""The NVIDIA driver as the Linux kernel shows it: /proc/driver/nvidia, modules, device nodes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from gpusetup.model.machine import DeviceNode, Driver, Reading, Snapshot
 from gpusetup.readings.paths import join
@@ -20,24 +20,24 @@ Reader = Callable[[System], Snapshot]
 
 
 def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader:
-    """A reader of a file that tells of the driver."""
+    """A reader of a file about the driver; `subject` names the reading if there is no file."""
 
     def read(system: System) -> Snapshot:
         text = read_or_none(system, path)
-        return (
-            missing(subject, path, "cannot be read")
-            if text is None
-            else _driver_snapshot(path, parse(text))
-        )
+        if text is None:
+            return missing(subject, path, "cannot be read")
+        return _driver_snapshot(path, parse(text))
 
     return read
 
 
 def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
+    """The driver of one source, with its readings."""
     return Snapshot(driver=driver, readings=readings_of("driver", source, driver))
 
 
 def parse_module_version(text: str) -> Driver:
+    """The driver of the version that a loaded module has in sysfs."""
     version = text.strip() or None
     return Driver(version=version, module_version=version)
 
@@ -48,7 +48,8 @@ _read_modules = read_from(MODULES_FILE, "driver.module_loaded", parse_modules)
 
 
 def read_modules(system: System) -> Snapshot:
-    """Under WSL and in a kernel without modules the absence of `nvidia` there says nothing."""
+    """Whether the driver's kernel modules are loaded."""
+    # Under WSL, Windows holds the driver: that `nvidia` is missing there says nothing.
     if exists(system, "/dev/dxg"):
         return missing("driver.module_loaded", MODULES_FILE, "WSL: Windows holds the driver")
     return _read_modules(system)
@@ -60,41 +61,52 @@ def read_modinfo(system: System) -> Snapshot:
     if not output.ok:
         problem = output.problem or "no nvidia module is installed for the running kernel"
         return missing("driver.module_version", "modinfo", problem)
-    return _driver_snapshot("modinfo", Driver(module_version=output.stdout.strip() or None))
+    version = output.stdout.strip() or None
+    return _driver_snapshot("modinfo", Driver(module_version=version))
 
 
 def read_proc_gpus(system: System) -> Snapshot:
-    folders = list_or_empty(system, GPUS_FOLDER)
-    if not folders:
+    """The GPUs that the kernel's driver holds, from its files."""
+    names = list_or_empty(system, GPUS_FOLDER)
+    if not names:
         return missing("gpus", GPUS_FOLDER, "nothing there")
-    pages = [(name, read_or_none(system, f"{GPUS_FOLDER}/{name}/information")) for name in folders]
-    gpus = tuple(
-        parse_information(n, text or "") for n, text in pages if not is_excluded(text or "")
-    )
-    return Snapshot(gpus=gpus, readings=gpu_readings(GPUS_FOLDER, gpus))
+    gpus = []
+    for name in names:
+        page = read_or_none(system, f"{GPUS_FOLDER}/{name}/information") or ""
+        # An administrator may exclude a GPU; the driver then does not use it.
+        if not is_excluded(page):
+            gpus.append(parse_information(name, page))
+    return Snapshot(gpus=tuple(gpus), readings=gpu_readings(GPUS_FOLDER, tuple(gpus)))
 
 
 DEVICES_FOLDER = "/dev"
-NODE = r"nvidia(?!-caps)|dxg"
+NODE = re.compile(r"nvidia(?!-caps)|dxg")
 """Names of device nodes; in `nvidia-caps` are the instances of MIG."""
 
 
 def read_nodes(system: System) -> Snapshot:
+    """The device nodes of the driver, with their rights."""
     names = unless_refused(system.list, DEVICES_FOLDER)
     if names is None:
         return missing("devices", DEVICES_FOLDER, "cannot be listed")
-    paths = [f"{DEVICES_FOLDER}/{name}" for name in names if re.match(NODE, name)]
-    nodes = tuple(_node(path, unless_refused(system.stat, path)) for path in paths)
+    nodes = []
+    for name in names:
+        if NODE.match(name):
+            path = f"{DEVICES_FOLDER}/{name}"
+            nodes.append(_node(path, unless_refused(system.stat, path)))
+
     lines = [f"{node.path} {node.mode or '(cannot be read)'}" for node in nodes]
-    values = lines or ["no nvidia node"]
-    readings = (Reading(subject="devices", source=DEVICES_FOLDER, value=value) for value in values)
-    return Snapshot(devices=nodes, readings=tuple(readings))
+    readings = []
+    for line in lines or ["no nvidia node"]:
+        readings.append(Reading(subject="devices", source=DEVICES_FOLDER, value=line))
+    return Snapshot(devices=tuple(nodes), readings=tuple(readings))
 
 
-def _node(path: str, found: Stat | None) -> DeviceNode:
-    if found is None:
+def _node(path: str, stat: Stat | None) -> DeviceNode:
+    """A device node with its rights, if they could be read."""
+    if stat is None:
         return DeviceNode(path=path)
-    return DeviceNode(path=path, mode=found.mode, readable=found.readable, writable=found.writable)
+    return DeviceNode(path=path, mode=stat.mode, readable=stat.readable, writable=stat.writable)
 
 
 LINUX_LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -117,16 +129,30 @@ LINUX_FOLDERS = (
 
 
 def read_libraries(system: System) -> Snapshot:
-    """The first that is found: where the environment says, else where it usually is."""
-    environ = system.environ()
-    from_environment = filter(None, environ.get("LD_LIBRARY_PATH", "").split(":"))
-    folders = (*from_environment, *LINUX_FOLDERS)
-    paths = [f"{folder}/{name}" for name in LINUX_LIBRARIES for folder in folders]
-    if system.family == "windows":
-        paths = [join(environ.get("SystemRoot", "C:\\Windows"), "System32", "nvcuda.dll")]
-    found = next((path for path in paths if exists(system, path)), None)
-    driver = Driver(library_found=found is not None)
-    problem = None if found else "no driver library found"
-    subject = "driver.library_found"
-    reading = Reading(subject=subject, source="library files", value=found, problem=problem)
+    """Whether one of the driver's libraries is there, in the order in which the loader searches."""
+    driver = Driver(library_found=False)
+    library = None
+    for path in _library_paths(system):
+        if exists(system, path):
+            driver = Driver(library_found=True)
+            library = path
+            break
+    problem = None if library else "no driver library found"
+    reading = Reading(
+        subject="driver.library_found", source="library files", value=library, problem=problem
+    )
     return Snapshot(driver=driver, readings=(reading,))
+
+
+def _library_paths(system: System) -> Iterator[str]:
+    """The files that the driver's libraries may be."""
+    environ = system.environ()
+    if system.family == "windows":
+        root = environ.get("SystemRoot", "C:\\Windows")
+        yield join(root, "System32", "nvcuda.dll")
+        return
+    named_folders = environ.get("LD_LIBRARY_PATH", "").split(":")
+    for name in LINUX_LIBRARIES:
+        for folder in (*named_folders, *LINUX_FOLDERS):
+            if folder:
+                yield f"{folder}/{name}"

@@ -1,5 +1,8 @@
-"""What the driver's two libraries answer: NVML and the CUDA driver API (libcuda), each asked in a
-child: `child_scripts/read_nvml.py`, which documents the form, and `read_cuda.py`."""
+"""The answers of the driver's two libraries, NVML and the CUDA driver API (libcuda).
+
+Each is asked in a child: `child_scripts/read_nvml.py`, which documents the form, and
+`read_cuda.py`.
+"""
 
 from __future__ import annotations
 
@@ -22,53 +25,63 @@ class Library(NamedTuple):
 
     source: str
     number_field: str
-    """The field of `Gpu` that has its number there."""
+    """The field of `Gpu` that has the number of a GPU in this library's list."""
     subject: str
-    """Of its own readings."""
+    """The subject of the readings about the library itself."""
     init_failed: str
-    """The kind of event for a start without all that follows it."""
+    """The kind of event if the library started, but a call after that failed."""
 
 
 NVML = Library("nvml", "nvml_index", "driver", "nvml-init-failed")
 LIBCUDA = Library("libcuda", "cuda_index", "cuda_api", "cuda-init-failed")
 NOT_SUPPORTED = (3, 13)
-"""NVML: this GPU does not have it, this driver does not know it; no trouble."""
+"""Codes of NVML: the GPU does not have the value, or the driver does not know the call."""
 READ_FAILED = "gpu-read-failed"
 """The kind of event for one value of one GPU that should be there and is not."""
 NEEDED = (
     "handle", "name", "uuid", "pci_bus_id", "memory_total_bytes", "compute_capability",
     "temperature_celsius", "power_watts",
 )  # fmt: skip
-"""What every GPU tells unless something is wrong with it; of a laptop some is not supported."""
+"""Values that every GPU has unless something is wrong; a laptop's may lack some."""
 NO_SUCH_CALL = 13
 ABSENT = (NO_SUCH_CALL, 21, 25, 26, None)
-"""Function not found, no data, deprecated, not ready; None: our binding's gap. What one GPU does
-not support is judged beside the others (gpu-does-not-answer)."""
+"""Function not found, no data, deprecated, not ready; None: our binding lacks it. What a GPU does
+not support is judged by comparison with the others (gpu-does-not-answer)."""
 
 
 def read_nvml(system: System, limit: float) -> Snapshot:
+    """The answer of NVML within `limit` seconds."""
     return parse_nvml(system.ask("read_nvml", timeout=limit))
 
 
 def parse_nvml(answer: Answer) -> Snapshot:
-    """The child's answer as values.
+    """The answer of NVML's child as a part of a snapshot.
 
     >>> parse_nvml({"init": 9, "message": "Driver Not Loaded", "devices": None}).driver.nvml_code
     9
     """
     values, shared = parse_answer(NVML, answer)
-    persistence = [device.get("persistence") for device in values["devices"] or ()]
+    # NVML's own version begins with that of CUDA: `12.580.95.05`.
+    library_version = (values.get("nvml_version") or "").partition(".")[2]
     driver = Driver(
         version=values.get("driver_version"),
         cuda=values.get("cuda_version"),
-        library_version=(values.get("nvml_version") or "").partition(".")[2] or None,
+        library_version=library_version or None,
         nvml_code=values.get("init"),
         nvml_message=values.get("message"),
         seconds=values.get("seconds"),
-        persistence=all(persistence) if persistence and None not in persistence else None,
+        persistence=_persistence(values["devices"] or ()),
     )
     readings = (*readings_of("driver", NVML.source, driver), *shared.readings)
     return replace(shared, driver=driver, gpu_links=links_of(values), readings=readings)
+
+
+def _persistence(devices: Sequence[Answer]) -> bool | None:
+    """Whether persistence mode is on for every GPU; None if one does not tell."""
+    modes = [device.get("persistence") for device in devices]
+    if not modes or None in modes:
+        return None
+    return all(modes)
 
 
 def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
@@ -77,176 +90,219 @@ def links_of(values: Answer) -> tuple[GpuLink, ...] | None:
     >>> links_of({"links": [[0, 1, "NV12"]]})[0].kind
     'NV12'
     """
-    listed = values.get("links")
-    if not listed:
+    rows = values.get("links")
+    if not rows:
         return None
-    return tuple(GpuLink(first=first, second=second, kind=kind) for first, second, kind in listed)
+    return tuple(GpuLink(first=first, second=second, kind=kind) for first, second, kind in rows)
 
 
 def read_cuda(system: System, limit: float) -> Snapshot:
+    """The answer of libcuda within `limit` seconds."""
     return parse_cuda(system.ask("read_cuda", timeout=limit))
 
 
 def parse_cuda(answer: Answer) -> Snapshot:
-    """The child's answer as values.
+    """The answer of libcuda's child as a part of a snapshot.
 
     >>> parse_cuda({"init": 804, "init_name": "CUDA_ERROR_COMPAT…"}).cuda_api.init_code
     804
     """
     values, shared = parse_answer(LIBCUDA, answer)
     source = LIBCUDA.source
-    if problem := values.get("load_error"):  # no libcuda, or none that one can start
-        return Snapshot(
-            events=(Event(kind="libcuda-missing", source=source, text=problem),),
-            readings=(Reading(subject="cuda_api", source=source, problem=problem),),
-        )
+    load_error = values.get("load_error")
+    if load_error:
+        # There is no libcuda, or none that can be loaded.
+        event = Event(kind="libcuda-missing", source=source, text=load_error)
+        reading = Reading(subject="cuda_api", source=source, problem=load_error)
+        return Snapshot(events=(event,), readings=(reading,))
+
     api = from_plain({**values, "init_code": values.get("init")}, CudaApi, what="libcuda's answer")
-    foreign = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
+    foreign_kinds = [text for key, text in NOT_THE_DRIVERS.items() if values.get(key)]
+    # A stub or a compat library has its own CUDA version, not the driver's.
+    tells_driver_cuda = api.init_code == 0 and not foreign_kinds
     driver = Driver(
-        cuda=api.version if api.init_code == 0 and not foreign else None,
+        cuda=api.version if tells_driver_cuda else None,
         libcuda_path=values.get("library"),
         seconds=values.get("seconds"),
     )
-    path = "driver.libcuda_path"
-    readings = (
+    readings = [
         *readings_of("cuda_api", source, api),
         *readings_of("driver", source, driver),
         *shared.readings,
-        *(Reading(subject=path, source=source, problem=f"this is {text}") for text in foreign),
-    )
-    return replace(shared, cuda_api=api, driver=driver, readings=readings)
+    ]
+    for kind in foreign_kinds:
+        subject = "driver.libcuda_path"
+        readings.append(Reading(subject=subject, source=source, problem=f"this is {kind}"))
+    return replace(shared, cuda_api=api, driver=driver, readings=tuple(readings))
 
 
 NOT_THE_DRIVERS = {"stub": "the toolkit's stub library", "compat": "a cuda-compat library"}
+"""Field of the answer -> what a libcuda is that did not come with the driver."""
 
 
 # --- what both children answer ------------------------------------------------------------------
 
 
 def parse_answer(library: Library, answer: Answer) -> tuple[dict[str, Any], Snapshot]:
-    """The plausible values of a child's answer, and the snapshot that both libraries' answers give:
-    the GPUs, an event for each value that should be there and is not, the readings."""
-    failure, values = child_failure(library.source, answer), only_plausible(partial(answer))
+    """The plausible values of a child's answer, and what both libraries' answers have in common.
+
+    That is a snapshot of the GPUs, an event for each value that should be there and is not, and
+    the readings.
+    """
+    failure = child_failure(library.source, answer)
+    values = only_plausible(partial(answer))
     listed = values.get("devices")
     devices = [only_plausible(device) for device in listed or ()]
-    gpus = tuple(gpu_of(device, library.number_field) for device in devices)
-    device_readings = (
-        reading
-        for device in devices
-        for reading in _problem_readings(library.source, f"gpus[{device['index']}]", device)
-    )
-    shared = Snapshot(
-        gpus=None if listed is None else gpus,
-        events=(*failure.events, *_missing_values(library, values, devices)),
-        readings=(
-            *failure.readings,
-            *(() if listed is None else gpu_readings(library.source, gpus)),
-            *_problem_readings(library.source, library.subject, values),
-            *device_readings,
-        ),
-    )
-    return {**values, "devices": None if listed is None else devices}, shared
+    # An empty list is an answer; None says that the library did not start.
+    values["devices"] = None if listed is None else devices
+    gpus = None
+    if listed is not None:
+        gpus = tuple(gpu_of(device, library.number_field) for device in devices)
+
+    readings = [*failure.readings]
+    if gpus is not None:
+        readings += gpu_readings(library.source, gpus)
+    readings += _problem_readings(library.source, library.subject, values)
+    for device in devices:
+        readings += _problem_readings(library.source, f"gpus[{device['index']}]", device)
+    events = (*failure.events, *_missing_values(library, values, devices))
+    return values, Snapshot(gpus=gpus, events=events, readings=tuple(readings))
 
 
 def partial(answer: Answer) -> Answer:
-    """What a child has told, also before it hung or crashed; a GPU not reached has no name.
+    """What a child answered before it hung or crashed; a GPU that it did not reach has no name.
 
     >>> partial({"problem": "", "parts": [{"count": 2}, {"device": {"index": 0}}]})["devices"]
     [{'index': 0}, {'index': 1}]
     """
     if "problem" not in answer:
         return answer
-    parts = answer.get("parts") or ()
-    known = {key: value for part in parts for key, value in part.items()}
-    reached = {device["index"]: device for part in parts if (device := part.get("device"))}
-    if "count" in known:
-        numbers = range(known["count"])
-        known["devices"] = [reached.get(number, {"index": number}) for number in numbers]
-    return known
+    values: dict[str, Any] = {}
+    reached_devices = {}
+    for part in answer.get("parts") or ():
+        values.update(part)
+        device = part.get("device")
+        if device:
+            reached_devices[device["index"]] = device
+    if "count" in values:
+        devices = []
+        for number in range(values["count"]):
+            devices.append(reached_devices.get(number, {"index": number}))
+        values["devices"] = devices
+    return values
 
 
 def child_failure(source: str, answer: Answer) -> Snapshot:
-    """Of a child that crashed, hung or could not start: an event that rules can judge.
+    """An event for a child that crashed, hung or could not start, which rules can judge.
 
     >>> child_failure("nvml", {"problem": "crashed with SIGSEGV"}).events[0].values["how"]
     'crashed'
     """
     if "problem" not in answer:
         return Snapshot()
-    problem, step = str(answer["problem"]), answer.get("step") or {}
-    died = "crashed" if problem.startswith(("crashed", "exit", "ended")) else "failed"
-    how = "hung" if problem.startswith("no answer") else died
+    problem = str(answer["problem"])
+    step = answer.get("step") or {}
+    # The texts of `system.processes`.
+    if problem.startswith("no answer"):
+        how = "hung"
+    elif problem.startswith(("crashed", "exit", "ended")):
+        how = "crashed"
+    else:
+        how = "failed"
+
     values = {"asked": source, "how": how, "problem": problem}
-    values |= {key: str(value) for key, value in step.items()}
-    text = ", ".join((problem, *filter(None, (step_in_words(step),))))
-    return Snapshot(
-        events=(Event(kind="child-failed", values=values, source=source, text=text),),
-        readings=(Reading(subject="driver", source=source, problem=text),),
-    )
+    values.update({key: str(value) for key, value in step.items()})
+    where = step_in_words(step)
+    text = f"{problem}, {where}" if where else problem
+    event = Event(kind="child-failed", values=values, source=source, text=text)
+    reading = Reading(subject="driver", source=source, problem=text)
+    return Snapshot(events=(event,), readings=(reading,))
 
 
 def only_plausible(values: Answer) -> dict[str, Any]:
-    """An answer without the values that cannot be; each is a problem instead.
+    """An answer without the values that cannot be true; each becomes a problem instead.
 
     >>> only_plausible({"temperature_celsius": 4294967295})["problems"][0]["text"]
     'not plausible: 4294967295'
     """
-    wrong = implausible(values)
-    rows = ({"field": name, "code": NOT_PLAUSIBLE, "text": text} for name, text in wrong.items())
-    problems = (*(values.get("problems") or ()), *rows)
-    return {**values, **dict.fromkeys(wrong), "problems": problems}
+    problems = [*(values.get("problems") or ())]
+    plausible = dict(values)
+    for name, text in implausible(values).items():
+        plausible[name] = None
+        problems.append({"field": name, "code": NOT_PLAUSIBLE, "text": text})
+    plausible["problems"] = tuple(problems)
+    return plausible
 
 
 def _missing_values(library: Library, values: Answer, devices: Sequence[Answer]) -> Iterator[Event]:
-    """Events for values that every GPU has, and if the driver has started, for their number."""
-    source = library.source
+    """Events for values that every GPU has, and for what failed after the driver had started."""
     for device in devices:
-        bus = device.get("pci_bus_id") or ""
-        gpu = {"asked": source, "gpu": str(device["index"]), "bus": bus}
-        failed = {p["field"]: p for p in device["problems"] if _is_trouble(p)}
-        for field, problem in () if device.get("lost") else failed.items():
-            if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
-                yield Event(kind=READ_FAILED, **_event_fields(source, problem, gpu))
-    for problem in values["problems"] if values.get("init") == 0 else ():
+        # Of a lost GPU no value can be read, and it has a finding of its own.
+        if not device.get("lost"):
+            yield from _missing_values_of_gpu(library.source, device)
+    if values.get("init") != 0:
+        return
+    for problem in values["problems"]:
         if _is_trouble(problem):
-            fields = _event_fields(source, problem, {"asked": source})
+            fields = _event_fields(library.source, problem, {"asked": library.source})
             yield Event(kind=library.init_failed, **fields)
 
 
+def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
+    """An event for each value of a GPU that should be there, or cannot be true."""
+    bus = device.get("pci_bus_id") or ""
+    gpu = {"asked": source, "gpu": str(device["index"]), "bus": bus}
+    # Of several problems with one field the last counts.
+    problems = {problem["field"]: problem for problem in device["problems"] if _is_trouble(problem)}
+    for field, problem in problems.items():
+        if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
+            yield Event(kind=READ_FAILED, **_event_fields(source, problem, gpu))
+
+
 def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of an event for a problem; `values` name the GPU if it is of one."""
     field, text = problem["field"], str(problem["text"])
     all_values = {**values, "field": field, "code": str(problem["code"]), "problem": text}
-    who = f"GPU {values['gpu']} {values['bus']}".rstrip() + ": " if "gpu" in values else ""
-    return {"values": all_values, "source": source, "text": f"{who}{field}: {text}"}
+    event_text = f"{field}: {text}"
+    if "gpu" in values:
+        gpu = f"GPU {values['gpu']} {values['bus']}".rstrip()
+        event_text = f"{gpu}: {event_text}"
+    return {"values": all_values, "source": source, "text": event_text}
 
 
 def _is_trouble(problem: Answer) -> bool:
-    """What some driver or GPU has not is none; the list of GPUs and their handles all have."""
-    code, always = problem["code"], problem["field"] in ("devices", "handle")
-    return code not in ABSENT or (always and code == NO_SUCH_CALL)
+    """Whether a problem is more than a value that some drivers or GPUs do not have."""
+    code = problem["code"]
+    if code not in ABSENT:
+        return True
+    # The list of GPUs and their handles exist in every driver.
+    always_exists = problem["field"] in ("devices", "handle")
+    return always_exists and code == NO_SUCH_CALL
 
 
 def gpu_of(device: Answer, number_field: str) -> Gpu:
-    """A device of a child's answer, by the fields of `Gpu`; `number_field`: that of its own."""
+    """A GPU from a device of a child's answer; `number_field` is the field for its number there."""
     instances = device.get("mig_instances")
-    known = {
+    values = {
+        **device,
         number_field: device.get("index"),
         "name": device.get("name") or UNNAMED,
         "mig_instances": instances or (),
         "mig_count": None if instances is None else len(instances),
     }
-    return from_plain({**device, **known}, Gpu, what="a GPU")
+    return from_plain(values, Gpu, what="a GPU")
 
 
 def _problem_readings(source: str, subject: str, answer: Answer) -> Iterator[Reading]:
-    """Why a value is null; what a GPU does not have goes into one line."""
-    absent = [
-        problem["field"] for problem in answer["problems"] if problem["code"] in NOT_SUPPORTED
-    ]
+    """The reason why each value is missing; those that a GPU does not have share one reading."""
+    unsupported = []
     for problem in answer["problems"]:
-        if problem["field"] not in absent:
+        if problem["code"] in NOT_SUPPORTED:
+            unsupported.append(problem["field"])
+    for problem in answer["problems"]:
+        if problem["field"] not in unsupported:
             field = f"{subject}.{problem['field']}"
             yield Reading(subject=field, source=source, problem=problem["text"])
-    if absent:
-        unsupported = f"not supported: {', '.join(absent)}"
-        yield Reading(subject=subject, source=source, problem=unsupported)
+    if unsupported:
+        text = f"not supported: {', '.join(unsupported)}"
+        yield Reading(subject=subject, source=source, problem=text)

@@ -1,7 +1,8 @@
 """The GPU side of a machine, from every source at once.
 
-The cheap sources (files) come first; they tell whether there is anything to ask. Then NVML, which
-`nvidia-smi` asks too, and libcuda are asked in two children at the same time, under one deadline.
+The cheap sources (files) come first, because they tell whether there is a driver to ask. Then NVML,
+which `nvidia-smi` asks too, and libcuda are asked in two children at the same time, under one
+deadline.
 None of them may load a module or make a node (`child_scripts/hold_back.py`).
 """
 
@@ -12,7 +13,7 @@ from typing import TypeVar
 
 from gpusetup.accelerators.makers import identified, judged_on
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import CudaApi, Driver, Gpu, PciDevice, Reading, Snapshot
+from gpusetup.model.machine import CudaApi, Driver, Event, Gpu, PciDevice, Reading, Snapshot
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Deadline, Notify
 from gpusetup.probe.driver_files import (
     read_libraries,
@@ -52,19 +53,16 @@ def read_driver_and_gpus(
     notify: Notify | None = None,
     limit: float = LIMIT_SECONDS,
 ) -> Snapshot:
-    """Everything about driver, CUDA and GPUs. `notify` hears of a wait; `limit` is in seconds."""
-    from gpusetup.probe.driver_libraries import read_cuda, read_nvml
+    """Everything about driver, CUDA and GPUs.
 
+    `notify` is called if the driver is slow; it may take `limit` seconds.
+    """
     files = [read(system) for read in FILES[system.family]]
     answers: Snapshots = ()
     if hint_at_a_driver(files):
-        deadline = Deadline(limit, notify)
-        calls = [
-            BackgroundCall(_ask_driver, system, deadline, name, read)
-            for name, read in (("NVML", read_nvml), ("libcuda", read_cuda))
-        ]
-        answers = [call.result() for call in calls]
-        if system.family == "linux" and not any(part.driver.module_loaded for part in files):
+        answers = _ask_both_libraries(system, Deadline(limit, notify))
+        is_loaded = any(part.driver.module_loaded for part in files)
+        if system.family == "linux" and not is_loaded:
             files.append(read_modinfo(system))
     else:
         if system.family == "windows":
@@ -76,7 +74,18 @@ def read_driver_and_gpus(
 NOT_ASKED = missing("gpus", "nvml, libcuda", "not asked: no driver library, node or module")
 
 
-def _ask_driver(
+def _ask_both_libraries(system: System, deadline: Deadline) -> Snapshots:
+    """The answers of NVML and libcuda, which are asked at the same time."""
+    # Imported late: a machine without a driver does not need it.
+    from gpusetup.probe.driver_libraries import read_cuda, read_nvml
+
+    calls = []
+    for name, read in (("NVML", read_nvml), ("libcuda", read_cuda)):
+        calls.append(BackgroundCall(_ask_library, system, deadline, name, read))
+    return [call.result() for call in calls]
+
+
+def _ask_library(
     system: System, deadline: Deadline, name: str, read: Callable[[System, float], Snapshot]
 ) -> Snapshot:
     with deadline.waiting_for(name):
@@ -85,50 +94,66 @@ def _ask_driver(
 
 def hint_at_a_driver(files: Snapshots) -> bool:
     """Whether any file hints at an NVIDIA driver."""
-    return any(
-        part.driver.library_found or part.driver.module_loaded or part.devices or part.gpus
-        for part in files
-    )
+    for part in files:
+        has_driver = part.driver.library_found or part.driver.module_loaded
+        if has_driver or part.devices or part.gpus:
+            return True
+    return False
 
 
 def combine_sources(system: System, answers: Snapshots, files: Snapshots) -> Snapshot:
     """One snapshot out of all sources: the driver's answers, and what files show."""
-    sources, environ = (*answers, *files), system.environ()
+    sources = (*answers, *files)
+    environ = system.environ()
     on_bus = _first(part.pci_devices for part in sources)
     located = with_addresses(answers, [device.bus_id for device in judged_on(on_bus)])
     listed, reason = _listed_gpus(located, files, on_bus, system.family)
-    all_gpus = [gpu for part in (*located, *files) for gpu in part.gpus or ()]
-    everyone = merged_gpus(listed or (), all_gpus)
-    gpus = None
+
+    gpus_of_sources: list[Gpu] = []
+    for part in (*located, *files):
+        gpus_of_sources += part.gpus or ()
+    # The listed GPUs come first, then those that only another source knows.
+    all_gpus = merged_gpus(listed or (), gpus_of_sources)
+    gpus: Sequence[Gpu] | None = None
     if listed is not None:
-        gpus = with_visibility(everyone[: len(listed)], located, environ)
-        gpus = with_numa_nodes(gpus, on_bus or ())
+        gpus = with_visibility(all_gpus[: len(listed)], located, environ)
+        gpus = [identified(gpu) for gpu in with_numa_nodes(gpus, on_bus or ())]
+
+    events: list[Event] = []
+    readings: list[Reading] = []
+    for part in sources:
+        events += part.events
+        readings += part.readings
+    events += missed_by_cuda(gpus or (), located, environ)
+    events += missed_by_nvml(all_gpus, located, files, environ)
     return Snapshot(
         driver=merged_driver(answers, files),
         cuda_api=first_known((CudaApi(), *(part.cuda_api for part in sources))),
-        gpus=None if gpus is None else tuple(map(identified, gpus)),
+        gpus=None if gpus is None else tuple(gpus),
         gpu_links=_first(part.gpu_links for part in sources),
         pci_devices=on_bus,
         devices=_first(part.devices for part in sources),
-        events=(
-            *(event for part in sources for event in part.events),
-            *missed_by_cuda(gpus or (), located, environ),
-            *missed_by_nvml(everyone, located, files, environ),
-        ),
-        readings=(*(reading for part in sources for reading in part.readings), *reason),
+        events=tuple(events),
+        readings=(*readings, *reason),
     )
 
 
 def _first(values: Iterable[T | None]) -> T | None:
-    return next((value for value in values if value is not None), None)
+    """The first value that a source knows."""
+    for value in values:
+        if value is not None:
+            return value
+    return None
 
 
 def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
-    """The kernel's files know its version best."""
-    known = first_known((Driver(), *(part.driver for part in (*files, *answers))))
+    """The driver from all sources. The kernel's files come first: they know its version best."""
+    drivers = [part.driver for part in (*files, *answers)]
+    driver = first_known((Driver(), *drivers))
     seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
-    library_found = True if known.libcuda_path else known.library_found
-    return replace(known, library_found=library_found, seconds=max(seconds, default=None))
+    # Where libcuda was loaded from, a library was found, also in an unusual folder.
+    library_found = True if driver.libcuda_path else driver.library_found
+    return replace(driver, library_found=library_found, seconds=max(seconds, default=None))
 
 
 def _listed_gpus(
@@ -137,16 +162,26 @@ def _listed_gpus(
     on_bus: tuple[PciDevice, ...] | None,
     family: str,
 ) -> tuple[tuple[Gpu, ...] | None, tuple[Reading, ...]]:
-    """The GPUs of the first source that lists some. If no driver answered: () if a list of the
-    hardware was read and shows none, else None; a reading says why."""
-    by_driver = [part.gpus for part in answers if part.gpus is not None]
-    by_kernel = next((part.gpus for part in files if part.gpus), None)
-    listed = next(filter(None, by_driver), () if by_driver else by_kernel)
-    if listed is not None:
-        return listed, ()
-    may_be_there = on_bus is None or judged_on(on_bus) or any(part.devices for part in files)
-    if may_be_there and family != "macos":
-        problem = f"no driver answered; {len(judged_on(on_bus))} on the PCI bus"
+    """The GPUs of the first source that lists some, and a reading if there are none.
+
+    If no driver answered: () if a list of the hardware was read and shows no GPU, else None.
+    """
+    lists_of_driver = [part.gpus for part in answers if part.gpus is not None]
+    for gpus in lists_of_driver:
+        if gpus:
+            return gpus, ()
+    if lists_of_driver:
+        return (), ()
+    for part in files:
+        if part.gpus:
+            return part.gpus, ()
+
+    nvidia_devices = judged_on(on_bus)
+    has_node = any(part.devices for part in files)
+    may_have_gpu = on_bus is None or nvidia_devices or has_node
+    # Today's macOS has no driver for NVIDIA's GPUs, so none can answer there.
+    if may_have_gpu and family != "macos":
+        problem = f"no driver answered; {len(nvidia_devices)} on the PCI bus"
         return None, (Reading(subject="gpus", source="all sources", problem=problem),)
     return (), (Reading(subject="gpus", source="all sources", value="no NVIDIA device is listed"),)
 
@@ -154,38 +189,56 @@ def _listed_gpus(
 def with_visibility(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Sequence[Gpu]:
-    """`visible`, from CUDA's own list; if its variable hides all of them, CUDA has no device."""
-    codes = {part.cuda_api.init_code for part in answers if part.gpus is not None}
-    if 0 in codes:
-        return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
-    no_device = any(part.cuda_api.init_code == NO_DEVICE for part in answers)
-    hidden = no_device and "CUDA_VISIBLE_DEVICES" in environ
-    return [replace(gpu, visible=False) for gpu in gpus] if hidden else gpus
+    """GPUs with `visible`, from CUDA's own list."""
+    for part in answers:
+        if part.gpus is not None and part.cuda_api.init_code == 0:
+            return [replace(gpu, visible=is_listed_by_cuda(gpu)) for gpu in gpus]
+    # If the variable hides all GPUs, CUDA answers that it has no device.
+    has_no_device = any(part.cuda_api.init_code == NO_DEVICE for part in answers)
+    if has_no_device and "CUDA_VISIBLE_DEVICES" in environ:
+        return [replace(gpu, visible=False) for gpu in gpus]
+    return gpus
 
 
 def with_numa_nodes(gpus: Sequence[Gpu], on_bus: Iterable[PciDevice]) -> Sequence[Gpu]:
     """The GPUs with the NUMA nodes that the kernel names for their addresses."""
     nodes = {bus_key(device.bus_id): device.numa_node for device in on_bus}
-    return [replace(gpu, numa_node=nodes.get(bus_key(gpu.pci_bus_id))) for gpu in gpus]
+    gpus_with_nodes = []
+    for gpu in gpus:
+        numa_node = nodes.get(bus_key(gpu.pci_bus_id))
+        gpus_with_nodes.append(replace(gpu, numa_node=numa_node))
+    return gpus_with_nodes
 
 
 NO_DEVICE = 100
+"""CUDA_ERROR_NO_DEVICE."""
 
 
 def with_addresses(answers: Snapshots, on_bus: Iterable[str | None]) -> tuple[Snapshot, ...]:
-    """NVML's list with the addresses that the PCI bus and the other lists know. It counts in the
-    order of the bus: its place tells the address of a GPU that does not say where it is."""
-    listed = [gpu.pci_bus_id for part in answers for gpu in part.gpus or ()]
-    addresses = sorted({key for bus in (*on_bus, *listed) if (key := bus_key(bus))})
-    return tuple(
-        replace(part, gpus=tuple(_with_address(gpu, addresses) for gpu in part.gpus))
-        if part.gpus and len(part.gpus) == len(addresses)
-        else part
-        for part in answers
-    )
+    """Lists of GPUs with the addresses that the PCI bus and the other lists know.
+
+    NVML counts in the order of the bus, so the position of a GPU without an address tells it.
+    """
+    known_addresses = {*on_bus}
+    for part in answers:
+        known_addresses.update(gpu.pci_bus_id for gpu in part.gpus or ())
+    keys = {bus_key(address) for address in known_addresses}
+    addresses = sorted(key for key in keys if key)
+
+    located = []
+    for part in answers:
+        # A list that lacks a GPU has other positions.
+        if part.gpus and len(part.gpus) == len(addresses):
+            gpus = tuple(_with_address(gpu, addresses) for gpu in part.gpus)
+            located.append(replace(part, gpus=gpus))
+        else:
+            located.append(part)
+    return tuple(located)
 
 
 def _with_address(gpu: Gpu, addresses: Sequence[str]) -> Gpu:
+    """A GPU with the address of its position in NVML's list, unless it has one."""
     if gpu.pci_bus_id or gpu.nvml_index is None:
         return gpu
-    return replace(gpu, pci_bus_id=addresses[gpu.nvml_index])
+    address = addresses[gpu.nvml_index]
+    return replace(gpu, pci_bus_id=address)

@@ -12,7 +12,7 @@ from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Cpu, Disk, Memory, Os, Reading, Snapshot, Toolkit
 from gpusetup.model.units import architecture_named
 from gpusetup.probe.distribution import read_distribution
-from gpusetup.probe.target import Target
+from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join, parent
 from gpusetup.readings.proc import parse_meminfo
 from gpusetup.system.system import (
@@ -28,10 +28,10 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 
 
 def read_os(system: System) -> Snapshot:
-    """The system alone: what another machine that somebody describes may share with this one."""
+    """The operating system alone, which a described machine may share with this one."""
     facts, family = system.facts(), system.family
     machine = str(facts.get("machine") or "")
-    plain = Os(
+    os = Os(
         family=family,
         id=family,
         kernel=facts.get("release"),
@@ -39,178 +39,244 @@ def read_os(system: System) -> Snapshot:
         wsl=False,
     )
     if family == "linux":
-        return _linux(system, facts, plain)
+        return _linux(system, facts, os)
     if family == "windows":
         version = facts.get("os_version") or None
-        named = replace(plain, name=windows_name(version or ""), version=version, kernel=version)
+        os = replace(os, name=windows_name(version or ""), version=version, kernel=version)
     else:
         version = facts.get("mac_version") or ""
-        named = replace(plain, name=f"macOS {version}".strip(), version=version or None)
-    return Snapshot(
-        taken_at=facts.get("now"),
-        os=named,
-        readings=(Reading(subject="os", source="platform", value=named.name),),
-    )
+        os = replace(os, name=f"macOS {version}".strip(), version=version or None)
+    reading = Reading(subject="os", source="platform", value=os.name)
+    return Snapshot(taken_at=facts.get("now"), os=os, readings=(reading,))
 
 
-def _linux(system: System, facts: Mapping[str, Any], plain: Os) -> Snapshot:
+def _linux(system: System, facts: Mapping[str, Any], os: Os) -> Snapshot:
+    """A Linux with its distribution, C library and firmware."""
     distribution = read_distribution(system)
     libc = read_libc(system, facts)
-    boot = read_or_none(system, SECURE_BOOT)
-    version = (read_or_none(system, "/proc/version") or "").lower()
-    named = replace(
-        plain,
+    kernel_version = read_or_none(system, "/proc/version") or ""
+    is_wsl = "microsoft" in kernel_version.lower() or exists(system, "/dev/dxg")
+    # The last byte of the EFI variable is 1 if Secure Boot is on; without EFI there is no file.
+    secure_boot = read_or_none(system, SECURE_BOOT)
+    os = replace(
+        os,
         name=distribution.name,
         id=distribution.id,
         version=distribution.version,
         like=distribution.like,
         libc=libc,
-        wsl="microsoft" in version or exists(system, "/dev/dxg"),
+        wsl=is_wsl,
         jetson=read_jetson(system),
-        secure_boot=boot.endswith("\x01") if boot else None,
+        secure_boot=secure_boot.endswith("\x01") if secure_boot else None,
     )
-    unknown = None if libc else "no C library is known"
-    return Snapshot(
-        taken_at=facts.get("now"),
-        os=named,
-        readings=(
-            Reading(
-                subject="os",
-                source=distribution.source,
-                value=distribution.name,
-                problem=distribution.problem,
-            ),
-            Reading(subject="libc", source="confstr", value=libc, problem=unknown),
-        ),
+    os_reading = Reading(
+        subject="os",
+        source=distribution.source,
+        value=distribution.name,
+        problem=distribution.problem,
     )
+    libc_problem = None if libc else "no C library is known"
+    libc_reading = Reading(subject="libc", source="confstr", value=libc, problem=libc_problem)
+    return Snapshot(taken_at=facts.get("now"), os=os, readings=(os_reading, libc_reading))
+
+
+FIRST_BUILD_OF_WINDOWS_11 = 22000
 
 
 def windows_name(version: str) -> str:
-    """Windows 11 still calls itself 10; its build number tells.
+    """The name of a Windows. Windows 11 still calls itself 10; its build number tells.
 
     >>> windows_name("10.0.26100"), windows_name("10.0.19045")
     ('Windows 11', 'Windows 10')
     """
-    found = re.match(r"10\.\d+\.(\d+)", version)
-    if not found:
-        return f"Windows {version.partition('.')[0]}".strip()
-    return "Windows 11" if int(found[1]) >= 22000 else "Windows 10"
+    numbers = re.match(r"10\.\d+\.(\d+)", version)
+    if numbers is None:
+        major = version.partition(".")[0]
+        return f"Windows {major}".strip()
+    is_windows_11 = int(numbers[1]) >= FIRST_BUILD_OF_WINDOWS_11
+    return "Windows 11" if is_windows_11 else "Windows 10"
 
 
 def read_libc(system: System, facts: Mapping[str, Any]) -> str | None:
-    """`glibc 2.36` as Python was told, or musl by its loader."""
-    musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
-    return facts.get("libc") or ("musl" if musl else None)
+    """`glibc 2.36` as Python knows it, or `musl` if its loader is there."""
+    if facts.get("libc"):
+        return str(facts["libc"])
+    has_musl = any(name.startswith("ld-musl-") for name in list_or_empty(system, "/lib"))
+    return "musl" if has_musl else None
+
+
+L4T_RELEASE = re.compile(r"# R(\d+) \(release\), REVISION: ([\d.]+)")
+"""The first line of /etc/nv_tegra_release: `# R36 (release), REVISION: 4.0, GCID: ...`."""
 
 
 def read_jetson(system: System) -> str | None:
-    """The L4T release, else the board's name where it is a Jetson, else None. A maker's own carrier
-    board has a name of its own; its chip is a Tegra."""
-    l4t = read_or_none(system, "/etc/nv_tegra_release") or ""
-    if release := re.search(r"# R(\d+) \(release\), REVISION: ([\d.]+)", l4t):
+    """The L4T release of a Jetson (`R36.4.0`), else its board's name; None for other machines."""
+    release_file = read_or_none(system, "/etc/nv_tegra_release") or ""
+    release = L4T_RELEASE.search(release_file)
+    if release is not None:
         return f"R{release[1]}.{release[2]}"
     model = (read_or_none(system, "/proc/device-tree/model") or "").strip("\0\n ")
     chip = read_or_none(system, "/proc/device-tree/compatible") or ""
-    return model if re.search(r"nvidia,(?:tegra|thor)", chip) or "Jetson" in model else None
+    # A maker's own carrier board has a name of its own; its chip is a Tegra.
+    has_jetson_chip = re.search(r"nvidia,(?:tegra|thor)", chip)
+    return model if has_jetson_chip or "Jetson" in model else None
 
 
 # --- the CPU --------------------------------------------------------------------------------------
 
 
+CPU_NAME = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
+
+
 def read_cpu(system: System) -> Cpu:
+    """The CPU's name and its cores: all of them, and those that this process may use."""
     facts = system.facts()
-    usable, quota = facts.get("usable_cores"), read_cpu_quota(system)
-    if usable and quota:
-        usable = min(usable, max(1, math.ceil(quota)))
-    name = re.search(r"^model name\s*:\s*(.+)$", read_or_none(system, "/proc/cpuinfo") or "", re.M)
+    usable_cores = facts.get("usable_cores")
+    quota = read_cpu_quota(system)
+    if usable_cores and quota:
+        # A quota of 1.5 cores runs two threads at three quarters of their speed.
+        usable_cores = min(usable_cores, max(1, math.ceil(quota)))
+    cpu_info = read_or_none(system, "/proc/cpuinfo") or ""
+    name = CPU_NAME.search(cpu_info)
     return Cpu(
         name=name[1].strip() if name else None,
         logical_cores=facts.get("cores"),
-        usable_cores=usable,
+        usable_cores=usable_cores,
     )
 
 
+CPU_QUOTA = re.compile(r"(\d+) ([1-9]\d*)")
+"""`150000 100000`: microseconds of CPU time in each period; `max 100000` is no limit."""
+
+
 def read_cpu_quota(system: System) -> float | None:
-    """How many cores our cgroup grants, or one that it is in; `max` is no limit."""
-    quotas = (re.match(r"(\d+) ([1-9]\d*)", text) for text in cgroup_values(system, "cpu.max"))
-    return min((int(quota[1]) / int(quota[2]) for quota in quotas if quota), default=None)
+    """How many cores our cgroup, or one above it, grants; None if there is no limit."""
+    quotas = []
+    for text in cgroup_values(system, "cpu.max"):
+        quota = CPU_QUOTA.match(text)
+        if quota is not None:
+            microseconds, period = int(quota[1]), int(quota[2])
+            quotas.append(microseconds / period)
+    return min(quotas, default=None)
+
+
+OWN_CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
+"""The line of version 2 in /proc/self/cgroup: `0::/user.slice/job-7`."""
 
 
 def cgroup_values(system: System, name: str) -> Iterator[str]:
-    """What a file of our own cgroup (v2) and of those above it says."""
-    path = re.search(r"^0::(/.*)$", read_or_none(system, "/proc/self/cgroup") or "", re.M)
-    own = PurePosixPath("/sys/fs/cgroup" + (path[1] if path else ""))
-    for folder in (own, *own.parents):
+    """The text of a file in our own cgroup (v2), then in each one above it; "" if it has none."""
+    cgroups = read_or_none(system, "/proc/self/cgroup") or ""
+    path = OWN_CGROUP.search(cgroups)
+    own_folder = PurePosixPath("/sys/fs/cgroup" + (path[1] if path is not None else ""))
+    for folder in (own_folder, *own_folder.parents):
         yield read_or_none(system, f"{folder}/{name}") or ""
 
 
 NVCC_SECONDS = 3.0
 COMPILERS = ("cc", "gcc", "clang", "cl", "clang-cl")
+"""Programs that compile C, the one that a build would take first."""
+NVCC_RELEASE = re.compile(r"release (\d+\.\d+)")
+"""`Cuda compilation tools, release 12.8, V12.8.93`."""
 
 
 def read_toolkit(system: System) -> Snapshot:
-    """What the first `nvcc` on PATH says of its version, and the first compiler there."""
-    compiler = next(filter(None, map(system.which, COMPILERS)), None)
+    """The version of the first `nvcc` on PATH, and the first compiler there."""
+    compiler = None
+    for name in COMPILERS:
+        compiler = compiler or system.which(name)
+
     path = system.which("nvcc")
-    output = system.run([path, "--version"], NVCC_SECONDS) if path else None
-    release = re.search(r"release (\d+\.\d+)", output.stdout) if output else None
-    version, problem = release[1] if release else None, None
-    if version is None:
-        problem = output.problem or "its output names no release" if output else "not on PATH"
+    version = None
+    problem = None
+    if path is None:
+        problem = "not on PATH"
+    else:
+        output = system.run([path, "--version"], NVCC_SECONDS)
+        release = NVCC_RELEASE.search(output.stdout)
+        if release is not None:
+            version = release[1]
+        else:
+            problem = output.problem or "its output names no release"
     reading = Reading(subject="toolkit", source=path or "nvcc", value=version, problem=problem)
     return Snapshot(toolkit=Toolkit(nvcc=version, compiler=compiler), readings=(reading,))
 
 
 def read_memory(system: System) -> Memory:
+    """The memory of the machine, and the limits of this process and its container."""
     facts = system.facts()
     limits = facts.get("limits") or {}
     sizes = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
-    shared = unless_refused(system.space, "/dev/shm") if system.family == "linux" else None
+    # DataLoader workers hand their batches over in /dev/shm.
+    shared_memory = None
+    if system.family == "linux":
+        shared_memory = unless_refused(system.space, "/dev/shm")
     return Memory(
         total_bytes=sizes.get("MemTotal") or facts.get("memory_total"),
         available_bytes=sizes.get("MemAvailable"),
         cgroup_limit_bytes=read_cgroup_limit(system),
-        shm_total_bytes=shared.total_bytes if shared else None,
+        shm_total_bytes=shared_memory.total_bytes if shared_memory else None,
         memlock_bytes=limits.get("memlock"),
     )
 
 
 def read_cgroup_limit(system: System) -> int | None:
-    """The memory limit of our cgroup, or of one that it is in, in bytes; None: there is none."""
-    limits = (text.strip() for text in cgroup_values(system, "memory.max"))
-    return min((int(limit) for limit in limits if limit.isdigit()), default=None)
+    """The memory limit of our cgroup, or of one above it, in bytes; None if there is none."""
+    limits = []
+    for text in cgroup_values(system, "memory.max"):
+        limit = text.strip()
+        # `max` is no limit.
+        if limit.isdigit():
+            limits.append(int(limit))
+    return min(limits, default=None)
 
 
 def free_memory(system: System) -> int | None:
-    """What a process may still take: what the host has free, and what our cgroups leave."""
-    free = [parse_meminfo(read_or_none(system, "/proc/meminfo") or "").get("MemAvailable")]
-    names = ("memory.max", "memory.current", "memory.stat")
-    for limit, used, stat in zip(*(cgroup_values(system, name) for name in names), strict=True):
+    """The bytes that a process may still take: of the host, and of each of our cgroups."""
+    host_memory = parse_meminfo(read_or_none(system, "/proc/meminfo") or "")
+    free_sizes = [host_memory.get("MemAvailable")]
+    for limit, used, statistics in zip(
+        cgroup_values(system, "memory.max"),
+        cgroup_values(system, "memory.current"),
+        cgroup_values(system, "memory.stat"),
+        strict=True,
+    ):
         if limit.strip().isdigit() and used:
-            files = sum(map(int, re.findall(r"active_file (\d+)", stat)))  # the kernel drops them
-            free.append(int(limit) - max(0, int(used) - files))
-    return min(filter(None, free), default=None)
+            # Cached files count as used, but the kernel drops them when memory is needed.
+            cached_files = sum(map(int, re.findall(r"active_file (\d+)", statistics)))
+            used_by_programs = max(0, int(used) - cached_files)
+            free_sizes.append(int(limit) - used_by_programs)
+    return min((size for size in free_sizes if size), default=None)
 
 
 # --- disks ----------------------------------------------------------------------------------------
 
 
-def read_disks(system: System, target: Target | None) -> tuple[Disk, ...]:
+def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
     """The room where an install writes: the target, the caches, the temporary folder."""
-    environ, home = system.environ(), system.facts().get("home")
-    usual, root = "/tmp", environ.get("XDG_CACHE_HOME") or (home and join(home, ".cache"))
+    environ = system.environ()
+    home = system.facts().get("home")
     if system.family == "windows":
-        usual, root = environ.get("TEMP", ""), environ.get("LOCALAPPDATA")
-    places = {"site-packages": target.site_packages if target else None}
+        usual_temporary = environ.get("TEMP", "")
+        cache_root = environ.get("LOCALAPPDATA")
+    else:
+        usual_temporary = "/tmp"
+        cache_root = environ.get("XDG_CACHE_HOME")
+        if not cache_root and home:
+            cache_root = join(home, ".cache")
+
+    folders = {"site-packages": target.site_packages if target else None}
     for tool in ("uv", "pip"):
-        named = environ.get(f"{tool.upper()}_CACHE_DIR")
-        places[f"{tool}-cache"] = named or (root and join(root, tool))
-    places["tmp"] = environ.get("TMPDIR") or usual
-    return tuple(_disk(system, subject, path) for subject, path in places.items() if path)
+        folder = environ.get(f"{tool.upper()}_CACHE_DIR")
+        if not folder and cache_root:
+            folder = join(cache_root, tool)
+        folders[f"{tool}-cache"] = folder
+    folders["tmp"] = environ.get("TMPDIR") or usual_temporary
+    return tuple(_disk(system, subject, path) for subject, path in folders.items() if path)
 
 
 def _disk(system: System, subject: str, path: str) -> Disk:
-    """The disk of a folder, which may not be there yet: then of the nearest one above it."""
+    """The disk of a folder, which may not exist yet: then of the nearest one above it."""
     folder = path
     while not exists(system, folder) and parent(folder) != folder:
         folder = parent(folder)

@@ -12,7 +12,7 @@ from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
 from gpusetup.probe.own_files import guard_events, unfinished_events
-from gpusetup.probe.target import Target, choose_target, read_python
+from gpusetup.probe.target import TargetPython, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch
 from gpusetup.probe.windows_runtime import runtime_events
 from gpusetup.readings.environment import allowed_variables
@@ -34,53 +34,71 @@ def read_machine(
     `need_target` raises `Blocked`, else Python and torch are unknown and a reading says why.
     `notify` hears of slow answers; `limit` is how long the driver may take, in seconds.
     """
+    # Imported late: it brings the driver's readers, and a described machine needs none.
     from gpusetup.probe.gpu import read_driver_and_gpus
 
-    target, no_target = None, Snapshot()
+    target = None
+    no_target = Snapshot()
     try:
         target = choose_target(system, named)
     except Blocked as problem:
         if need_target:
             raise
         no_target = missing("python", "target", problem.message)
+
+    # What waits for a child or a slow disk is started first, and read beside the rest.
     gpu_call = BackgroundCall(lambda: read_driver_and_gpus(system, notify=notify, limit=limit))
     toolkit_call = BackgroundCall(read_toolkit, system)
     torch_call = BackgroundCall(read_torch, system, target)
     host_os, container = read_os(system), read_container(system)
     python = read_python(system, target)
-    environment = allowed_variables(system.environ())
     torch, gpu = torch_call.result(), gpu_call.result()
-    own = Snapshot(
+    environment_and_host = _read_host(system, target)
+    toolkit = toolkit_call.result()
+    return merged_snapshots(
+        (gpu, no_target, python, torch, host_os, container, toolkit, environment_and_host)
+    )
+
+
+def _read_host(system: System, target: TargetPython | None) -> Snapshot:
+    """The host's parts, the environment variables, and what is wrong with the target's files."""
+    environment = allowed_variables(system.environ())
+    events = (
+        *_stale_environment(system, target),
+        *library_events(system, target),
+        *runtime_events(system, target),
+        *unfinished_events(system, target),
+        *guard_events(system, target),
+    )
+    return Snapshot(
         conda=Conda(prefix=_conda_prefix(system, target)),
         cpu=read_cpu(system),
         memory=read_memory(system),
         disks=read_disks(system, target),
         environment=environment,
         wanted=wanted_by(environment),
-        events=(
-            *_stale_environment(system, target),
-            *library_events(system, target),
-            *runtime_events(system, target),
-            *unfinished_events(system, target),
-            *guard_events(system, target),
-        ),
+        events=events,
     )
-    toolkit = toolkit_call.result()
-    return merged_snapshots((gpu, no_target, python, torch, host_os, container, toolkit, own))
 
 
-def _conda_prefix(system: System, target: Target | None) -> str | None:
-    own = target.prefix if target and target.manager == "conda" else None
-    return own or system.environ().get("CONDA_PREFIX") or None
+def _conda_prefix(system: System, target: TargetPython | None) -> str | None:
+    """The target's folder if conda made it, else that of the active conda environment."""
+    if target is not None and target.manager == "conda":
+        return target.prefix
+    return system.environ().get("CONDA_PREFIX") or None
 
 
-def _stale_environment(system: System, target: Target | None) -> tuple[Event, ...]:
-    """An activated environment that is no longer there, so that another one became the target."""
-    named = system.environ().get("VIRTUAL_ENV")
-    if not named or target is None or target.chosen_by in ("--python", "VIRTUAL_ENV"):
+def _stale_environment(system: System, target: TargetPython | None) -> tuple[Event, ...]:
+    """An event if the activated environment was deleted, so that another one is the target."""
+    activated = system.environ().get("VIRTUAL_ENV")
+    if not activated or target is None:
         return ()
-    values = {"variable": "VIRTUAL_ENV", "path": named, "instead": target.python}
-    return (Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=named),)
+    # `--python` is the person's own choice, whatever is activated.
+    if target.chosen_by in ("--python", "VIRTUAL_ENV"):
+        return ()
+    values = {"variable": "VIRTUAL_ENV", "path": activated, "instead": target.python}
+    event = Event(kind="stale-environment", values=values, source="VIRTUAL_ENV", text=activated)
+    return (event,)
 
 
 INDEX_VARIABLES = (
@@ -100,7 +118,7 @@ def wanted_by(environment: Mapping[str, str]) -> Wanted:
     if backend and backend != "auto":
         return Wanted(backend=backend, source="UV_TORCH_BACKEND")
     for name in INDEX_VARIABLES:
-        found = re.search(rf"/whl/({LABEL})\b", environment.get(name, ""))
-        if found:
-            return Wanted(backend=found[1], source=name)
+        torch_index = re.search(rf"/whl/({LABEL})\b", environment.get(name, ""))
+        if torch_index is not None:
+            return Wanted(backend=torch_index[1], source=name)
     return Wanted()

@@ -19,74 +19,118 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 def missed_by_nvml(
     gpus: Sequence[Gpu], answers: Snapshots, files: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """GPUs that should be in NVML's list: the kernel's driver holds them, and each has a node. A
-    container or a job that was given some GPUs has fewer nodes; on a whole machine that is a fault.
+    """GPUs that should be in NVML's list: the kernel's driver holds them, and each has a node.
+
+    A container or a job that was given some GPUs has fewer nodes; on a whole machine that is a
+    fault.
     """
+    bound = _bound_gpus(gpus, files)
+    nodes = _node_numbers(files)
+    yield from _missing_nodes(bound, nodes)
+
     listed = [gpu for gpu in gpus if gpu.nvml_index is not None]
-    bound, nodes = _bound_gpus(gpus, files), _node_numbers(files)
-    for number in sorted({*range(len(bound))} - nodes) if 0 < len(nodes) < len(bound) else ():
+    nvml_lists = any(part.driver.nvml_code == 0 and part.gpus is not None for part in answers)
+    # A listed GPU without an address may be the one that seems to be missing.
+    all_have_addresses = all(gpu.pci_bus_id for gpu in listed)
+    if not nvml_lists or not all_have_addresses:
+        return
+    missed = [gpu for gpu in bound if gpu not in listed and gpu.cuda_index is None]
+    is_in_job = any(name in environ for name in JOB_VARIABLES)
+    was_given_some = len(nodes) < len(listed) + len(missed)
+    if is_in_job or was_given_some:
+        return
+
+    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*listed, *missed)})
+    for gpu in missed:
+        # NVML counts by slot, so the slot tells the number that the GPU would have.
+        place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))
+        text = "NVML does not list this GPU, although the kernel's driver holds it"
+        yield _event("gpu-not-listed", gpu, text, source="NVML", place=place)
+
+
+def _missing_nodes(bound: Sequence[Gpu], nodes: set[int]) -> Iterator[Event]:
+    """GPUs of the driver without a device node, if others have one."""
+    if not nodes or len(nodes) >= len(bound):
+        return
+    missing_numbers = set(range(len(bound))) - nodes
+    for number in sorted(missing_numbers):
         # The driver numbers the nodes by slot.
         text = f"/dev/nvidia{number} is missing"
         yield _event("device-node-missing", bound[number], text, source="/dev", gpu=str(number))
-    nvml_lists = any(part.driver.nvml_code == 0 and part.gpus is not None for part in answers)
-    if not nvml_lists or not all(gpu.pci_bus_id for gpu in listed):
-        return  # one without an address may be the one that lacks
-    missed = [gpu for gpu in bound if gpu not in listed and gpu.cuda_index is None]
-    if any(name in environ for name in JOB_VARIABLES) or len(nodes) < len(listed) + len(missed):
-        return
-    slots = sorted({bus_key(gpu.pci_bus_id) or "" for gpu in (*listed, *missed)})
-    for gpu in missed:
-        place = str(slots.index(bus_key(gpu.pci_bus_id) or ""))  # NVML counts by slot
-        text = "NVML does not list this GPU, although the kernel's driver holds it"
-        yield _event("gpu-not-listed", gpu, text, source="NVML", place=place)
 
 
 def missed_by_cuda(
     gpus: Sequence[Gpu], answers: Snapshots, environ: Mapping[str, str]
 ) -> Iterator[Event]:
-    """GPUs that NVML lists and CUDA does not, if nothing hides them. A GPU in MIG mode without
-    an instance has a finding of its own; beside an instance CUDA shows no whole GPU.
+    """GPUs that NVML lists and CUDA does not, if nothing hides them.
+
+    A GPU in MIG mode without an instance has a finding of its own, and beside an instance CUDA
+    shows no whole GPU.
     """
-    complete = any(
-        part.cuda_api.init_code == 0
-        and part.gpus is not None
-        and len(part.gpus) == part.cuda_api.device_count
-        for part in answers
-    )
+    if VISIBLE_DEVICES in environ or not _has_complete_cuda_list(answers):
+        return
     listed = [gpu for gpu in gpus if gpu.cuda_index is not None]
-    only_instances = listed and all(gpu.mig_enabled for gpu in listed)
-    if VISIBLE_DEVICES in environ or not complete or only_instances:
+    only_instances = bool(listed) and all(gpu.mig_enabled for gpu in listed)
+    if only_instances:
         return
     for gpu in gpus:
-        empty = gpu.lost or (gpu.mig_enabled and gpu.mig_count == 0)
-        if gpu.nvml_index is not None and not empty and is_listed_by_cuda(gpu) is False:
+        has_no_instance = gpu.mig_enabled and gpu.mig_count == 0
+        if gpu.nvml_index is None or gpu.lost or has_no_instance:
+            continue
+        if is_listed_by_cuda(gpu) is False:
             values = {"source": "libcuda", "asked": "nvml", "gpu": str(gpu.nvml_index)}
             yield _event("cuda-misses-gpu", gpu, "not in CUDA's list", **values)
 
 
+def _has_complete_cuda_list(answers: Snapshots) -> bool:
+    """Whether CUDA started and described each of its devices."""
+    for part in answers:
+        api = part.cuda_api
+        if api.init_code == 0 and part.gpus is not None and len(part.gpus) == api.device_count:
+            return True
+    return False
+
+
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
-    own = {**values, "bus": missed.pci_bus_id or "", "name": missed.name}
-    return Event(kind=kind, values=own, source=source, text=f"{text}: {gpu_line(missed)}")
+    """An event about a GPU that a source misses."""
+    all_values = {**values, "bus": missed.pci_bus_id or "", "name": missed.name}
+    return Event(kind=kind, values=all_values, source=source, text=f"{text}: {gpu_line(missed)}")
 
 
 def is_listed_by_cuda(gpu: Gpu) -> bool | None:
-    """Whether CUDA, which answered, lists it; None if it has neither UUID nor address (a
-    Jetson's in NVML's list)."""
+    """Whether CUDA, which answered, lists a GPU; None if nothing identifies it.
+
+    A Jetson's GPU has neither UUID nor address in NVML's list.
+    """
     if gpu.uuid is None and gpu.pci_bus_id is None:
         return None
     return gpu.cuda_index is not None
 
 
 def _node_numbers(files: Snapshots) -> set[int]:
-    """Of the nodes of GPUs: 5 for /dev/nvidia5."""
-    paths = (node.path for part in files for node in part.devices or ())
-    return {int(found[1]) for path in paths if (found := re.search(r"nvidia(\d+)$", path))}
+    """The numbers of the GPUs' device nodes: 5 for /dev/nvidia5."""
+    numbers = set()
+    for part in files:
+        for node in part.devices or ():
+            number = re.search(r"nvidia(\d+)$", node.path)
+            if number is not None:
+                numbers.add(int(number[1]))
+    return numbers
 
 
 def _bound_gpus(gpus: Sequence[Gpu], files: Snapshots) -> list[Gpu]:
-    """The GPUs of /proc/driver/nvidia/gpus that the bus shows in the driver's hand, by slot."""
-    devices = (device for part in files for device in judged_on(part.pci_devices))
-    held = {bus_key(device.bus_id) for device in devices if device.driver == "nvidia"}
-    held &= {bus_key(gpu.pci_bus_id) for part in files for gpu in part.gpus or ()}
-    found = {bus: gpu for gpu in gpus if (bus := bus_key(gpu.pci_bus_id)) in held}
-    return [found[bus] for bus in sorted(found, key=str)]
+    """The GPUs of /proc/driver/nvidia/gpus to which the bus shows the driver bound, by slot."""
+    bound_on_bus: set[str | None] = set()
+    held_by_driver: set[str | None] = set()
+    for part in files:
+        for device in judged_on(part.pci_devices):
+            if device.driver == "nvidia":
+                bound_on_bus.add(bus_key(device.bus_id))
+        held_by_driver.update(bus_key(gpu.pci_bus_id) for gpu in part.gpus or ())
+
+    bound_gpus = {}
+    for gpu in gpus:
+        slot = bus_key(gpu.pci_bus_id)
+        if slot in bound_on_bus and slot in held_by_driver:
+            bound_gpus[slot] = gpu
+    return [bound_gpus[slot] for slot in sorted(bound_gpus, key=str)]

@@ -1,7 +1,7 @@
 """A node's health within seconds: NVML, the kernel's files and its log.
 
-Neither torch nor CUDA is started, so that a job that runs beside it notices nothing. All sources
-share one limit; what has not answered then is unknown, and a driver that hangs is a finding.
+Neither torch nor CUDA is started, so that a running job notices nothing. All sources share one
+limit; a source that has not answered by then is unknown, and a driver that hangs is a finding.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ INFINIBAND = f"{SYSFS_CLASSES}/infiniband"
 
 
 class NodeRecord(Frozen):
-    """What was read of a node."""
+    """Everything that was read on a node."""
 
     snapshot: Snapshot
     facts: Mapping[str, str] = {}
-    """What a snapshot has no place for: links, free disk."""
+    """Facts that a snapshot has no field for: links, free disk space."""
 
 
 def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
@@ -48,20 +48,28 @@ def read_node(system: System, limit: float = LIMIT_SECONDS) -> NodeRecord:
     until = time.monotonic() + limit
     log_call = BackgroundCall(read_kernel_log, system, min(LOG_SECONDS, limit / 2))
     facts_call = BackgroundCall(lambda: dict(_links_and_disks(system)))
+
     files = [read(system) for read in FILES[system.family]]
     nvml = read_nvml(system, limit) if hint_at_a_driver(files) else NOT_ASKED
     if system.family == "linux":
-        files.append(_result_by(until, log_call, missing("events", "log", no_answer_in(limit))))
+        no_log = missing("events", "log", no_answer_in(limit))
+        files.append(_result_by(until, log_call, no_log))
     gpu_side = combine_sources(system, (nvml,), files)
-    snapshot = merged_snapshots((gpu_side, read_os(system), Snapshot(memory=read_memory(system))))
-    unknown: dict[str, str] = {}
-    facts = _result_by(until, facts_call, unknown)
+
+    host = Snapshot(memory=read_memory(system))
+    snapshot = merged_snapshots((gpu_side, read_os(system), host))
+    no_facts: dict[str, str] = {}
+    facts = _result_by(until, facts_call, no_facts)
     return NodeRecord(snapshot=snapshot, facts=facts)
 
 
 def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
-    """An answer that came in time; a file of a device that hangs is unknown."""
-    return call.result() if call.ended_within(until - time.monotonic()) else otherwise
+    """The result of a call that ends by a moment (monotonic); `otherwise` if it does not.
+
+    A file of a device that hangs is never read to its end.
+    """
+    seconds_left = until - time.monotonic()
+    return call.result() if call.ended_within(seconds_left) else otherwise
 
 
 def name_of_node() -> str:
@@ -70,47 +78,60 @@ def name_of_node() -> str:
 
 
 def _links_and_disks(system: System) -> Iterator[tuple[str, str]]:
-    """What the kernel's files tell of links and disks."""
+    """The facts that the kernel's files tell about links and disks, by name."""
     yield from links(system).items()
     for name, path in (("disk.root_free_gib", "/"), ("disk.tmp_free_gib", "/tmp")):
-        if space := unless_refused(system.space, path):
-            yield name, f"{space.free_bytes / (1 << 30):.0f}"
+        space = unless_refused(system.space, path)
+        if space:
+            free_gib = space.free_bytes / (1 << 30)
+            yield name, f"{free_gib:.0f}"
 
 
 def links(system: System) -> dict[str, str]:
     """The InfiniBand and RoCE ports that are up, and those that are not, as sysfs shows them.
 
-    No device is a known answer (`none`); nothing is told where sysfs cannot be read.
+    No device is a known answer (`none`); if sysfs cannot be read, there is no answer.
     """
-    up: Counter[str] = Counter()
-    down: list[str] = []
     if unless_refused(system.list, SYSFS_CLASSES) is None:
         return {}
+    active_ports: Counter[str] = Counter()
+    down_ports: list[str] = []
     for device in list_or_empty(system, INFINIBAND):
         for port in list_or_empty(system, f"{INFINIBAND}/{device}/ports"):
-            state, rate, layer = (
-                (read_or_none(system, f"{INFINIBAND}/{device}/ports/{port}/{name}") or "").strip()
-                for name in ("state", "rate", "link_layer")
-            )
-            if state.endswith("ACTIVE"):
-                up[f"{layer} {rate or 'unknown rate'}".strip()] += 1
+            folder = f"{INFINIBAND}/{device}/ports/{port}"
+            # `4: ACTIVE`, `1: DOWN`.
+            if _port_value(system, folder, "state").endswith("ACTIVE"):
+                rate = _port_value(system, folder, "rate") or "unknown rate"
+                layer = _port_value(system, folder, "link_layer")
+                active_ports[f"{layer} {rate}".strip()] += 1
             else:
-                down.append(f"{device}/{port}")
-    active = ", ".join(f"{count} x {kind}" for kind, count in sorted(up.items())) or "none"
-    return {"links.active": active, "links.down": ", ".join(sorted(down)) or "none"}
+                down_ports.append(f"{device}/{port}")
+
+    active = [f"{count} x {kind}" for kind, count in sorted(active_ports.items())]
+    return {
+        "links.active": ", ".join(active) or "none",
+        "links.down": ", ".join(sorted(down_ports)) or "none",
+    }
+
+
+def _port_value(system: System, folder: str, name: str) -> str:
+    """A value of an InfiniBand port; "" if it cannot be read."""
+    return (read_or_none(system, f"{folder}/{name}") or "").strip()
 
 
 COMMANDS = (
     ("dmesg",),
     ("journalctl", "-k", "-b", "--no-pager", "-o", "cat"),
 )
+"""Commands that print the kernel's log; the second works for users who may not read the first."""
 MAX_EVENTS = 50
+"""A GPU that fails writes the same lines thousands of times."""
 
 
 def read_kernel_log(system: System, limit: float) -> Snapshot:
-    """The first command that may read the log; the readings say why another could not.
+    """The events in the kernel's log, from the first command that may read it.
 
-    Each command may take `limit` seconds.
+    Each command may take `limit` seconds; a reading says why one could not.
     """
     readings: list[Reading] = []
     events: tuple[Event, ...] = ()
@@ -118,10 +139,12 @@ def read_kernel_log(system: System, limit: float) -> Snapshot:
         output = system.run(command, limit)
         if output.ok:
             events = parse_kernel_log(output.stdout)
-            source, count = " ".join(command), f"{len(events)} lines about the GPU"
+            source = " ".join(command)
+            count = f"{len(events)} lines about the GPU"
             readings.append(Reading(subject="events", source=source, value=count))
             break
-        problem = output.problem or output.stderr.strip()[:300] or f"exit {output.exit}"
+        error = output.stderr.strip()[:300]
+        problem = output.problem or error or f"exit {output.exit}"
         readings.append(Reading(subject="events", source=command[0], problem=problem))
     return Snapshot(events=events, readings=tuple(readings))
 
@@ -134,10 +157,16 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     {'bus_id': '0000:65:00', 'number': '119'}
     """
     log = text_of(bare_lines(text))
-    found = sorted(events_of(log, KERNEL_LOG), key=lambda event: log.flat.find(event.text or ""))
-    events = (replace(event, source="kernel log") for event in found)
-    each = {(event.kind, *sorted(event.values.items())): event for event in events}
-    return tuple(each.values())[-MAX_EVENTS:]
+
+    def place_in_log(event: Event) -> int:
+        return log.flat.find(event.text or "")
+
+    # The same event many times counts at its first place, with its last text.
+    distinct_events: dict[tuple[object, ...], Event] = {}
+    for event in sorted(events_of(log, KERNEL_LOG), key=place_in_log):
+        key = (event.kind, *sorted(event.values.items()))
+        distinct_events[key] = replace(event, source="kernel log")
+    return tuple(distinct_events.values())[-MAX_EVENTS:]
 
 
 PREFIX = lazy(
@@ -151,7 +180,8 @@ PREFIX = lazy(
 
 
 def bare_lines(log: str) -> list[str]:
-    """
+    """The lines of a log without the time and the host before them.
+
     >>> bare_lines("[   12.512345] NVRM: x\\nNov 20 06:03:41 node-1 kernel: [ 1.123456] nvidia: y")
     ['NVRM: x', 'nvidia: y']
     """

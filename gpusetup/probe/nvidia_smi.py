@@ -1,7 +1,8 @@
 """The GPUs by nvidia-smi, for a machine whose NVIDIA library does not load into this process.
 
 In some containers and on some clusters `libnvidia-ml` is missing or broken for Python, while
-`nvidia-smi` answers. What it tells (name, memory, compute capability) is enough to tune a config.
+`nvidia-smi` answers. The name, memory and compute capability that it prints are enough to tune a
+config.
 """
 
 from __future__ import annotations
@@ -33,17 +34,19 @@ def with_gpus_of_nvidia_smi(machine: Snapshot, system: System) -> Snapshot:
 
     A machine whose GPUs are all hidden by CUDA_VISIBLE_DEVICES stays as it is.
     """
-    all_gpus, shown_gpus = machine.gpus or (), visible_gpus(machine)
-    is_hidden = bool(all_gpus) and not shown_gpus
-    has_memory = any(gpu.memory_total_bytes for gpu in shown_gpus)
-    if is_hidden or has_memory:
+    visible = visible_gpus(machine)
+    all_are_hidden = bool(machine.gpus) and not visible
+    has_memory = any(gpu.memory_total_bytes for gpu in visible)
+    if all_are_hidden or has_memory:
         return machine
-    gpus = gpus_by_nvidia_smi(system)
-    shown = tuple(visible_by_variable(gpus, system.environ().get("CUDA_VISIBLE_DEVICES")))
-    if not shown:
+
+    variable = system.environ().get("CUDA_VISIBLE_DEVICES")
+    gpus = tuple(visible_by_variable(gpus_by_nvidia_smi(system), variable))
+    if not gpus:
         return machine
-    reading = Reading(subject="gpus", source=PROGRAM, value=", ".join(gpu.name for gpu in shown))
-    return replace(machine, gpus=shown, readings=(*machine.readings, reading))
+    names = ", ".join(gpu.name for gpu in gpus)
+    reading = Reading(subject="gpus", source=PROGRAM, value=names)
+    return replace(machine, gpus=gpus, readings=(*machine.readings, reading))
 
 
 def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
@@ -52,10 +55,13 @@ def gpus_by_nvidia_smi(system: System) -> tuple[Gpu, ...]:
     if program is None:
         return ()
     # On Linux it would load kernel modules and make device nodes, which asking must not do.
-    before = (sys.executable, "-I", "-S", HOLD_BACK) if system.family == "linux" else ()
+    starter: tuple[str, ...] = ()
+    if system.family == "linux":
+        starter = (sys.executable, "-I", "-S", HOLD_BACK)
     for fields in (FIELDS, FIELDS_OF_OLD_DRIVERS):
-        query = (f"--query-gpu={','.join(fields)}", "--format=csv,noheader")
-        output = system.run((*before, program, *query), LIMIT_SECONDS)
+        query = f"--query-gpu={','.join(fields)}"
+        words = (*starter, program, query, "--format=csv,noheader")
+        output = system.run(words, LIMIT_SECONDS)
         if output.ok:
             return tuple(parse_gpus(output.stdout))
     return ()
@@ -71,7 +77,8 @@ def parse_gpus(text: str) -> Iterator[Gpu]:
     for line in text.splitlines():
         cells = [cell(text) for text in line.split(",")]
         # Without `compute_cap` a row has one cell less; a row that is cut has fewer still.
-        index, name, uuid, size, capability = (cells + [None] * len(FIELDS))[: len(FIELDS)]
+        cells += [None] * len(FIELDS)
+        index, name, uuid, size, capability = cells[: len(FIELDS)]
         if name is None or memory(size) is None:
             continue
         gpu = Gpu(
@@ -85,8 +92,11 @@ def parse_gpus(text: str) -> Iterator[Gpu]:
 
 
 def _capability(text: str | None) -> Capability | None:
+    """The capability in a cell; None for an empty one and for `[N/A]`."""
+    if not text:
+        return None
     try:
-        return Capability.parse(text) if text else None
+        return Capability.parse(text)
     except ValueError:
         return None
 
@@ -94,9 +104,12 @@ def _capability(text: str | None) -> Capability | None:
 def capability_by_name(name: str) -> Capability | None:
     """The compute capability of a card by its name; None if the catalog does not know it."""
     rows = rows_or_none(name, load_catalog().gpus)
+    if not rows:
+        return None
     try:
-        return one_capability(name, rows) if rows else None
-    except UsageError:  # the name means cards of different capability
+        return one_capability(name, rows)
+    except UsageError:
+        # The name means cards of different capability.
         return None
 
 
@@ -112,7 +125,10 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
     if variable is None:
         yield from gpus
         return
-    for word in filter(None, (part.strip() for part in variable.split(","))):
+    for part in variable.split(","):
+        word = part.strip()
+        if not word:
+            continue
         matching = [gpu for gpu in gpus if _is_named_by(gpu, word)]
         # CUDA stops at the first word that names no GPU: `-1` hides those after it.
         if not matching:
@@ -121,6 +137,8 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
 
 
 def _is_named_by(gpu: Gpu, word: str) -> bool:
+    """Whether a word of CUDA_VISIBLE_DEVICES means a GPU: its index, or how its UUID begins."""
+    # No machine has a GPU of nine digits, and Python refuses to read much longer numbers.
     is_index = word.isdecimal() and gpu.nvml_index == int(word[:9])
     is_uuid = word.startswith("GPU-") and (gpu.uuid or "").startswith(word)
     return is_index or is_uuid

@@ -1,5 +1,8 @@
-"""What gpusetup itself left in the target: the journal of an installation that was interrupted, the
-receipt of the last one, and the constraints of `guard`."""
+"""The files that gpusetup itself keeps in the target.
+
+They are the journal of an interrupted installation, the receipt of the last one, and the
+constraints of `guard`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
 from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import shell_line
-from gpusetup.probe.target import Target
+from gpusetup.probe.target import TargetPython
 from gpusetup.readings.packages import normalised
 from gpusetup.readings.paths import join, parent
 from gpusetup.system.own_cache import MAKING, own_path
@@ -23,6 +26,7 @@ JOURNAL = (".gpusetup", "journal.json")
 
 
 def interruption(prefix: str) -> str:
+    """A sentence about an installation that did not end."""
     return f"An installation into {prefix} was interrupted"
 
 
@@ -46,7 +50,7 @@ def interruptions(machine: Snapshot) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def unfinished_events(system: System, target: Target | None) -> Iterator[Event]:
+def unfinished_events(system: System, target: TargetPython | None) -> Iterator[Event]:
     """The journals that installations left behind: in the target, and in environments that were
     only half made in the working folder."""
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
@@ -85,41 +89,89 @@ CONSTRAINTS = "gpusetup-constraints.txt"
 """Where `guard --write` puts the constraints, in the target's prefix."""
 RECEIPT = (".gpusetup", "receipt.json")
 MOST_CHARACTERS = 1 << 16
+"""A file with more is not ours."""
 MOST_PINS = 100
+DATE = re.compile(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T")
+"""The day in the first line of the guard's file, or in a receipt."""
 
 
 class _Receipt(Frozen):
+    """The parts of an installation's receipt that show what it installed."""
+
     installed_at: str = ""
     after: Mapping[str, str] = {}
     verdict: Mapping[str, object] | None = None
 
 
-def guard_events(system: System, target: Target | None) -> Iterator[Event]:
-    """What the guard's file pins, else what our last installation brought, and since when; nothing
-    where neither names a torch. Anybody may have written them: what is no pin counts nothing."""
+def guard_events(system: System, target: TargetPython | None) -> Iterator[Event]:
+    """An event with the torch family that the guard pins, else that we installed, and since when.
+
+    Nothing if neither names a torch. Anybody may have written these files, so a line that is no
+    pin counts nothing.
+    """
     if target is None:
         return
-    guard, receipt = (
-        (read_or_none(system, join(target.prefix, *file)) or "")[: 4 * MOST_CHARACTERS]
-        for file in ((CONSTRAINTS,), RECEIPT)
-    )
+    guard_text = _text_in(system, target, CONSTRAINTS)
+    guarded = pins_in(guard_text)
+    if _names_torch(guarded):
+        yield _guard_event(CONSTRAINTS, guarded, "guarded", guard_text)
+        return
+
+    receipt = _receipt_in(system, target)
+    installed = _installed_pins(receipt)
+    if _names_torch(installed):
+        passed = receipt.verdict is not None and receipt.verdict.get("verdict") == "passed"
+        how = "proven" if passed else "installed"
+        yield _guard_event(RECEIPT[-1], installed, how, receipt.installed_at)
+
+
+def _text_in(system: System, target: TargetPython, *file: str) -> str:
+    """The text of a file in the target's folder; "" if it cannot be read."""
+    text = read_or_none(system, join(target.prefix, *file)) or ""
+    # A receipt has more beside the versions.
+    return text[: 4 * MOST_CHARACTERS]
+
+
+def _receipt_in(system: System, target: TargetPython) -> _Receipt:
+    """The receipt of our last installation; an empty one if there is none that can be read."""
+    text = _text_in(system, target, *RECEIPT)
     try:
-        last = from_json(receipt or "{}", _Receipt, what="the receipt")
+        return from_json(text or "{}", _Receipt, what="the receipt")
     except BadInput:
-        last = _Receipt()
-    family = (name for name in FAMILY if name in last.after)
-    installed = "\n".join(f"{name}=={last.after[name]}" for name in family)
-    proven = (last.verdict or {}).get("verdict") == "passed"
-    for source, pins, dated_text, how in (
-        (CONSTRAINTS, pins_in(guard), guard, "guarded"),
-        (RECEIPT[-1], pins_in(installed), last.installed_at, "proven" if proven else "installed"),
-    ):
-        if any(pin.startswith("torch==") for pin in pins):
-            values = {"pins": " ".join(pins), "how": how}
-            if date := re.match(r"(?:# gpusetup guard, )?(\d{4}-\d\d-\d\d)T", dated_text):
-                values["when"] = date[1]
-            yield Event(kind="guarded-set", values=values, source=source, text=values["pins"])
-            return
+        return _Receipt()
+
+
+def _installed_pins(receipt: _Receipt) -> tuple[str, ...]:
+    """The versions of torch's family that an installation brought, as pins."""
+    lines = []
+    for package in FAMILY:
+        if package in receipt.after:
+            lines.append(f"{package}=={receipt.after[package]}")
+    return pins_in("\n".join(lines))
+
+
+def _names_torch(pins: tuple[str, ...]) -> bool:
+    return any(pin.startswith("torch==") for pin in pins)
+
+
+def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) -> Event:
+    """The event for a set of pins; `how` says why they are believed to work together."""
+    text = " ".join(pins)
+    values = {"pins": text, "how": how}
+    date = DATE.match(dated_text)
+    if date is not None:
+        values["when"] = date[1]
+    return Event(kind="guarded-set", values=values, source=source, text=text)
+
+
+PIN = re.compile(
+    r"(?m)^[ \t]*"
+    # A name with or without extras: `jax[cuda13]`.
+    r"([A-Za-z0-9][\w.-]{0,99})(?:\[[^\]\n]*\])?"
+    r"[ \t]*==[ \t]*"
+    r"([\w.+!-]{1,99})[ \t]*$"
+)
+"""A line with an exact version: `torch == 2.13.0+cu130`."""
 
 
 def pins_in(text: str) -> tuple[str, ...]:
@@ -128,7 +180,5 @@ def pins_in(text: str) -> tuple[str, ...]:
     >>> pins_in("# a\\nTorch == 2.13.0+cu130\\nnumpy<3\\n-r /etc/passwd\\ntorch @ file:///x\\n")
     ('torch==2.13.0+cu130',)
     """
-    name, version = r"([A-Za-z0-9][\w.-]{0,99})(?:\[[^\]\n]*\])?", r"([\w.+!-]{1,99})"
-    row = rf"(?m)^[ \t]*{name}[ \t]*==[ \t]*{version}[ \t]*$"
-    found = re.findall(row, text[:MOST_CHARACTERS])[:MOST_PINS]
-    return tuple(f"{normalised(name)}=={version}" for name, version in found)
+    rows = PIN.findall(text[:MOST_CHARACTERS])
+    return tuple(f"{normalised(name)}=={version}" for name, version in rows[:MOST_PINS])

@@ -1,7 +1,7 @@
-"""Which distributions that matter here are in the target, from the names of its files.
+"""The distributions of the target that matter here, from the names of its files.
 
-Nothing is imported: `*.dist-info` folders, `*.egg-info` and conda's `conda-meta`.
-Each folder is listed once and only small files are opened.
+Nothing is imported: the sources are `*.dist-info` folders, `*.egg-info` and conda's `conda-meta`.
+Each folder is listed once, and only small files are opened.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gpusetup.model.machine import Package
-from gpusetup.probe.target import Target
+from gpusetup.probe.target import TargetPython
 from gpusetup.readings.packages import (
     CONDA_WATCHED,
     WATCHED,
@@ -22,62 +22,89 @@ from gpusetup.readings.packages import (
 from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
 
-_INFO = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
-_LIBRARY = r'(?m)^"?([^,"\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?|torch/version\.py)"?,'
+INFO_FOLDER = re.compile(r"(?P<name>.+?)-(?P<version>\d[^-]*)(-py[\d.]+.*)?\.(dist-info|egg-info)$")
+"""`torch-2.9.1+cu128.dist-info`, `six-1.16.0-py3.11.egg-info`."""
+LIBRARY_IN_RECORD = re.compile(
+    # A compiled library with or without a version: `torch/lib/libtorch.so`, `libz.so.1.3`.
+    r'(?m)^"?([^,"\n]+\.(?:so|dll|dylib|pyd)(?:\.[\d.]+)?'
+    r'|torch/version\.py)"?,'
+)
+"""The path in a row of a RECORD, which may be quoted."""
 
 
-def installed_packages(system: System, target: Target) -> tuple[Package, ...] | None:
-    """What is installed of the watched distributions, in the import order of their folders.
+def installed_packages(system: System, target: TargetPython) -> tuple[Package, ...] | None:
+    """The watched distributions that are installed, in the import order of their folders.
 
-    None if no folder of the target could be listed. The same name may stand there twice.
+    None if no folder of the target could be listed. The same name may be there twice.
     """
-    folders = {folder: unless_refused(system.list, folder) for folder in target.path}
+    packages: list[Package] = []
+    has_listed_folder = False
+    # A folder may be in the path twice.
+    for folder in dict.fromkeys(target.path):
+        names = unless_refused(system.list, folder)
+        if names is not None:
+            has_listed_folder = True
+            packages += _in_folder(system, folder, names)
     conda = tuple(conda_packages(system, target.prefix))
-    if all(names is None for names in folders.values()) and not conda:
+    if not has_listed_folder and not conda:
         return None
-    found = [
-        package
-        for folder, names in folders.items()
-        for package in _in_folder(system, folder, names or ())
-    ]
-    return (*found, *conda)
+    return (*packages, *conda)
 
 
 def _in_folder(system: System, folder: str, names: Iterable[str]) -> Iterator[Package]:
-    """The distributions that are watched, or that say which torch they take."""
-    for info in names:
-        match = _INFO.match(info)
-        name = normalised(match["name"]) if match else ""
+    """The distributions in a folder that are watched, or that say which torch they need."""
+    for name in names:
+        info = INFO_FOLDER.match(name)
+        if info is not None:
+            package = _package(system, folder, info)
+            if package is not None:
+                yield package
 
-        def text(file: str, info: str = info) -> str | None:
-            return read_or_none(system, join(folder, info, file))
 
-        wheel = info.endswith(".dist-info")
-        metadata = text("METADATA") if wheel and not name.startswith("nvidia-") else None
-        requires = parse_required(metadata or "")
-        if match is None or not (requires or is_watched(name)):
-            continue
-        installer, record = (text("INSTALLER") or "").strip().lower() or None, text("RECORD")
-        # conda keeps libraries elsewhere than the RECORD of the wheel that it was built from says.
-        checkable = wheel and installer != "conda" and record is not None
-        # PEP 610, or editable: an index may have a stranger's project of the same name.
-        direct = "__editable__" in (record or "") or text("direct_url.json") is not None
-        yield Package(
-            name=name,
-            version=match["version"],
-            installer=installer,
-            location=folder,
-            intact=is_whole(system, folder, record or "") if checkable else None,
-            requires=requires,
-            direct=direct if direct or requires else None,
-        )
+def _package(system: System, folder: str, info: re.Match[str]) -> Package | None:
+    """The distribution of a `dist-info` folder; None if it is of no interest here."""
+    info_folder = info.string
+
+    def text(file: str) -> str | None:
+        return read_or_none(system, join(folder, info_folder, file))
+
+    name = normalised(info["name"])
+    is_wheel = info_folder.endswith(".dist-info")
+    # NVIDIA's libraries are many, and say nothing about torch.
+    may_need_torch = is_wheel and not name.startswith("nvidia-")
+    metadata = text("METADATA") if may_need_torch else None
+    requires = parse_required(metadata or "")
+    if not requires and not is_watched(name):
+        return None
+
+    installer = (text("INSTALLER") or "").strip().lower() or None
+    record = text("RECORD")
+    # conda keeps libraries elsewhere than the RECORD of the wheel that it was built from says.
+    is_checkable = is_wheel and installer != "conda" and record is not None
+    # PEP 610, or editable: an index may have a stranger's project of the same name.
+    is_editable = "__editable__" in (record or "")
+    is_direct = is_editable or text("direct_url.json") is not None
+    return Package(
+        name=name,
+        version=info["version"],
+        installer=installer,
+        location=folder,
+        intact=is_whole(system, folder, record or "") if is_checkable else None,
+        requires=requires,
+        direct=is_direct if is_direct or requires else None,
+    )
 
 
 def is_whole(system: System, folder: str, record: str) -> bool:
-    """Whether the libraries of a RECORD are there, and torch's own `version.py`; if an install
-    was cut, or overwritten, they are not."""
-    paths = re.findall(_LIBRARY, record)
-    return all(exists(system, join(folder, *path.split("/"))) for path in paths)
+    """Whether the libraries of a RECORD are there, and torch's own `version.py`.
+
+    If an installation was interrupted, or overwritten, some are missing.
+    """
+    for path in LIBRARY_IN_RECORD.findall(record):
+        parts = path.split("/")
+        if not exists(system, join(folder, *parts)):
+            return False
+    return True
 
 
 # --- conda ---------------------------------------------------------------------------------------
@@ -87,11 +114,14 @@ def conda_packages(system: System, prefix: str) -> Iterator[Package]:
     """The watched packages of a conda environment, from the names of its `conda-meta` files."""
     for file in list_or_empty(system, join(prefix, "conda-meta")):
         parts = parse_conda_name(file)
-        if parts and (parts[0] in CONDA_WATCHED or parts[0] in WATCHED):
+        if parts is None:
+            continue
+        name, version, build = parts
+        if name in CONDA_WATCHED or name in WATCHED:
             yield Package(
-                name=parts[0],
-                version=parts[1],
+                name=name,
+                version=version,
                 installer="conda",
-                build=parts[2],
+                build=build,
                 location=prefix,
             )

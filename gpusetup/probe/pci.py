@@ -19,22 +19,32 @@ WMI_QUERY = (
     f"Get-CimInstance {WMI} | Select-Object Name,PNPDeviceID | ConvertTo-Json -Compress",
 )
 WMI_SECONDS = 10.0
+"""PowerShell needs some seconds for its first start after a boot."""
+
+
+DISPLAY_CLASS = "0x03"
+"""How the class of a VGA, 3D or other display controller begins; a card's sound is 0x04."""
 
 
 def read_pci(system: System) -> Snapshot:
-    """VGA, 3D and other display controllers; not the sound device of the same card."""
+    """The display controllers on the PCI bus, whoever made them."""
     names = unless_refused(system.list, FOLDER)
     if names is None:
         return missing("pci_devices", FOLDER, "cannot be listed")
-    found = (name for name in names if (_pci_value(system, name, "class") or "").startswith("0x03"))
-    return _pci_snapshot(FOLDER, tuple(read_device(system, name) for name in found))
+    devices = []
+    for name in names:
+        device_class = _pci_value(system, name, "class") or ""
+        if device_class.startswith(DISPLAY_CLASS):
+            devices.append(read_device(system, name))
+    return _pci_snapshot(FOLDER, tuple(devices))
 
 
 def read_device(system: System, bus_id: str) -> PciDevice:
-    vendor, device = (
-        (_pci_value(system, bus_id, name) or "").removeprefix("0x") for name in ("vendor", "device")
-    )
+    """A device of the bus by its address, from sysfs."""
+    vendor = (_pci_value(system, bus_id, "vendor") or "").removeprefix("0x")
+    device = (_pci_value(system, bus_id, "device") or "").removeprefix("0x")
     numa_node = _pci_value(system, bus_id, "numa_node") or ""
+    # The link of a bound device points to its driver: `../../../bus/pci/drivers/nvidia`.
     driver = unless_refused(system.link, f"{FOLDER}/{bus_id}/driver") or ""
     return PciDevice(
         vendor=maker_on_bus(vendor),
@@ -47,7 +57,9 @@ def read_device(system: System, bus_id: str) -> PciDevice:
 
 
 def _pci_value(system: System, bus_id: str, name: str) -> str | None:
-    return (read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or "").strip() or None
+    """A value of a device in sysfs; None if it cannot be read or is empty."""
+    text = read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or ""
+    return text.strip() or None
 
 
 def read_wmi(system: System) -> Snapshot:
@@ -58,28 +70,38 @@ def read_wmi(system: System) -> Snapshot:
     return _pci_snapshot(WMI, parse_wmi(output.stdout))
 
 
-WMI_ROW = r'(?i)"Name":(?:null|"([^"]*)"),"PNPDeviceID":"[^"]*?VEN_(\w{4})(?:&|\\u0026)DEV_(\w{4})'
+WMI_ROW = re.compile(
+    # The name, which may be null.
+    r'(?i)"Name":(?:null|"([^"]*)"),'
+    # `"PNPDeviceID":"PCI\\VEN_10DE&DEV_27B8&SUBSYS_..."`; PowerShell 5 writes & as \u0026.
+    r'"PNPDeviceID":"[^"]*?VEN_(\w{4})(?:&|\\u0026)DEV_(\w{4})'
+)
+"""A row of the query's JSON."""
 
 
 def parse_wmi(text: str) -> tuple[PciDevice, ...]:
-    """The rows of its JSON; a virtual adapter has no PCI id and is left out.
+    """The devices of the query's JSON; a virtual adapter has no PCI id and is left out.
 
     >>> text = '{"Name":"NVIDIA L4","PNPDeviceID":"PCI\\\\VEN_10DE&DEV_27B8&SUBSYS_1"}'
     >>> [(device.vendor, device.device_id) for device in parse_wmi(text)]
     [('nvidia', '27b8')]
     """
-    return tuple(
-        PciDevice(vendor=maker_on_bus(vendor.lower()), device_id=device.lower(), name=name or None)
-        for name, vendor, device in re.findall(WMI_ROW, text)
-    )
+    devices = []
+    for name, vendor, device_id in WMI_ROW.findall(text):
+        maker = maker_on_bus(vendor.lower())
+        device = PciDevice(vendor=maker, device_id=device_id.lower(), name=name or None)
+        devices.append(device)
+    return tuple(devices)
 
 
 def _pci_snapshot(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
+    """The devices of a source, with a reading for each."""
     lines = []
     for device in devices:
-        driver = device.driver and f"driver {device.driver}"
+        driver = f"driver {device.driver}" if device.driver else None
         parts = (device.bus_id, device.vendor, device.device_id, device.name, driver)
-        lines.append(" ".join(filter(None, parts)))
-    values = lines or ["no display controller"]
-    readings = (Reading(subject="pci_devices", source=source, value=value) for value in values)
+        lines.append(" ".join(part for part in parts if part))
+    readings = []
+    for line in lines or ["no display controller"]:
+        readings.append(Reading(subject="pci_devices", source=source, value=line))
     return Snapshot(pci_devices=devices, readings=tuple(readings))

@@ -20,12 +20,14 @@ VERSION = 1
 
 
 class _Head(Frozen):
-    """What tells one of our documents from another, and the snapshot that a doctor judged."""
+    """The field that tells our kinds of documents apart."""
 
     schema: str | None = None
 
 
 class _Doctor(Frozen):
+    """An answer of doctor, with the snapshot that it judged."""
+
     snapshot: Snapshot
 
 
@@ -36,36 +38,45 @@ def dump_snapshot(snapshot: Snapshot) -> str:
 
 def load_snapshot(path: str | Path) -> Snapshot:
     """Read a snapshot file, or the snapshot in a doctor's answer; `BadInput` names the place."""
-    return parse_snapshot(read_bytes(Path(path)), str(path))
+    raw = read_bytes(Path(path))
+    return parse_snapshot(raw, str(path))
 
 
 def parse_snapshot(raw: bytes, what: str) -> Snapshot:
-    """The snapshot in a file's bytes, without hidden marks: it may come from anybody. `what` names
-    the file in messages."""
+    """The snapshot in a file's bytes, without hidden marks: it may come from anybody.
+
+    `what` names the file in messages.
+    """
     text = named_file.text_of(raw, what)
-    if text.lstrip()[:1] not in ("", "{", "["):
+    first_letter = text.lstrip()[:1]
+    if first_letter not in ("", "{", "["):
         raise BadInput(
             f"{what} is no snapshot but a text",
             hint="`gpusetup doctor --report FILE` reads a text",
         )
     try:
-        schema = from_json(text, _Head, what=what).schema or ""
-        if schema.startswith("gpusetup.doctor/"):
-            found = from_json(text, _Doctor, what=what).snapshot
-        else:
-            _check_schema(schema, what)
-            found = from_json(text, Snapshot, what=what)
-        # Only an escape or another script can hide marks or breaks; most snapshots have none.
-        if text.isascii() and not re.search(r"\\[unrf]", text):
-            return found
-        plain = map_texts(on_one_line(to_plain(found)), without_hidden_marks)
-        return from_plain(plain, Snapshot, what="the snapshot")
+        snapshot = _snapshot_in(text, what)
     except BadInput as problem:
         if "truncated" in problem.message:
             raise BadInput(
                 f"{what} is cut off after {len(raw)} bytes", hint=_SAVE_AGAIN
             ) from problem
         raise
+    # Only an escape or another script can hide marks or line breaks; most files have neither.
+    may_hide_something = not text.isascii() or re.search(r"\\[unrf]", text)
+    if not may_hide_something:
+        return snapshot
+    plain = map_texts(on_one_line(to_plain(snapshot)), without_hidden_marks)
+    return from_plain(plain, Snapshot, what="the snapshot")
+
+
+def _snapshot_in(text: str, what: str) -> Snapshot:
+    """The snapshot in a JSON text: of a snapshot file, or of doctor's answer."""
+    schema = from_json(text, _Head, what=what).schema or ""
+    if schema.startswith("gpusetup.doctor/"):
+        return from_json(text, _Doctor, what=what).snapshot
+    _check_schema(schema, what)
+    return from_json(text, Snapshot, what=what)
 
 
 def on_one_line(value: Any, key: str = "") -> Any:
@@ -89,20 +100,21 @@ _SAVE_AGAIN = "write it again with `gpusetup snapshot --output FILE`"
 
 
 def _check_schema(schema: str, what: str) -> None:
-    named = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
-    found = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
-    if found is None:
-        raise BadInput(f"{what} is no snapshot: {named}", hint=_SAVE_AGAIN)
-    if int(found[1]) > VERSION:
+    """Raise `BadInput` for a document that is no snapshot, or one of a newer gpusetup."""
+    schema_text = f"`$.schema` is {schema!r}" if schema else "`$.schema` is missing"
+    version = re.fullmatch(r"gpusetup\.snapshot/(\d+)", schema)
+    if version is None:
+        raise BadInput(f"{what} is no snapshot: {schema_text}", hint=_SAVE_AGAIN)
+    if int(version[1]) > VERSION:
         raise BadInput(
-            f"{what} was written by a newer gpusetup: {named}, "
+            f"{what} was written by a newer gpusetup: {schema_text}, "
             f"this one reads up to 'gpusetup.snapshot/{VERSION}'",
             hint="update gpusetup",
         )
 
 
 def read_bytes(path: Path) -> bytes:
-    """A record's file; `BadInput` if it cannot be one."""
+    """The bytes of a record's file; `BadInput` if it cannot be one."""
     try:
         if named_file.is_folder(path):
             raise BadInput(f"{path} is a folder, not a snapshot file")
@@ -117,19 +129,24 @@ FIRST = "rtx3050-laptop"
 
 
 def example_machines() -> tuple[str, ...]:
-    """The names that `--from` knows; `rtx3050-laptop` is the first."""
+    """The names of the example machines for `--from`; `rtx3050-laptop` is the first."""
     names = sorted(path.stem for path in MACHINES.glob("*.json"))
-    return tuple(sorted(names, key=lambda name: name != FIRST))
+    names.sort(key=lambda name: name != FIRST)
+    return tuple(names)
 
 
 def machine_named(name_or_path: str) -> Snapshot:
     """The example machine of that name, else the snapshot file at that path."""
-    known = MACHINES / f"{name_or_path}.json"
-    if Path(name_or_path).name == name_or_path and named_file.is_there(known):
-        return load_snapshot(known)
-    if named_file.is_there(name_or_path) or re.search(r"[/\\]|\.json$", name_or_path):
+    example = MACHINES / f"{name_or_path}.json"
+    # Only a plain name: `../x` may not lead out of the folder of examples.
+    is_plain_name = Path(name_or_path).name == name_or_path
+    if is_plain_name and named_file.is_there(example):
+        return load_snapshot(example)
+    looks_like_path = re.search(r"[/\\]|\.json$", name_or_path)
+    if looks_like_path or named_file.is_there(name_or_path):
         return load_snapshot(name_or_path)
+    names = ", ".join(f"`{name}`" for name in example_machines())
     raise UsageError(
         f"`--from {name_or_path}` is neither a file nor an example machine",
-        hint=f"the example machines: {', '.join(f'`{name}`' for name in example_machines())}",
+        hint=f"the example machines: {names}",
     )

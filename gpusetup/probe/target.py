@@ -1,6 +1,6 @@
-"""Chooses the target interpreter, and says why that one.
+"""Chooses the target interpreter, and keeps the reason of the choice.
 
-The order: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `./.venv`, else the interpreter that
+The order: `--python`, `VIRTUAL_ENV`, `CONDA_PREFIX`, `./.venv`, and last the interpreter that
 gpusetup runs in, unless that is a tool environment (pipx, `uv tool`).
 """
 
@@ -26,6 +26,7 @@ from gpusetup.system.system import (
 )
 
 ASK_SECONDS = 10.0
+"""An interpreter answers within a tenth of a second; one on a slow network disk may need longer."""
 
 CHOICES = (
     "name one with `--python PATH`, activate an environment, "
@@ -33,7 +34,7 @@ CHOICES = (
 )
 
 
-class Target(Frozen):
+class TargetPython(Frozen):
     """The interpreter whose environment is read and changed."""
 
     python: str
@@ -50,30 +51,34 @@ class Target(Frozen):
     """Whether the interpreter forbids installing into it (PEP 668); never so in an environment."""
     has_pip: bool | None = None
     site_packages: str | None = None
-    """Where packages are installed to (`purelib`)."""
+    """The folder into which packages are installed (`purelib`)."""
     path: tuple[str, ...] = ()
-    """The folders it imports from, in their order, without the script's own."""
+    """The folders from which it imports, in their order, without the script's own."""
     problem: str | None = None
     """Why the interpreter itself did not answer; None if it did."""
 
 
-def choose_target(system: System, named: str | None = None) -> Target:
-    """The target by the contract's order. `named` is `--python`'s value.
+def choose_target(system: System, named: str | None = None) -> TargetPython:
+    """The target by the contract's order. `named` is the value of `--python`.
 
     Raises `BadInput` if the named one is no interpreter, `Blocked` if there is no target.
     """
-    environ, facts = system.environ(), system.facts()
     if named:
         path = _absolute(system, named)
-        return _target_of_interpreter(
-            system, _interpreter_named(system, named, path), "--python", path
-        )
-    places = {name: environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-    places[".venv"] = join(facts["cwd"], ".venv") if facts.get("cwd") else None
-    for by, prefix in places.items():
-        if prefix and (python := python_in(system, prefix)):
-            return _target_of_interpreter(system, python, by, prefix)
-    target = _target_from_facts(system, str(facts.get("executable") or ""), "self", facts)
+        interpreter = _interpreter_named(system, named, path)
+        return _target_of_interpreter(system, interpreter, "--python", path)
+
+    environ, facts = system.environ(), system.facts()
+    environments = {name: environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    if facts.get("cwd"):
+        environments[".venv"] = join(facts["cwd"], ".venv")
+    for chosen_by, prefix in environments.items():
+        interpreter_inside = python_in(system, prefix) if prefix else None
+        if prefix and interpreter_inside:
+            return _target_of_interpreter(system, interpreter_inside, chosen_by, prefix)
+
+    our_python = str(facts.get("executable") or "")
+    target = _target_from_facts(system, our_python, "self", facts)
     if not target.python:
         raise Blocked("There is no Python environment to look at.", hint=CHOICES)
     if target.manager in ("pipx", "uv tool"):
@@ -86,23 +91,33 @@ def choose_target(system: System, named: str | None = None) -> Target:
 
 
 def _interpreter_named(system: System, named: str, path: str) -> str:
-    """The interpreter that `--python` means: a file, an environment's folder, or a command."""
-    if inside := python_in(system, path):
-        return inside
+    """The interpreter that `--python` means: a file, an environment's folder, or a command.
+
+    `path` is the same as an absolute path.
+    """
+    interpreter_inside = python_in(system, path)
+    if interpreter_inside:
+        return interpreter_inside
     try:
         mode = system.stat(path).mode
     except PermissionError as problem:
         raise Blocked(f"{path} cannot be reached: permission denied") from problem
     except OSError:
         mode = None
-    if mode and not mode.startswith("d"):
+    is_folder = mode is not None and mode.startswith("d")
+    if mode and not is_folder:
         return path
-    if not re.search(r"[/\\]", named) and (found := system.which(named)):
-        return found
+
+    # A word without a separator may be a command: `python3.12`.
+    is_one_word = not re.search(r"[/\\]", named)
+    command = system.which(named) if is_one_word else None
+    if command:
+        return command
+
     usual = INTERPRETERS[system.family][0]
-    what = "is no Python interpreter or environment" if mode else "is not there"
+    problem_text = "is no Python interpreter or environment" if mode else "is not there"
     raise BadInput(
-        f"`--python {named}` {what}.",
+        f"`--python {named}` {problem_text}.",
         hint=f"name an interpreter (`.venv{separator(usual)}{usual}`) or the folder of an "
         "environment",
     )
@@ -111,14 +126,18 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
 def _absolute(system: System, named: str) -> str:
     """A path below the working folder with that folder in front; any other as it is."""
     paths = ntpath if system.family == "windows" else posixpath
-    return str(paths.join(system.facts().get("cwd") or "", named))
+    cwd = system.facts().get("cwd") or ""
+    return str(paths.join(cwd, named))
 
 
 def python_in(system: System, prefix: str) -> str | None:
     """The interpreter of an environment's folder; None if there is none."""
     folder = prefix.replace("/", "\\") if system.family == "windows" else prefix
-    paths = (join(folder, place) for place in INTERPRETERS[system.family])
-    return next((path for path in paths if exists(system, path)), None)
+    for file in INTERPRETERS[system.family]:
+        path = join(folder, file)
+        if exists(system, path):
+            return path
+    return None
 
 
 INTERPRETERS: dict[Family, tuple[str, ...]] = {
@@ -126,15 +145,15 @@ INTERPRETERS: dict[Family, tuple[str, ...]] = {
     "macos": ("bin/python", "bin/python3"),
     "windows": ("Scripts\\python.exe", "python.exe"),
 }
-"""Where an environment keeps its interpreter."""
+"""Where an environment keeps its interpreter; the second of Windows is conda's place."""
 
 
-def _target_of_interpreter(system: System, python: str, chosen_by: str, folder: str) -> Target:
-    """Ask an interpreter; if it cannot run, read its folder."""
+def _target_of_interpreter(
+    system: System, python: str, chosen_by: str, folder: str
+) -> TargetPython:
+    """The target of an interpreter: its own answer, or its folder's files if it cannot run."""
     facts = system.facts()
-    own = str(facts.get("executable") or "")
-    in_environment = own and facts.get("prefix") != facts.get("base_prefix")
-    if python == own or (in_environment and parent(python) == parent(own)):
+    if _is_ours(python, facts):
         return _target_from_facts(system, python, chosen_by, facts)
     answer = system.ask("read_python", python=python, timeout=ASK_SECONDS)
     if "problem" in answer:
@@ -144,20 +163,35 @@ def _target_of_interpreter(system: System, python: str, chosen_by: str, folder: 
     return target
 
 
-def _refuse_broken_environment(system: System, target: Target, *, is_folder: bool) -> None:
-    """`BadInput` if a folder was named, or packages lie beside the interpreter, and it installs
-    elsewhere: the `pyvenv.cfg` was lost, and an install would change the base Python."""
+def _is_ours(python: str, facts: Mapping[str, Any]) -> bool:
+    """Whether an interpreter is the one that runs gpusetup, which then need not be asked."""
+    our_python = str(facts.get("executable") or "")
+    if python == our_python:
+        return True
+    # `bin/python` and `bin/python3` of an environment are one; in /usr/bin they need not be.
+    in_environment = our_python and facts.get("prefix") != facts.get("base_prefix")
+    return bool(in_environment) and parent(python) == parent(our_python)
+
+
+def _refuse_broken_environment(system: System, target: TargetPython, *, is_folder: bool) -> None:
+    """Raise `BadInput` for an environment whose interpreter would install into another one.
+
+    That happens if its `pyvenv.cfg` was lost: an install would change the base Python.
+    """
     folder = prefix_of(target.python)
     site = site_packages(system, folder)
     has_packages = bool(site and base_name(folder) and exists(system, site))
-    marked = {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder))
-    if target.problem or marked or not (is_folder or has_packages):
+    looks_like_environment = is_folder or has_packages
+    marker_files = {"pyvenv.cfg", "conda-meta"} & set(list_or_empty(system, folder))
+    if target.problem or marker_files or not looks_like_environment:
         return
-    plain = str.lower if system.family == "windows" else str
-    install_folders = {
-        plain(path) for path in (target.prefix, target.site_packages or "", *target.path)
-    }
-    if not install_folders & {plain(folder), plain(site or folder)}:
+
+    # On Windows a path may be written in any case.
+    comparable = str.lower if system.family == "windows" else str
+    installs_into = (target.prefix, target.site_packages or "", *target.path)
+    install_folders = {comparable(path) for path in installs_into}
+    own_folders = {comparable(folder), comparable(site or folder)}
+    if not install_folders & own_folders:
         raise BadInput(
             f"{folder} is no environment any more: it has no pyvenv.cfg, so its interpreter would "
             f"install into {target.prefix}",
@@ -167,16 +201,21 @@ def _refuse_broken_environment(system: System, target: Target, *, is_folder: boo
 
 def _target_from_facts(
     system: System, python: str, chosen_by: str, facts: Mapping[str, Any]
-) -> Target:
+) -> TargetPython:
+    """The target of an interpreter whose facts are known."""
     prefix = str(facts.get("prefix") or parent(parent(python)))
-    return Target(
+    path = facts.get("path")
+    # Files alone tell only where packages are installed.
+    if not path and facts.get("site_packages"):
+        path = [facts["site_packages"]]
+    return TargetPython(
         python=python,
         prefix=prefix,
         chosen_by=chosen_by,
         manager=manager_of(system, prefix),
         version=facts.get("python"),
         externally_managed=bool(facts.get("externally_managed")),
-        path=tuple(facts.get("path") or filter(None, [facts.get("site_packages")])),
+        path=tuple(path or ()),
         **{name: facts.get(name) for name in SHARED_FIELDS},
     )
 
@@ -185,8 +224,8 @@ SHARED_FIELDS = ("bits", "free_threaded", "has_pip", "site_packages", "problem")
 """Facts of an interpreter that are fields of a target."""
 
 
-def read_python(system: System, target: Target | None) -> Snapshot:
-    """The target interpreter's own facts."""
+def read_python(system: System, target: TargetPython | None) -> Snapshot:
+    """The facts of the target's interpreter, as a part of a snapshot."""
     if target is None:
         return Snapshot()
     python = Python(
@@ -201,36 +240,55 @@ def read_python(system: System, target: Target | None) -> Snapshot:
 
 
 PYTHON_FIELDS = (
-    *SHARED_FIELDS[:-1],
+    "bits",
+    "free_threaded",
+    "has_pip",
+    "site_packages",
     "version",
     "prefix",
     "manager",
     "chosen_by",
     "externally_managed",
 )
+"""Fields of a target that a snapshot's `python` has under the same name."""
 
 
 # --- an environment from its files ---------------------------------------------------------------
 
 
+CONDA_PYTHON = re.compile(r"^python-(\d[^-]*)-[^-]+\.json$", re.MULTILINE)
+"""The file of conda's own Python: `python-3.11.9-h955ad1f_0.json`."""
+
+
 def facts_from_files(system: System, python: str) -> dict[str, Any]:
-    """What an environment's files tell of its interpreter, without running it."""
+    """The facts of an interpreter that its environment's files tell, without running it."""
     prefix = prefix_of(python)
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
-    names = "\n".join(list_or_empty(system, join(prefix, "conda-meta")))
-    conda = re.search(r"^python-(\d[^-]*)-[^-]+\.json$", names, re.M)
-    version = settings.get("version_info") or settings.get("version") or (conda and conda[1])
+    # virtualenv and uv write `version_info`, venv writes `version`.
+    version = settings.get("version_info") or settings.get("version")
+    if not version:
+        conda_files = "\n".join(list_or_empty(system, join(prefix, "conda-meta")))
+        conda_python = CONDA_PYTHON.search(conda_files)
+        version = conda_python[1] if conda_python else None
+    if version:
+        # `3.11.9.final.0` of virtualenv.
+        version = ".".join(version.split(".")[:3])
     return {
         "prefix": prefix,
-        "python": ".".join(version.split(".")[:3]) if version else None,
+        "python": version or None,
         "site_packages": site_packages(system, prefix, base_name(python)),
     }
 
 
 def prefix_of(python: str) -> str:
-    """The folder of the environment that an interpreter lies in."""
+    """The folder of the environment that an interpreter belongs to."""
     folder = parent(python)
-    return parent(folder) if base_name(folder).lower() in ("bin", "scripts") else folder
+    # conda on Windows has its python.exe in the environment's folder itself.
+    is_below_prefix = base_name(folder).lower() in ("bin", "scripts")
+    return parent(folder) if is_below_prefix else folder
+
+
+PYVENV_SETTING = re.compile(r"(?m)^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*?)[ \t]*$")
 
 
 def parse_pyvenv(text: str) -> dict[str, str]:
@@ -239,24 +297,33 @@ def parse_pyvenv(text: str) -> dict[str, str]:
     >>> parse_pyvenv("home = /usr/bin\\nversion_info = 3.11.9\\nuv = 0.5.1\\n")["uv"]
     '0.5.1'
     """
-    return dict(re.findall(r"(?m)^[ \t]*([\w-]+)[ \t]*=[ \t]*(.*?)[ \t]*$", text.lower()))
+    return dict(PYVENV_SETTING.findall(text.lower()))
 
 
 def site_packages(system: System, prefix: str, python: str = "python") -> str | None:
-    """Where the Python of a folder keeps its packages; `python3` alone does not say which of
-    several it is."""
+    """The folder of an environment's packages; None if nothing tells which of several it is.
+
+    `python` is the interpreter's name: `python3.11` names the folder, `python3` does not.
+    """
     if system.family == "windows":
         return join(prefix, "Lib", "site-packages")
     names = list_or_empty(system, join(prefix, "lib"))
-    found = [name for name in names if re.fullmatch(r"python3\.\d+t?", name)]
-    sure = python if python in found else found[0] if len(found) == 1 else None
-    return join(prefix, "lib", sure, "site-packages") if sure else None
+    pythons = [name for name in names if re.fullmatch(r"python3\.\d+t?", name)]
+    if python in pythons:
+        return join(prefix, "lib", python, "site-packages")
+    if len(pythons) == 1:
+        return join(prefix, "lib", pythons[0], "site-packages")
+    return None
+
+
+UV_CACHE = re.compile(r"[/\\]uv[/\\](cache[/\\])?archive-v\d")
+"""The folder of an environment that `uvx` made in uv's cache."""
 
 
 def manager_of(system: System, prefix: str) -> str:
-    """Who made an environment, from its marker files."""
+    """The program that made an environment, from its marker files."""
     names = set(list_or_empty(system, prefix))
-    if "uv-receipt.toml" in names or re.search(r"[/\\]uv[/\\](cache[/\\])?archive-v\d", prefix):
+    if "uv-receipt.toml" in names or UV_CACHE.search(prefix):
         return "uv tool"
     if "pipx_metadata.json" in names:
         return "pipx"
@@ -264,5 +331,9 @@ def manager_of(system: System, prefix: str) -> str:
         return "conda"
     if "pyvenv.cfg" not in names:
         return "system"
+    # uv and virtualenv write their name into the file, venv does not.
     settings = parse_pyvenv(read_or_none(system, join(prefix, "pyvenv.cfg")) or "")
-    return next((maker for maker in ("uv", "virtualenv") if maker in settings), "venv")
+    for maker in ("uv", "virtualenv"):
+        if maker in settings:
+            return maker
+    return "venv"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package, Reading, Snapshot, Torch
 from gpusetup.probe.packages import installed_packages
-from gpusetup.probe.target import Target
+from gpusetup.probe.target import TargetPython
 from gpusetup.readings.packages import backend_of, parse_version_file
 from gpusetup.readings.paths import is_below, join, separator
 from gpusetup.readings.sources import missing
@@ -25,16 +25,18 @@ IMPORTED_BY_TORCH = (
 """Modules that `import torch` imports: a file of that name in the working folder hides them."""
 
 
-def read_torch(system: System, target: Target | None) -> Snapshot:
-    """The torch family of the target, and what stands in its way."""
+def read_torch(system: System, target: TargetPython | None) -> Snapshot:
+    """The torch family of the target, and the files that would hide a part of it."""
     if target is None:
         return Snapshot()
     packages = installed_packages(system, target)
-    found = _torch(system, target, packages)
-    return replace(found, packages=packages, events=tuple(shadowed_modules(system, target)))
+    snapshot = _torch(system, target, packages)
+    shadowing_files = tuple(shadowed_modules(system, target))
+    return replace(snapshot, packages=packages, events=shadowing_files)
 
 
-def _torch(system: System, target: Target, packages: tuple[Package, ...] | None) -> Snapshot:
+def _torch(system: System, target: TargetPython, packages: tuple[Package, ...] | None) -> Snapshot:
+    """The torch that an import would find first, with a reading of its source."""
     if packages is None:
         problem = target.problem or "gpusetup cannot list the environment's folders"
         return missing("torch", "site-packages", problem)
@@ -45,32 +47,45 @@ def _torch(system: System, target: Target, packages: tuple[Package, ...] | None)
             torch = from_version_file(parse_version_file(text), folder, packages)
             reading = Reading(subject="torch", source=source, value=torch.version)
             return Snapshot(torch=torch, readings=(reading,))
-    # No `torch/version.py` in any folder: not installed, or an install that was cut.
-    listed = next((p for p in packages if p.name in ("torch", "pytorch")), None)
-    if listed is None:
-        absent = missing("torch", "site-packages", "not installed")
-        return replace(absent, torch=Torch(installed=False))
-    cut = f"{listed.name} {listed.version} is listed but torch/version.py is not there"
+
+    # No `torch/version.py` in any folder: torch is not installed, or its installation was cut off.
+    for package in packages:
+        if package.name in ("torch", "pytorch"):
+            return _cut_off_torch(package)
+    absent = missing("torch", "site-packages", "not installed")
+    return replace(absent, torch=Torch(installed=False))
+
+
+def _cut_off_torch(package: Package) -> Snapshot:
+    """A torch that is listed as installed, but whose files are not there."""
+    problem = f"{package.name} {package.version} is listed but torch/version.py is not there"
     torch = Torch(
         installed=True,
-        version=listed.version,
-        backend=backend_of(listed.version, None, None),
-        installer=listed.installer,
-        location=listed.location,
+        version=package.version,
+        backend=backend_of(package.version, None, None),
+        installer=package.installer,
+        location=package.location,
     )
-    return replace(missing("torch", "site-packages", cut), torch=torch)
+    return replace(missing("torch", "site-packages", problem), torch=torch)
 
 
 def from_version_file(
     fields: Mapping[str, Any], folder: str, packages: tuple[Package, ...]
 ) -> Torch:
-    """The torch whose `version.py` says so."""
-    version, cuda, hip = (fields.get(name) for name in ("__version__", "cuda", "hip"))
-    of_no_gpu = "cpu" if "cuda" in fields else None
+    """The torch of a folder, from the values of its `version.py`."""
+    version = fields.get("__version__")
+    cuda = fields.get("cuda")
+    hip = fields.get("hip")
+    backend = backend_of(version, cuda, hip)
+    # A build for the CPU has the field too, with None in it; an old torch has no such field.
+    if not backend and "cuda" in fields:
+        backend = "cpu"
+    if fields.get("xpu"):
+        backend = "xpu"
     return Torch(
         installed=True,
         version=version,
-        backend="xpu" if fields.get("xpu") else backend_of(version, cuda, hip) or of_no_gpu,
+        backend=backend,
         installer=installer_of(version, folder, packages),
         location=folder,
         cuda=cuda,
@@ -80,48 +95,89 @@ def from_version_file(
 
 
 def installer_of(version: str | None, folder: str, packages: Iterable[Package]) -> str | None:
-    """Who installed the torch of a folder: the listed distribution whose version it has."""
-    own = [p for p in packages if p.name == "torch" and p.location == folder]
-    own.sort(key=lambda package: package.version != version)
-    conda = [p for p in packages if p.name in ("pytorch", "libtorch") and p.installer == "conda"]
-    return next((package.installer for package in own + conda), None)
+    """The program that installed the torch of a folder, as its distribution says."""
+    in_folder = []
+    by_conda = []
+    for package in packages:
+        if package.name == "torch" and package.location == folder:
+            in_folder.append(package)
+        # conda's package has another name, and lies in the environment's own folder.
+        if package.name in ("pytorch", "libtorch") and package.installer == "conda":
+            by_conda.append(package)
+    # An interrupted upgrade leaves two; the one with torch's own version counts.
+    in_folder.sort(key=lambda package: package.version != version)
+    candidates = in_folder + by_conda
+    return candidates[0].installer if candidates else None
 
 
-def shadowed_modules(system: System, target: Target) -> Iterable[Event]:
+def shadowed_modules(system: System, target: TargetPython) -> Iterable[Event]:
     """Files of the working folder that would hide a module that `import torch` needs."""
     cwd = str(system.facts().get("cwd") or "")
-    names = list_or_empty(system, cwd) if cwd and cwd not in target.path else ()
+    # If the folder is one of the interpreter's own, its files are the modules themselves.
+    if not cwd or cwd in target.path:
+        return
+    names = list_or_empty(system, cwd)
     for module in IMPORTED_BY_TORCH:
-        path = join(cwd, f"{module}.py")
-        if f"{module}.py" not in names:
-            path = join(cwd, module) + separator(cwd)
-            if module not in names or not exists(system, join(cwd, module, "__init__.py")):
-                continue
-        values = {"module": module, "path": path}
-        yield Event(kind="module-shadowed", values=values, source="cwd", text=path)
+        path = _path_of_module(system, cwd, module, names)
+        if path is not None:
+            values = {"module": module, "path": path}
+            yield Event(kind="module-shadowed", values=values, source="cwd", text=path)
 
 
-TORCH_LIBRARIES = (
+def _path_of_module(system: System, folder: str, module: str, names: Collection[str]) -> str | None:
+    """The file or package of a module in a folder that has these names; None if there is none."""
+    if f"{module}.py" in names:
+        return join(folder, f"{module}.py")
+    # A folder without this file hides nothing: installed modules come first.
+    if module in names and exists(system, join(folder, module, "__init__.py")):
+        return join(folder, module) + separator(folder)
+    return None
+
+
+TORCH_LIBRARY = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn\w*|nvJitLink|cusparse|cusolver|nccl|nvrtc|cufft|curand|"
     r"cupti|stdc\+\+|gomp|mkl_rt)\.so"
 )
-"""Libraries that torch brings itself: another one that is found first takes their place."""
+"""Libraries that torch brings itself: a copy that the loader finds first replaces torch's."""
 
 
-def library_events(system: System, target: Target | None) -> Iterable[Event]:
-    """What `LD_LIBRARY_PATH` puts in front of the libraries that torch brings."""
+def library_events(system: System, target: TargetPython | None) -> Iterable[Event]:
+    """The libraries in `LD_LIBRARY_PATH` that the loader finds before those that torch brings."""
     if system.family != "linux":
         return
-    for folder in filter(None, system.environ().get("LD_LIBRARY_PATH", "").split(":")):
+    for folder in system.environ().get("LD_LIBRARY_PATH", "").split(":"):
+        if not folder:
+            continue
         names = list_or_empty(system, folder.rstrip("/") or "/")
-        if "/stubs" in folder and any(name.startswith("libcuda.so") for name in names):
-            yield _event("libcuda-stub", folder, "libcuda.so")
-        first = sorted({match[0] for name in names if (match := re.match(TORCH_LIBRARIES, name))})
-        if first and not (target and is_below(folder, target.prefix) and target.prefix != "/usr"):
-            yield _event("foreign-library", folder, " ".join(first))
+        # The toolkit's stub of the driver's library links, and cannot start the driver.
+        has_libcuda = any(name.startswith("libcuda.so") for name in names)
+        if "/stubs" in folder and has_libcuda:
+            yield _library_event("libcuda-stub", folder, "libcuda.so")
+        libraries = _torch_libraries(names)
+        if libraries and not _is_of_target(folder, target):
+            yield _library_event("foreign-library", folder, " ".join(libraries))
 
 
-def _event(kind: str, folder: str, libraries: str) -> Event:
+def _torch_libraries(names: Iterable[str]) -> list[str]:
+    """The libraries among these files that torch brings itself, without their versions."""
+    libraries = set()
+    for name in names:
+        library = TORCH_LIBRARY.match(name)
+        if library is not None:
+            libraries.add(library[0])
+    return sorted(libraries)
+
+
+def _is_of_target(folder: str, target: TargetPython | None) -> bool:
+    """Whether a folder belongs to the target's environment."""
+    # Below /usr, the prefix of the system's Python, the whole system's libraries lie too.
+    if target is None or target.prefix == "/usr":
+        return False
+    return is_below(folder, target.prefix)
+
+
+def _library_event(kind: str, folder: str, libraries: str) -> Event:
+    """An event for libraries in a folder of LD_LIBRARY_PATH."""
     return Event(
         kind=kind,
         values={"folder": folder, "libraries": libraries, "variable": "LD_LIBRARY_PATH"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.model.machine import Event
-from gpusetup.probe.target import Target
+from gpusetup.probe.target import TargetPython
 from gpusetup.readings.paths import join
 from gpusetup.system.system import System, exists
 
@@ -14,23 +14,26 @@ ALWAYS_THERE = "kernel32.dll"
 """If even this is not seen, the folder cannot be read, and nothing is proven."""
 
 IN_AN_ENVIRONMENT = ("", "Library\\bin")
-"""conda has a package of its own for the runtime (vc14_runtime)."""
+"""Folders of an environment that may have it: conda has a package for it (vc14_runtime)."""
 
 
-def runtime_events(system: System, target: Target | None) -> tuple[Event, ...]:
-    """The missing runtime, as what keeps torch's DLLs from loading; nothing on other systems."""
+def runtime_events(system: System, target: TargetPython | None) -> tuple[Event, ...]:
+    """An event if the C++ runtime is missing, without which torch's DLLs do not load."""
     if system.family != "windows" or target is None:
         return ()
-    root = system.environ().get("SystemRoot") or system.environ().get("SYSTEMROOT") or "C:\\Windows"
-    folder = join(root, "System32")
-    if not exists(system, join(folder, ALWAYS_THERE)):
+    environ = system.environ()
+    root = environ.get("SystemRoot") or environ.get("SYSTEMROOT") or "C:\\Windows"
+    system_folder = join(root, "System32")
+    if not exists(system, join(system_folder, ALWAYS_THERE)):
         return ()
-    places = (
-        folder,
-        *(join(target.prefix, part) if part else target.prefix for part in IN_AN_ENVIRONMENT),
-    )
-    if any(exists(system, join(place, CPP_LIBRARY)) for place in places):
+
+    folders = [system_folder]
+    for part in IN_AN_ENVIRONMENT:
+        folders.append(join(target.prefix, part) if part else target.prefix)
+    if any(exists(system, join(folder, CPP_LIBRARY)) for folder in folders):
         return ()
-    values = {"dll": CPP_LIBRARY, "searched": folder}
-    text = f"no {CPP_LIBRARY} in {folder}"
-    return (Event(kind="windows-dll-missing", values=values, source=folder, text=text),)
+
+    values = {"dll": CPP_LIBRARY, "searched": system_folder}
+    text = f"no {CPP_LIBRARY} in {system_folder}"
+    event = Event(kind="windows-dll-missing", values=values, source=system_folder, text=text)
+    return (event,)

@@ -54,6 +54,8 @@ class Prose(NamedTuple):
     """Where each paragraph begins in `words`."""
     lines: tuple[int, ...]
     """The number of each paragraph's first line in the text (from 1)."""
+    own_lines: tuple[int, ...]
+    """The numbers of all lines of prose."""
 
     def line_at(self, place: int) -> int:
         return self.lines[max(bisect_right(self.starts, place) - 1, 0)]
@@ -63,11 +65,13 @@ def prose_of(text: Text) -> Prose:
     """All prose of a text, as far as it is read."""
     paragraphs: list[str] = []
     lines: list[int] = []
+    own_lines: list[int] = []
     follows, characters = False, 0
     for number, line in enumerate(text.lines, 1):
         if not is_prose(line):
             follows = False
             continue
+        own_lines.append(number)
         words = " ".join(line.split())
         characters += len(words)
         if characters > CHARACTERS_READ:
@@ -79,32 +83,26 @@ def prose_of(text: Text) -> Prose:
             lines.append(number)
         follows = True
     starts = accumulate((len(paragraph) + 1 for paragraph in paragraphs), initial=0)
-    return Prose("\n".join(paragraphs), tuple(starts)[: len(lines)], tuple(lines))
+    return Prose("\n".join(paragraphs), tuple(starts)[: len(lines)], tuple(lines), tuple(own_lines))
 
 
 SENTENCES = "report.sentences"
 """The subject of the reading that names the lines in which only a person speaks."""
 
 
-def sentences(text: Text) -> Claim | None:
+def sentences(text: Text, prose: Prose) -> Claim | None:
     """The lines of a text in which a person speaks and no program is quoted."""
     numbers = [
-        str(number)
-        for number, line in enumerate(text.lines[:LINES_JUDGED], 1)
-        if is_prose(line) and not is_program_output(line)
+        str(number) for number in prose.own_lines if not is_program_output(text.lines[number - 1])
     ]
     return Claim(SENTENCES, " ".join(numbers), "report") if numbers else None
 
 
-LINES_JUDGED = 400
-"""Lines that are judged: a post is shorter, and a log has no sentences."""
-
-
 def person(text: Text) -> Facts:
     """What the person says of the GPU, of what was tried, and of the machine: each thing once."""
-    if own_lines := sentences(text):
-        yield own_lines
     prose = prose_of(text)
+    if own_lines := sentences(text, prose):
+        yield own_lines
     low = lowered(prose.words)
     known: set[tuple[str, str]] = set()
     for row in ROWS if low else ():

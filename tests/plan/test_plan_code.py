@@ -194,7 +194,7 @@ def found_trace() -> Trace:
 
 def asked(size: float, **how: Any) -> CodeQuestion:
     request = TraceRequest(code="train:build", batch=8, amp="bf16", **how)
-    return CodeQuestion(request=request, place=place_of(None, round(size * GIB)))
+    return CodeQuestion(request=request, hardware=place_of(None, round(size * GIB)))
 
 
 @pytest.mark.parametrize("size", [24, 14.5, 8])

@@ -12,7 +12,7 @@ from gpusetup.model.units import GIB
 from gpusetup.probe.container import read_container
 from gpusetup.probe.host import free_memory, read_cgroup_limit, read_os
 from gpusetup.probe.machine import wanted_by
-from gpusetup.probe.target import Target
+from gpusetup.probe.target import TargetPython
 from gpusetup.probe.torch import library_events
 from gpusetup.probe.windows_runtime import runtime_events
 from gpusetup.system.system import Stat
@@ -178,7 +178,7 @@ def test_a_windows_without_the_visual_cpp_runtime_is_told(
     there = Stat(mode="-rw-rw-rw-", readable=True, writable=True)
     stats: dict[str, Stat | int] = {f"C:\\Windows\\System32\\{name}": there for name in files}
     tape = Tape(family="windows", stat=stats, environ={"SystemRoot": "C:\\Windows"})
-    target = Target(
+    target = TargetPython(
         python="C:\\env\\Scripts\\python.exe", prefix="C:\\env", chosen_by="self", manager="venv"
     )
     events = runtime_events(ReplaySystem(tape), target)

@@ -11,11 +11,11 @@ import pytest
 from tapes import system
 
 from gpusetup.model.machine import Snapshot
-from gpusetup.probe.target import Target
+from gpusetup.probe.target import TargetPython
 from gpusetup.probe.torch import read_torch
 
 SITE, USER = "/env/lib/python3.11/site-packages", "/home/user/.local/lib/python3.11/site-packages"
-TARGET = Target(
+TARGET = TargetPython(
     python="/env/bin/python", prefix="/env", chosen_by="self", manager="venv", path=(SITE,)
 )
 CUDA_TEXT = """\
@@ -40,7 +40,7 @@ def torch_files(
     }
 
 
-def read(files: dict[str, str], *, target: Target = TARGET, cwd: str = "/proj") -> Snapshot:
+def read(files: dict[str, str], *, target: TargetPython = TARGET, cwd: str = "/proj") -> Snapshot:
     return read_torch(system({f"{SITE}/": "", **files}, facts={"cwd": cwd}), target)
 
 

@@ -48,32 +48,43 @@ class Engine:
         unknown = [name for name in request.nodes if name not in states]
         if unknown:
             some_nodes = sorted(states, key=natural)[:MOST_NODES_IN_HINT]
-            raise UsageError(
-                f"{where} has no node {slurm_list(unknown)}",
-                hint=f"it has {slurm_list(some_nodes)}",
-            )
+            message = f"{where} has no node {slurm_list(unknown)}"
+            raise UsageError(message, hint=f"it has {slurm_list(some_nodes)}")
         chosen = set(request.nodes or states)
         idle = [name for name in chosen if not states[name]]
         self.nodes = tuple(sorted(idle, key=natural))
-        self.skipped = {name: why for name, why in states.items() if why and name in chosen}
+        self.skipped: dict[str, str] = {}
         """Nodes that get no work, with the reason."""
+        # In the order in which the engine lists them.
+        for name, why in states.items():
+            if why and name in chosen:
+                self.skipped[name] = why
         if not self.nodes:
-            examples = [f"{name}: {why}" for name, why in self.skipped.items()][:3]
-            reasons = "; ".join(examples) or f"{where} has none"
-            raise Blocked(
-                f"No node is idle: {reasons}",
-                hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no "
-                "running job",
-            )
+            raise self._none_is_idle(where)
+
+    def _none_is_idle(self, where: str) -> Blocked:
+        """The error for a run that has no node to ask, with some of the reasons."""
+        reasons = [f"{name}: {why}" for name, why in self.skipped.items()]
+        examples = "; ".join(reasons[:MOST_EXAMPLES])
+        # A cluster may have no node at all.
+        reason = examples or f"{where} has none"
+        return Blocked(
+            f"No node is idle: {reason}",
+            hint="`fleet run` uses only idle nodes; `gpusetup fleet check` disturbs no running job",
+        )
 
     def plan(self) -> str:
         """What would be done for the first node, and on which nodes."""
-        first_plan = self.plan_for(self.nodes[0])
-        return f"{first_plan}\n# and the same on each of {slurm_list(self.nodes)}\n"
+        first_node = self.nodes[0]
+        first_plan = self.plan_for(first_node)
+        all_nodes = slurm_list(self.nodes)
+        return f"{first_plan}\n# and the same on each of {all_nodes}\n"
 
     def plan_for(self, node: str) -> str:
         """What would be done for one node."""
-        return f"{node}: {script(self.work)}"
+        commands = script(self.work)
+        # A person reads it: an engine has its own form.
+        return f"{node}: {commands}"
 
     def ask(self, node: str) -> Output:
         """Start a node's work, wait for its end, and collect what it said; never raises for what
@@ -125,3 +136,7 @@ def require_program(program: str) -> None:
             hint=f"run gpusetup on a machine that has {program}, such as a login node; "
             "`--hosts FILE` needs only ssh",
         )
+
+
+MOST_EXAMPLES = 3
+"""Nodes that are not idle and are named with the reason."""

@@ -28,7 +28,8 @@ class Hosts(Engine):
     title = "hosts"
 
     def __init__(self, request: FleetRequest, file: str) -> None:
-        hosts = hosts_in(read_text(file, MOST_BYTES), file)
+        text = read_text(file, MOST_BYTES)
+        hosts = hosts_in(text, file)
         require_program("ssh")
         # No scheduler says which hosts are busy: all count as idle.
         states = dict.fromkeys(hosts, "")
@@ -37,11 +38,21 @@ class Hosts(Engine):
         self.extra_seconds = CONNECT_SECONDS
 
     def plan_for(self, node: str) -> str:
-        return join((*SSH, node, self.command))
+        """The command that connects to one host."""
+        words = self._words(node)
+        return join(words)
 
     def ask(self, node: str) -> Output:
+        words = self._words(node)
+        # The host gives up by itself before.
         seconds = self.work.limit + CONNECT_SECONDS
-        return run((*SSH, node, self.command), timeout=seconds)
+        return run(words, timeout=seconds)
+
+    def _words(self, node: str) -> tuple[str, ...]:
+        """ssh to a host, with the work as one command for its login shell."""
+        command = self.command
+        # `--` ends the options: a host's name could look like one.
+        return (*SSH, node, command)
 
 
 def hosts_in(text: str, what: str) -> tuple[str, ...]:

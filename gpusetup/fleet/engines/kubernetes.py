@@ -55,13 +55,18 @@ class Kubernetes(Engine):
         require_program("kubectl")
         self.setting = setting
         self.gpus, states = nodes_of_cluster()
+        # A node without GPUs gets work only if it was named.
         if not request.nodes:
-            states = {name: why for name, why in states.items() if self.gpus[name]}
+            with_gpus = [name for name in states if self.gpus[name]]
+            states = {name: states[name] for name in with_gpus}
         super().__init__(request, states, "this cluster")
         self.title = f"Kubernetes gets a Job ({self.run_name}) for each of"
 
     def plan(self) -> str:
-        return "---\n".join(map(self.plan_for, self.nodes))
+        """The Jobs of all nodes, as `kubectl create -f` takes them."""
+        jobs = map(self.plan_for, self.nodes)
+        # YAML's line between two documents.
+        return "---\n".join(jobs)
 
     def plan_for(self, node: str) -> str:
         """A Job that has all GPUs of the node and prints the records."""
@@ -77,12 +82,15 @@ class Kubernetes(Engine):
 
     def ask(self, node: str) -> Output:
         began = time.monotonic()
+        job = self.plan_for(node)
         name = f"job/{job_name(self.run_name, node)}"
-        created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=self.plan_for(node))
+        # The API server checks the Job itself, in its own version.
+        created = self._kubectl("create", "--validate=ignore", "-f", "-", stdin=job)
         if not created.ok:
             return created
         limit = self.work.limit + START_SECONDS
-        wait = ("wait", "--for=condition=complete", f"--timeout={limit:.0f}s", name)
+        timeout = f"--timeout={limit:.0f}s"
+        wait = ("wait", "--for=condition=complete", timeout, name)
         ended = self._kubectl(*wait, seconds=limit + ASK_SECONDS)
         # Before the Job is deleted: its log and the state of its pod go with it.
         output = self._kubectl("logs", name, "--tail=-1")
@@ -93,17 +101,23 @@ class Kubernetes(Engine):
 
     def why_busy(self, output: Output) -> str:
         problem = output.problem or ""
-        return problem if problem.startswith(BUSY) else ""
+        # Its pod was created and found no room.
+        is_busy = problem.startswith(BUSY)
+        return problem if is_busy else ""
 
     def end(self) -> None:
-        label = f"--selector={RUN_LABEL}={self.run_name}"
-        self._kubectl("delete", "jobs", label, "--wait=false", "--ignore-not-found")
+        # The label is that of all Jobs of this run.
+        label = f"{RUN_LABEL}={self.run_name}"
+        selector = f"--selector={label}"
+        self._kubectl("delete", "jobs", selector, "--wait=false", "--ignore-not-found")
 
     def _pod_problem(self, node: str) -> str:
         """What Kubernetes says of a pod that did not come to its end."""
-        label = f"--selector=job-name={job_name(self.run_name, node)}"
-        state = self._kubectl("get", "pods", label, "-o", f"jsonpath={POD_STATE}")
+        name = job_name(self.run_name, node)
+        selector = f"--selector=job-name={name}"
+        state = self._kubectl("get", "pods", selector, "-o", f"jsonpath={POD_STATE}")
         scheduling_problem, _, container_reason = state.stdout.partition("|")
+        # It never began.
         if scheduling_problem:
             return f"{BUSY}{scheduling_problem}"
         return container_reason.strip() or "its pod did not finish in time"
@@ -111,7 +125,10 @@ class Kubernetes(Engine):
     def _kubectl(
         self, *words: str, seconds: float = ASK_SECONDS, stdin: str | None = None
     ) -> Output:
-        return run(("kubectl", *words), timeout=seconds, stdin=stdin)
+        """One call of kubectl."""
+        # With the person's own configuration and rights.
+        command = ("kubectl", *words)
+        return run(command, timeout=seconds, stdin=stdin)
 
 
 def nodes_of_cluster() -> tuple[dict[str, int], dict[str, str]]:
@@ -157,22 +174,36 @@ def _gpus_in_use() -> dict[str, int]:
     for line in pods.stdout.splitlines():
         node, _, limits = line.strip().partition(" ")
         # A limit for each container of the pod.
-        pod_gpus = sum(int(limit) for limit in re.findall(r"\d+", limits))
+        numbers = re.findall(r"\d+", limits)
+        pod_gpus = sum(map(int, numbers))
         used[node] = used.get(node, 0) + pod_gpus
     return used
 
 
 def _columns(kind: str, columns: str, *more: str) -> Output:
-    words = ("kubectl", "get", kind, *more, "--no-headers", "-o", f"custom-columns={columns}")
+    """A table of `kubectl get`, without its heading."""
+    output_form = f"custom-columns={columns}"
+    # `<none>` stands in a cell without a value.
+    words = ("kubectl", "get", kind, *more, "--no-headers", "-o", output_form)
     return run(words, timeout=ASK_SECONDS)
+
+
+JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
 
 
 def manifest(setting: Setting, **values: object) -> str:
     """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
-    text = (Path(__file__).parent / "job.yaml").read_text(encoding="utf-8")
+    text = JOB_TEMPLATE.read_text(encoding="utf-8")
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}
-    as_json = {name: json.dumps(value) for name, value in values.items()}
+    as_json = {}
+    for name, value in values.items():
+        # So no value can end its line, or begin another key.
+        as_json[name] = json.dumps(value)
     return Template(text).substitute(as_json)
+
+
+LONGEST_PART = 30
+"""Letters of a node's name in that of its Job: a DNS label has 63 at most."""
 
 
 def job_name(run_name: str, node: str) -> str:
@@ -181,8 +212,9 @@ def job_name(run_name: str, node: str) -> str:
     >>> job_name("gpusetup-1a", "gpu-1.example.com")
     'gpusetup-1a-gpu-1-example-com-ed45a0'
     """
-    # A label has 63 characters at most; two long names may begin alike, their hashes do not.
     label = re.sub(r"[^a-z0-9]", "-", node.lower())
-    short_label = label[:30].strip("-")
-    name_hash = hashlib.sha256(node.encode()).hexdigest()
+    short_label = label[:LONGEST_PART].strip("-")
+    # Two long names may begin alike, their hashes do not.
+    node_bytes = node.encode()
+    name_hash = hashlib.sha256(node_bytes).hexdigest()
     return f"{run_name}-{short_label}-{name_hash[:6]}"

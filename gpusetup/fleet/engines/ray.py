@@ -36,6 +36,10 @@ class RayNode(Frozen):
     gpus: float = 0.0
 
 
+SHORT_ID = 12
+"""Letters of a node's id that tell it from the others."""
+
+
 def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
     """The nodes that are alive, as `ray.nodes()` tells them: by their own names (`ray start
     --node-name`), or their hosts'; by Ray's id if two have the same."""
@@ -44,17 +48,22 @@ def ray_nodes(rows: Iterable[Mapping[str, Any]]) -> dict[str, RayNode]:
     name_counts = Counter(names)
     nodes: dict[str, RayNode] = {}
     for name, row in zip(names, alive, strict=True):
+        node_id = row["NodeID"]
+        # The name becomes part of a file's name.
         is_usable = name_counts[name] == 1 and SAFE.fullmatch(name)
+        key = name if is_usable else node_id[:SHORT_ID]
         gpus = row["Resources"].get("GPU", 0.0)
-        key = name if is_usable else row["NodeID"][:12]
-        nodes[key] = RayNode(id=row["NodeID"], gpus=float(gpus))
+        nodes[key] = RayNode(id=node_id, gpus=float(gpus))
     return nodes
 
 
 def _ray_name(row: Mapping[str, Any]) -> str:
     """A node's own name; Ray gives one without a name its address, which is less than a host's."""
-    has_own_name = row["NodeName"] != row["NodeManagerAddress"]
-    return str(row["NodeName"] if has_own_name else row["NodeManagerHostname"])
+    name = row["NodeName"]
+    address = row["NodeManagerAddress"]
+    if name == address:
+        name = row["NodeManagerHostname"]
+    return str(name)
 
 
 class OnNode:
@@ -68,8 +77,10 @@ class OnNode:
         environment = dict(os.environ)
         for variable in ACTOR_VARIABLES:
             environment.pop(variable, None)
+        # The Python of the worker, if nobody names one.
         python = work.python or sys.executable
-        command = ("sh", "-c", script(replace(work, python=python)))
+        work_here = replace(work, python=python)
+        command = ("sh", "-c", script(work_here))
         output = run(command, timeout=work.limit, environment=environment)
         return output.exit, output.stdout, output.stderr, output.problem, output.seconds
 
@@ -89,7 +100,8 @@ class Ray(Engine):
         leaves_out_cpu_nodes = has_gpus and not request.nodes
         states = {}
         for name, node in self.cluster_nodes.items():
-            states[name] = NO_GPU if leaves_out_cpu_nodes and not node.gpus else ""
+            is_left_out = leaves_out_cpu_nodes and not node.gpus
+            states[name] = NO_GPU if is_left_out else ""
         self.running: dict[str, Any] = {}
         try:
             super().__init__(request, states, "this Ray")
@@ -104,8 +116,11 @@ class Ray(Engine):
         began = time.monotonic()
         output = Output(argv=("ray", node), exit=None)
         try:
-            actor = self.running[node] = self._actor(self.cluster_nodes[node])
-            if not self.ray.wait([actor.python.remote()], timeout=self.start_seconds)[0]:
+            actor = self._actor(self.cluster_nodes[node])
+            self.running[node] = actor
+            # A worker that does not start in time waits for GPUs that somebody else has.
+            started, _ = self.ray.wait([actor.python.remote()], timeout=self.start_seconds)
+            if not started:
                 return replace(output, problem=BUSY)
             answer = actor.run_work.remote(self.work)
             limit = self.work.limit + BEHIND_SECONDS
@@ -133,7 +148,10 @@ class Ray(Engine):
         return placed.remote()
 
     def why_busy(self, output: Output) -> str:
-        return BUSY if output.problem == BUSY else ""
+        problem = output.problem
+        # The only problem that is nobody's fault.
+        is_busy = problem == BUSY
+        return BUSY if is_busy else ""
 
     def end(self) -> None:
         with redirect_stdout(sys.stderr):
@@ -161,9 +179,16 @@ def _connected(address: str) -> Any:
     return ray
 
 
+LONGEST_REASON = 300
+"""Letters of what Ray says of a problem."""
+
+
 def _last_line(problem: BaseException) -> str:
     """The last line that says something of a problem with the traces of other processes in it."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
+    stripped_lines = [line.strip() for line in str(problem).splitlines()]
+    lines = [line for line in stripped_lines if line]
     if not lines:
+        # Its class is all that it says.
         return type(problem).__name__
-    return lines[-1][:300]
+    last_line = lines[-1]
+    return last_line[:LONGEST_REASON]

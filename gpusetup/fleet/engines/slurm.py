@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from shlex import join
+from typing import NamedTuple
 
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.fleet.engines.engine import Engine, FleetRequest, require_program
@@ -41,43 +42,52 @@ class Slurm(Engine):
         self.srun_options = tuple(srun_options)
         output = run(SINFO, timeout=SINFO_SECONDS)
         if not output.ok:
-            lines = output.stderr.strip().splitlines() or [f"exit {output.exit}"]
-            raise Blocked(
-                f"Slurm does not say which nodes it has: sinfo: {output.problem or lines[-1]}",
-                hint="`scontrol ping` shows whether slurmctld answers",
-            )
+            raise no_list_of_nodes(output)
         self.resources, states = node_resources(output.stdout, partition)
-        super().__init__(request, states, f"partition {partition}" if partition else "this Slurm")
+        where = f"partition {partition}" if partition else "this Slurm"
+        super().__init__(request, states, where)
         self.title = f"Slurm gets an exclusive job ({self.run_name}) for each of"
         self.environment = outside_a_job(os.environ)
+        # A job of a few seconds is not waited for a minute longer.
         self.extra_seconds = min(START_SECONDS, self.work.limit)
 
     def plan_for(self, node: str) -> str:
-        return join(self._srun(node, self.resources[node]))
+        """The command that starts a node's job."""
+        resources = self.resources[node]
+        words = self._srun(node, resources)
+        return join(words)
 
     def ask(self, node: str) -> Output:
         resources = self.resources[node]
         output = self._run_slurm(self._srun(node, resources))
-        if output.exit and NO_SUCH_RESOURCES in output.stderr:
+        asks_for_too_much = NO_SUCH_RESOURCES in output.stderr
+        if output.exit and asks_for_too_much:
             # Without the count of CPUs Slurm gives those that are not kept for the system.
             fewer = [word for word in resources if not word.startswith("--cpus-per-task")]
             output = self._run_slurm(self._srun(node, fewer))
         if output.exit is None:
             # Given up here, but the job may still run.
-            self._run_slurm(("scancel", f"--name={self.run_name}", f"--nodelist={node}"))
+            cancel = ("scancel", f"--name={self.run_name}", f"--nodelist={node}")
+            self._run_slurm(cancel)
         return output
 
     def why_busy(self, output: Output) -> str:
         # A job that printed something has begun.
-        has_not_begun = bool(output.exit) and not output.stdout
+        has_begun = bool(output.stdout)
+        if not output.exit or has_begun:
+            return ""
         is_refused = any(words in output.stderr for words in BUSY)
-        return "another job uses the node now" if has_not_begun and is_refused else ""
+        return "another job uses the node now" if is_refused else ""
 
     def end(self) -> None:
-        self._run_slurm(("scancel", f"--name={self.run_name}"))
+        # The name is that of all jobs of this run.
+        cancel = ("scancel", f"--name={self.run_name}")
+        self._run_slurm(cancel)
 
     def _srun(self, node: str, resources: Sequence[str]) -> tuple[str, ...]:
-        minutes = math.ceil((self.work.limit + START_SECONDS) / 60)
+        """srun for one node: an exclusive job that starts at once or not at all."""
+        seconds = self.work.limit + START_SECONDS
+        minutes = math.ceil(seconds / 60)
         return (
             "srun", f"--job-name={self.run_name}", f"--nodelist={node}", *resources,
             "--nodes=1", "--ntasks=1", "--exclusive", "--mem=0", f"--time={minutes}",
@@ -86,10 +96,67 @@ class Slurm(Engine):
         )  # fmt: skip
 
     def _run_slurm(self, words: Sequence[str]) -> Output:
+        """One call of a program of Slurm."""
         seconds = SINFO_SECONDS
+        # srun waits for the job's end.
         if words[0] == "srun":
             seconds = self.work.limit + self.extra_seconds
         return run(words, timeout=seconds, environment=self.environment)
+
+
+def no_list_of_nodes(output: Output) -> Blocked:
+    """The error for a sinfo that failed, with its last line."""
+    lines = output.stderr.strip().splitlines()
+    last_line = lines[-1] if lines else f"exit {output.exit}"
+    # Our own wait knows more than sinfo does.
+    reason = output.problem or last_line
+    return Blocked(
+        f"Slurm does not say which nodes it has: sinfo: {reason}",
+        hint="`scontrol ping` shows whether slurmctld answers",
+    )
+
+
+COLUMNS = 6
+"""Of a line of sinfo in the form above."""
+
+
+class SinfoRow(NamedTuple):
+    """One line of sinfo: a node in one of its partitions."""
+
+    node: str
+    state: str
+    starred_partition: str
+    """The default partition's name ends with a star."""
+    cpus: str
+    gres: str
+    reason: str
+
+    @property
+    def partition(self) -> str:
+        """The partition's name as srun takes it."""
+        return self.starred_partition.rstrip("*")
+
+    def why_not_idle(self) -> str:
+        """Empty if the node is idle."""
+        if self.state == "idle":
+            return ""
+        # A node without a reason has the word `none`.
+        if self.reason == "none":
+            return self.state
+        return f"{self.state} ({self.reason})"
+
+
+def sinfo_rows(text: str) -> list[SinfoRow]:
+    """The lines of sinfo, those of the default partition first."""
+    rows = []
+    for line in text.splitlines():
+        # The reason is last, because it may have bars of its own.
+        columns = line.strip().split("|", COLUMNS - 1)
+        # A node's name becomes part of a command.
+        if len(columns) == COLUMNS and SAFE.fullmatch(columns[0]):
+            rows.append(SinfoRow(*columns))
+    rows.sort(key=_is_of_other_partition)
+    return rows
 
 
 def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -103,34 +170,26 @@ def node_resources(text: str, partition: str | None) -> tuple[dict[str, list[str
     """
     resources: dict[str, list[str]] = {}
     states: dict[str, str] = {}
-    rows = []
-    for line in text.splitlines():
-        # The reason is last, because it may have bars of its own.
-        row = line.strip().split("|", 5)
-        if len(row) == 6 and SAFE.fullmatch(row[0]):
-            rows.append(row)
-    # A node of several partitions has a row for each: that of the default one (`*`) counts.
-    rows.sort(key=_is_of_other_partition)
-    for node, state, starred_name, cpus, gres, reason in rows:
-        name = starred_name.rstrip("*")
-        is_wanted = partition is None or partition == name
-        if node in resources or not is_wanted:
+    rows = sinfo_rows(text)
+    for row in rows:
+        is_wanted = partition is None or partition == row.partition
+        # A node of several partitions has a row for each: that of the default one (`*`) counts.
+        if row.node in resources or not is_wanted:
             continue
-        resources[node] = _srun_resources(name, cpus, gres)
-        if state == "idle":
-            states[node] = ""
-        else:
-            states[node] = state if reason == "none" else f"{state} ({reason})"
+        resources[row.node] = _srun_resources(row.partition, row.cpus, row.gres)
+        states[row.node] = row.why_not_idle()
     if partition and not resources:
-        partitions = sorted({row[2].rstrip("*") for row in rows})
-        raise UsageError(
-            f"this Slurm has no partition {partition!r}", hint=f"it has {', '.join(partitions)}"
-        )
+        partitions = sorted({row.partition for row in rows})
+        names = ", ".join(partitions)
+        raise UsageError(f"this Slurm has no partition {partition!r}", hint=f"it has {names}")
     return resources, states
 
 
-def _is_of_other_partition(row: Sequence[str]) -> bool:
-    return not row[2].endswith("*")
+def _is_of_other_partition(row: SinfoRow) -> bool:
+    """A key that puts the rows of the default partition first."""
+    is_default = row.starred_partition.endswith("*")
+    # False sorts before True.
+    return not is_default
 
 
 def _srun_resources(partition: str, cpus: str, gres: str) -> list[str]:

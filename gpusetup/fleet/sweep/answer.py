@@ -98,20 +98,22 @@ def answer(
     faults = (*absent_faults, *sweep.faults())
     backend_problems = [result.problem for result in sweep.results if result.problem]
     problems = " ".join(backend_problems)[:LONGEST_PROBLEM]
-    findings = tuple(
-        _finding(group, hosts, absent, problems) for group in _groups_of_host(faults, hosts)
-    )
+    findings = []
     bad_nodes: set[str] = set()
-    for finding in findings:
+    for group in _groups_of_host(faults, hosts):
+        finding = _finding(group, hosts, absent, problems)
+        findings.append(finding)
         if finding.fault in OF_NODES:
             bad_nodes.update(finding.nodes)
     is_on_cpu = all(unit.device == "cpu" for unit in sweep.units)
+    host_names = {unit.host for unit in sweep.units}
     return SweepAnswer(
         ok=not findings,
-        findings=findings,
+        findings=tuple(findings),
         levels=_levels(sweep),
         ranks=tuple(sweep.units),
-        nodes=len({unit.host for unit in sweep.units}),
+        nodes=len(host_names),
+        # torch's own choice for each of the two.
         backend="gloo" if is_on_cpu else "nccl",
         rounds=len(sweep.results),
         seconds=seconds,
@@ -125,11 +127,12 @@ def _groups_of_host(
     """The faults, with the same fault of several ranks of one host together: it is said once."""
     groups: dict[object, list[NamedFault]] = defaultdict(list)
     for number, fault in enumerate(faults):
-        host = None
-        if fault.fault in OF_NODES:
-            host = hosts.get(fault.ranks[0])
         # A fault between two ranks is no host's, so its number keeps it alone.
-        group = (fault.fault, fault.stage, host or number)
+        host_or_number: str | int = number
+        if fault.fault in OF_NODES:
+            first_rank = fault.ranks[0]
+            host_or_number = hosts.get(first_rank) or number
+        group = (fault.fault, fault.stage, host_or_number)
         groups[group].append(fault)
     return groups.values()
 
@@ -139,10 +142,13 @@ def _levels(sweep: Sweep) -> tuple[Level, ...]:
     levels = []
     for plane in sweep.planes:
         scores = sweep.scores(plane.stage)
-        if scores.by_rank:
-            sees_below = scores.limit / scores.middle if scores.middle else 0.0
-            level = Level(of=scores.stage, median=scores.middle / GB, sees_below=sees_below)
-            levels.append(level)
+        # All of its ranks fell silent.
+        if not scores.by_rank:
+            continue
+        middle = scores.middle
+        sees_below = scores.limit / middle if middle else 0.0
+        level = Level(of=scores.stage, median=middle / GB, sees_below=sees_below)
+        levels.append(level)
     return tuple(levels)
 
 
@@ -159,18 +165,20 @@ def _finding(
     middle = fault.middle or 0.0
     share = rate / middle if middle else 0.0
     title, next_step = FACTS[fault.fault]
+    title = title.format(
+        who=who(hosts, ranks),
+        rate=gigabytes(rate),
+        middle=gigabytes(middle),
+        share=f"{share:.0%}",
+    )
     # What the backend said explains a failed exchange, and not a slow one.
     backend_problem = "" if rate else problems
     nodes = [hosts[rank] for rank in ranks if hosts.get(rank)]
+    distinct_nodes = dict.fromkeys(nodes)
     return Finding(
         fault=fault.fault,
-        title=title.format(
-            who=who(hosts, ranks),
-            rate=f"{rate / GB:.3g} GB/s",
-            middle=f"{middle / GB:.3g} GB/s",
-            share=f"{share:.0%}",
-        ),
-        nodes=tuple(dict.fromkeys(nodes)),
+        title=title,
+        nodes=tuple(distinct_nodes),
         ranks=tuple(ranks),
         stage=fault.stage,
         rate=rate / GB if rates else None,
@@ -178,6 +186,17 @@ def _finding(
         detail=absent.get(ranks[0]) or backend_problem,
         then=next_step,
     )
+
+
+def gigabytes(rate: float) -> str:
+    """A rate as people write it.
+
+    >>> gigabytes(12.5e9)
+    '12.5 GB/s'
+    """
+    size = rate / GB
+    # Three digits: a measurement is not more exact.
+    return f"{size:.3g} GB/s"
 
 
 def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
@@ -191,6 +210,10 @@ def who(hosts: Mapping[int, str], ranks: Sequence[int]) -> str:
         return f"{len(ranks)} ranks on {slurm_list(host_names)}"
     names = []
     for rank in ranks:
+        name = f"rank {rank}"
         host = hosts.get(rank)
-        names.append(f"rank {rank} on {host}" if host else f"rank {rank}")
+        # A rank that never came did not say where it is.
+        if host:
+            name += f" on {host}"
+        names.append(name)
     return " and ".join(names)

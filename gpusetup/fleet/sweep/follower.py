@@ -33,23 +33,37 @@ class Follower:
 
     def __init__(self, worker: Sequence[str], tell: Callable[[Message], None]) -> None:
         self.tell = tell
-        self.lines = StreamingChild(worker, environment={**os.environ, **UNBUFFERED})
-        threading.Thread(target=self._listen, daemon=True).start()
+        environment = {**os.environ, **UNBUFFERED}
+        self.lines = StreamingChild(worker, environment=environment)
+        # It must not keep this process alive.
+        thread = threading.Thread(target=self._listen, daemon=True)
+        thread.start()
 
     def _listen(self) -> None:
+        """Hand on what the worker says, and at its end how it died."""
         last = ""
         try:
             while True:
                 line = self.lines.next(ENDLESS_SECONDS)
-                if message := message_in(line):
+                message = message_in(line)
+                if message:
                     self.tell(message)
-                elif LIBRARY_NOISE.match(last) or not LIBRARY_NOISE.match(line):
+                    continue
+                is_noise = LIBRARY_NOISE.match(line) is not None
+                last_is_noise = LIBRARY_NOISE.match(last) is not None
+                # An error is kept when noise follows it.
+                if last_is_noise or not is_noise:
                     last = line
         except EOFError as end:
-            self.tell({"said": "died", "problem": f"{end}: {last[:300]}".rstrip(": ")})
+            words = last[:LONGEST_WORDS]
+            problem = f"{end}: {words}".rstrip(": ")
+            self.tell({"said": "died", "problem": problem})
 
     def ask(self, question: Message) -> None:
-        self.lines.tell(json.dumps(question))
+        """Give the worker a question of the leader."""
+        line = json.dumps(question)
+        # Its answer comes to `tell`.
+        self.lines.tell(line)
 
     def end(self) -> None:
         self.lines.end()
@@ -84,3 +98,7 @@ def take_part(spoke: Spoke, worker: Sequence[str]) -> Message:
         follower.end()
         spoke.told.close()
         spoke.link.close()
+
+
+LONGEST_WORDS = 300
+"""Letters of a worker's last words."""

@@ -39,13 +39,15 @@ class Gathering(Hub):
 
     def _hear(self, rank_link: Heard, message: Message) -> None:
         super()._hear(rank_link, message)
-        rank = next(rank for rank, link in self.heard.items() if link is rank_link)
         worker_message = message.get("told")
         # Another version's follower, or a stranger at the port, may send anything.
         if not isinstance(worker_message, dict):
             return
-        if isinstance(worker_message.get("said"), str):
-            self.inbox.put((rank, worker_message))
+        if not isinstance(worker_message.get("said"), str):
+            return
+        for rank, link in self.heard.items():
+            if link is rank_link:
+                self.inbox.put((rank, worker_message))
 
 
 class Leader:
@@ -60,37 +62,58 @@ class Leader:
         self.ready_units: dict[int, Unit] = {}
         """Ranks whose torch computes, and that have reached the store."""
         self.absent: dict[int, str] = {}
-        self.own = Follower(worker, lambda message: self.inbox.put((0, message)))
-        self.store_address = {"address": rank.address, "port": store_port(self.store, MEET_SECONDS)}
+        # Rank 0 takes part itself.
+        self.own = Follower(worker, self._hear_own)
+        port = store_port(self.store, MEET_SECONDS)
+        self.store_address = {"address": rank.address, "port": port}
+
+    def _hear_own(self, message: Message) -> None:
+        """Take what the worker of this rank says."""
+        # In the same queue as what the others say.
+        own_number = 0
+        self.inbox.put((own_number, message))
 
     def meet(self) -> None:
         """Wait until every rank is ready, or its time is over; who is not, is absent."""
         pending = {*range(self.rank.world)}
         for number, message in self._heard(MEET_SECONDS):
-            if message["said"] == "ready":
-                self._send(number, {"do": "join", **self.store_address})
-            elif message["said"] == "joined":
-                self.ready_units[number] = self._unit(number, message)
-            else:
-                self.absent[number] = str(message.get("problem", ""))[:300]
-            pending -= {*self.ready_units, *self.absent}
+            self._welcome(number, message)
+            pending -= self.ready_units.keys()
+            pending -= self.absent.keys()
             if not pending:
                 break
-        self.absent |= dict.fromkeys(pending, f"it was not ready within {MEET_SECONDS:g} s")
-        devices = {number: unit.device for number, unit in self.ready_units.items()}
-        without_gpu = [number for number, device in devices.items() if device == "cpu"]
+        late = f"it was not ready within {MEET_SECONDS:g} s"
+        self.absent |= dict.fromkeys(pending, late)
+        without_gpu = []
+        for number, unit in self.ready_units.items():
+            if unit.device == "cpu":
+                without_gpu.append(number)
         # All on the CPU is a choice; some of them is a fault.
-        if len(without_gpu) < len(devices):
+        if len(without_gpu) < len(self.ready_units):
             reason = "its torch sees no GPU, but other ranks see one"
             self.absent |= dict.fromkeys(without_gpu, reason)
 
+    def _welcome(self, number: int, message: Message) -> None:
+        """What a rank says before the first round: it is ready, has reached the store, or died."""
+        said = message["said"]
+        if said == "ready":
+            self._send(number, {"do": "join", **self.store_address})
+        elif said == "joined":
+            self.ready_units[number] = self._unit(number, message)
+        else:
+            problem = str(message.get("problem", ""))
+            self.absent[number] = problem[:LONGEST_PROBLEM]
+
     def _unit(self, number: int, message: Message) -> Unit:
         """A rank that is ready; what it says of itself may be anything, so it is cut."""
+        host = self.host(number)
+        local = int(message.get("local", 0))
+        device = str(message.get("device"))
         return Unit(
             rank=number,
-            host=self.host(number)[:255],
-            local=int(message.get("local", 0)),
-            device=str(message.get("device"))[:200],
+            host=host[:LONGEST_HOST],
+            local=local,
+            device=device[:LONGEST_DEVICE],
         )
 
     def _heard(self, seconds: float) -> Iterator[tuple[int, Message]]:
@@ -98,30 +121,37 @@ class Leader:
         end = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while True:
-                yield self.inbox.get(timeout=max(0.0, end - time.monotonic()))
+                # At the end what waits in the queue already is still taken.
+                remaining = max(0.0, end - time.monotonic())
+                yield self.inbox.get(timeout=remaining)
 
     @property
     def units(self) -> tuple[Unit, ...]:
+        """The ranks that take part, in their order."""
         present = self.ready_units.keys() - self.absent.keys()
-        return tuple(self.ready_units[number] for number in sorted(present))
+        # A rank may be ready and then die.
+        units = [self.ready_units[number] for number in sorted(present)]
+        return tuple(units)
 
     def host(self, number: int) -> str:
         """Where a rank is; empty if it never said so."""
         if number == 0:
             return self.rank.host
-        return self.others.heard[number].host or ""
+        link = self.others.heard[number]
+        return link.host or ""
 
     def sweep(self, limit: float) -> Sweep:
         """Measure until nothing is left to ask. `limit`: seconds of one round."""
         sweep = Sweep(self.units)
         for round in sweep.rounds():
-            sweep.results.append(self.measure(round, limit))
+            # The next round is made from the results so far.
+            result = self.measure(round, limit)
+            sweep.results.append(result)
         return sweep
 
     def measure(self, round: Round, limit: float) -> Result:
         """Ask a round, and gather what comes within its limit."""
-        is_on_cpu = all(unit.device == "cpu" for unit in self.units)
-        size = CPU_BYTES if is_on_cpu else GPU_BYTES
+        size = self._bytes_of_exchange()
         for pair in round.pairs:
             question = {
                 "do": "exchange", "round": round.number, "bytes": size, "repeats": REPEATS,
@@ -133,8 +163,9 @@ class Leader:
         pending = {*round.asked}
         problem = ""
         for number, message in self._heard(limit + SLACK_SECONDS):
+            # The first problem is the cause of the others.
             if "problem" in message and not problem:
-                problem = str(message["problem"])[:300]
+                problem = str(message["problem"])[:LONGEST_PROBLEM]
             # An answer to an earlier round may come late.
             if message.get("round") == round.number:
                 answers[number] = message
@@ -143,19 +174,31 @@ class Leader:
                 break
         rates = {}
         for pair in round.pairs:
-            if pending.isdisjoint(pair):
+            both_answered = pending.isdisjoint(pair)
+            if both_answered:
                 times = [answers[rank].get("seconds") for rank in pair]
                 rates[pair] = bus_rate(times, size)
         return Result(round=round, rates=rates, silent=tuple(pending), problem=problem)
 
+    def _bytes_of_exchange(self) -> int:
+        """How much a pair exchanges: enough to fill its link, not more."""
+        devices = {unit.device for unit in self.units}
+        # Without any rank nothing is exchanged.
+        is_on_cpu = devices <= {"cpu"}
+        return CPU_BYTES if is_on_cpu else GPU_BYTES
+
     def _send(self, rank: int, question: Message) -> None:
+        """Ask one rank."""
         if rank == 0:
             self.own.ask(question)
-        else:
-            send(self.others.heard[rank].link, {"ask": question})
+            return
+        link = self.others.heard[rank].link
+        # Its follower hands it on to the worker.
+        send(link, {"ask": question})
 
     def end(self, code: int) -> None:
         """Tell all ranks how it ended."""
+        # The other ranks end with the same exit code.
         self.own.end()
         self.store.end()
         self.others.settle(code)
@@ -167,15 +210,17 @@ def store_port(store: StreamingChild, seconds: float) -> int:
     problem_text = ""
     try:
         while True:
-            line = store.next(end - time.monotonic())
+            remaining = end - time.monotonic()
+            line = store.next(remaining)
             message = message_in(line)
             if message.get("said") == "store":
                 return int(message["port"])
+            # What a library printed last often says why.
             problem_text = str(message.get("problem", "")) or line or problem_text
     except (TimeoutError, EOFError) as problem:
+        reason = problem_text[:LONGEST_PROBLEM] or problem
         raise Blocked(
-            "The sweep could not start its store, through which the ranks talk: "
-            f"{problem_text[:300] or problem}",
+            f"The sweep could not start its store, through which the ranks talk: {reason}",
             hint="`gpusetup verify` says whether this torch works; `--python` names another",
         ) from problem
 
@@ -189,9 +234,22 @@ def bus_rate(times: Sequence[Any], moved: int) -> float:
     100.0
     """
     for rank_times in times:
-        if not isinstance(rank_times, list) or not rank_times:
+        is_list = isinstance(rank_times, list)
+        if not is_list or not rank_times:
             return 0.0
     # The rank that came last waited least, so its time is that of the exchange.
     repeats: list[float] = sorted(map(min, *times))
-    quarter = (len(repeats) - 1) // FASTER_QUARTER
+    last = len(repeats) - 1
+    quarter = last // FASTER_QUARTER
     return moved / repeats[quarter]
+
+
+LONGEST_PROBLEM = 300
+"""Letters of what a rank says of a problem."""
+
+
+LONGEST_HOST = 255
+
+
+LONGEST_DEVICE = 200
+"""Letters of what a rank says of itself: it may send anything."""

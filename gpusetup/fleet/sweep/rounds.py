@@ -40,8 +40,11 @@ class Plane(Frozen):
 
     @property
     def turn_count(self) -> int:
-        largest_group = max(len(group) for group in self.members)
-        return max(LEAST_TURNS, turn_count(largest_group))
+        """In how many turns its ranks meet."""
+        sizes = [len(group) for group in self.members]
+        # All groups measure at once.
+        turns_of_largest = turn_count(max(sizes))
+        return max(LEAST_TURNS, turns_of_largest)
 
 
 def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
@@ -51,18 +54,19 @@ def planes(units: Iterable[Unit]) -> tuple[Plane, ...]:
     >>> [(each.stage, each.members) for each in planes(four)]
     [('within', ((0, 1), (2, 3))), ('between', ((0, 2), (1, 3)))]
     """
-    stages: dict[Stage, dict[object, list[int]]] = {
-        "within": defaultdict(list), "between": defaultdict(list)
-    }  # fmt: skip
+    by_host: dict[object, list[int]] = defaultdict(list)
+    by_place: dict[object, list[int]] = defaultdict(list)
     for unit in units:
-        stages["within"][unit.host].append(unit.rank)
-        stages["between"][unit.local].append(unit.rank)
+        by_host[unit.host].append(unit.rank)
+        by_place[unit.local].append(unit.rank)
+    stages: dict[Stage, dict[object, list[int]]] = {"within": by_host, "between": by_place}
     planes_of_stages = []
     for stage, groups in stages.items():
         # A rank alone has nobody to exchange with.
-        members = tuple(tuple(group) for group in groups.values() if len(group) > 1)
+        members = [tuple(group) for group in groups.values() if len(group) > 1]
         if members:
-            planes_of_stages.append(Plane(stage=stage, members=members))
+            plane = Plane(stage=stage, members=tuple(members))
+            planes_of_stages.append(plane)
     return tuple(planes_of_stages)
 
 
@@ -74,9 +78,11 @@ def turn_count(count: int) -> int:
     """
     # With an even count all ranks meet in each turn; with an odd one somebody rests, and all pairs
     # take one turn more.
-    turns_for_all_pairs = count if count % 2 else count - 1
+    is_odd = count % 2 == 1
+    turns_for_all_pairs = count if is_odd else count - 1
     logarithm = (count - 1).bit_length()
-    return min(turns_for_all_pairs, logarithm + MORE_TURNS)
+    enough_turns = logarithm + MORE_TURNS
+    return min(turns_for_all_pairs, enough_turns)
 
 
 def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
@@ -92,17 +98,26 @@ def matching(members: Ranks, turn: int) -> tuple[Pair, ...]:
         places.append(None)
     # The last stays where it is, the others stand in a ring and turn; across the ring are pairs.
     ring = len(places) - 1
+    # If not all turns are measured, they lie evenly over the ring.
     first = turn % count * ring // count
     meetings = [(places[ring], places[first])]
-    for step in range(1, ring // 2 + 1):
+    half_ring = ring // 2
+    for step in range(1, half_ring + 1):
         ahead = (first + step) % ring
         behind = (first - step) % ring
         meetings.append((places[ahead], places[behind]))
     pairs = []
     for rank, partner in meetings:
         if rank is not None and partner is not None:
-            pairs.append((min(rank, partner), max(rank, partner)))
+            pairs.append(pair_of(rank, partner))
     return tuple(pairs)
+
+
+def pair_of(rank: int, partner: int) -> Pair:
+    """Two ranks as a pair: the smaller first, so that each pair has one name."""
+    low = min(rank, partner)
+    high = max(rank, partner)
+    return low, high
 
 
 def _pairs_in(plane: Plane, turn: int) -> Iterator[Pair]:
@@ -117,6 +132,7 @@ class Sweep:
     def __init__(self, units: Sequence[Unit]) -> None:
         self.units = units
         self.planes = planes(units)
+        # The caller appends them.
         self.results: list[Result] = []
 
     def rounds(self) -> Iterator[Round]:
@@ -124,8 +140,10 @@ class Sweep:
         for plane in self.planes:
             for turn in range(plane.turn_count):
                 # A dead link costs the whole limit of each round.
-                excluded = {*self.silent, *self.scores(plane.stage).dead}
-                pairs = [pair for pair in _pairs_in(plane, turn) if excluded.isdisjoint(pair)]
+                dead = self.scores(plane.stage).dead
+                excluded = {*self.silent, *dead}
+                all_pairs = _pairs_in(plane, turn)
+                pairs = [pair for pair in all_pairs if excluded.isdisjoint(pair)]
                 yield from self._round(plane.stage, pairs)
         for plane in self.planes:
             scores = self.scores(plane.stage)
@@ -137,47 +155,60 @@ class Sweep:
                 yield from self._round(plane.stage, meetings, again=True)
 
     def _round(self, stage: Stage, pairs: Iterable[Pair], again: bool = False) -> Iterator[Round]:
-        round = Round(number=len(self.results), stage=stage, again=again, pairs=tuple(pairs))
-        if round.pairs:
-            yield round
+        """One round; none if nobody is to exchange."""
+        number = len(self.results)
+        all_pairs = tuple(pairs)
+        # All of its ranks may be dead or silent.
+        if all_pairs:
+            yield Round(number=number, stage=stage, again=again, pairs=all_pairs)
 
     @property
     def silent(self) -> set[int]:
         """Ranks that said nothing when they were asked last."""
         silent: set[int] = set()
         for result in self.results:
-            silent -= set(result.round.asked)
+            asked = set(result.round.asked)
+            # Who answers again is not silent any more.
+            silent -= asked
             silent |= set(result.silent)
         return silent
 
     def scores(self, stage: Stage) -> Scores:
+        """The ranks of one stage, compared by what was measured so far."""
         ranks = {unit.rank for unit in self.units}
-        return scores_of(self.results, stage, ranks - self.silent)
+        # A rank that is silent is no measure of its partners.
+        talking = ranks - self.silent
+        return scores_of(self.results, stage, talking)
 
     def faults(self) -> tuple[NamedFault, ...]:
         """What is wrong, the gravest first."""
         hung = [NamedFault(fault="hung", ranks=(rank,)) for rank in sorted(self.silent)]
         faults: list[NamedFault] = []
         for plane in self.planes:
-            faults += faults_in(self.scores(plane.stage))
+            scores = self.scores(plane.stage)
+            faults += faults_in(scores)
         bad_ranks = {fault.ranks[0] for fault in faults if len(fault.ranks) == 1}
-        # A path to a bad rank is bad for that reason.
-        independent_faults = [
-            fault for fault in faults if len(fault.ranks) != 2 or bad_ranks.isdisjoint(fault.ranks)
-        ]
+        independent_faults = []
+        for fault in faults:
+            is_path = len(fault.ranks) == 2
+            # A path to a bad rank is bad for that reason.
+            is_explained = is_path and not bad_ranks.isdisjoint(fault.ranks)
+            if not is_explained:
+                independent_faults.append(fault)
         return (*hung, *independent_faults)
 
     def _meetings(self, plane: Plane, scores: Scores, turn: int) -> Iterator[Pair]:
         """Slow ranks with others; all the rest among themselves, so that the network carries as
         much as before. In the first turn broken pairs as they are, and the silent once more."""
         silent = self.silent
+        is_first_turn = turn == 0
         # In the first turn the silent ones are asked once more.
-        busy: set[int] = set(silent) if turn else set()
-        if turn == 0:
-            for pair in scores.broken:
-                if busy.isdisjoint(pair):
-                    busy.update(pair)
-                    yield pair
+        busy: set[int] = set() if is_first_turn else set(silent)
+        broken_pairs = scores.broken if is_first_turn else ()
+        for pair in broken_pairs:
+            if busy.isdisjoint(pair):
+                busy.update(pair)
+                yield pair
         suspects = {*scores.slow, *silent}
         for members in plane.members:
             free_ranks = [rank for rank in members if rank not in busy]
@@ -194,7 +225,9 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     suspected = [rank for rank in ranks if rank in suspects]
     sound = [rank for rank in ranks if rank not in suspects]
     if turn == 1:
-        pairs = [*zip(suspected[::2], suspected[1::2], strict=False)]
+        first_ones = suspected[::2]
+        second_ones = suspected[1::2]
+        pairs = [*zip(first_ones, second_ones, strict=False)]
     else:
         first_place = ranks.index(suspected[0]) if suspected else 0
         other_half = first_place + len(ranks) // 2
@@ -211,4 +244,4 @@ def partners(ranks: Sequence[int], suspects: Collection[int], turn: int) -> Iter
     half = len(unpaired) // 2
     pairs += zip(unpaired[:half], unpaired[half:], strict=False)
     for rank, partner in pairs:
-        yield min(rank, partner), max(rank, partner)
+        yield pair_of(rank, partner)

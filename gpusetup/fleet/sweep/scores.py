@@ -52,7 +52,11 @@ class Round(Frozen):
 
     @property
     def asked(self) -> Ranks:
-        return tuple(rank for pair in self.pairs for rank in pair)
+        """The ranks that exchange in it, pair by pair."""
+        ranks: list[int] = []
+        for pair in self.pairs:
+            ranks.extend(pair)
+        return tuple(ranks)
 
 
 class Result(Frozen):
@@ -85,15 +89,25 @@ class Scores(Frozen):
 
     @property
     def slow(self) -> Ranks:
-        scores = self.by_rank.items()
-        return tuple(rank for rank, score in scores if score < self.limit)
+        """The ranks below the limit."""
+        slow = []
+        for rank, score in self.by_rank.items():
+            # With a limit of 0, too few were compared.
+            if score < self.limit:
+                slow.append(rank)
+        return tuple(slow)
 
     @property
     def dead(self) -> Ranks:
         """Ranks whose exchanges with several partners failed; each costs the whole limit."""
-        silent_ranks = [rank for rank in self.slow if self.by_rank[rank] == 0]
-        # With a single partner either end may be the broken one.
-        return tuple(rank for rank in silent_ranks if len(self.partners[rank]) > 1)
+        dead = []
+        for rank in self.slow:
+            has_failed = self.by_rank[rank] == 0
+            # With a single partner either end may be the broken one.
+            has_partners = len(self.partners[rank]) > 1
+            if has_failed and has_partners:
+                dead.append(rank)
+        return tuple(dead)
 
     @property
     def second_limit(self) -> float:
@@ -101,14 +115,39 @@ class Scores(Frozen):
         suspects = set(self.slow)
         for pair in self.broken:
             suspects.update(pair)
-        sound_rates = [
-            max(rates) for rank, rates in self.rates_again.items() if rank not in suspects
-        ]
+        sound_rates = []
+        for rank, rates in self.rates_again.items():
+            # The best of a rank: a partner may have been a suspect.
+            if rank not in suspects:
+                sound_rates.append(max(rates))
         if not sound_rates or not self.limit:
             return 0.0
         # A second series that is faster does not raise the limit.
         speed = median(sound_rates) / self.middle
         return self.limit * min(1.0, speed)
+
+
+class RateTable:
+    """What the ranks of one stage measured, by rank and by pair."""
+
+    def __init__(self) -> None:
+        self.first: dict[int, list[float]] = defaultdict(list)
+        self.again: dict[int, list[float]] = defaultdict(list)
+        """Rank -> its rates in the first series, and in the second."""
+        self.best_rates: dict[Pair, float] = {}
+        self.partners: dict[int, set[int]] = defaultdict(set)
+
+    def add(self, pair: Pair, rate: float, *, again: bool) -> None:
+        """Note what a pair measured."""
+        earlier_best = self.best_rates.get(pair, 0.0)
+        self.best_rates[pair] = max(rate, earlier_best)
+        series = self.again if again else self.first
+        low, high = pair
+        # A rate says the same of both ends.
+        series[low].append(rate)
+        series[high].append(rate)
+        self.partners[low].add(high)
+        self.partners[high].add(low)
 
 
 def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -> Scores:
@@ -120,47 +159,44 @@ def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -
     >>> found.slow, found.middle
     ((2,), 1.0)
     """
-    first: dict[int, list[float]] = defaultdict(list)
-    again: dict[int, list[float]] = defaultdict(list)
-    best_rates: dict[Pair, float] = {}
-    partners: dict[int, set[int]] = defaultdict(set)
+    table = RateTable()
     for result in results:
         if result.round.stage != stage:
             continue
-        series = again if result.round.again else first
         for pair, rate in result.rates.items():
             low, high = pair
             # A rank that fell silent later is no measure of its partners.
-            if low not in ranks or high not in ranks:
-                continue
-            best_rates[pair] = max(rate, best_rates.get(pair, 0.0))
-            series[low].append(rate)
-            series[high].append(rate)
-            partners[low].add(high)
-            partners[high].add(low)
-    scores = {rank: median_high(rates) for rank, rates in sorted(first.items())}
+            if low in ranks and high in ranks:
+                table.add(pair, rate, again=result.round.again)
+    scores = {rank: median_high(rates) for rank, rates in sorted(table.first.items())}
     limit = _limit([*scores.values()])
     broken = []
-    for pair, best_rate in best_rates.items():
+    for pair, best_rate in table.best_rates.items():
         are_both_sound = all(scores[rank] >= limit for rank in pair)
-        if best_rate == 0 and are_both_sound:
+        never_ended = best_rate == 0
+        if never_ended and are_both_sound:
             broken.append(pair)
+    middle = median(scores.values()) if scores else 0.0
     return Scores(
         stage=stage,
         by_rank=scores,
-        middle=median(scores.values()) if scores else 0.0,
+        middle=middle,
         limit=limit,
-        rates_again=again,
-        partners=partners,
+        rates_again=table.again,
+        partners=table.partners,
         broken=tuple(broken),
     )
 
 
 def _limit(scores: Sequence[float]) -> float:
-    if len(scores) < LEAST_COMPARED:
+    """What a healthy rank reaches; 0 if too few are compared."""
+    count = len(scores)
+    if count < LEAST_COMPARED:
         return 0.0
-    if len(scores) < FEW:
-        return median(scores) * (1 - LOSS_AMONG_FEW)
+    if count < FEW:
+        # So few show no scatter: only a large loss is sure.
+        share = 1 - LOSS_AMONG_FEW
+        return median(scores) * share
     return least_healthy(scores, LOSS)
 
 
@@ -189,15 +225,22 @@ def faults_in(scores: Scores) -> Iterator[NamedFault]:
         rates_again = scores.rates_again.get(rank, ())
         # Slow in the first series only: something disturbed the measurement.
         is_confirmed = bool(rates_again) and max(rates_again) < limit
-        if is_confirmed:
-            partners = scores.partners[rank]
-            has_partners = len(partners) > 1
-            ranks = (rank,) if has_partners else tuple(sorted((rank, *partners)))
-            rates_of[ranks] = max(scores.by_rank[rank], *rates_again)
+        if not is_confirmed:
+            continue
+        ranks: Ranks = (rank,)
+        partners = scores.partners[rank]
+        if len(partners) == 1:
+            ranks = tuple(sorted((rank, *partners)))
+        rates_of[ranks] = max(scores.by_rank[rank], *rates_again)
     for ranks, rate in rates_of.items():
-        fault: Fault
-        if len(ranks) == 1:
-            fault = "slow-link" if rate else "broken-link"
-        else:
-            fault = "slow-path" if rate else "broken-path"
+        fault = _fault_of(ranks, rate)
         yield NamedFault(fault=fault, ranks=ranks, stage=stage, rate=rate, middle=middle)
+
+
+def _fault_of(ranks: Ranks, rate: float) -> Fault:
+    """What a slow rank, or a slow pair, is called."""
+    is_one_rank = len(ranks) == 1
+    # A rate of 0: no exchange ended.
+    if not rate:
+        return "broken-link" if is_one_rank else "broken-path"
+    return "slow-link" if is_one_rank else "slow-path"

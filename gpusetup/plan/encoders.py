@@ -1,0 +1,97 @@
+"""The shapes of encoders of text, images and sound, by the keys of a `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpusetup.model.frozen import replace
+from gpusetup.plan.mlps import default_mlp_width
+from gpusetup.plan.model_keys import ModelConfig
+from gpusetup.plan.shape import Shape
+
+USUAL_PATCH = 16
+USUAL_CLASSES = 1000
+"""ImageNet's, for a config that names no classes."""
+
+
+def text_encoder(config: ModelConfig) -> Shape:
+    """An encoder of text with a classifier, as it is fine-tuned."""
+    hidden = config.hidden
+    # ModernBERT has a gate in its MLPs, and rotates queries and keys: no table of positions.
+    is_modern = config.kind == "modernbert"
+    layer = encoder_layer(config, matrices=3 if is_modern else 2)
+    rows = config.need("vocab_size") + config.get("type_vocab_size") + 2
+    if not is_modern:
+        rows += config.get("max_position_embeddings")
+    classifier = hidden * (hidden + 1)
+    shape = encoder_shape(
+        config,
+        parameters=rows * hidden + config.need("num_hidden_layers") * layer + classifier,
+        largest_unit=max(config.need("vocab_size") * hidden, layer),
+    )
+    return replace(
+        shape,
+        classes=2,
+        gated=is_modern,
+        dropout=True,
+        native_context=config.get("max_position_embeddings") or None,
+    )
+
+
+def image_encoder(config: ModelConfig) -> Shape:
+    """An encoder of images with a classifier (ViT, DINOv2, SigLIP): its patches are its tokens."""
+    hidden = config.hidden
+    patch = config.get("patch_size", USUAL_PATCH)
+    patches = (config.need("image_size") // patch) ** 2
+    patch_values = patch * patch * config.get("num_channels", 3)
+    # The projection of a patch with its bias, and a position for each patch, class and mask.
+    inputs = hidden * (patch_values + 1) + (patches + 2) * hidden
+    labels = config.values.get("id2label")
+    classes = len(labels) if isinstance(labels, Mapping) else USUAL_CLASSES
+    classifier = classes * (hidden + 1)
+    last_norm = 2 * hidden
+    layer = encoder_layer(config, matrices=2)
+    layers = config.need("num_hidden_layers") * layer
+    shape = encoder_shape(
+        config, parameters=layers + inputs + classifier + last_norm, largest_unit=layer
+    )
+    return replace(shape, classes=classes, tokens=patches + 1)
+
+
+def encoder_layer(config: ModelConfig, matrices: int) -> int:
+    """Parameters of one layer with its biases; `matrices`: of its MLP."""
+    hidden = config.hidden
+    width = config.get("intermediate_size") or default_mlp_width(config)
+    attention = 4 * hidden * (hidden + 1)
+    biases_and_norms = width + 5 * hidden
+    return attention + matrices * hidden * width + biases_and_norms
+
+
+def encoder_shape(config: ModelConfig, parameters: int, largest_unit: int) -> Shape:
+    """What encoders of text and of images share."""
+    hidden = config.hidden
+    return Shape(
+        name=config.name,
+        kind=config.kind,
+        parameters=parameters,
+        active=parameters,
+        largest_unit=largest_unit,
+        layers=config.need("num_hidden_layers"),
+        hidden=hidden,
+        heads=config.need("num_attention_heads"),
+        query=hidden,
+        key_value=hidden,
+        intermediate=config.get("intermediate_size") or default_mlp_width(config),
+        gated=False,
+        rms_norm=False,
+    )
+
+
+def tower_parameters(config: ModelConfig) -> int:
+    """The parameters of the layers of an encoder of images or sound."""
+    hidden = config.first("embed_dim", "hidden_size", "d_model", "width")
+    layers = config.first("depth", "num_hidden_layers", "encoder_layers", "layers")
+    width = config.first("intermediate_size", "encoder_ffn_dim") or default_mlp_width(config)
+    # A tower with SiLU has a gate (Qwen2.5-VL).
+    matrices = 3 if config.values.get("hidden_act") == "silu" else 2
+    return layers * hidden * (4 * hidden + matrices * width)

@@ -1,0 +1,104 @@
+"""The parameters of the MLPs and experts of a model, by the keys of its `config.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpusetup.plan.mixers import ONLY_MLP, is_state_space_alone
+from gpusetup.plan.model_keys import ModelConfig
+
+
+class Mlp(NamedTuple):
+    """The MLPs of a model. Counts are parameters of one layer."""
+
+    dense_layers: int
+    dense: int
+    expert_layers: int
+    experts: int
+    """All experts of a layer and their router."""
+    active: int
+    """The experts that one token passes, and the router."""
+    width: int
+    """Elements that one token passes at once."""
+
+    @property
+    def largest(self) -> int:
+        """Parameters of the largest layer's MLP."""
+        return max(self.dense if self.dense_layers else 0, self.experts)
+
+
+def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
+    """`matrices`: of one MLP or expert, three with a gate."""
+    layers = layers_with_mlp(config, mixers)
+    width = dense_width(config)
+    # A unit of width has a column in each matrix.
+    unit = matrices * config.hidden
+    if not config.get("num_experts"):
+        return Mlp(layers, unit * width, 0, 0, 0, width)
+    expert_layers = layers_with_experts(config, layers)
+    passed, all_experts = expert_widths(config, width)
+    router = config.hidden * config.get("num_experts")
+    return Mlp(
+        dense_layers=layers - expert_layers,
+        dense=unit * width,
+        expert_layers=expert_layers,
+        experts=router + unit * all_experts,
+        active=router + unit * passed,
+        width=max(passed, width) if expert_layers < layers else passed,
+    )
+
+
+def dense_width(config: ModelConfig) -> int:
+    """The width of an MLP that every token passes."""
+    width = config.get("intermediate_size") or default_mlp_width(config)
+    if config.values.get("block_auto_adjust_ff_dim"):
+        # LFM2 uses two thirds of what its config says, in whole blocks.
+        block = config.get("block_multiple_of", 256)
+        blocks = -(-(2 * width // 3) // block)
+        return blocks * block
+    return width
+
+
+def default_mlp_width(config: ModelConfig) -> int:
+    """The width of an MLP if no key says it."""
+    ratio = config.values.get("expansion_ratio") or config.values.get("mlp_ratio")
+    if not isinstance(ratio, (int, float)) or not 0 < ratio < 1000:
+        ratio = 4  # as in the first transformers
+    return round(ratio * config.hidden)
+
+
+def expert_widths(config: ModelConfig, width: int) -> tuple[int, int]:
+    """The width of the experts that one token passes, and of all experts of a layer."""
+    expert = config.get("moe_intermediate_size", width)
+    shared_width = config.get("n_shared_experts") * expert
+    # Qwen says the width of its shared expert, others how many of the usual width there are.
+    shared_width = shared_width or config.get("shared_expert_intermediate_size")
+    passed = config.need("num_experts_per_tok") * expert
+    routed = config.get("num_experts") * expert
+    return passed + shared_width, routed + shared_width
+
+
+def layers_with_mlp(config: ModelConfig, mixers: Sequence[str]) -> int:
+    """The layers that have an MLP: all, those that are one (Nemotron-H), or none (Mamba)."""
+    if ONLY_MLP in mixers:
+        return mixers.count(ONLY_MLP)
+    if is_state_space_alone(config) and not config.values.get("intermediate_size"):
+        return 0
+    return len(mixers)
+
+
+PERIODS = (
+    "expert_layer_period", "decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq",
+)  # fmt: skip
+"""Keys for how many layers there are to one with experts."""
+
+
+def layers_with_experts(config: ModelConfig, layers: int) -> int:
+    """The layers whose MLP is a mixture of experts; the first or every second may be dense."""
+    dense_layers = config.first("first_k_dense_replace", "num_dense_layers")
+    only_dense = config.values.get("mlp_only_layers")
+    if isinstance(only_dense, list):
+        dense_layers = dense_layers or len(only_dense)
+    period = config.first(*PERIODS) or 1
+    return max(layers - dense_layers, 0) // period

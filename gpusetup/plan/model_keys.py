@@ -1,0 +1,136 @@
+"""A model's `config.json` under the keys that most configs use, and what no key of one tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from gpusetup.errors import BadInput
+
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "hidden_size": ("n_embd", "d_model", "n_embed", "dim", "embed_dim"),
+    "num_hidden_layers": ("n_layer", "num_layers", "n_layers"),
+    "num_attention_heads": ("n_head", "num_heads", "n_heads"),
+    "num_key_value_heads": (
+        "num_kv_heads", "n_kv_heads", "n_head_kv", "multi_query_group_num", "num_query_groups",
+    ),
+    "intermediate_size": (
+        "ffn_hidden_size", "ffn_dim", "d_ff", "n_inner", "inner_hidden_size", "hidden_dim",
+    ),
+    "vocab_size": ("padded_vocab_size",),
+    "head_dim": ("kv_channels",),
+    "max_position_embeddings": (
+        "n_positions", "max_seq_len", "seq_length", "max_sequence_length", "n_ctx",
+    ),
+    "num_experts": ("num_local_experts", "n_routed_experts", "moe_num_experts"),
+    "num_experts_per_tok": ("moe_k", "num_experts_per_token", "moe_top_k", "top_k_experts"),
+    "n_shared_experts": ("num_shared_experts", "moe_num_shared_experts"),
+    "hidden_act": (
+        "activation_function", "hidden_activation", "activation",
+    ),
+}  # fmt: skip
+"""Key of most configs -> what other families call it."""
+
+
+FAMILIES: dict[str, tuple[str, ...]] = {
+    "no gate": (
+        "apertus", "arcee", "bloom", "falcon", "gpt2", "gpt_bigcode",
+        "gpt_neo", "gpt_neox", "gptj", "mpt", "nanochat", "nemotron", "nemotron_h", "opt",
+        "phi", "starcoder2",
+    ),
+    "a gate": ("cohere", "cohere2", "olmo", "phimoe", "stablelm"),
+    "layer norms": ("gpt2", "gpt_neox", "nemotron", "olmo", "opt", "phi", "phimoe", "starcoder2"),
+    "norms of queries and keys": (
+        "apertus", "dots1", "flex_olmo", "gemma3", "hunyuan_v1_dense", "olmo2", "olmo3", "olmoe",
+        "qwen3", "qwen3_moe",
+    ),
+    "learned positions": ("gpt2", "gpt_bigcode", "gpt_neo", "opt"),
+    "a tied head": (
+        "bloom", "cohere", "cohere2", "exaone4", "falcon", "gemma", "gemma2", "gemma3",
+        "gemma3n", "gpt2", "gpt_bigcode", "gpt_neo", "hunyuan_v1_dense", "mpt",
+        "opt", "smollm3", "starcoder2",
+    ),
+    "heads of 256": ("gemma", "gemma2", "gemma3"),
+}  # fmt: skip
+"""What no key of a config tells -> the families that have it (transformers 4.30 to 5)."""
+DROPOUTS = ("resid_pdrop", "hidden_dropout_prob", "residual_dropout", "resid_dropout",
+            "hidden_dropout", "dropout", "dropout_rate")  # fmt: skip
+
+
+LARGEST_SIZE = 10**9
+"""A size from which on a config is a mistake, or a stranger's attack."""
+
+
+class ModelConfig:
+    """A config under the usual keys; a needed key that is missing is `BadInput`."""
+
+    def __init__(self, values: Mapping[str, Any], source: str) -> None:
+        self.values = with_usual_keys(values)
+        self.source = source
+        # The text part of a model of images is of the family whose layers it has.
+        self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
+        self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
+
+    def need(self, key: str) -> int:
+        """A positive whole number."""
+        value = self.values.get(key)
+        if value is None:
+            raise BadInput(
+                f"{self.source} has no `{key}`",
+                hint="the config.json is incomplete",
+            )
+        if isinstance(value, list):
+            value = largest_of(value)
+        # In Python a bool is an int.
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < LARGEST_SIZE:
+            raise BadInput(
+                f"{self.source}: `{key}` is {value!r}; a positive whole number is needed"
+            )
+        return value
+
+    def get(self, key: str, default: int = 0) -> int:
+        """The same, or a default if the config leaves it out or null."""
+        return self.need(key) if self.values.get(key) else default
+
+    def first(self, *keys: str) -> int:
+        """The first of the keys that families have for one size; 0 if there is none."""
+        for key in keys:
+            size = self.get(key)
+            if size:
+                return size
+        return 0
+
+    def has(self, *parts: str) -> bool:
+        """Whether a key has all these parts in its name."""
+        return any(all(part in key for part in parts) for key in self.values)
+
+    @property
+    def hidden(self) -> int:
+        """The width of the model."""
+        return self.need("hidden_size")
+
+    @property
+    def name(self) -> str:
+        """The name that the config has for its model, or its family."""
+        name = self.values.get("_name_or_path") or self.values.get("name")
+        return name if isinstance(name, str) and name else self.kind
+
+
+def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The config's values, those under another family's key under the usual one as well."""
+    usual_values = dict(values)
+    for key, synonyms in SYNONYMS.items():
+        # Of two sizes of the vocabulary the padded one is what the tables have.
+        if key != "vocab_size" and values.get(key) is not None:
+            continue
+        for name in synonyms:
+            if values.get(name) is not None:
+                usual_values[key] = values[name]
+                break
+    return usual_values
+
+
+def largest_of(sizes: list[Any]) -> Any:
+    """The largest of a list with one size for each layer; the list itself if none is a number."""
+    return max((size for size in sizes if isinstance(size, int)), default=sizes)
