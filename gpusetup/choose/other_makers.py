@@ -9,21 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gpusetup.accelerators.amd import BUILT_FOR, BUILT_FOR_TORCH, RELATIVES
-from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, NVIDIA, Maker, maker_of
+from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker, maker_of
 from gpusetup.accelerators.other_gpus import has_xpu
 from gpusetup.catalog.builds import Catalog, index_url
-from gpusetup.errors import Unsatisfiable
-from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu, Snapshot
-from gpusetup.model.resolution import Choice, Rejection, Request, Resolution, TorchBuild
-from gpusetup.model.versions import parsed
-from gpusetup.resolver.constraints import (
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.constraints import (
     has_this_python,
     is_asked_backend,
     is_asked_torch,
     libc_reaches,
 )
-from gpusetup.resolver.situation import Situation, situation_of
+from gpusetup.choose.host import BuildQuestion, Host, question_of
+from gpusetup.choose.wish import Wish
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import Fallback, Rejection, TorchBuild
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Gpu
+from gpusetup.model.versions import parsed
 
 WITH_OWN_BUILDS = (AMD.id, INTEL.id)
 """The makers other than NVIDIA for which torch has builds of its own."""
@@ -31,59 +33,59 @@ NAME_OF_BUILDS = {AMD.id: "ROCm", INTEL.id: "XPU"}
 CONSTRAINTS = (is_asked_torch, is_asked_backend, has_this_python, libc_reaches)
 
 
-def maker_to_serve(machine: Snapshot, request: Request) -> Maker | None:
-    """The maker whose own builds are needed: of the backend that was asked for, else of the GPUs.
+def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
+    """The maker whose own builds are needed: of the backend that is wanted, else of the GPUs.
 
     None where the ordinary builds serve. Unsatisfiable where GPUs of two makers would need two
     builds, or a backend is another maker's than the GPU.
     """
-    makers = {gpu.maker for gpu in machine.gpus or () if gpu.maker}
-    asked = maker_of(request.backend)
-    others = makers & {*WITH_OWN_BUILDS}
-    if others and len(makers) > 1:
-        names = ", ".join(gpu.name for gpu in machine.gpus or ())
+    gpus = host.machine.gpus or ()
+    makers = {gpu.maker for gpu in gpus if gpu.maker}
+    wanted = maker_of(wish.backend)
+    with_own_builds = makers & {*WITH_OWN_BUILDS}
+    if with_own_builds and len(makers) > 1:
+        names = ", ".join(gpu.name for gpu in gpus)
         raise Unsatisfiable(
             f"No build of torch supports GPUs of two makers: {names}",
             hint="name the GPUs of one maker; each needs its own environment",
         )
-    gpu_maker = BY_ID[next(iter(others))] if others else None
-    if asked and gpu_maker and asked != gpu_maker.id:
-        named = next(gpu.name for gpu in machine.gpus or ())
+    gpu_maker = BY_ID[next(iter(with_own_builds))] if with_own_builds else None
+    if wanted and gpu_maker and wanted != gpu_maker.id:
         raise Unsatisfiable(
-            f"{request.backend} is a build for GPUs of {BY_ID[asked].name}, and {named} is "
+            f"{wish.backend} is a build for GPUs of {BY_ID[wanted].name}, and {gpus[0].name} is "
             f"{gpu_maker.name}'s",
             hint=f"leave out `--backend`: torch's {NAME_OF_BUILDS[gpu_maker.id]} build is for it",
         )
-    # A build of another maker for NVIDIA's GPUs: the ordinary resolver says why there is none.
-    if request.backend == "cpu" or makers == {NVIDIA.id}:
+    # Another maker's build for NVIDIA's GPUs: the ordinary builds' reasons say why there is none.
+    has_nvidia = host.facts.presence == "some" and gpu_maker is None
+    if wish.backend == "cpu" or has_nvidia:
         return None
-    if asked in WITH_OWN_BUILDS:
-        return BY_ID[asked]
-    return gpu_maker
+    return BY_ID[wanted] if wanted in WITH_OWN_BUILDS else gpu_maker
 
 
-def resolve_for_maker(
-    machine: Snapshot, request: Request, catalog: Catalog, maker: Maker
-) -> Resolution:
+def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
     """The newest torch whose build for this maker's GPUs fits, and why the others do not."""
-    host = situation_of(machine, request, catalog)
-    rows = builds_for(catalog, maker, (host.family, host.machine))
-    gpus = tuple(gpu for gpu in machine.gpus or () if gpu.maker == maker.id)
-    trouble = tuple(filter(None, (why_no_build(gpu, maker) for gpu in gpus)))
-    if trouble or not rows:
-        where = f"no {NAME_OF_BUILDS[maker.id]} build of torch is known for {host.family}"
-        reasons = trouble or (f"{where} on {host.machine}: {platforms_of(catalog, maker)}",)
-        return Resolution(build=None, notes=reasons, catalog_as_of=catalog.as_of)
-    reasons_of = [(row, why_not(row, host)) for row in rows]
+    question = question_of(wish, host, catalog)
+    facts = host.facts
+    rows = builds_for(catalog, maker, (facts.family, facts.architecture))
+    gpus = tuple(gpu for gpu in host.machine.gpus or () if gpu.maker == maker.id)
+    problems = tuple(filter(None, (why_no_build(gpu, maker) for gpu in gpus)))
+    if problems or not rows:
+        builds = f"no {NAME_OF_BUILDS[maker.id]} build of torch is known"
+        platform = f"{facts.family} on {facts.architecture}"
+        nowhere = f"{builds} for {platform}: {platforms_of(catalog, maker)}"
+        return Choice(notes=problems or (nowhere,), wish=wish, catalog_as_of=catalog.as_of)
+    reasons_of = [(row, why_not(row, question)) for row in rows]
     fitting = [row for row, reasons in reasons_of if not reasons]
     build = fitting[0] if fitting else None
-    same_torch = [row for row in fitting[1:] if build and row.torch == build.torch]
-    return Resolution(
+    return Choice(
         build=build,
-        index_url=index_url(build.backend) if build else None,
-        fallbacks=tuple(
-            Choice(torch=row.torch, backend=row.backend, index_url=index_url(row.backend))
-            for row in same_torch
+        action="first" if build else "nothing",
+        reason=f"asked for: {wish.torch}" if wish.torch else "the newest that fits",
+        alternatives=tuple(
+            Fallback(torch=row.torch, backend=row.backend, index_url=index_url(row.backend))
+            for row in fitting[1:]
+            if row.torch == fitting[0].torch
         ),
         rejections=tuple(
             Rejection(torch=row.torch, backend=row.backend, reason="; ".join(reasons))
@@ -91,14 +93,15 @@ def resolve_for_maker(
             if reasons
         ),
         notes=tuple(notes_of(gpus, maker, build, catalog)),
+        wish=wish,
         catalog_as_of=catalog.as_of,
     )
 
 
-def why_not(row: TorchBuild, host: Situation) -> tuple[str, ...]:
-    """What of the question and the system speaks against a build."""
-    answers = (constraint(row, host) for constraint in CONSTRAINTS)
-    return tuple(filter(None, answers))
+def why_not(row: TorchBuild, question: BuildQuestion) -> tuple[str, ...]:
+    """What of the wish and the system speaks against a build."""
+    reasons = [constraint(row, question) for constraint in CONSTRAINTS]
+    return tuple(filter(None, reasons))
 
 
 def builds_for(catalog: Catalog, maker: Maker, place: tuple[str, str]) -> tuple[TorchBuild, ...]:
@@ -110,11 +113,13 @@ def builds_for(catalog: Catalog, maker: Maker, place: tuple[str, str]) -> tuple[
     family, machine = place
     rows = []
     for release in catalog.other_makers:
-        backends = release.seen.get(f"{family}-{machine}", "").split()
-        like = catalog.row_of(release.torch, "cpu", family, machine)
-        for backend in backends if like else ():
-            if like and maker_of(backend) == maker.id:
-                rows.append(replace(like, backend=backend, labelled=True, torchaudio=None))
+        cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
+        if cpu_build is None:
+            continue
+        like = replace(cpu_build, labelled=True, torchaudio=None)
+        for backend in release.seen.get(f"{family}-{machine}", "").split():
+            if maker_of(backend) == maker.id:
+                rows.append(replace(like, backend=backend))
 
     def newest_last(row: TorchBuild) -> tuple[object, ...]:
         return parsed(row.torch), parsed(row.backend.removeprefix(maker.label or ""))
@@ -150,22 +155,27 @@ def notes_of(
     gpus: Iterable[Gpu], maker: Maker, build: TorchBuild | None, catalog: Catalog
 ) -> Iterator[str]:
     """What a reader should know of a build that gpusetup does not judge as it judges NVIDIA's."""
-    for gpu in gpus if maker is AMD else ():
-        name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
-        if gpu.target is None:
-            yield f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
-        elif gpu.target in BUILT_FOR:
-            yield f"torch {BUILT_FOR_TORCH}'s ROCm wheels have kernels for {name}"
-        else:
-            target, version = RELATIVES[gpu.target]
-            yield (
-                f"no ROCm wheel has kernels for {name}; those for {target} run with "
-                f"HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
-            )
-    if maker is AMD and build and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
-        yield f"whether torch {build.torch} has the same kernels was not looked at"
+    if maker is AMD:
+        for gpu in gpus:
+            yield note_on_target(gpu)
+        if build and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
+            yield f"whether torch {build.torch} has the same kernels was not looked at"
     newest = catalog.other_makers[-1].torch if catalog.other_makers else "?"
     yield (
         f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest}; it does not "
         f"check {maker.name}'s driver, so run `gpusetup verify` afterwards"
+    )
+
+
+def note_on_target(gpu: Gpu) -> str:
+    """Whether torch's ROCm wheels have kernels for a GPU of AMD."""
+    name = gpu.name if gpu.name == gpu.target else f"{gpu.name} ({gpu.target})"
+    if gpu.target is None:
+        return f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
+    if gpu.target in BUILT_FOR:
+        return f"torch {BUILT_FOR_TORCH}'s ROCm wheels have kernels for {name}"
+    target, version = RELATIVES[gpu.target]
+    return (
+        f"no ROCm wheel has kernels for {name}; those for {target} run with "
+        f"HSA_OVERRIDE_GFX_VERSION={version}, which AMD does not support"
     )
