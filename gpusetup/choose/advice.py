@@ -23,7 +23,17 @@ class Change(Frozen):
     @property
     def keeps_wish(self) -> bool:
         """Whether what is wanted stays as it is."""
-        return self.kind in ("driver", "python")
+        of_the_host = ("driver", "python")
+        return self.kind in of_the_host
+
+    def advice(self, build: TorchBuild) -> Advice:
+        """What somebody is advised, with what the change gives."""
+        of_build = build.torch if self.kind == "torch" else build.backend
+        return Advice(
+            change=self.kind,
+            to=self.to or of_build,
+            gives=f"torch {build.torch} ({build.backend})",
+        )
 
 
 def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
@@ -31,73 +41,91 @@ def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | 
 
     One that keeps the wish comes before one that does not, and of two equally good the first.
     """
-    best: tuple[tuple[object, ...], Advice] | None = None
+    best_rank: tuple[object, ...] = ()
+    advice = None
+    above = chosen.torch if chosen else "0"
     for change in changes(question):
+        # With an answer, nobody is advised to want something else.
         if chosen is not None and not change.keeps_wish:
             continue
-        build = pick(change.question, chosen.torch if chosen else "0")
+        build = pick(change.question, above)
         if build is None:
             continue
         is_reachable = not is_beyond(build, change.question)
-        rank = (change.keeps_wish, is_reachable, parsed(build.torch).release)
-        if best is None or rank > best[0]:
-            of_build = build.torch if change.kind == "torch" else build.backend
-            gives = f"torch {build.torch} ({build.backend})"
-            best = rank, Advice(change=change.kind, to=change.to or of_build, gives=gives)
-    return best[1] if best else None
+        version = parsed(build.torch).release
+        rank = (change.keeps_wish, is_reachable, version)
+        if rank > best_rank:
+            best_rank = rank
+            advice = change.advice(build)
+    return advice
 
 
 def changes(question: BuildQuestion) -> Iterator[Change]:
     """What could be changed, the least costly first."""
+    catalog, host, wish = question.catalog, question.host, question.wish
     for driver in other_drivers(question):
-        cuda = question.catalog.driver_cuda(driver)
-        host = replace(
-            question.host,
+        other_host = replace(
+            host,
             driver=driver,
-            driver_cuda=cuda,
+            driver_cuda=catalog.driver_cuda(driver),
+            # What cuda-compat served, and what was assumed, were of the old driver.
             trusts_cuda=False,
             assumed_driver=None,
         )
-        yield Change(kind="driver", to=driver, question=replace(question, host=host))
+        changed = replace(question, host=other_host)
+        yield Change(kind="driver", to=driver, question=changed)
     for python in other_pythons(question):
-        host = replace(question.host, python=python, python_bits=64)
-        yield Change(kind="python", to=python, question=replace(question, host=host))
-    wish = question.wish
+        other_host = replace(host, python=python, python_bits=64)
+        changed = replace(question, host=other_host)
+        yield Change(kind="python", to=python, question=changed)
     # A torch that is wanted may name its backend (`2.5.1+cu124`), which is wanted all the same.
     any_torch = replace(wish, torch=None, backend=question.backend)
-    yield Change(kind="torch", to=None, question=replace(question, wish=any_torch))
-    any_backend = "cpu" if question.backend == "cpu" else "auto"
-    unlabelled = wish.torch.partition("+")[0] if wish.torch else None
-    other_backend = replace(wish, torch=unlabelled, backend=any_backend)
-    yield Change(kind="backend", to=None, question=replace(question, wish=other_backend))
+    changed = replace(question, wish=any_torch)
+    yield Change(kind="torch", to=None, question=changed)
+    torch = wish.torch.partition("+")[0] if wish.torch else None
+    # Who wants the CPU's build is not advised to want a GPU's.
+    backend = "cpu" if question.backend == "cpu" else "auto"
+    any_backend = replace(wish, torch=torch, backend=backend)
+    changed = replace(question, wish=any_backend)
+    yield Change(kind="backend", to=None, question=changed)
 
 
 def other_drivers(question: BuildQuestion) -> list[str]:
     """The drivers that may help: a newer one that some build needs, or an older one for a GPU that
     newer drivers dropped."""
     host, catalog = question.host, question.catalog
-    # A Jetson's driver comes with its JetPack.
-    with_floor = [build for build in in_scope(question) if build.driver_floor and not host.board]
+    drivers: set[str] = set()
     first_drivers = [first for _, first in host.first_drivers]
-    newer: set[str] = set()
-    for build in with_floor:
-        driver = max((*first_drivers, build.driver_floor or ""), key=parsed)
+    for build in in_scope(question):
+        # A Jetson's driver comes with its JetPack.
+        if build.driver_floor is None or host.board:
+            continue
+        driver = max((*first_drivers, build.driver_floor), key=parsed)
         if parsed(driver) > parsed(host.driver or "0"):
-            newer.add(driver)
-    last_branches: set[str] = set()
+            drivers.add(driver)
     if catalog.ends_before(host.gpus, host.driver):
         for gpu in host.gpus:
-            last_branches.add(str(catalog.last_branch(gpu.compute_capability)))
-    drivers = sorted(newer | last_branches, key=parsed)
-    return [driver for driver in drivers if not catalog.ends_before(host.gpus, driver)]
+            last_branch = catalog.last_branch(gpu.compute_capability)
+            drivers.add(str(last_branch))
+    usable = []
+    for driver in sorted(drivers, key=parsed):
+        # Of several GPUs the oldest decides.
+        if not catalog.ends_before(host.gpus, driver):
+            usable.append(driver)
+    return usable
 
 
 def other_pythons(question: BuildQuestion) -> list[str]:
     """The Pythons that builds are made for, the nearest to this one first."""
-    minor = parsed((question.host.python or "").rstrip("t")).minor
+    python = (question.host.python or "").rstrip("t")
+    minor = parsed(python).minor
+    # Of an unknown Python nobody says that another one is needed.
     if not minor:
         return []
     pythons: set[str] = set()
     for build in in_scope(question):
-        pythons.update(python for python in build.pythons if not python.endswith("t"))
-    return sorted(pythons, key=lambda python: abs(parsed(python).minor - minor))
+        pythons.update(build.pythons)
+    # Few packages have wheels for the build without the global lock.
+    usual = [python for python in pythons if not python.endswith("t")]
+    usual.sort(key=parsed, reverse=True)
+    return sorted(usual, key=lambda python: abs(parsed(python).minor - minor))

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.catalog.companion_table import Project, companion_table
 from gpusetup.choose.compatibility import (
-    Companionship,
+    CompanionQuestion,
     names_on_torch_index,
     notes_on_other_wheels,
     rows_meant,
@@ -46,12 +46,13 @@ class PackageQuestion(Frozen):
     @property
     def of_torch_alone(self) -> PackageQuestion:
         """The same question without packages."""
-        return replace(self, wish=self.wish.of_torch_alone)
+        wish = self.wish.of_torch_alone
+        return replace(self, wish=wish)
 
     @property
-    def beside(self) -> Companionship:
+    def companions(self) -> CompanionQuestion:
         """The question as the table of companions is asked it."""
-        return Companionship(
+        return CompanionQuestion(
             words=self.words,
             host=self.host.facts,
             catalog=self.catalog,
@@ -65,16 +66,17 @@ def candidates(
     """The builds beside which each package has a release, the newest torch first; of one torch the
     best for the host first, and `prefer` before all others of its torch."""
     builds = question_of(question.wish, question.host, question.catalog)
-    names_a_release = any(Requirement(word).specifier for word in question.words)
-    takes_old = bool(question.wish.torch) or names_a_release
+    companions = question.companions
     fitting = []
     for build in fitting_builds(builds):
         is_old = parsed(build.torch) < parsed(OLDEST)
-        if is_old and not takes_old:
+        # Dozens of torches would be asked for in vain.
+        if is_old and not takes_old_torch(question):
             continue
-        if why_none_fits(question.beside, build) is None:
+        if why_none_fits(companions, build) is None:
             fitting.append(build)
     best = preference(builds)
+    # Two sorts, of which the second keeps the order of the first.
     fitting.sort(key=lambda build: (build != prefer, best(build)))
     fitting.sort(key=lambda build: parsed(build.torch), reverse=True)
     return tuple(fitting)
@@ -90,45 +92,67 @@ def builds_to_try(
     return builds
 
 
+def takes_old_torch(question: PackageQuestion) -> bool:
+    """Whether a torch or a release of a package is asked for, which may need an old torch."""
+    if question.wish.torch:
+        return True
+    requirements = map(Requirement, question.words)
+    return any(requirement.specifier for requirement in requirements)
+
+
 def newest_alone(question: PackageQuestion) -> TorchBuild | None:
     """The newest build that fits, whatever the packages need."""
-    return next(iter(candidates(question.of_torch_alone)), None)
+    builds = candidates(question.of_torch_alone)
+    return builds[0] if builds else None
 
 
 def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     """Why no build has a release of each package, and the ways out."""
-    host, catalog = question.host, question.catalog
-    fitting = candidates(question.of_torch_alone)
-    if not fitting:
-        builds = question_of(question.wish, host, catalog)
-        return nothing_fits(newest_fitting(builds, host.machine))
-    newest = fitting[0]
-    ways = ["nothing was changed"]
-    for project in question.beside.projects:
-        alone = replace(question.beside, words=(project.name,))
-        if not why_none_fits(alone, newest):
-            continue
-        way = project.way_out(newest, index_url(newest.backend))
-        if not any(map(project.has_wheels, project.rows)):
-            way = f"`{how_to_build(project.name)}` builds it beside your torch; or {way}"
-        ways.append(f"for {project.name}: {way}")
-    ways += driver_that_helps(question, newest)
-    driver = host.machine.driver.version
-    where = f" (driver {driver})" if driver else ""
+    host = question.host
+    newest = newest_alone(question)
+    if newest is None:
+        builds = question_of(question.wish, host, question.catalog)
+        choice = newest_fitting(builds, host.machine)
+        return nothing_fits(choice)
+    hints = ["nothing was changed"]
+    for project in question.companions.projects:
+        alone = replace(question.companions, words=(project.name,))
+        # Only what is at fault needs a way out.
+        if why_none_fits(alone, newest):
+            hints.append(f"for {project.name}: {way_without_release(project, newest)}")
+    hints += driver_that_helps(question, newest)
+    version = host.machine.driver.version
+    driver = f" (driver {version})" if version else ""
+    reason = why_none_fits(question.companions, newest)
     return Unsatisfiable(
-        f"No matching set loads here: {why_none_fits(question.beside, newest)}; the "
-        f"newest that fits here{where} is torch {newest.torch} of {newest.backend}",
-        hint="; ".join(ways),
+        f"No matching set loads here: {reason}; the newest that fits here{driver} is torch "
+        f"{newest.torch} of {newest.backend}",
+        hint="; ".join(hints),
     )
+
+
+def way_without_release(project: Project, build: TorchBuild) -> str:
+    """What to do where a package has no release for a build."""
+    torch_index = index_url(build.backend)
+    alternative = project.way_out(build, torch_index)
+    if any(map(project.has_wheels, project.rows)):
+        return alternative
+    command = how_to_build(project.name)
+    return f"`{command}` builds it beside your torch; or {alternative}"
 
 
 def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
     """A driver for a later CUDA, if the packages have a release for that."""
-    machine = replace(question.host.machine, driver=Driver())
-    any_driver = replace(question, host=host_of(machine, question.catalog))
-    later = candidates(any_driver)
-    if later and later[0].driver_floor and later[0].cuda_major != newest.cuda_major:
-        yield f"or a driver for CUDA {later[0].cuda_major}: {later[0].driver_floor} or newer"
+    unknown_driver = replace(question.host.machine, driver=Driver())
+    host = host_of(unknown_driver, question.catalog)
+    builds = candidates(replace(question, host=host))
+    if not builds:
+        return
+    build = builds[0]
+    # The same CUDA needs no other driver.
+    is_later_cuda = build.cuda_major != newest.cuda_major
+    if build.driver_floor and is_later_cuda:
+        yield f"or a driver for CUDA {build.cuda_major}: {build.driver_floor} or newer"
 
 
 # --- by the table alone ---------------------------------------------------------------------------
@@ -148,8 +172,11 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
     table = companion_table()
     build = builds_to_try(question)[0]
     notes = [f"offline: from the table of companions of {table.as_of} alone"]
-    notes += notes_on_other_wheels(question.beside, newest_alone(question) or build)
-    unknown = [name for name in question.beside.names if table.project(name) is None]
+    notes += notes_on_other_wheels(question.companions, newest_alone(question) or build)
+    unknown = []
+    for name in question.companions.names:
+        if table.project(name) is None:
+            unknown.append(name)
     if unknown:
         notes.append(f"offline nothing is known of {' and '.join(unknown)}")
     torch = JointPackage(
@@ -157,8 +184,10 @@ def set_by_table(question: PackageQuestion) -> PackageSet:
         version=labelled("torch", build.torch, build),
         index_url=index_url(build.backend),
     )
-    packages = [package_by_table(question, word, build) for word in question.words]
-    return PackageSet(build=build, packages=(torch, *packages), notes=tuple(notes))
+    packages = [torch]
+    for word in question.words:
+        packages.append(package_by_table(question, word, build))
+    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
 
 
 def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
@@ -182,9 +211,13 @@ def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) ->
 
 def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
     """The releases that the table takes beside a build, as far as it excludes any."""
-    for row in rows_meant(question.beside, project):
-        if why_row_differs(question.beside, project, row, build) is None:
-            return SpecifierSet(row.versions if row.torch or row.cuda else "")
+    companions = question.companions
+    for row in rows_meant(companions, project):
+        if why_row_differs(companions, project, row, build):
+            continue
+        # A row without torch and CUDA excludes nothing.
+        excludes = row.torch or row.cuda
+        return SpecifierSet(row.versions if excludes else "")
     return SpecifierSet()
 
 
@@ -201,6 +234,8 @@ def labelled(name: str, version: str, build: TorchBuild) -> str:
     >>> labelled("torchvision", "0.28.0", build), labelled("vllm", "0.32.0", build)
     ('0.28.0+cu130', '0.32.0')
     """
-    if name in FAMILY and build.labelled:
-        return f"{version.partition('+')[0]}+{build.backend}"
-    return version
+    # The Mac's wheels have no label.
+    if name not in FAMILY or not build.labelled:
+        return version
+    public, _, _ = version.partition("+")
+    return f"{public}+{build.backend}"

@@ -75,27 +75,38 @@ class Choice(Frozen):
     def index_url(self) -> str | None:
         """The folder of torch's index that has the build; None for one that no index has."""
         build = self.build
-        if build is None or build.channel != "pytorch" or build.backend == UNREAD:
+        if build is None or build.channel != "pytorch":
             return None
-        return index_url(build.backend, self.index_root or INDEX_ROOT)
+        # What nothing tells of an installed torch names no folder.
+        if build.backend == UNREAD:
+            return None
+        root = self.index_root or INDEX_ROOT
+        return index_url(build.backend, root)
 
     @property
     def moves(self) -> bool:
         """Whether torch itself is exchanged or comes."""
-        return self.action not in ("kept", "refused", "nothing")
+        stays = ("kept", "refused", "nothing")
+        # "again" is an exchange, too: the same build with its missing files.
+        return self.action not in stays
 
     def limits_torch(self, torch: str) -> bool:
         """Whether `limits` are those of a torch."""
-        return self.build is not None and self.build.torch == torch
+        build = self.build
+        if build is None:
+            return False
+        return build.torch == torch
 
     def at_root(self, root: str) -> Choice:
         """The choice with a mirror's addresses instead of those of torch's own index."""
-        if root == INDEX_ROOT or self.build is None or self.build.channel != "pytorch":
+        build = self.build
+        # conda's channels have mirrors of their own.
+        if root == INDEX_ROOT or build is None or build.channel != "pytorch":
             return self
-        fallbacks = [
-            replace(fallback, index_url=index_url(fallback.backend, root))
-            for fallback in self.alternatives
-        ]
+        fallbacks = []
+        for fallback in self.alternatives:
+            url = index_url(fallback.backend, root)
+            fallbacks.append(replace(fallback, index_url=url))
         return replace(self, index_root=root, alternatives=tuple(fallbacks))
 
 
@@ -107,7 +118,11 @@ def crosses(installed: str | None, chosen: str | None) -> bool:
     >>> crosses("unknown", "cpu"), crosses("unknown", "cu130")
     (True, False)
     """
-    maker = maker_of(installed)
+    maker, new_maker = maker_of(installed), maker_of(chosen)
+    # Nothing tells whose GPUs it is for: only the CPU's build would surely serve none.
     if installed == UNREAD:
-        return maker_of(chosen) is None
-    return maker is not None and maker_of(chosen) != maker
+        return new_maker is None
+    # A CPU build serves no maker's GPUs that could be left.
+    if maker is None:
+        return False
+    return new_maker != maker

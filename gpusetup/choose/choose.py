@@ -21,8 +21,9 @@ from gpusetup.choose.compatibility import numpy_beside
 from gpusetup.choose.host import Host
 from gpusetup.choose.index import Index
 from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
-from gpusetup.choose.packages import YEAR, set_by_index
+from gpusetup.choose.packages import set_by_index
 from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
+from gpusetup.choose.search import YEAR
 from gpusetup.choose.shown import wishes_shown
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
@@ -78,15 +79,18 @@ def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """torch, whatever comes beside it."""
     if wish.is_open:
         return choose_shown(wish, host, catalog)
-    kept = None if wish.is_about_torch else kept_unasked(wish, host, catalog)
-    return kept or least_change(wish, host, catalog)
+    if not wish.is_about_torch:
+        unchanged = kept_unasked(wish, host, catalog)
+        if unchanged:
+            return unchanged
+    return least_change(wish, host, catalog)
 
 
 def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """What the machine or its text shows is wanted; the last wish if none can be met."""
     choice = Choice()
-    for shown in wishes_shown(host.machine, catalog):
-        choice = least_change(replace(shown, installer=wish.installer), host, catalog)
+    for shown_wish in wishes_shown(host.machine, catalog):
+        choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
         if choice.build is not None:
             break
     return choice
@@ -141,9 +145,9 @@ def reason_with_packages(
         names = " and ".join(question.wish.packages)
         version = question.host.machine.torch.version
         return f"with torch {version} {names} would be old, or missing"
-    for held in chosen.held_back:
-        if held.package == "torch":
-            return held.by
+    for package in chosen.held_back:
+        if package.package == "torch":
+            return package.by
     return moved.reason
 
 

@@ -156,8 +156,8 @@ def _steps(
     build = chosen_wheel(choice)
     exact = (*exact_family(build, options.packages), *options.on_torch_index)
     limits = limits_beside_torch(choice, options)
-    rest = (*install, *exact, *options.beside_torch, *limits)
-    from_default_index = Step(title="everything else from your default index", argv=rest)
+    everything = (*install, *exact, *options.beside_torch, *limits)
+    from_default_index = Step(title="everything else from your default index", argv=everything)
     if not exact:
         return (from_default_index,)
     if maker_of(build.backend) in NEEDS_ITS_INDEX:
@@ -167,7 +167,7 @@ def _steps(
         )
         # Everything that torch needs is there by then.
         is_all = not options.beside_torch
-        rest_step = Step(title="the rest from your default index", argv=rest)
+        rest_step = Step(title="the rest from your default index", argv=everything)
         return (whole_family,) if is_all else (whole_family, rest_step)
     family_alone = Step(
         title=f"{', '.join(exact)} from torch's own index",
@@ -205,7 +205,7 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     channels: list[str] = []
     for channel in CHANNELS[build.channel]:
         channels += ("--channel", channel)
-    wanted = (*conda_specs(build, options.packages), *options.beside_torch)
+    specs = (*conda_specs(build, options.packages), *options.beside_torch)
     # conda-forge's torch says itself which numpy it takes; the channel pytorch's does not.
     is_limited = build.channel == "conda-pytorch" and choice.limits_torch(build.torch)
     limits = choice.limits if is_limited else ()
@@ -213,7 +213,7 @@ def conda(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
         title=f"torch {build.torch} ({build.backend}) from {build.channel}",
         argv=(
             *("conda", "install", "--yes", *conda_target(options)),
-            *("--override-channels", *channels, *wanted, *limits),
+            *("--override-channels", *channels, *specs, *limits),
         ),
     )
     return (*new_conda_environment(options), install)
@@ -298,13 +298,13 @@ def tool_command(
     if not packages:
         return None
     tool, *libraries = packages
-    beside: list[str] = []
+    extra_packages: list[str] = []
     for package in (f"torch=={torch}", *libraries):
-        beside += ("--with", package)
+        extra_packages += ("--with", package)
     if re.fullmatch(UV_BACKENDS, backend):
-        return ("uv", "tool", "install", "--torch-backend", backend, *beside, tool)
+        return ("uv", "tool", "install", "--torch-backend", backend, *extra_packages, tool)
     source = ("--index", torch_index) if torch_index else ()
-    return ("uv", "tool", "install", *source, *beside, tool)
+    return ("uv", "tool", "install", *source, *extra_packages, tool)
 
 
 INSTALLERS = {"uv": uv, "pip": pip, "conda": conda}

@@ -26,8 +26,9 @@ from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.machine import Snapshot, Torch
+from gpusetup.model.machine import Package, Snapshot, Torch
 from gpusetup.model.versions import allows, cuda_of, parsed
+from gpusetup.readings.packages import normalised
 
 EXACT = re.compile(r"===?([^*,]+)")
 """One release by its version."""
@@ -35,7 +36,7 @@ CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
 """`jax[cuda12]`: an extra that brings the libraries of one CUDA."""
 
 
-class Companionship(Frozen):
+class CompanionQuestion(Frozen):
     """The words that are to go together with torch, on which host, by which table."""
 
     words: tuple[str, ...]
@@ -51,30 +52,35 @@ class Companionship(Frozen):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the packages."""
-        return tuple(map(name_of, self.words))
+        names = map(name_of, self.words)
+        return tuple(names)
 
     @property
     def projects(self) -> tuple[Project, ...]:
         """What the table knows of the packages."""
-        projects = map(companion_table().project, self.names)
+        table = companion_table()
+        projects = map(table.project, self.names)
+        # Of most packages it knows nothing: they take any torch.
         return tuple(filter(None, projects))
 
 
 # --- packages beside a build ----------------------------------------------------------------------
 
 
-def why_none_fits(beside: Companionship, build: TorchBuild) -> str | None:
+def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | None:
     """Why one of the packages has no release for a build; None if each has one."""
-    for word in beside.words:
+    for word in companions.words:
         reason = why_extra_differs(word, build)
         if reason:
             return reason
-    for project in beside.projects:
-        reason = why_not_on_host(project, build, beside.host)
+    for project in companions.projects:
+        reason = why_not_on_host(project, build, companions.host)
         if reason:
             return reason
-        rows = rows_meant(beside, project)
-        reasons = [why_row_differs(beside, project, row, build) for row in rows]
+        reasons = []
+        for row in rows_meant(companions, project):
+            reasons.append(why_row_differs(companions, project, row, build))
+        # One row that goes is enough: the others are older or newer releases.
         if reasons and all(reasons):
             return reasons[0]
     return None
@@ -82,62 +88,81 @@ def why_none_fits(beside: Companionship, build: TorchBuild) -> str | None:
 
 def why_extra_differs(word: str, build: TorchBuild) -> str | None:
     """Why an extra of a package (`jax[cuda12]`) does not go with the CUDA of a build."""
+    # A CPU build loads no library of CUDA that could differ.
+    if build.cuda is None:
+        return None
     majors = []
     for extra in Requirement(word).extras:
         cuda = CUDA_EXTRA.match(extra)
         if cuda:
             majors.append(cuda[1])
-    if not build.cuda or not majors or build.cuda_major in majors:
+    if not majors or build.cuda_major in majors:
         return None
-    return f"{word} is built for CUDA {' and '.join(majors)}, torch for CUDA {build.cuda}"
+    built_for = " and ".join(majors)
+    return f"{word} is built for CUDA {built_for}, torch for CUDA {build.cuda}"
 
 
-def rows_meant(beside: Companionship, project: Project) -> tuple[Pair, ...]:
-    """The rows of the table that the wanted release may be of.
-
-    One release that was built otherwise says nothing of the others: unless a release is wanted by
-    its version, only spans of releases count.
-    """
-    exact = []
-    for word in beside.words:
-        version = EXACT.fullmatch(str(Requirement(word).specifier))
-        if version and name_of(word) == project.name:
-            exact.append(row_of(project, version[1]))
-    rows = tuple(filter(None, exact))
-    if not rows and not beside.only_table:
-        rows = tuple(row for row in project.rows if not EXACT.fullmatch(row.versions))
-    rows = rows or project.rows
-    if beside.only_table:
+def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
+    """The rows of the table that the wanted release may be of."""
+    rows = rows_of_exact_release(companions, project)
+    if not rows and not companions.only_table:
+        # One release that was built otherwise says nothing of the others.
+        for row in project.rows:
+            if not EXACT.fullmatch(row.versions):
+                rows.append(row)
+    rows = rows or [*project.rows]
+    if companions.only_table:
         # Where nobody tells which torch a release takes, the table says it of some.
-        rows = tuple(row for row in rows if row.torch) or rows
+        with_torch = [row for row in rows if row.torch]
+        rows = with_torch or rows
+    return tuple(rows)
+
+
+def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
+    """The rows of a release that is wanted by its version: `vllm==0.32.0`."""
+    rows = []
+    for word in companions.words:
+        if name_of(word) != project.name:
+            continue
+        exact = EXACT.fullmatch(str(Requirement(word).specifier))
+        row = row_of(project, exact[1]) if exact else None
+        if row:
+            rows.append(row)
     return rows
 
 
 def why_row_differs(
-    beside: Companionship, project: Project, row: Pair, build: TorchBuild
+    companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
 ) -> str | None:
     """Why the releases of a row do not go with a build."""
-    releases = f"{project.name} {row.versions.removeprefix('==')}"
-    if beside.only_table and not project.has_wheels(row):
+    versions = row.versions.removeprefix("==")
+    releases = f"{project.name} {versions}"
+    if companions.only_table and not project.has_wheels(row):
         # An index that is asked says itself that it has no wheel.
         return f"{releases} has no wheel on an index ({row.source})"
-    usual = usual_major(beside.catalog, build)
-    is_for_each_cuda = beside.takes_torch_index and is_from_torch_index(project, build, usual)
+    usual = usual_major(companions.catalog, build)
+    is_for_each_cuda = companions.takes_torch_index and is_from_torch_index(project, build, usual)
     if not is_for_each_cuda and not has_cuda(project, row, build.cuda_major, usual):
-        majors = " and ".join(row.cuda.split()).replace("default", usual)
-        torch = f"torch for CUDA {build.cuda}" if build.cuda else f"this torch is {build.backend}'s"
-        return f"{releases} is built for CUDA {majors}, {torch} ({row.source})"
+        majors = " and ".join(row.cuda.split())
+        built_for = majors.replace("default", usual)
+        torch = f"this torch is {build.backend}'s"
+        if build.cuda:
+            torch = f"torch for CUDA {build.cuda}"
+        return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
     # An index reads itself what a package declares.
-    table_counts = beside.only_table or not project.declares
-    if not table_counts or not row.torch or allows(row.torch, build.torch):
+    table_counts = companions.only_table or not project.declares
+    if not table_counts or not row.torch:
+        return None
+    if allows(row.torch, build.torch):
         return None
     return f"{releases} needs torch{row.torch} ({row.source})"
 
 
 def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
-    """Whether a package comes from torch's own index beside a build: that of the default index is
-    built for another CUDA."""
-    return project.on_torch_index and build.cuda_major != usual_cuda
+    """Whether a package comes from torch's own index beside a build."""
+    # That of the default index is built for another CUDA.
+    differs = build.cuda_major != usual_cuda
+    return project.on_torch_index and differs
 
 
 def names_on_torch_index(
@@ -154,28 +179,40 @@ def names_on_torch_index(
 
 
 def why_release_differs(
-    beside: Companionship, name: str, version: str, build: TorchBuild
+    companions: CompanionQuestion, name: str, version: str, build: TorchBuild
 ) -> str | None:
     """Why one release does not go with a build; None if nothing speaks against it."""
     project = companion_table().project(name)
-    row = row_of(project, version) if project else None
-    if project is None or row is None:
+    if project is None:
         return None
-    reason = why_row_differs(beside, project, row, build)
-    return reason.replace(row.versions.removeprefix("=="), version, 1) if reason else None
+    row = row_of(project, version)
+    if row is None:
+        return None
+    reason = why_row_differs(companions, project, row, build)
+    if reason is None:
+        return None
+    # The release is named, and not the span of its row.
+    span = row.versions.removeprefix("==")
+    return reason.replace(span, version, 1)
 
 
 def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
     """Why a package has nothing for this host, whatever its release."""
-    platform, platforms = f"{build.os}-{build.machine}", project.on.split()
+    platform = f"{build.os}-{build.machine}"
+    platforms = project.on.split()
     if platform not in platforms:
         return f"{project.name} has no build for {platform} (only {', '.join(platforms)})"
-    if project.gpu and build.cuda is None and build.os != "macos":
+    # On a Mac such packages compute on Apple's GPU.
+    is_without_gpu = build.cuda is None and build.os != "macos"
+    if project.gpu and is_without_gpu:
         return f"{project.name} computes on an NVIDIA GPU only, and none is here"
     oldest = project.capability
     for gpu in host.gpus:
         capability = gpu.compute_capability
-        if capability and oldest and capability < oldest:
+        # An unknown GPU is not held against a package.
+        if capability is None or oldest is None:
+            continue
+        if capability < oldest:
             needs = f"{project.name} needs a GPU of compute capability {oldest}"
             return f"{needs}; {gpu.name} has {capability}"
     return None
@@ -189,21 +226,29 @@ def numpy_beside(torch: str, catalog: Catalog) -> str | None:
     """The numpy that a torch needs: `numpy<2` for one that was built before numpy 2; None if it
     takes any."""
     first = catalog.milestone("torch for numpy 1 and 2")
-    return NUMPY_1 if parsed(torch.partition("+")[0]) < parsed(first) else None
+    version = parsed(torch.partition("+")[0])
+    is_before = version < parsed(first)
+    return NUMPY_1 if is_before else None
 
 
 def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
     """Whether a torch works with an installed numpy."""
-    return numpy_beside(torch, catalog) is None or parsed(numpy).major < 2
+    needs_numpy_1 = numpy_beside(torch, catalog) is not None
+    is_numpy_1 = parsed(numpy).major < 2
+    # numpy 2 changed its C interface; whatever was built for it runs with both.
+    return is_numpy_1 or not needs_numpy_1
 
 
 def limits_beside(
     host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
     """What to forbid beside a build, as an installer's constraints: `torchcodec!=0.9.*`."""
+    limits = [*limits_of_table(host, catalog, build, on_torch_index)]
     numpy = numpy_beside(build.torch, catalog)
-    companions = limits_of_table(host, catalog, build, on_torch_index)
-    return (*companions, numpy) if numpy else companions
+    # torch itself does not declare it.
+    if numpy:
+        limits.append(numpy)
+    return tuple(limits)
 
 
 def limits_of_table(
@@ -212,10 +257,17 @@ def limits_of_table(
     """The releases that the table of companions does not take beside a build."""
     limits: list[str] = []
     for project in companion_table().projects:
-        # What is not named comes from the default index, whatever requires it.
-        is_named = project.name in on_torch_index
-        beside = Companionship(words=(), host=host, catalog=catalog, takes_torch_index=is_named)
-        rows = [row for row in project.rows if why_row_differs(beside, project, row, build)]
+        companions = CompanionQuestion(
+            words=(),
+            host=host,
+            catalog=catalog,
+            # What is not named comes from the default index, whatever requires it.
+            takes_torch_index=project.name in on_torch_index,
+        )
+        rows = []
+        for row in project.rows:
+            if why_row_differs(companions, project, row, build):
+                rows.append(row)
         limits += without(project, rows)
     return tuple(limits)
 
@@ -231,13 +283,16 @@ def companions_of_another(
     platform = f"{machine.os.family}-{machine.os.machine}"
     misfits = []
     for name in COMPANIONS:
-        if name not in packages:
+        package = packages.get(name)
+        if package is None:
             continue
-        package = packages[name]
         fits = serves_torch(catalog, name, package.version, torch)
-        if backend not in (None, UNREAD) and fits is not False:
+        # Of an unknown backend nothing is said.
+        is_known = backend is not None and backend != UNREAD
+        if is_known and fits is not False:
             # conda's are not the default index's wheels, whose CUDA the platform tells.
-            where = None if package.installer == "conda" else platform
+            is_wheel = package.installer != "conda"
+            where = platform if is_wheel else None
             fits = serves_backend(catalog, name, package.version, backend or "", where)
         if fits is False:
             misfits.append(name)
@@ -254,41 +309,65 @@ COMPILED = frozenset(
 
 def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
     """What does not belong to a torch that comes, and what becomes of it."""
+    new_torch = f"torch {build.torch} ({build.backend})"
+    dependent_packages = dependents(machine, build)
+    for package in dependent_packages:
+        fate = "it stays"
+        if package.can_follow:
+            fate = f"without a release for {new_torch} it stays"
+        yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
+    yield from notes_on_companions(machine, build, catalog)
+    # What says itself which torch it takes was named above.
+    declared = {package.name for package in dependent_packages}
+    packages = installed_packages(machine)
+    for name in sorted(COMPILED & packages.keys() - declared):
+        note = note_on_compiled(packages[name], machine.torch, build)
+        if note:
+            yield note
+
+
+def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+    """The torchvision and torchaudio that have no release for a torch, or come from a folder."""
     packages = installed_packages(machine)
     new_torch = f"torch {build.torch} ({build.backend})"
-    named = set()
-    for package in dependents(machine, build):
-        named.add(package.name)
-        way = "it stays"
-        if package.can_follow:
-            way = f"without a release for {new_torch} it stays"
-        yield f"{package.name} {package.version} requires {package.needs}: {way}, and may fail"
+    new_versions = build.family(tuple(packages))
     for name in companions_of_another(machine, build.torch, build.backend, catalog):
         if name not in build.family():
             version = packages[name].version
             yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"
-    for name in build.family(tuple(packages)):
-        if packages[name].direct and packages[name].installer != "conda":
+    for name in new_versions:
+        package = packages[name]
+        # conda notes a folder for each of its packages.
+        if package.direct and package.installer != "conda":
             source = "came from a folder or a file (or is editable)"
-            version = packages[name].version
-            yield f"{name} {version} {source}: the wheel of the index replaces it"
-    for name in sorted(COMPILED & packages.keys() - named):
-        version, torch = packages[name].version, machine.torch
-        is_of_another_cuda = differs_in_cuda(torch, build)
-        if is_of_another_cuda or is_compiled_for_another(version, torch.version, build):
-            again = f"install or build it again for {new_torch}, before that it may fail"
-            project = companion_table().project(name)
-            way = project.instead.get("CUDA", "") if project and is_of_another_cuda else ""
-            note = f"{name} {version} was compiled against torch {torch.version or ''}: {again}"
-            yield f"{note}; {way}" if way else note
+            yield f"{name} {package.version} {source}: the wheel of the index replaces it"
+
+
+def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str | None:
+    """Why a package whose libraries are compiled against the installed torch may fail."""
+    differs = differs_in_cuda(torch, build)
+    if not differs and not is_compiled_for_another(package.version, torch.version, build):
+        return None
+    new_torch = f"torch {build.torch} ({build.backend})"
+    note = (
+        f"{package.name} {package.version} was compiled against torch {torch.version or ''}: "
+        f"install or build it again for {new_torch}, before that it may fail"
+    )
+    project = companion_table().project(normalised(package.name))
+    source = project.instead.get("CUDA") if project and differs else None
+    return f"{note}; {source}" if source else note
 
 
 def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
     """Whether an installed torch and a build are for two majors of CUDA: what links the libraries
     of one does not load beside the other."""
-    installed = torch.cuda or cuda_of(torch.backend or "") or ""
-    major = installed.partition(".")[0]
-    return bool(major and build.cuda_major) and major != build.cuda_major
+    of_backend = cuda_of(torch.backend or "")
+    cuda = torch.cuda or of_backend or ""
+    installed_major = cuda.partition(".")[0]
+    # Between a CPU build and another nothing is said: that is no change of CUDA.
+    if not installed_major or not build.cuda_major:
+        return False
+    return installed_major != build.cuda_major
 
 
 def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
@@ -296,17 +375,26 @@ def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) 
     label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
     if label and label[1] != build.backend:
         return True
+    if not torch:
+        return False
     # Two patches of one release line have the same ABI.
-    return bool(torch) and parsed(torch).release[:2] != parsed(build.torch).release[:2]
+    installed_line = parsed(torch).release[:2]
+    new_line = parsed(build.torch).release[:2]
+    return installed_line != new_line
 
 
-def notes_on_other_wheels(beside: Companionship, newest: TorchBuild) -> Iterator[str]:
+def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> Iterator[str]:
     """Where a package has wheels for this CUDA whose newest release on the default index is built
     for another one."""
-    usual = usual_major(beside.catalog, newest)
-    for project in beside.projects:
-        way = project.instead.get("CUDA")
-        if not way or not project.rows or is_from_torch_index(project, newest, usual):
+    if newest.cuda is None:
+        return
+    usual = usual_major(companions.catalog, newest)
+    for project in companions.projects:
+        source = project.instead.get("CUDA")
+        # Of torch's own index the right wheel is taken by itself.
+        is_taken = is_from_torch_index(project, newest, usual)
+        if not source or not project.rows or is_taken:
             continue
-        if newest.cuda and not has_cuda(project, project.rows[0], newest.cuda_major, usual):
-            yield f"{project.name} for CUDA {newest.cuda_major}: {way}"
+        newest_row = project.rows[0]
+        if not has_cuda(project, newest_row, newest.cuda_major, usual):
+            yield f"{project.name} for CUDA {newest.cuda_major}: {source}"

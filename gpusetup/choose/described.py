@@ -81,8 +81,12 @@ def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot
     # Every Mac that torch is still built for has a chip of Apple.
     is_mac = description.os == "macos"
     usual = "aarch64" if is_mac else snapshot.os.machine
-    here = snapshot.python
-    python = Python(version=here.version, free_threaded=here.free_threaded, bits=64)
+    python = Python(
+        version=snapshot.python.version,
+        free_threaded=snapshot.python.free_threaded,
+        # Nobody describes a 32-bit Python.
+        bits=64,
+    )
     return replace(
         _without_driver(snapshot),
         os=Os(family=description.os, machine=description.machine or usual),
@@ -155,12 +159,12 @@ def platform_implied(name: str, catalog: Catalog) -> str | None:
 
 def _check(description: Description, family: str | None, catalog: Catalog) -> None:
     """UsageError for a Python or a glibc that is none, and for NVIDIA's GPUs in a Mac."""
-    for value, pattern, what, example in (
+    for value, pattern, meaning, example in (
         (description.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
         (description.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
     ):
         if value is not None and not re.fullmatch(pattern, value):
-            raise UsageError(f"{value!r} is no {what}", hint=f"such as {example}")
+            raise UsageError(f"{value!r} is no {meaning}", hint=f"such as {example}")
     platforms = [platform_implied(name, catalog) for name in description.gpus]
     has_other_gpus = any(platform != "macos-aarch64" for platform in platforms)
     if family == "macos" and (description.driver or has_other_gpus):
@@ -199,6 +203,6 @@ def for_host(
         readings=(),
         events=events,
     )
-    there = described(bare, Description(driver=driver, gpus=tuple(names)), catalog)
+    other_host = described(bare, Description(driver=driver, gpus=tuple(names)), catalog)
     container = replace(snapshot.container, cuda_compat_path=None)
-    return replace(there, python=snapshot.python, container=container)
+    return replace(other_host, python=snapshot.python, container=container)

@@ -56,8 +56,13 @@ def answer_of(
 
 def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
     """What of a set comes from torch's own index besides torch's family."""
-    packages = [package for package in choice.packages if package.name not in FAMILY]
-    return tuple(package.requirement for package in packages if package.index_url)
+    requirements = []
+    for package in choice.packages:
+        is_member = package.name in FAMILY
+        # Only torch's own index has an address in an answer.
+        if package.index_url and not is_member:
+            requirements.append(package.requirement)
+    return tuple(requirements)
 
 
 def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
@@ -78,31 +83,33 @@ def commands_of(
     """Each installer's commands; none of one that has no build that fits."""
     commands: dict[str, tuple[tuple[str, ...], ...]] = {}
     for name, steps_of in INSTALLERS.items():
-        own_options = options
+        installer_options = options
         if name == "conda":
             # What is not torch's family was installed by pip: conda is not told of it.
-            family = tuple(package for package in options.packages if package in FAMILY)
-            own_options = replace(options, packages=family)
+            family = [package for package in options.packages if package in FAMILY]
+            installer_options = replace(options, packages=tuple(family))
         try:
-            commands[name] = tuple(step.argv for step in steps_of(choice, own_options))
+            steps = steps_of(choice, installer_options)
         except Unsatisfiable:
-            commands[name] = ()
+            steps = ()
+        commands[name] = tuple(step.argv for step in steps)
     return commands
 
 
 def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
-    """The newest that `install --upgrade` would take; None if that would leave torch's maker.
-
-    It is what conda's channels have, if conda has installed torch.
-    """
+    """The newest that `install --upgrade` would take; None if that would leave torch's maker."""
     newest, installed = choice.newest, choice.installed
     if newest is None:
         return None
-    is_conda = machine.python.manager == "conda" and is_of_conda(machine)
     build, index_url = newest.build, newest.index_url
-    if is_conda and machine.origin != "report" and newest.conda is not None:
+    # What conda's channels have, if conda has installed torch: a wheel over it would be a mixture.
+    by_conda = machine.python.manager == "conda" and is_of_conda(machine)
+    is_report = machine.origin == "report"
+    if newest.conda and by_conda and not is_report:
         build, index_url = newest.conda, None
-    if build is None or (installed and crosses(installed.backend, build.backend)):
+    if build is None:
+        return None
+    if installed and crosses(installed.backend, build.backend):
         return None
     return Offer(
         torch=build.torch,
@@ -117,13 +124,16 @@ def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
 # --- another environment --------------------------------------------------------------------------
 
 
-def new_folder(machine: Snapshot, other: str = ".venv-gpu") -> str:
+def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
     """The folder of a new environment next to the target, which may be `.venv` itself."""
     python = machine.python
-    folder_of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", python.executable or "")
-    folder = (python.prefix or folder_of_python).rstrip("/\\")
-    name = re.split(r"[/\\]", folder)[-1]
-    return other if name == ".venv" else ".venv"
+    executable = python.executable or ""
+    # `.venv/bin/python` and `.venv\Scripts\python.exe` lie in `.venv`.
+    folder_of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
+    folder = python.prefix or folder_of_python
+    parts = re.split(r"[/\\]", folder.rstrip("/\\"))
+    is_taken = parts[-1] == ".venv"
+    return second if is_taken else ".venv"
 
 
 def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
@@ -134,11 +144,15 @@ def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, 
     build, wish = choice.build, choice.wish
     if build is None or not build.pythons:  # a build that no index is known to have
         return ()
-    named: tuple[str, ...] = ("--torch", build.torch)
+    companions = []
+    for name in installed_family(machine)[1:]:
+        if name in build.family():
+            companions.append(name)
     names_something = wish.names_build or wish.installer != "auto"
     if choice.action == "refused" or names_something:
-        named = (*named, "--backend", build.backend)
-    elif choice.action in ("first", "newest", "upgrade"):
-        named = ()
-    companions = [name for name in installed_family(machine)[1:] if name in build.family()]
-    return (*named, *companions)
+        return ("--torch", build.torch, "--backend", build.backend, *companions)
+    gets_newest = choice.action in ("first", "newest", "upgrade")
+    # A new environment gets the newest by itself.
+    if gets_newest:
+        return tuple(companions)
+    return ("--torch", build.torch, *companions)

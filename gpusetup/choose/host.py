@@ -77,20 +77,29 @@ class BuildQuestion(Frozen):
     @property
     def channels(self) -> tuple[Channel, ...]:
         """The channels whose builds may be chosen."""
-        return CONDA_CHANNELS if self.wish.installer == "conda" else WHEELS
+        by_conda = self.wish.installer == "conda"
+        # conda's torch and a wheel in one environment would hide each other.
+        return CONDA_CHANNELS if by_conda else WHEELS
 
     def takes(self, torch: str) -> bool:
         """Whether the wish allows a torch."""
-        return allows_torch(self.wish.torch, torch)
+        wanted = self.wish.torch
+        return allows_torch(wanted, torch)
 
     def by_conda(self) -> BuildQuestion:
         """The same question to conda's channels."""
-        return replace(self, wish=replace(self.wish, installer="conda"))
+        wish = replace(self.wish, installer="conda")
+        return replace(self, wish=wish)
 
 
 def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
     """The question which build of torch serves a wish on a host."""
-    return BuildQuestion(wish=wish.of_torch_alone, host=host.facts, catalog=catalog)
+    return BuildQuestion(
+        # What is wanted besides torch decides nothing here, and would keep answers apart.
+        wish=wish.of_torch_alone,
+        host=host.facts,
+        catalog=catalog,
+    )
 
 
 # --- reading a snapshot ---------------------------------------------------------------------------
@@ -98,10 +107,13 @@ def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
 
 def host_of(machine: Snapshot, catalog: Catalog) -> Host:
     """A machine as a host; a text that wants another Python is about that Python."""
-    if machine.wanted.python and not is_a_step_back(machine):
-        wanted = replace(machine.python, version=machine.wanted.python)
-        machine = replace(machine, python=wanted)
-    return Host(machine=machine, facts=facts_of(machine, catalog))
+    version = machine.wanted.python
+    # An old document asks for an old Python along with its old torch.
+    if version and not is_a_step_back(machine):
+        python = replace(machine.python, version=version)
+        machine = replace(machine, python=python)
+    facts = facts_of(machine, catalog)
+    return Host(machine=machine, facts=facts)
 
 
 LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
@@ -110,14 +122,17 @@ LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
 
 def is_a_step_back(machine: Snapshot) -> bool:
     """Whether a document asks for an older release than the one that lacks kernels."""
-    lacks_kernels = any(event.kind in LACKS_KERNELS for event in machine.events)
+    if machine.origin != "report":
+        return False
+    kinds = {event.kind for event in machine.events}
+    lacks_kernels = not kinds.isdisjoint(LACKS_KERNELS)
     installed = (machine.torch.version or "").partition("+")[0]
     pin = machine.wanted.torch or ""
-    is_report = machine.origin == "report"
-    if not (is_report and lacks_kernels and installed and pin.startswith("==")):
+    # Only an exact pin names the release that a document was written for.
+    if not (lacks_kernels and installed and pin.startswith("==")):
         return False
-    release = pin.removeprefix("==").removesuffix(".*")
-    return parsed(release) < parsed(installed)
+    pinned = pin.removeprefix("==").removesuffix(".*")
+    return parsed(pinned) < parsed(installed)
 
 
 def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
@@ -151,12 +166,17 @@ def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
 
 
 def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
-    """Whether there is an NVIDIA GPU. A driver that answers speaks for one that is not listed."""
+    """Whether there is an NVIDIA GPU."""
     if gpus:
         return "some"
-    driver_answers = bool(machine.driver.cuda or machine.driver.version)
-    is_denied = machine.gpus == () or machine.os.family == "macos"
-    return "none" if is_denied and not driver_answers else "unknown"
+    # A driver that answers speaks for a GPU that is not listed.
+    if machine.driver.cuda or machine.driver.version:
+        return "unknown"
+    # An empty list is an answer; None means that nobody answered.
+    is_listed_empty = machine.gpus == ()
+    # No Mac of today has an NVIDIA GPU.
+    is_mac = machine.os.family == "macos"
+    return "none" if is_listed_empty or is_mac else "unknown"
 
 
 def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
@@ -165,58 +185,81 @@ def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
     It is taken to serve the last CUDA major but one, as most drivers do, and to start each GPU.
     """
     driver = machine.driver
-    if driver.version or driver.cuda or board_of(machine):
+    is_known = bool(driver.version or driver.cuda)
+    # A board's driver comes with its JetPack.
+    if is_known or board_of(machine):
         return None
-    floors = driver_family(machine)
-    of_majors = [floor for row in catalog.families if (floor := row.on(floors))]
-    last_but_one = sorted(of_majors, key=parsed)[-2:-1]
+    family = driver_family(machine)
+    floors = []
+    for row in catalog.families:
+        floor = row.on(family)
+        if floor:
+            floors.append(floor)
+    floors.sort(key=parsed)
+    last_but_one = floors[-2:-1]
     of_gpus = [first for _, first in first_drivers(machine, catalog)]
     return max((*last_but_one, *of_gpus), key=parsed, default=None)
 
 
 def driver_family(machine: Snapshot) -> str:
-    """Whose driver numbers count: WSL uses the driver of Windows."""
-    return "windows" if machine.os.wsl else machine.os.family or "linux"
+    """Whose driver numbers count."""
+    # WSL uses the driver of Windows.
+    if machine.os.wsl:
+        return "windows"
+    return machine.os.family or "linux"
 
 
 def python_tag(machine: Snapshot) -> str | None:
     """The interpreter as wheels name it: `3.11`, `3.13t`; None when unknown."""
-    version = machine.python.version or ""
+    python = machine.python
+    version = python.version or ""
     release = re.match(r"\d+\.\d+", version)
     if release is None:
         return None
-    is_free_threaded = machine.python.free_threaded or version.endswith("t")
-    return f"{release[0]}t" if is_free_threaded else release[0]
+    # People and wheels write the build without the global lock as `3.13t`.
+    is_free_threaded = python.free_threaded or version.endswith("t")
+    tag = release[0]
+    return f"{tag}t" if is_free_threaded else tag
 
 
 def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
     """The GPUs to serve: the visible ones; all if a variable hides every one; else PCI's."""
-    present = tuple(gpu for gpu in machine.gpus or () if not gpu.lost)
-    visible = visible_gpus(machine) if present else ()
-    gpus = visible or present or tuple(gpus_on_pci(machine))
-    return tuple(completed(gpu, catalog)[0] for gpu in gpus)
+    present = [gpu for gpu in machine.gpus or () if not gpu.lost]
+    gpus = list(visible_gpus(machine)) if present else []
+    if not gpus:
+        # A program may unset the variable; and without any driver the bus still shows the GPU.
+        gpus = present or list(gpus_on_pci(machine))
+    complete = []
+    for gpu in gpus:
+        known_gpu, _ = completed(gpu, catalog)
+        complete.append(known_gpu)
+    return tuple(complete)
 
 
 def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
     """NVIDIA's GPUs as the PCI bus names them: `GA107M [GeForce RTX 3050]`."""
     for device in judged_on(machine.pci_devices):
-        name = device.name or pci_name(device.device_id) or "NVIDIA GPU"
-        marketing_name = name.partition("[")[2].partition("]")[0]
+        by_id = pci_name(device.device_id)
+        name = device.name or by_id or "NVIDIA GPU"
+        # The name in brackets is the one that the catalog knows.
+        _, _, bracket = name.partition("[")
+        marketing_name, _, _ = bracket.partition("]")
         yield Gpu(name=marketing_name or name)
 
 
 def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
-    """The GPUs that no driver listed, each with the first driver that knows it.
-
-    A GPU that a driver listed is known to it; the driver of a Jetson is numbered apart.
-    """
+    """The GPUs that no driver listed, each with the first driver that knows it."""
+    # The driver of a Jetson is numbered apart.
     if board_of(machine):
         return ()
-    floors = driver_family(machine)
+    family = driver_family(machine)
     drivers: dict[tuple[str, str], None] = {}
     for gpu in gpus_to_serve(machine, catalog):
-        is_listed = gpu.uuid or gpu.nvml_index is not None or gpu.cuda_index is not None
-        first = None if is_listed else catalog.first_driver(gpu, floors)
+        # A GPU that a driver listed is known to it.
+        has_index = gpu.nvml_index is not None or gpu.cuda_index is not None
+        if gpu.uuid or has_index:
+            continue
+        first = catalog.first_driver(gpu, family)
         if first:
             drivers[gpu.name, first] = None
     return tuple(drivers)

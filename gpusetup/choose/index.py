@@ -42,7 +42,7 @@ class Index(Protocol):
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
         """Before the first question: the choice without the packages, and the packages."""
 
-    def beside(
+    def set_beside(
         self,
         build: TorchBuild,
         words: tuple[str, ...],

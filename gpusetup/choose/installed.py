@@ -27,17 +27,21 @@ COMPANIONS: tuple[Name, ...] = ("torchvision", "torchaudio")
 
 
 def installed_packages(machine: Snapshot) -> dict[str, Package]:
-    """What is installed, by name; of two of one name the first, which is imported."""
+    """What is installed, by name."""
     packages: dict[str, Package] = {}
     for package in machine.packages or ():
-        packages.setdefault(normalised(package.name), package)
+        name = normalised(package.name)
+        # Of two of one name Python imports the first.
+        packages.setdefault(name, package)
     return packages
 
 
 def installed_family(machine: Snapshot) -> tuple[str, ...]:
     """torch, and those of its companions that the environment has."""
     packages = installed_packages(machine)
-    return tuple(name for name in FAMILY if name == "torch" or name in packages)
+    companions = [name for name in COMPANIONS if name in packages]
+    # torch counts as a member even if it is yet to come.
+    return ("torch", *companions)
 
 
 # --- torch as a build -----------------------------------------------------------------------------
@@ -49,32 +53,43 @@ def public(version: str | None) -> str:
     >>> public("2.5.1+cu124")
     '2.5.1'
     """
-    return (version or "").partition("+")[0]
+    release, _, _ = (version or "").partition("+")
+    return release
 
 
 def backend_read(torch: Torch) -> str | None:
     """The backend of the installed torch: as read, else from its label or its CUDA."""
     if torch.backend:
         return torch.backend
-    label = (torch.version or "").partition("+")[2].lower()
-    if label == "cpu" or cuda_of(label) or maker_of(label):
+    _, _, label = (torch.version or "").partition("+")
+    label = label.lower()
+    # A vendor's label (`+nv25.3`) names no backend.
+    is_backend = label == "cpu" or cuda_of(label) or maker_of(label)
+    if is_backend:
         return label
-    return "cu" + "".join(torch.cuda.split(".")[:2]) if torch.cuda else None
+    if torch.cuda is None:
+        return None
+    major_and_minor = torch.cuda.split(".")[:2]
+    return "cu" + "".join(major_and_minor)
 
 
 def installed_backend(machine: Snapshot, catalog: Catalog) -> str:
     """The backend of an installed torch: as read, else the default index's of that release.
 
-    `UNREAD` if nothing tells: a text shows no environment, so nothing is concluded from it, and
-    conda and a Jetson have torch from elsewhere than the default index.
+    `UNREAD` if nothing tells.
     """
-    torch = machine.torch
+    torch, os = machine.torch, machine.os
     backend = backend_read(torch)
-    is_from_elsewhere = machine.os.jetson or torch.installer == "conda"
-    if backend or is_from_elsewhere or machine.origin == "report":
-        return backend or UNREAD
-    family, architecture = machine.os.family or "", machine.os.machine or ""
-    return default_backend(catalog, torch.version or "0", family, architecture) or UNREAD
+    if backend:
+        return backend
+    # A text shows no environment, so nothing is concluded from it; conda and a Jetson have torch
+    # from elsewhere than the default index.
+    is_from_elsewhere = os.jetson or torch.installer == "conda"
+    if is_from_elsewhere or machine.origin == "report":
+        return UNREAD
+    version = torch.version or "0"
+    usual = default_backend(catalog, version, os.family or "", os.machine or "")
+    return usual or UNREAD
 
 
 def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | None:
@@ -90,16 +105,25 @@ def installed_build(machine: Snapshot, question: BuildQuestion) -> TorchBuild | 
     if backend == UNREAD and machine.origin == "report":
         return None
     row = catalog.row_of(torch.version, backend, host.family, host.architecture)
-    build = row or build_as_read(torch, backend, question)
-    if row:
-        build = replace(build, torchaudio=beside(catalog, "torchaudio", row))
-    codes = readable(torch.kernels) if torch.kernels else (*build.kernels, *build.ptx)
-    return replace(
-        build,
-        kernels=tuple(code for code in codes if code.startswith("sm_")),
-        ptx=tuple(code for code in codes if code.startswith("compute_")),
-        driver_floor=catalog.driver_floor(build.cuda, host.floors) if build.cuda else None,
-    )
+    if row is None:
+        build = build_as_read(torch, backend, question)
+    else:
+        build = replace(row, torchaudio=beside(catalog, "torchaudio", row))
+    floor = None
+    if build.cuda:
+        # Another table than the row's on WSL, whose driver is that of Windows.
+        floor = catalog.driver_floor(build.cuda, host.floors)
+    return with_codes_read(replace(build, driver_floor=floor), torch)
+
+
+def with_codes_read(build: TorchBuild, torch: Torch) -> TorchBuild:
+    """A build with the kernels and PTX that its own files have, as far as they were read."""
+    codes = (*build.kernels, *build.ptx)
+    if torch.kernels:
+        codes = readable(torch.kernels)
+    kernels = [code for code in codes if code.startswith("sm_")]
+    ptx = [code for code in codes if code.startswith("compute_")]
+    return replace(build, kernels=tuple(kernels), ptx=tuple(ptx))
 
 
 def build_as_read(torch: Torch, backend: str, question: BuildQuestion) -> TorchBuild:
@@ -128,39 +152,51 @@ def serves(build: TorchBuild, machine: Snapshot, question: BuildQuestion) -> boo
     An accelerator build on a machine without such a GPU serves nothing; a CPU build serves a
     machine that has no NVIDIA GPU; what is not known is not held against it.
     """
-    host, maker = question.host, maker_of(build.backend)
+    host = question.host
+    maker = maker_of(build.backend)
     has_codes = bool(build.kernels or build.ptx)
     covers = not has_codes or covers_every_gpu(build, question) is None
-    if machine.torch.cuda_available:  # its driver starts, which says nothing of its kernels
+    # Its driver starts, which says nothing of its kernels.
+    if machine.torch.cuda_available:
         return covers
     if build.backend == UNREAD:
         return True
+    # Whether a GPU of AMD or Intel runs the build is nothing that we judge.
     if is_seen_only(maker):
-        return host.presence != "some" and maker in vendors_of(machine)
+        is_alone = host.presence != "some"
+        return is_alone and maker in vendors_of(machine)
     if maker is None:
         return host.presence == "none" or host.family == "macos"
-    return host.presence != "none" and covers and driver_reaches(build, question) is None
+    if host.presence == "none":
+        return False
+    return covers and driver_reaches(build, question) is None
 
 
 def vendors_of(machine: Snapshot) -> frozenset[str]:
     """Whose devices the PCI bus shows, or a text names."""
-    vendors = {device.vendor for device in machine.pci_devices or ()}
+    vendors = set()
+    for device in machine.pci_devices or ():
+        vendors.add(device.vendor)
     for event in machine.events:
         if event.kind == "foreign-gpu":
-            vendors.add(event.values.get("vendor", ""))
+            vendor = event.values.get("vendor", "")
+            vendors.add(vendor)
     return frozenset(vendors)
 
 
 def is_damaged(machine: Snapshot) -> bool:
     """Whether files of the installed torch are missing, or it was asked to import and did not."""
-    torches = [package for package in machine.packages or () if package.name == "torch"]
-    is_cut = any(package.intact is False for package in torches)
-    return is_cut or machine.torch.import_error is not None
+    # A file that is missing fails later, when it is needed.
+    for package in machine.packages or ():
+        if package.name == "torch" and package.intact is False:
+            return True
+    return machine.torch.import_error is not None
 
 
 def is_of_conda(machine: Snapshot) -> bool:
     """Whether conda has installed torch."""
-    return machine.torch.installer == "conda"
+    installer = machine.torch.installer
+    return installer == "conda"
 
 
 # --- what stands on torch -------------------------------------------------------------------------
@@ -201,15 +237,23 @@ def dependents(machine: Snapshot, build: TorchBuild) -> tuple[Dependent, ...]:
 
 def followers(machine: Snapshot, build: TorchBuild) -> tuple[str, ...]:
     """The names of what is asked for again, because it takes another torch than a build's."""
-    return tuple(package.name for package in dependents(machine, build) if package.can_follow)
+    names = []
+    for package in dependents(machine, build):
+        # The others stay, and a note says that they may fail.
+        if package.can_follow:
+            names.append(package.name)
+    return tuple(names)
 
 
 def moved_with(machine: Snapshot, build: TorchBuild | None) -> tuple[str, ...]:
-    """torch and what moves with it, by name; a text shows no whole target, so the whole family."""
+    """torch and what moves with it, by name."""
+    # A text shows no whole environment: the whole family counts.
     if machine.packages is None or machine.origin == "report":
         return FAMILY
-    others = followers(machine, build) if build is not None else ()
-    return (*installed_family(machine), *others)
+    family = installed_family(machine)
+    if build is None:
+        return family
+    return (*family, *followers(machine, build))
 
 
 def broken_requirement(
@@ -246,14 +290,20 @@ SYSTEMS = {
 
 def marker_environment(machine: Snapshot) -> dict[str, str]:
     """The markers' variables on that machine, as far as they are known; no extra is chosen."""
-    platform, system = SYSTEMS.get(machine.os.family or "", ("", ""))
+    family = machine.os.family or ""
+    platform, system = SYSTEMS.get(family, ("", ""))
     version = machine.python.version or ""
+    major_and_minor = version.split(".")[:2]
     variables = {
-        "python_version": ".".join(version.split(".")[:2]),
+        "python_version": ".".join(major_and_minor),
         "python_full_version": version,
         "sys_platform": platform,
         "platform_system": system,
         "platform_machine": machine.os.machine or "",
     }
-    known = {name: value for name, value in variables.items() if value}
-    return {"extra": "", **known}
+    environment = {"extra": ""}
+    for name, value in variables.items():
+        # packaging itself knows those of this machine, which the others then are.
+        if value:
+            environment[name] = value
+    return environment

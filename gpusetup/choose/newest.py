@@ -35,23 +35,23 @@ def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
     """
     choice = _newest_fitting(question)
     if choice.build is not None:
-        choice = replace(choice, action="first", build=as_on_host(choice.build, question))
-    return replace(choice, notes=notes_on(choice, question, machine))
+        build = as_on_host(choice.build, question)
+        choice = replace(choice, action="first", build=build)
+    notes = notes_on(choice, question, machine)
+    return replace(choice, notes=notes)
 
 
 def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
-    """The build with the torchaudio that this Python has, and the first driver that its GPUs need.
-
-    On a Jetson there is no floor, because its driver is numbered apart.
-    """
+    """The build with the torchaudio of this Python, and the first driver that its GPUs need."""
     host = question.host
-    floor = build.driver_floor
-    if floor and host.board is None:
-        first_drivers = [first for _, first in host.first_drivers]
-        floor = max((floor, *first_drivers), key=parsed)
-    else:
-        floor = None
     torchaudio = beside(question.catalog, "torchaudio", build, host.python)
+    floor = build.driver_floor
+    # On a Jetson there is no floor, because its driver is numbered apart.
+    if floor is None or host.board:
+        return replace(build, torchaudio=torchaudio, driver_floor=None)
+    # A driver may serve the CUDA, and not yet know the GPU.
+    first_drivers = [first for _, first in host.first_drivers]
+    floor = max((floor, *first_drivers), key=parsed)
     return replace(build, torchaudio=torchaudio, driver_floor=floor)
 
 
@@ -59,17 +59,23 @@ def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
 def _newest_fitting(question: BuildQuestion) -> Choice:
     """The choice without what only this machine adds. Cached, because many reports are about hosts
     that do not differ."""
-    reasons = [(build, why_not(build, question)) for build in in_scope(question)]
+    reasons = []
+    for build in in_scope(question):
+        reasons.append((build, why_not(build, question)))
     fitting = [build for build, reason in reasons if reason is None]
     fitting.sort(key=preference(question))
     chosen = fitting[0] if fitting else None
+    # conda's own answer is shown beside a wheel's, and not the other way round.
+    by_conda = None
+    if question.channels == WHEELS:
+        by_conda = pick(question.by_conda())
     host = question.host
     return Choice(
         build=chosen,
         served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
         alternatives=fallbacks_of(fitting),
         rejections=tuple(rejections_of(reasons, chosen, question)),
-        conda=pick(question.by_conda()) if question.channels == WHEELS else None,
+        conda=by_conda,
         advice=best_change(question, chosen),
         wish=question.wish,
         catalog_as_of=question.catalog.as_of,
@@ -80,10 +86,15 @@ def fallbacks_of(fitting: list[TorchBuild]) -> tuple[Fallback, ...]:
     """The builds that may stand in for the first of some: of the same torch, for a GPU too."""
     fallbacks = []
     for build in fitting[1:]:
-        if build.torch == fitting[0].torch and build.cuda:
-            is_wheel = build.channel == "pytorch"
-            where = index_url(build.backend) if is_wheel else build.channel
-            fallbacks.append(Fallback(torch=build.torch, backend=build.backend, index_url=where))
+        is_same_torch = build.torch == fitting[0].torch
+        # A CPU build stands in for nothing: it would leave the GPU unused silently.
+        if not is_same_torch or build.cuda is None:
+            continue
+        where: str = build.channel
+        if build.channel == "pytorch":
+            where = index_url(build.backend)
+        fallback = Fallback(torch=build.torch, backend=build.backend, index_url=where)
+        fallbacks.append(fallback)
     return tuple(fallbacks)
 
 
@@ -95,14 +106,24 @@ def rejections_of(
     """Why each build was not chosen; a fitting one of the chosen torch is a fallback."""
     rejections = []
     for build, reason in reasons:
-        if reason is None and chosen is not None and build.torch != chosen.torch:
-            reason = f"fits, but torch {chosen.torch} is newer"
-            if is_beyond(build, question):
-                floor = build.driver_floor
-                reason = f"needs NVIDIA driver {floor}, and the driver here is unknown"
-        if reason:
-            rejections.append(Rejection(torch=build.torch, backend=build.backend, reason=reason))
+        if reason is None and chosen is not None:
+            reason = why_passed_over(build, chosen, question)
+        if reason is None:
+            continue
+        rejection = Rejection(torch=build.torch, backend=build.backend, reason=reason)
+        rejections.append(rejection)
     return rejections
+
+
+def why_passed_over(build: TorchBuild, chosen: TorchBuild, question: BuildQuestion) -> str | None:
+    """Why a build that fits is not the answer; None for one of the chosen torch."""
+    if build.torch == chosen.torch:
+        return None
+    # It is newer, and passed over because nobody knows the driver.
+    if is_beyond(build, question):
+        floor = build.driver_floor
+        return f"needs NVIDIA driver {floor}, and the driver here is unknown"
+    return f"fits, but torch {chosen.torch} is newer"
 
 
 MOST_REASONS = 5
@@ -111,13 +132,16 @@ MOST_REASONS = 5
 
 def nothing_fits(choice: Choice) -> Unsatisfiable:
     """Why nothing fits: what was asked for, or what keeps the builds of that from this machine."""
-    reasons = [
-        f"{rejection.torch} {rejection.backend}: {rejection.reason}"
-        for rejection in choice.rejections
-        if not rejection.reason.startswith("is not the ")
-    ]
+    reasons = []
+    for rejection in choice.rejections:
+        # What nobody asked for needs no reason.
+        if rejection.reason.startswith("is not the "):
+            continue
+        reasons.append(f"{rejection.torch} {rejection.backend}: {rejection.reason}")
+    title = "No PyTorch build fits this machine"
+    lines = (title, *choice.notes, *reasons[:MOST_REASONS])
     advice = choice.advice
-    return Unsatisfiable(
-        "\n  ".join(("No PyTorch build fits this machine", *choice.notes, *reasons[:MOST_REASONS])),
-        hint=f"another {advice.change} ({advice.to}) gives {advice.gives}" if advice else None,
-    )
+    hint = None
+    if advice:
+        hint = f"another {advice.change} ({advice.to}) gives {advice.gives}"
+    return Unsatisfiable("\n  ".join(lines), hint=hint)

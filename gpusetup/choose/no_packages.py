@@ -48,17 +48,17 @@ def refuse_what_is_no_package(word: str) -> None:
     """
     from difflib import get_close_matches
 
-    for pattern, way in NO_PACKAGES.items():
-        if found := re.fullmatch(pattern, word, re.IGNORECASE):
-            hint = found.expand(way).replace("WORD", own_word(word))
+    for pattern, advice in NO_PACKAGES.items():
+        if match := re.fullmatch(pattern, word, re.IGNORECASE):
+            hint = match.expand(advice).replace("WORD", own_word(word))
             raise UsageError(f"{word!r} is no package", hint=hint)
     name = re.split(r"[\s<>=!~\[;@]", word)[0]
     plain = re.sub(r"[-_.]", "", name.lower())
     if name.lower() not in FAMILY and (near := get_close_matches(plain, FAMILY, 1, 0.9)):
-        meant = own_word(near[0] + word[len(name) :])
+        likely_word = own_word(near[0] + word[len(name) :])
         raise UsageError(
             f"{name!r} is no package of torch's family",
-            hint=f"did you mean `gpusetup install {meant}`?",
+            hint=f"did you mean `gpusetup install {likely_word}`?",
         )
 
 

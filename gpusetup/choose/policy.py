@@ -33,8 +33,14 @@ def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
     choice = newest
     if installed is not None:
         choice = change_of(installed, newest, wish, (question, machine))
-    choice = replace(choice, installed=installed, newest=newest, wish=wish)
-    return replace(choice, reason=reason_of(choice, question))
+    choice = replace(
+        choice,
+        installed=installed,
+        newest=newest,
+        wish=wish,
+    )
+    reason = reason_of(choice, question)
+    return replace(choice, reason=reason)
 
 
 def change_of(
@@ -45,79 +51,116 @@ def change_of(
 ) -> Choice:
     """Keep, same version, nearest, newest: the first that serves."""
     question, machine = case
-    upgrades = wish.wants_newest
-    is_newest = newest.build is None or parsed(newest.build.torch) <= parsed(installed.torch)
-    stays = is_newest or not upgrades
-    if stays and is_as_wanted(installed, question) and is_good(installed, machine, question):
+    if stays(installed, newest, wish, case):
+        choice = as_installed(installed, machine, question)
+        # What is wanted is there, but not whole.
         action: Action = "again" if is_damaged(machine) else "kept"
-        return replace(as_installed(installed, machine, question), action=action)
-    choice = newest if upgrades else nearest_fitting(installed.torch, machine, question)
+        return replace(choice, action=action)
+    choice = newest
+    if not wish.wants_newest:
+        choice = nearest_fitting(installed.torch, machine, question)
     if choice.build is None:
         return replace(choice, action="nothing")
-    if crosses(installed.backend, choice.build.backend) and not wish.names_backend:
-        return refused_or_kept(installed, choice, upgrades, case)
-    return replace(choice, action=action_of(installed, choice.build, newest, upgrades))
+    # Who names a backend wants to leave the GPUs of the installed torch's maker.
+    leaves_maker = crosses(installed.backend, choice.build.backend)
+    if leaves_maker and not wish.names_backend:
+        return refused_or_kept(installed, choice, wish, case)
+    if wish.wants_newest:
+        return replace(choice, action="upgrade")
+    return replace(choice, action=action_of(installed, choice.build, newest))
+
+
+def stays(
+    installed: TorchBuild,
+    newest: Choice,
+    wish: Wish,
+    case: tuple[BuildQuestion, Snapshot],
+) -> bool:
+    """Whether the installed torch is what is wanted, and does it."""
+    question, machine = case
+    if wish.wants_newest and newest.build is not None:
+        is_newer = parsed(newest.build.torch) > parsed(installed.torch)
+        if is_newer:
+            return False
+    if not is_as_wanted(installed, question):
+        return False
+    return is_good(installed, machine, question)
 
 
 def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -> Choice:
     """The choice for a GPU of AMD or Intel: the installed build of that maker stays if it is as
     wanted, because nothing here judges whether another one serves its GPU better."""
-    question, machine = question_of(wish, host, catalog), host.machine
+    question = question_of(wish, host, catalog)
+    machine = host.machine
     installed = installed_build(machine, question)
     if installed is None or newest.build is None:
         return newest
     choice = replace(newest, installed=installed)
-    is_of_maker = maker_of(installed.backend) == maker_of(newest.build.backend)
-    stays = is_of_maker and is_as_wanted(installed, question) and not wish.wants_newest
-    if not stays:
+    maker = maker_of(newest.build.backend)
+    is_of_maker = maker_of(installed.backend) == maker
+    is_enough = is_as_wanted(installed, question) and not wish.wants_newest
+    if not (is_of_maker and is_enough):
         return replace(choice, action="newest")
     action: Action = "again" if is_damaged(machine) else "kept"
-    return replace(choice, build=installed, action=action, reason=REASONS[action])
+    return replace(
+        choice,
+        build=installed,
+        action=action,
+        reason=REASONS[action],
+    )
 
 
-def action_of(installed: TorchBuild, chosen: TorchBuild, newest: Choice, upgrades: bool) -> Action:
+def action_of(installed: TorchBuild, chosen: TorchBuild, newest: Choice) -> Action:
     """How torch changes: which rule led from the installed build to the chosen one."""
-    if upgrades:
-        return "upgrade"
-    before, after = parsed(installed.torch), parsed(chosen.torch)
+    before = parsed(installed.torch)
+    after = parsed(chosen.torch)
+    # The label may change: that is the point of the same version from another index.
     if before.public == after.public:
         return "same-version"
+    if after < before:
+        return "newest"
     is_the_newest = newest.build is not None and newest.build.torch == chosen.torch
-    return "newest" if after < before or is_the_newest else "nearest-newer"
+    return "newest" if is_the_newest else "nearest-newer"
 
 
 def refused_or_kept(
     installed: TorchBuild,
     choice: Choice,
-    upgrades: bool,
+    wish: Wish,
     case: tuple[BuildQuestion, Snapshot],
 ) -> Choice:
     """What happens instead of a change to another maker's GPUs that nobody asked for."""
     question, machine = case
-    stays = as_installed(installed, machine, question)
+    as_it_is = as_installed(installed, machine, question)
     # `--upgrade` of a torch that serves: there is nothing newer for its own GPUs.
-    if upgrades and serves(installed, machine, question):
-        return replace(stays, action="kept")
+    is_upgrade = wish.wants_newest
+    if is_upgrade and serves(installed, machine, question):
+        return replace(as_it_is, action="kept")
     # Without any NVIDIA GPU nothing shows that another build would serve better.
-    shown = stays if question.host.presence == "none" else choice
-    return replace(shown, action="refused")
+    if question.host.presence == "none":
+        return replace(as_it_is, action="refused")
+    return replace(choice, action="refused")
 
 
 def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
     """Whether the installed torch is one that the wish allows."""
-    is_wanted_backend = question.backend in ("auto", installed.backend)
-    return is_wanted_backend and question.takes(installed.torch)
+    backends = ("auto", installed.backend)
+    if question.backend not in backends:
+        return False
+    return question.takes(installed.torch)
 
 
 def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
-    """Whether the installed torch does what is wanted.
-
-    A backend that is wanted by name is not judged against GPUs that are not here, or that nobody
-    judges.
-    """
-    is_judged = question.host.presence == "some" and not is_seen_only(maker_of(installed.backend))
+    """Whether the installed torch does what is wanted."""
+    # Who wants the CPU's build does not care which GPU it leaves unused.
+    if question.backend == "cpu":
+        return True
+    maker = maker_of(installed.backend)
+    is_judged = question.host.presence == "some" and not is_seen_only(maker)
     is_named = question.backend == installed.backend
-    if question.backend == "cpu" or (is_named and not is_judged):
+    # A backend that is wanted by name is not judged against GPUs that are not here, or that
+    # nobody judges.
+    if is_named and not is_judged:
         return True
     return serves(installed, machine, question)
 
@@ -164,16 +207,20 @@ def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> C
 
     `conda` of the answer is chosen by the same rule from conda's own channels.
     """
-    build = nearest(public(torch), question)
+    version = public(torch)
+    build = nearest(version, question)
     if build is None:
         return newest_fitting(question, machine)
     wish = question.wish
+    # A backend that the wanted torch names (`2.5.1+cu124`) stays named.
     label = f"+{question.backend}" if wish.label else ""
-    exact = replace(question, wish=replace(wish, torch=f"=={build.torch}{label}"))
+    exact_wish = replace(wish, torch=f"=={build.torch}{label}")
+    exact = replace(question, wish=exact_wish)
     choice = newest_fitting(exact, machine)
     if question.channels != WHEELS:
         return choice
-    return replace(choice, conda=nearest(public(torch), question.by_conda()))
+    of_conda = nearest(version, question.by_conda())
+    return replace(choice, conda=of_conda)
 
 
 # --- in words ------------------------------------------------------------------------------------
@@ -192,12 +239,15 @@ REASONS: dict[str, str] = {
 
 def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     """Why this torch comes or stays, in a sentence."""
-    build, installed, wish = choice.build, choice.installed, question.wish
+    build, installed = choice.build, choice.installed
     if build is None:
         return None
-    if wish.torch is not None and choice.moves:
-        return f"asked for: {wish.torch}"
-    if choice.action == "first" and build.cuda is None and question.host.presence == "none":
+    torch = question.wish.torch
+    if torch is not None and choice.moves:
+        return f"asked for: {torch}"
+    # The one choice that surprises: on a login node, or while an image is built.
+    without_gpu = build.cuda is None and question.host.presence == "none"
+    if choice.action == "first" and without_gpu:
         return (
             f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
             "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"
@@ -207,4 +257,6 @@ def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
     if choice.action == "kept" and installed.backend == UNREAD:
         return "nothing speaks against this torch: it stays"
     sentence = REASONS.get(choice.action)
-    return sentence.format(torch=public(installed.torch)) if sentence else None
+    if sentence is None:
+        return None
+    return sentence.format(torch=public(installed.torch))

@@ -43,33 +43,44 @@ def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
             yield wish
 
 
-def is_at_fault(shown: Wish, machine: Snapshot, catalog: Catalog) -> bool:
+def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
     """Whether the index that a text asks for is its fault: no catalog has such a build there."""
-    wanted = (shown.torch or "").removeprefix("=="), shown.backend
-    exists = any((row.torch, row.backend) == wanted for row in catalog.builds)
-    return not exists and any(map(is_refusal_of_index, machine.events))
+    refusals = filter(is_refusal_of_index, machine.events)
+    if not any(refusals):
+        return False
+    torch = (wish.torch or "").removeprefix("==")
+    builds = {(row.torch, row.backend) for row in catalog.builds}
+    # If it exists, something else is at fault.
+    return (torch, wish.backend) not in builds
 
 
 def is_refusal_of_index(event: Event) -> bool:
     """Whether the index that a text asks for has nothing for this machine."""
-    has_nothing = event.kind == "no-matching-distribution" and not event.values.get("versions")
-    return has_nothing or event.kind == "wrong-index"
+    if event.kind == "wrong-index":
+        return True
+    # pip lists the versions that an index has, if it has any.
+    versions = event.values.get("versions")
+    return event.kind == "no-matching-distribution" and not versions
 
 
 def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
-    """The backends that an extension build of one CUDA can use: of its major, the nearest first;
-    below it before above it, because an extension needs nvcc of torch's major."""
-    shown = cuda_shown(machine)
-    if not shown or machine.wanted.backend:
+    """The backends that an extension build of one CUDA can use, the nearest first."""
+    cuda_text = cuda_shown(machine)
+    # A backend that is wanted by name leaves no choice.
+    if not cuda_text or machine.wanted.backend:
         return []
-    wanted = parsed(shown)
+    wanted_cuda = parsed(cuda_text)
     of_same_major = []
     for backend in catalog.backends:
-        cuda = cuda_of(backend)
-        if cuda and parsed(cuda).major == wanted.major:
-            of_same_major.append((parsed(cuda), backend))
-    of_same_major.sort(key=lambda pair: (pair[0] > wanted, abs(pair[0].minor - wanted.minor)))
-    return [backend for _, backend in of_same_major]
+        cuda = parsed(cuda_of(backend) or "0")
+        # An extension needs nvcc of torch's major.
+        if cuda.major == wanted_cuda.major:
+            is_above = cuda > wanted_cuda
+            distance = abs(cuda.minor - wanted_cuda.minor)
+            of_same_major.append((is_above, distance, cuda, backend))
+    # Below the wanted one before above it: nvcc then knows all that torch's headers use.
+    of_same_major.sort(key=lambda row: row[:2])
+    return [backend for _, _, _, backend in of_same_major]
 
 
 def cuda_shown(machine: Snapshot) -> str | None:
@@ -77,58 +88,97 @@ def cuda_shown(machine: Snapshot) -> str | None:
     not shown."""
     if machine.wanted.cuda:
         return machine.wanted.cuda
+    # The torch that is there decides, if it is shown.
+    if machine.torch.version:
+        return None
     kinds = {event.kind for event in machine.events}
     is_extension_build = "cuda-toolkit-mismatch-extension-build" in kinds
-    return machine.toolkit.nvcc if is_extension_build and not machine.torch.version else None
+    return machine.toolkit.nvcc if is_extension_build else None
 
 
 def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
     """The wish that stands in the snapshot; of a text without one, the installed release."""
     torch = machine.wanted.torch
-    if machine.origin == "report" and torch is None:
-        torch = installed_release(machine) or torch_of_companion(machine, catalog)
-    return Wish(torch=torch, backend=shown_backend(machine, catalog))
+    is_report = machine.origin == "report"
+    if is_report and torch is None:
+        # Who shows an environment that fails wants that one to work.
+        torch = installed_release(machine)
+        torch = torch or torch_of_companion(machine, catalog)
+    backend = shown_backend(machine, catalog)
+    return Wish(torch=torch, backend=backend)
 
 
 def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
     """The backend that is wanted, or that a text's companions come from; `auto` for any."""
-    cuda, torch = cuda_shown(machine), machine.torch
-    of_cuda = f"cu{cuda.replace('.', '')}" if cuda else "auto"
-    backend = machine.wanted.backend or of_cuda
+    torch = machine.torch
     is_report = machine.origin == "report"
+    backend = named_backend(machine)
     if is_report and backend == "auto" and torch.backend in (None, "cpu"):
         # The index that torchvision or torchaudio comes from, if torch shows none.
-        packages = installed_packages(machine)
-        versions = [packages[name].version or "" for name in COMPANIONS if name in packages]
-        labels = [version.partition("+")[2] for version in versions]
-        backend = next(filter(cuda_of, labels), "auto")
+        backend = backend_of_companions(machine)
     if backend not in catalog.backends:
         return "auto"
+    if not is_report:
+        return backend
     # Who installed a CPU build beside a GPU and asks why it is not used wants another one.
     has_gpu = bool(machine.gpus or machine.driver.version)
-    leaves_gpu_unused = backend == "cpu" and torch.backend == "cpu" and has_gpu
+    is_cpu = backend == "cpu" and torch.backend == "cpu"
+    if is_cpu and has_gpu:
+        return "auto"
     # No build for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
-    is_useless = machine.gpus == () and cuda_of(backend) is not None
-    return "auto" if is_report and (leaves_gpu_unused or is_useless) else backend
+    is_for_cuda = cuda_of(backend) is not None
+    if is_for_cuda and machine.gpus == ():
+        return "auto"
+    return backend
+
+
+def named_backend(machine: Snapshot) -> str:
+    """The backend that is wanted by its name or its CUDA; `auto` for any."""
+    if machine.wanted.backend:
+        return machine.wanted.backend
+    cuda = cuda_shown(machine)
+    if cuda is None:
+        return "auto"
+    # `12.4` -> `cu124`
+    digits = cuda.replace(".", "")
+    return f"cu{digits}" if digits else "auto"
+
+
+def backend_of_companions(machine: Snapshot) -> str:
+    """The CUDA backend in the label of torchvision or torchaudio; `auto` without one."""
+    packages = installed_packages(machine)
+    for name in COMPANIONS:
+        package = packages.get(name)
+        _, _, label = (package.version if package else "").partition("+")
+        # A vendor's label says no backend.
+        if cuda_of(label):
+            return label
+    return "auto"
 
 
 def installed_release(machine: Snapshot) -> str | None:
     """The installed torch as a specifier."""
     version = machine.torch.version
-    return f"=={public(version)}" if version else None
+    if not version:
+        return None
+    return f"=={public(version)}"
 
 
 def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
     """The torch to which the torchvision or torchaudio of a text belongs."""
     packages = installed_packages(machine)
     name, _, version = (machine.wanted.companion or "").partition("==")
+    # What is asked for counts more than what is there.
     versions = [(name, version)]
-    versions += [(name, packages[name].version or "") for name in COMPANIONS if name in packages]
+    for name in COMPANIONS:
+        if name in packages:
+            versions.append((name, packages[name].version or ""))
     for name, version in versions:
         if not version:
             continue
+        pin = f"=={public(version)}"
         with suppress(ValueError):  # what a stranger calls a version
-            releases = releases_with(catalog, [(name, f"=={public(version)}")])
+            releases = releases_with(catalog, [(name, pin)])
             if releases:
                 return f"=={releases[-1]}"
     return None
@@ -138,6 +188,7 @@ def shown_installer(machine: Snapshot) -> str:
     """Who changes this environment: what installed torch, else what made it, else what is there."""
     manager, torch = machine.python.manager, machine.torch
     installed_by = (torch.installer or "").lower()
+    # `uv sync` undoes what pip installed.
     if manager == "uv project" and installed_by != "conda":
         return "uv"
     if installed_by in ("uv", "pip", "conda"):
@@ -151,4 +202,5 @@ def shown_installer(machine: Snapshot) -> str:
         return "pip"
     if manager in ("uv", "conda"):
         return manager
-    return "uv" if machine.python.has_pip is False else "pip"
+    has_no_pip = machine.python.has_pip is False
+    return "uv" if has_no_pip else "pip"

@@ -60,6 +60,7 @@ class Wish(Frozen):
     @property
     def wanted_backend(self) -> str:
         """The backend that is wanted; `auto` for any."""
+        # `--torch 2.5.1+cu124` and `--torch 2.5.1 --backend cu124` mean the same.
         return self.label or self.backend
 
     @property
@@ -70,39 +71,65 @@ class Wish(Frozen):
     @property
     def names_build(self) -> bool:
         """Whether a torch or a backend is wanted."""
-        return self.torch is not None or self.backend != "auto"
+        names_torch = self.torch is not None
+        names_backend = self.backend != "auto"
+        return names_torch or names_backend
 
     @property
     def wants_newest(self) -> bool:
         """Whether the installed torch is to be replaced by the newest, in whatever words."""
-        return self.upgrade or (self.torch or "").strip().lower() == NEWEST
+        torch = (self.torch or "").strip()
+        # `--torch latest` and `--upgrade` mean the same.
+        is_named = torch.lower() == NEWEST
+        return self.upgrade or is_named
 
     @property
     def is_about_torch(self) -> bool:
         """Whether the question is about torch itself, and not about packages beside it."""
-        is_about_packages = bool(self.packages or self.family) and "torch" not in self.family
-        return self.names_build or self.upgrade or not is_about_packages
+        if self.names_build or self.upgrade:
+            return True
+        names_packages = bool(self.packages or self.family)
+        # `install torch torchvision` asks for torch, too.
+        names_torch = "torch" in self.family
+        return names_torch or not names_packages
 
     @property
     def is_open(self) -> bool:
         """Whether nothing is named: what the machine or its text shows counts then."""
-        return not (self.names_build or self.upgrade or self.packages or self.family)
+        names_packages = bool(self.packages or self.family)
+        names_torch = self.names_build or self.upgrade
+        return not names_packages and not names_torch
 
     @property
     def words(self) -> tuple[str, ...]:
         """The packages and companions that are named, to be chosen together with torch."""
         versions = dict(self.companions)
-        named = [f"{name}{versions.get(name, '')}" for name in self.family if name != "torch"]
-        return by_name((*self.packages, *named))
+        words = [*self.packages]
+        for name in self.family:
+            # torch is what the others are chosen for.
+            if name != "torch":
+                version = versions.get(name, "")
+                words.append(f"{name}{version}")
+        return by_name(words)
 
     @property
     def of_torch_alone(self) -> Wish:
         """The same without packages: what decides about a build."""
-        return Wish(torch=self.torch, backend=self.backend, installer=self.installer)
+        return Wish(
+            torch=self.torch,
+            backend=self.backend,
+            installer=self.installer,
+        )
 
     def exactly(self, build: TorchBuild) -> Wish:
         """The wish for one build."""
-        return replace(self, torch=f"=={build.torch}", backend=build.backend, upgrade=False)
+        return replace(
+            self,
+            torch=f"=={build.torch}",
+            backend=build.backend,
+            # One build is wanted, whatever is newer.
+            upgrade=False,
+        )
 
 
 # --- a torch --------------------------------------------------------------------------------------
@@ -113,13 +140,19 @@ def specifier_text(text: str | None) -> str | None:
 
     A bare version means that version, and `2.5` its newest patch; a local label is set aside.
     """
-    version = (text or "").strip().removeprefix("torch").strip().partition("+")[0]
+    # People paste `torch==2.5.1+cu124` from a list of requirements.
+    version = (text or "").strip().removeprefix("torch").strip()
+    version = version.partition("+")[0]
     if not version or version == NEWEST:
         return None
-    if not version[0].isdigit():
+    is_bare = version[0].isdigit()
+    if not is_bare:
         return version
-    is_release_line = version.count(".") < 2 and "*" not in version
-    return f"=={version}.*" if is_release_line else f"=={version}"
+    # `2.5` and `2` name a line of releases, `2.5.*` is one already.
+    is_line = version.count(".") < 2
+    if is_line and "*" not in version:
+        return f"=={version}.*"
+    return f"=={version}"
 
 
 def specifier(text: str | None) -> SpecifierSet | None:
@@ -149,7 +182,9 @@ def label_of(text: str | None) -> str | None:
     >>> label_of("2.5.1+cu124"), label_of("2.5.1")
     ('cu124', None)
     """
-    label = (text or "").partition("+")[2].strip().lower()
+    _, _, label = (text or "").partition("+")
+    label = label.strip().lower()
+    # `2.5.1+` names nothing.
     return label or None
 
 
@@ -193,8 +228,12 @@ def backend_label(text: str) -> str:
     ('auto', 'cu124', 'cu12', 'xpu')
     """
     plain = re.sub(r"[\s_-]+", "", text.lower())
+    # A patch of CUDA (12.4.1) has no folder of its own.
     cuda = re.fullmatch(r"(?:cuda|cu)?(\d{1,2})\.?(\d)(?:\.\d+)*", plain)
-    return f"cu{cuda[1]}{cuda[2]}" if cuda else plain
+    if cuda is None:
+        return plain
+    major, minor = cuda.groups()
+    return f"cu{major}{minor}"
 
 
 # --- packages -------------------------------------------------------------------------------------
@@ -266,10 +305,13 @@ def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
     versions = str(requirement.specifier)
     wish = replace(wish, family=(*wish.family, name))
     if name == "torch":
-        return replace(wish, torch=re.sub(FULL_RELEASE, "", versions) or None)
-    if versions:
-        return replace(wish, companions=(*wish.companions, (name, versions)))
-    return wish
+        torch = re.sub(FULL_RELEASE, "", versions)
+        # A bare `torch` wants any.
+        return replace(wish, torch=torch or None)
+    if not versions:
+        return wish
+    companion = (name, versions)
+    return replace(wish, companions=(*wish.companions, companion))
 
 
 def with_torch_named(wish: Wish, torch: str | None) -> Wish:
@@ -289,25 +331,39 @@ def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
     """
     if not wish.companions:
         return wish
-    public = [(name, versions.partition("+")[0]) for name, versions in wish.companions]
+    public = []
+    for name, versions in wish.companions:
+        public.append((name, versions.partition("+")[0]))
     releases = releases_with(catalog, public)
     limits = specifier(wish.torch)
-    fitting = [torch for torch in releases if limits is None or limits.contains(torch)]
+    fitting = []
+    for torch in releases:
+        if limits is None or limits.contains(torch):
+            fitting.append(torch)
     if not fitting:
-        named = " ".join(f"{name}{versions}" for name, versions in wish.companions)
-        belongs = f"torch {releases[-1]}, not with {wish.torch}" if releases else "no torch"
-        raise UsageError(
-            f"{named} goes with {belongs}",
-            hint="do not name versions of its companions: they follow torch's",
-        )
+        raise no_torch_with_companions(wish, releases)
     if len(fitting) > 1:
+        # torchvision 0.20.* goes with several torches: the host chooses among them.
         return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
     if wish.label:
         return wish
     # `torchvision==0.20.1+cu124` asks for a backend, too.
-    labels = [versions.partition("+")[2] for _, versions in wish.companions]
+    labels = [label_of(versions) for _, versions in wish.companions]
     label = next(filter(None, labels), None)
-    return replace(wish, torch=f"{fitting[0]}+{label}" if label else fitting[0])
+    torch = fitting[0]
+    return replace(wish, torch=f"{torch}+{label}" if label else torch)
+
+
+def no_torch_with_companions(wish: Wish, releases: Sequence[str]) -> UsageError:
+    """The wanted torchvision and torchaudio belong to no torch, or to another than the wanted."""
+    words = [f"{name}{versions}" for name, versions in wish.companions]
+    belongs = "no torch"
+    if releases:
+        belongs = f"torch {releases[-1]}, not with {wish.torch}"
+    return UsageError(
+        f"{' '.join(words)} goes with {belongs}",
+        hint="do not name versions of its companions: they follow torch's",
+    )
 
 
 # --- requirements ---------------------------------------------------------------------------------
@@ -333,7 +389,9 @@ def by_name(words: Sequence[str]) -> tuple[str, ...]:
     """
     from packaging.requirements import Requirement
 
-    return tuple(sorted({str(Requirement(word)) for word in words}, key=name_of))
+    # As packaging writes them: `numpy >= 2` is `numpy>=2`.
+    requirements = {str(Requirement(word)) for word in words}
+    return tuple(sorted(requirements, key=name_of))
 
 
 def extras_of(words: Sequence[str], name: str) -> tuple[str, ...]:

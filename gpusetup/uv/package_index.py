@@ -48,7 +48,7 @@ class PersonIndex:
         """The root of torch's own indexes, without a login."""
         return without_logins(self.root)
 
-    def beside(
+    def set_beside(
         self,
         build: TorchBuild,
         words: tuple[str, ...],
