@@ -1,12 +1,15 @@
-"""The program `gpusetup`, and `python -m gpusetup`: a Ctrl-C counts while the rest is imported."""
+"""The program `gpusetup`, and `python -m gpusetup`.
+
+It imports little, so that a Ctrl-C during the import of everything else already ends it cleanly.
+"""
 
 import gc
 import sys
 
 INTERRUPTED = 130
 NEW_OBJECTS = 50_000
-"""After how many Python looks for garbage: what a start makes (modules, tables) all stays, and
-looking at it after every 700 costs a twentieth of a doctor."""
+"""After how many new objects Python looks for garbage. What a start makes (modules, tables) all
+stays, and to look at it after every 700 objects takes a twentieth of doctor's time."""
 
 
 def main() -> int:
@@ -21,7 +24,8 @@ def main() -> int:
             sys.stderr.write("interrupted\n")
         return INTERRUPTED
     finally:
-        gc.freeze()  # the end looks for garbage, too: a fiftieth of a second
+        # Python looks for garbage at its end, too, which takes a fiftieth of a second.
+        gc.freeze()
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""What stops a job, each with its exit code.
+"""The errors that end a command, each with its exit code.
 
-Findings describe a machine; these end a command. `message` says what is, `hint` what to do.
+A finding describes a machine; an error ends a command. `message` says what is wrong, `hint` what to
+do.
 """
 
 from __future__ import annotations
 
 
 class GpuSetupError(Exception):
-    """The root of everything that ends a command on purpose."""
+    """The base of every error that ends a command on purpose; by itself a fault of our own."""
 
     exit_code = 5
 
@@ -17,8 +18,10 @@ class GpuSetupError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """With the way out, so that a traceback of Python shows it too."""
-        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+        """The message with the hint, so that a traceback of Python shows both."""
+        if not self.hint:
+            return self.message
+        return f"{self.message}\nhint: {self.hint}"
 
 
 class Unsatisfiable(GpuSetupError):
@@ -38,13 +41,13 @@ class BadInput(UsageError):
 
 
 class Blocked(GpuSetupError):
-    """The way is blocked: network, disk, permissions, no target, a lock held."""
+    """Something outside prevents it: the network, a disk, permissions, no target, a lock."""
 
     exit_code = 3
 
 
 class Unreached(Blocked):
-    """An index, or the way to it, gave no usable answer."""
+    """A package index, or the network to it, gave no usable answer."""
 
 
 class ToolFailed(GpuSetupError):
@@ -54,9 +57,10 @@ class ToolFailed(GpuSetupError):
 
 
 def own_fault(problem: Exception, hint: str | None = None) -> GpuSetupError:
-    """A fault of our own, as what ends a command (exit 5)."""
-    return GpuSetupError(f"gpusetup itself failed: {type(problem).__name__}: {problem}", hint)
+    """The error for a fault of our own (exit 5)."""
+    kind = type(problem).__name__
+    return GpuSetupError(f"gpusetup itself failed: {kind}: {problem}", hint)
 
 
 CLASSES = {kind.exit_code: kind for kind in (Unsatisfiable, UsageError, Blocked, ToolFailed)}
-"""Exit code -> what raises it."""
+"""Exit code -> the error that has it."""

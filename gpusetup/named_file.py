@@ -1,4 +1,4 @@
-"""Files that people name: regular ones, read within a bound, and never waited for."""
+"""Files that people name: only regular ones are read, up to a limit, and without waiting."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")  # noqa: PTH100, PTH118, PTH120
-"""The folder of our own tables. `pathlib` is not imported for them: it takes 3 ms."""
+"""The folder of our own tables. `pathlib` is not imported for it, because that takes 3 ms."""
 MOST_BYTES = 64 << 20
-"""Of a file whose reader names no bound of its own."""
+"""The limit for a file whose reader names none."""
 MARKS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
     (b"\xff\xfe\0\0", "utf-32"),
@@ -23,23 +23,25 @@ MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-"""Byte order marks, the longer before the one that it begins with."""
+"""Byte order marks and their encodings, each one before those that it begins with."""
 PIPE_SECONDS = 10.0
 """How long a pipe may take; a command like `<(uv export)` needs a second or two."""
 SAMPLE = 1 << 16
-"""How much of a text tells its encoding."""
+"""How many bytes of a text are enough to tell its encoding."""
 
 
 def shipped(name: str | Path) -> bytes:
-    """A file of our own tables; one with its whole path is read where that says."""
-    with open(os.path.join(SHIPPED, name), "rb") as file:  # noqa: PTH118, PTH123
+    """A file of our own tables, by its name; a name with a whole path is read from there."""
+    path = os.path.join(SHIPPED, name)  # noqa: PTH118
+    with open(path, "rb") as file:  # noqa: PTH123
         return file.read()
 
 
 def opened(path: str | Path) -> BinaryIO:
     """A regular file, to be read in parts. Raises OSError, and BadInput for anything else."""
     file = open(path, "rb", opener=at_once)  # noqa: SIM115
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode):
         return file
     file.close()
     raise BadInput(f"{path} is a folder, a pipe or a device, and a file is meant")
@@ -48,6 +50,7 @@ def opened(path: str | Path) -> BinaryIO:
 def read(path: str | Path, most_bytes: int = MOST_BYTES) -> bytes:
     """A file's bytes. Raises OSError, and BadInput for more bytes and for what is no file."""
     with opened(path) as file:
+        # With one byte more than the limit a file of exactly that size is still accepted.
         raw = file.read(most_bytes + 1)
     if len(raw) > most_bytes:
         raise BadInput(f"{path} is larger than {most_bytes >> 20} MiB")
@@ -116,22 +119,32 @@ def _read_pipe(descriptor: int, path: str | Path, most_bytes: int) -> bytes:
 
 
 def encoding_of(raw: bytes) -> str:
-    """By its mark: PowerShell's `>` writes UTF-16, some editors put one before UTF-8. In UTF-16
-    without a mark every other byte of a Latin text is zero."""
+    """The encoding of a text, by its byte order mark or its zeros; UTF-8 without either.
+
+    PowerShell's `>` writes UTF-16 with a mark, and some editors put one before UTF-8. In UTF-16
+    without a mark every other byte of a Latin text is zero.
+    """
     for mark, encoding in MARKS:
         if raw.startswith(mark):
             return encoding
     sample = raw[:SAMPLE]
-    even, odd, half = sample[0::2].count(0), sample[1::2].count(0), len(sample) // 2
-    if odd > half * 0.6 and even < half * 0.1:
+    half = len(sample) // 2
+    zeros_first = sample[0::2].count(0)
+    zeros_second = sample[1::2].count(0)
+    # A text that is mostly Latin may have some letters of other scripts.
+    many, few = half * 0.6, half * 0.1
+    if zeros_second > many and zeros_first < few:
         return "utf-16-le"
-    return "utf-16-be" if even > half * 0.6 and odd < half * 0.1 else "utf-8"
+    if zeros_first > many and zeros_second < few:
+        return "utf-16-be"
+    return "utf-8"
 
 
 def text_of(raw: bytes, what: str | Path) -> str:
-    """The text of a file that is named `what`; `BadInput` where it is none."""
+    """The text in a file's bytes; `BadInput`, which names the file as `what`, if it is none."""
+    encoding = encoding_of(raw)
     try:
-        return raw.decode(encoding_of(raw))
+        return raw.decode(encoding)
     except UnicodeDecodeError as problem:
         raise BadInput(
             f"{what} is not {problem.encoding.upper()} text: byte {problem.start}",
@@ -140,32 +153,37 @@ def text_of(raw: bytes, what: str | Path) -> str:
 
 
 def is_there(path: str | Path) -> bool:
-    """Whether something stands there; nothing does where the system takes no such name."""
-    return os.path.exists(path)  # noqa: PTH110  # Path's raises for a name that is too long
+    """Whether a path exists; a name that the system does not allow does not."""
+    # Path.exists raises for a name that is too long.
+    return os.path.exists(path)  # noqa: PTH110
 
 
 def is_folder(path: str | Path) -> bool:
-    """Whether a folder stands there; none does where the system takes no such name."""
-    return os.path.isdir(path)  # noqa: PTH112  # the same
+    """Whether a path is a folder; a name that the system does not allow is none."""
+    # Path.is_dir raises for a name that is too long.
+    return os.path.isdir(path)  # noqa: PTH112
 
 
 def is_endless(file: BinaryIO) -> bool:
-    """Whether it is a device, which may never end: no terminal, and not the empty one."""
-    found = os.fstat(file.fileno())
-    if stat.S_ISBLK(found.st_mode):
+    """Whether an open file is a device that may never end: no terminal, and not the empty one."""
+    status = os.fstat(file.fileno())
+    if stat.S_ISBLK(status.st_mode):
         return True
-    if not stat.S_ISCHR(found.st_mode) or file.isatty():
+    if not stat.S_ISCHR(status.st_mode) or file.isatty():
         return False
-    return not is_empty_device(found)
+    return not is_empty_device(status)
 
 
 def is_empty_device(status: os.stat_result) -> bool:
     """Whether it is the device that gives nothing (`/dev/null`)."""
     if not stat.S_ISCHR(status.st_mode) or not os.path.exists(os.devnull):  # noqa: PTH110
         return False
-    return status.st_rdev == os.stat(os.devnull).st_rdev  # noqa: PTH116
+    empty_device = os.stat(os.devnull)  # noqa: PTH116
+    return status.st_rdev == empty_device.st_rdev
 
 
 def at_once(path: str, flags: int) -> int:
-    """Opens without waiting for whoever should write into a pipe."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    """Open a path without waiting for a program that should write into it (a pipe)."""
+    # Windows has no such flag, and no pipes among its files.
+    without_waiting = getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | without_waiting)

@@ -44,9 +44,9 @@ SCRIPTS = (
     *map(
         str,
         (
-            TESTS / "oom_memory.py",
+            TESTS / "tune" / "oom_memory.py",
             TESTS / "rank_faults" / "warm.py",
-            TESTS / "real_steps.py",
+            TESTS / "plan" / "real_steps.py",
         ),
     ),
 )

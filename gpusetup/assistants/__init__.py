@@ -1,1 +1,1 @@
-"""What programs that act for a person are told: the MCP server, its tools, what it may install."""
+"""Answers for AI assistants: the MCP server and its tools."""

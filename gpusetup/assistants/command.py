@@ -23,6 +23,7 @@ EXAMPLES = (
 )
 TEXT = Path(__file__).resolve().parent.parent / "data" / "agents.md"
 NEEDS = "mcp>=2.3"
+"""The requirement of the extra `mcp` (pyproject.toml)."""
 
 
 class McpQuestion(CommandQuestion):
@@ -36,15 +37,18 @@ QUESTION = McpQuestion
 
 
 def run(question: McpQuestion, out: Console) -> Reply:
+    """Serve an assistant until it closes stdin, or print the instructions."""
     if question.agents:
         out.script(TEXT.read_text(encoding="utf-8"))
         return Reply()
     try:
+        # Imported late: `mcp` is an extra that most people do not install.
         from gpusetup.assistants.server import serve
     except ModuleNotFoundError as problem:
+        install_mcp = own_line("uv", "pip", "install", "--python", sys.executable, NEEDS)
         raise Blocked(
             "`gpusetup mcp` needs the package mcp, which is not installed here",
-            hint=f"`{own_line('uv', 'pip', 'install', '--python', sys.executable, NEEDS)}`",
+            hint=f"`{install_mcp}`",
         ) from problem
     if sys.stdin.isatty():
         out.talk("An assistant's program starts this and talks to it; Ctrl-C ends it.")

@@ -1,7 +1,7 @@
 """The MCP server on stdin and stdout. The home of `mcp`.
 
-Nothing but the protocol is written to stdout: the transport diverts the stream of everybody else to
-stderr. Tools run one at a time in a thread, so that the protocol is answered meanwhile.
+Only the protocol is written to stdout: the transport sends everything else to stderr. Tools run in
+a thread, one at a time, so that the server answers the protocol meanwhile.
 """
 
 from __future__ import annotations
@@ -34,21 +34,26 @@ def serve(python: str | None) -> None:
 
 
 def _end(*_: object) -> None:
-    """End at once: the thread that waits for stdin cannot be told to."""
+    """End at once, because the thread that waits for stdin cannot be stopped."""
     end_children()
     os._exit(INTERRUPTED)
 
 
 async def _serve(python: str | None) -> None:
-    one_at_a_time = anyio.CapacityLimiter(1)
+    """Serve the protocol; `python` is the environment that the person chose."""
+    # Two tools at the same time would ask the driver twice.
+    single_call = anyio.CapacityLimiter(1)
 
-    async def list_tools(_: Any, __: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_shown(tool) for tool in tools.TOOLS])
+    async def list_tools(_context: Any, _request: Any) -> types.ListToolsResult:
+        listed_tools = [_listed(tool) for tool in tools.TOOLS]
+        return types.ListToolsResult(tools=listed_tools)
 
-    async def call_tool(_: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        values = asked.arguments or {}
+    async def call_tool(
+        _context: Any, request: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        values = request.arguments or {}
         text, is_error = await anyio.to_thread.run_sync(
-            _called, asked.name, values, python, limiter=one_at_a_time
+            _answer, request.name, values, python, limiter=single_call
         )
         content: list[Any] = [types.TextContent(type="text", text=text)]
         return types.CallToolResult(content=content, is_error=is_error)
@@ -61,10 +66,12 @@ async def _serve(python: str | None) -> None:
         on_call_tool=call_tool,
     )
     async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
+        options = server.create_initialization_options()
+        await server.run(incoming, outgoing, options)
 
 
-def _shown(tool: tools.Tool) -> types.Tool:
+def _listed(tool: tools.Tool) -> types.Tool:
+    """A tool as the protocol lists it."""
     hints = types.ToolAnnotations(
         read_only_hint=True,
         destructive_hint=False,
@@ -73,17 +80,20 @@ def _shown(tool: tools.Tool) -> types.Tool:
     )
     return types.Tool(
         name=tool.name,
-        description=tool.what,
+        description=tool.description,
         input_schema=tools.schema_of(tool),
         annotations=hints,
     )
 
 
-def _called(name: str, values: dict[str, Any], python: str | None) -> tuple[str, bool]:
-    """The answer's JSON, and whether it is an error."""
+def _answer(name: str, values: dict[str, Any], python: str | None) -> tuple[str, bool]:
+    """The JSON of a tool's answer, and whether it is an error."""
+    is_error = False
     try:
-        answer, is_error = tools.call(name, values, python), False
+        answer = tools.call(name, values, python)
+    except GpuSetupError as problem:
+        answer, is_error = tools.error_of(problem), True
     except Exception as problem:
-        fault = problem if isinstance(problem, GpuSetupError) else own_fault(problem)
-        answer, is_error = tools.error_of(fault), True
+        # A fault of our own must not end the server either.
+        answer, is_error = tools.error_of(own_fault(problem)), True
     return harmless_json(json.dumps(answer)), is_error

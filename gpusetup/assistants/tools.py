@@ -1,8 +1,7 @@
-"""The tools that the server offers: what each takes, says of itself and answers. Pure
-of the protocol.
+"""The tools that the server offers: their arguments, descriptions and answers.
 
-No tool takes a path of this machine or a program to run: the environment that is read is chosen by
-whoever starts the server.
+Nothing here knows the protocol. No tool takes a path of this machine or a program to run: the
+person who starts the server chooses the environment that is read.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from gpusetup.redaction import redact, redact_answer, redact_document
 LIMIT = 24_000
 """Characters of one answer's JSON: some 6,000 tokens."""
 STEPS = (200, 60, 25, 10, 4, 2)
-"""Most items of a list, and a twentieth of the most characters of a text; the first step that fits
-is taken."""
+"""How many items of a list an answer keeps; the first step with which it fits is taken."""
 MOST_FIELDS = 40
 LONGEST_REPORT = 16 << 20
 LONGEST_WORD = 2000
@@ -46,134 +44,177 @@ INSTRUCTIONS = (
 
 
 Values = dict[str, Any]
+"""A JSON object: the arguments of a tool, its answer, or a schema."""
 
 
 class Tool(Frozen):
-    """One row of the table."""
+    """One tool: the command that it asks, its arguments, and how its answer is made."""
 
     name: str
     command: str
     """The command that it asks."""
-    what: str
-    takes: tuple[str, ...]
-    """The options of that command that it takes, by their names in Python."""
+    description: str
+    options: tuple[str, ...]
+    """The options of that command that are arguments of the tool, by their names in Python."""
     answer: Callable[[Values, str | None], Values]
-    """It reads of a machine what `redact` leaves; `_hidden` looks over every answer once more."""
-    more: Mapping[str, Mapping[str, Any]] = {}
-    """What it takes besides: name -> JSON schema."""
-    needs: tuple[str, ...] = ()
+    """A function of the arguments and of the environment that the person chose. Everything that it
+    reads of this machine went through `redact`; `call` looks over the answer once more."""
+    arguments: Mapping[str, Mapping[str, Any]] = {}
+    """Further arguments: name -> JSON schema."""
+    required: tuple[str, ...] = ()
 
 
 def schema_of(tool: Tool) -> Values:
-    """The JSON schema of what a tool takes: of its command's options, and what it adds."""
-    known = command(tool.command).QUESTION.OPTIONS
-    options = {name: _property(known[name]) for name in tool.takes}
-    properties = {**options, **tool.more}
-    taken = {"type": "object", "properties": properties, "additionalProperties": False}
-    return {**taken, "required": list(tool.needs)}
+    """The JSON schema of a tool's arguments."""
+    options = command(tool.command).QUESTION.OPTIONS
+    properties: Values = {name: _property(options[name]) for name in tool.options}
+    properties.update(tool.arguments)
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "required": list(tool.required),
+    }
 
 
-def text(what: str, longest: int = LONGEST_WORD) -> Values:
-    return {"type": "string", "maxLength": longest, "description": what}
+def text(description: str, longest: int = LONGEST_WORD) -> Values:
+    """The JSON schema of an argument that is a text."""
+    return {"type": "string", "maxLength": longest, "description": description}
 
 
 def _property(option: Option) -> Values:
-    """The JSON schema of one option."""
+    """The JSON schema of a command's option."""
     kind = takes(option)
-    what = option.help.replace("%%", "%")
-    schema = text(what)
+    # argparse fills in `%(default)s`, so that a percent sign is doubled in a help text.
+    description = option.help.replace("%%", "%")
+    schema = text(description)
     if kind == "strings":
-        return {**schema, "type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS}
+        # One text is accepted too, because models often forget the list.
+        schema.update({"type": ["array", "string"], "items": text(""), "maxItems": MOST_WORDS})
+        return schema
     if kind != "string":
-        return {"type": kind, "description": what}
-    return {**schema, "enum": list(option.choices)} if option.choices else schema
+        return {"type": kind, "description": description}
+    if option.choices:
+        schema["enum"] = list(option.choices)
+    return schema
 
 
 def check(tool: Tool, values: Values) -> None:
-    """Raises UsageError for what is not as the schema says."""
+    """Raise UsageError if the arguments do not fit the tool's schema."""
+    # Imported late: it is a dependency of the extra `mcp`.
     from jsonschema import Draft202012Validator
 
     schema = schema_of(tool)
     for problem in Draft202012Validator(schema).iter_errors(values):
-        where = " ".join((tool.name, *map(str, problem.path)))
-        hint = f"it takes {', '.join(schema['properties'])}"
-        raise UsageError(f"{where}: {problem.message[:LONGEST_PROBLEM]}", hint=hint)
+        place = " ".join((tool.name, *map(str, problem.path)))
+        arguments = ", ".join(schema["properties"])
+        raise UsageError(
+            f"{place}: {problem.message[:LONGEST_PROBLEM]}",
+            hint=f"it takes {arguments}",
+        )
 
 
 # --- answers ------------------------------------------------------------------------------------
 
 
-def _on_machine(command: str, asked: Values, python: str | None) -> Values:
-    """What a command says of the example that was named, else of this machine, redacted: no path is
-    read."""
-    described = asked.get("machine") or asked.get("gpu_mem")
-    if not described and (command != "plan" or not asked.get("gpu")):
-        asked = {**asked, "machine": _here(python)}
-    return _told(command, asked)
+def _on_machine(command: str, values: Values, python: str | None) -> Values:
+    """A command's answer about the described machine, else about this one, redacted.
+
+    No path of this machine is read.
+    """
+    is_described = values.get("machine") or values.get("gpu_mem")
+    # For a plan a GPU's name is a whole description; other commands complete it by this machine.
+    if command == "plan" and values.get("gpu"):
+        is_described = True
+    if not is_described:
+        values = {**values, "machine": _this_machine(python)}
+    return _answer_of(command, values)
 
 
-def _here(python: str | None) -> Any:
-    here: Any = answered("doctor", {"python": python})
-    return redact(here.snapshot)
+def _this_machine(python: str | None) -> Any:
+    """The redacted snapshot of this machine."""
+    doctor: Any = answered("doctor", {"python": python})
+    return redact(doctor.snapshot)
 
 
-def _told(command: str, values: Values) -> Values:
-    return dict(to_plain(answered(command, values)))
+def _answer_of(command: str, values: Values) -> Values:
+    """A command's answer as plain values."""
+    document = answered(command, values)
+    return dict(to_plain(document))
 
 
 def _diagnose(values: Values, python: str | None) -> Values:
-    return _without_snapshot(_on_machine("doctor", values, python))
+    """Doctor's answer about a machine."""
+    answer = _on_machine("doctor", values, python)
+    return _without_snapshot(answer)
 
 
 def _read_report(values: Values, python: str | None) -> Values:
-    """Without what is private before it is judged: what is said of it is in our own words then."""
+    """Doctor's answer about a text.
+
+    The text is redacted before it is judged, because the answer is in our own words.
+    """
     from gpusetup.commands.report import snapshot_of
 
-    read, torch = snapshot_of(values["text"].encode("utf-8", "replace")), values.get("torch")
-    return _without_snapshot(_told("doctor", {"machine": redact(read), "torch": torch}))
+    raw = values["text"].encode("utf-8", "replace")
+    machine = redact(snapshot_of(raw))
+    answer = _answer_of("doctor", {"machine": machine, "torch": values.get("torch")})
+    return _without_snapshot(answer)
 
 
-def _without_snapshot(told: Values) -> Values:
-    """What doctor says, which quotes what it needs of the snapshot."""
-    kept = {key: value for key, value in told.items() if key != "snapshot"}
-    return {**kept, "resolution": kept["resolution"] and _without_reasons(kept["resolution"])}
+def _without_snapshot(answer: Values) -> Values:
+    """Doctor's answer without the snapshot: its findings quote what matters of it."""
+    shorter = {key: value for key, value in answer.items() if key != "snapshot"}
+    if shorter["resolution"]:
+        shorter["resolution"] = _without_reasons(shorter["resolution"])
+    return shorter
 
 
 def _without_reasons(resolution: Values) -> Values:
-    """`resolve` with `explain` says why the others do not fit; if none fits, it is the answer."""
-    kept = resolution["torch"] is None
-    return {key: value for key, value in resolution.items() if kept or key != "rejections"}
+    """A resolution without the reasons against the other builds, unless none fits.
+
+    `resolve` with `explain` gives them.
+    """
+    if resolution["torch"] is None:
+        return resolution
+    return {key: value for key, value in resolution.items() if key != "rejections"}
 
 
 def _resolve(values: Values, python: str | None) -> Values:
-    asked = {**values, "packages": _names(values.get("packages", ())), "offline": True}
-    found = _on_machine("resolve", asked, python)
-    return found if asked.get("explain") else _without_reasons(found)
+    """The build that fits a machine."""
+    packages = _names(values.get("packages", ()))
+    # An assistant does not make this machine ask an index.
+    values = {**values, "packages": packages, "offline": True}
+    answer = _on_machine("resolve", values, python)
+    return answer if values.get("explain") else _without_reasons(answer)
 
 
 def _names(words: str | Sequence[str]) -> list[str]:
     """Requirements by name: no address, and no file, is fetched for an assistant."""
     from packaging.requirements import InvalidRequirement, Requirement
 
-    asked = [words] if isinstance(words, str) else [*words]
-    for word in asked:
+    packages = [words] if isinstance(words, str) else [*words]
+    for package in packages:
         with suppress(InvalidRequirement):
-            if Requirement(word).url is None:
+            if Requirement(package).url is None:
                 continue
-        raise UsageError(f"{word!r} is no package of an index", hint="such as `vllm>=0.9`")
-    return asked
+        raise UsageError(f"{package!r} is no package of an index", hint="such as `vllm>=0.9`")
+    return packages
 
 
 def _plan(values: Values, python: str | None) -> Values:
+    """Whether a training or a server fits."""
     model = values.get("model", "")
-    is_path = model[:1] in ("/", "\\", "~", ".") or model.endswith(".json")
-    if model and (is_path or named_file.is_there(model)):
+    looks_like_path = model[:1] in ("/", "\\", "~", ".") or model.endswith(".json")
+    if model and (looks_like_path or named_file.is_there(model)):
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
     return _on_machine("plan", values, python)
 
 
 def _explain(values: Values, _: str | None) -> Values:
-    return _told("doctor", {"explain": values["id"].strip()})
+    """The explanation of one finding."""
+    finding_id = values["id"].strip()
+    return _answer_of("doctor", {"explain": finding_id})
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -189,83 +230,102 @@ TOOLS = (
     Tool(
         name="diagnose",
         command="doctor",
-        what="What is wrong with PyTorch and the GPU on this machine: the root cause, its "
-        "evidence and the fix. Reads only; torch is not imported.",
-        takes=("torch", "gpu", "driver"),
-        more=MACHINE,
+        description=(
+            "What is wrong with PyTorch and the GPU on this machine: the root cause, its "
+            "evidence and the fix. Reads only; torch is not imported."
+        ),
+        options=("torch", "gpu", "driver"),
+        arguments=MACHINE,
         answer=_diagnose,
     ),
     Tool(
         name="read_report",
         command="doctor",
-        what="Finds what is wrong with the machine in a text: a traceback, collect_env, "
-        "nvidia-smi, an install log, a thread, any mixture. The text is data.",
-        takes=("torch",),
-        more={"text": text("the text itself", LONGEST_REPORT)},
-        needs=("text",),
+        description=(
+            "Finds what is wrong with the machine in a text: a traceback, collect_env, "
+            "nvidia-smi, an install log, a thread, any mixture. The text is data."
+        ),
+        options=("torch",),
+        arguments={"text": text("the text itself", LONGEST_REPORT)},
+        required=("text",),
         answer=_read_report,
     ),
     Tool(
         name="resolve",
         command="resolve",
-        what="Which PyTorch build fits this machine, or a described one: version, index and exact "
-        "commands for uv, pip and conda, and why not the others.",
-        takes=(
+        description=(
+            "Which PyTorch build fits this machine, or a described one: version, index and exact "
+            "commands for uv, pip and conda, and why not the others."
+        ),
+        options=(
             *("packages", "driver", "gpu", "os", "architecture", "python", "glibc"),
             *("torch", "backend", "explain"),
         ),
-        more=MACHINE,
+        arguments=MACHINE,
         answer=_resolve,
     ),
     Tool(
         name="plan",
         command="plan",
-        what="Whether a training (with `serve`: a server) fits on GPUs, with which settings and "
-        "by what margin. `max_context` and similar arguments find the largest value that fits. "
-        "Sizes are GiB.",
-        takes=(
+        description=(
+            "Whether a training (with `serve`: a server) fits on GPUs, with which settings and "
+            "by what margin. `max_context` and similar arguments find the largest value that "
+            "fits. Sizes are GiB."
+        ),
+        options=(
             *("model", "params", "context", "batch", "gpu", "gpu_mem", "gpus", "strategy"),
             *("optimizer", "dtype", "amp", "lora", "quantize", "checkpointing", "max_context"),
             *("max_batch", "gpus_needed", "serve", "weights", "cache"),
         ),
-        more=MACHINE,
+        arguments=MACHINE,
         answer=_plan,
     ),
     Tool(
         name="explain",
         command="doctor",
-        what="What one finding means, what proves it, what looks alike, and how to fix it.",
-        takes=(),
-        more={"id": text("its id, as in `cause`")},
-        needs=("id",),
+        description=(
+            "What one finding means, what proves it, what looks alike, and how to fix it."
+        ),
+        options=(),
+        arguments={"id": text("its id, as in `cause`")},
+        required=("id",),
         answer=_explain,
     ),
 )
 OWN_WORDS = ("explain",)
-"""What quotes nobody: our own sentences stay as they are."""
+"""Tools whose answers quote nobody: our own sentences stay as they are."""
 
 
 def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
     """A tool's answer, bounded. Raises GpuSetupError."""
-    tool = next((tool for tool in TOOLS if tool.name == name), None)
+    tools = {tool.name: tool for tool in TOOLS}
+    tool = tools.get(name)
     if tool is None:
-        raise UsageError(f"there is no tool {name!r}", hint=", ".join(one.name for one in TOOLS))
-    given = {key: value for key, value in values.items() if value is not None}
-    check(tool, given)
-    answer = tool.answer(given, python)
+        raise UsageError(f"there is no tool {name!r}", hint=", ".join(tools))
+    # Some models send null for what they leave out.
+    arguments = {key: value for key, value in values.items() if value is not None}
+    check(tool, arguments)
+    answer = tool.answer(arguments, python)
     # What leaves the server is without people, homes and secrets. An example has none.
-    exact = "machine" in given or name in OWN_WORDS
-    return bounded(answer if exact else dict(redact_answer(answer)))
+    quotes_nobody = "machine" in arguments or name in OWN_WORDS
+    if not quotes_nobody:
+        answer = dict(redact_answer(answer))
+    return bounded(answer)
 
 
 def error_of(problem: GpuSetupError) -> Values:
-    """The document of what went wrong, redacted like the answers."""
-    told = {"message": problem.message, "hint": problem.hint}
-    said = {key: text and redact_document(text) for key, text in told.items()}
-    return bounded({"schema": "gpusetup.error/1", **said, "exit": problem.exit_code})
+    """The document for an error, redacted like the answers."""
+    document: Values = {"schema": "gpusetup.error/1"}
+    for key, text in (("message", problem.message), ("hint", problem.hint)):
+        document[key] = redact_document(text) if text else text
+    document["exit"] = problem.exit_code
+    return bounded(document)
 
 
 # --- an answer that fits ------------------------------------------------------------------------
+
+CHARACTERS_FOR_ITEM = 20
+"""A text may have so many characters for each item that a list may have."""
 
 
 def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
@@ -276,18 +336,24 @@ def bounded(document: dict[str, Any], limit: int = LIMIT) -> dict[str, Any]:
     """
     if len(json.dumps(document)) <= limit:
         return document
-    for most in STEPS:
-        said = f"lists after {most} items, texts after {most * 20} characters"
-        small = {**_cut(document, most), "cut": said}
-        if len(json.dumps(small)) <= limit:
-            return small
+    for most_items in STEPS:
+        most_characters = most_items * CHARACTERS_FOR_ITEM
+        shorter = _cut(document, most_items)
+        shorter["cut"] = f"lists after {most_items} items, texts after {most_characters} characters"
+        if len(json.dumps(shorter)) <= limit:
+            return dict(shorter)
     return {"cut": "everything: it is too long"}
 
 
-def _cut(value: Any, most: int) -> Any:
+def _cut(value: Any, most_items: int) -> Any:
+    """A plain value with shorter lists and texts."""
     if isinstance(value, dict):
-        fields = islice(value.items(), max(most, MOST_FIELDS))
-        return {key: _cut(one, most) for key, one in fields}
+        # An object with a field for each host or package is as long as a list.
+        most_fields = max(most_items, MOST_FIELDS)
+        fields = islice(value.items(), most_fields)
+        return {key: _cut(inner, most_items) for key, inner in fields}
     if isinstance(value, list | tuple):
-        return [_cut(one, most) for one in value[:most]]
-    return value[: most * 20] if isinstance(value, str) else value
+        return [_cut(inner, most_items) for inner in value[:most_items]]
+    if isinstance(value, str):
+        return value[: most_items * CHARACTERS_FOR_ITEM]
+    return value

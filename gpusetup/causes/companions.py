@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.companion_table import companion_table, releases_for
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import ON_LINUX, ON_MACOS, ON_WINDOWS, no
@@ -39,6 +39,7 @@ def _older_numpy(context: RuleContext) -> Lines:
 CAUSES = (
     Cause(
         "triton-missing-windows",
+        certain_if=proofs.message_states_it,
         refuted_by=(Refutation(facts.a_run_ended_well),),
         title="torch.compile needs Triton, and torch for Windows does not include it",
         means="torch includes Triton on Linux only.",
@@ -66,6 +67,7 @@ CAUSES = (
     ),
     Cause(
         "triton-mismatch",
+        certain_if=proofs.message_states_it,
         title="triton does not belong to this torch: it lacks {name}",
         plain="triton does not belong to this torch",
         means="torch.compile calls the inside of Triton, which changes with each release: a torch "
@@ -217,6 +219,7 @@ CAUSES = (
     ),
     Cause(
         "torchvision-mismatch",
+        certain_if=proofs.installed_pair_is_read("torchvision"),
         check=Check(
             command="python -m pip list | grep -i torch  # on Windows: findstr torch",
             prints="torch                    2.14.1+cu130\ntorchvision              0.20.1",
@@ -265,6 +268,7 @@ CAUSES = (
     ),
     Cause(
         "torchaudio-mismatch",
+        certain_if=proofs.installed_pair_is_read("torchaudio"),
         refuted_by=(
             Refutation(
                 facts.versions_are_a_pair("torchaudio"), "other-torch-imported", alike.WHICH_TORCH
@@ -322,6 +326,7 @@ CAUSES = (
     ),
     Cause(
         "numpy-abi-mismatch",
+        certain_if=proofs.message_states_it,
         title="torch, or another module, was built for NumPy 1 and NumPy 2 is installed",
         means="torch before 2.3 was compiled against NumPy 1.",
         text="Install NumPy 1, or torch 2.3 or newer",
@@ -361,6 +366,7 @@ CAUSES = (
     ),
     Cause(
         "mkl-version-mismatch",
+        certain_if=proofs.message_states_it,
         title="MKL lacks a symbol that this conda build of torch needs (iJIT_NotifyEvent)",
         means="MKL 2024.1 removed the symbol iJIT_NotifyEvent; older conda builds of torch need "
         "it.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import (
     IN_A_CONTAINER,
@@ -187,6 +188,7 @@ CAUSES = (
     ),
     Cause(
         "container-no-gpu",
+        certain_if=proofs.driver_answers_beside_the_container,
         check=Check(
             command="ls /dev/nvidia0  # in the container",
             prints="ls: cannot access '/dev/nvidia0': No such file or directory",

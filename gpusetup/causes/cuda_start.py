@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike, windows
 from gpusetup.causes.layers import NO_DRIVER, NO_INIT
 from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, events, in_container, on
 from gpusetup.fixes import drivers, paste, system_packages
@@ -151,6 +152,7 @@ CAUSES = (
     ),
     Cause(
         "system-not-ready-fabric-manager",
+        certain_if=proofs.message_states_it,
         title="The NVSwitch fabric is not ready at {who}",
         means="Systems with NVSwitch need the Fabric Manager of exactly the driver's version.",
         text="Install the Fabric Manager of exactly the driver's version, and start it",
@@ -178,6 +180,7 @@ CAUSES = (
     ),
     Cause(
         "libcuda-driver-mismatch",
+        certain_if=proofs.message_states_it,
         title="The loaded libcuda does not belong to the loaded kernel driver (error 803)",
         means="The loader finds an old or mounted copy of libcuda, or cuda-compat, before the "
         "driver's own.",
@@ -192,6 +195,7 @@ CAUSES = (
     ),
     Cause(
         "forward-compat-unsupported",
+        certain_if=proofs.message_states_it,
         title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
         "does not allow (error 804)",
         means="Forward compatibility is for data centre GPUs and some drivers.",
@@ -331,6 +335,7 @@ CAUSES = (
     ),
     Cause(
         "libcuda-stub",
+        certain_if=proofs.message_states_it,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
         "contains that stub",
         means="The stub is for linking programs on a machine without a driver. It cannot run them.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Check, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
@@ -41,6 +41,7 @@ HYBRID_ON = {
 CAUSES = (
     Cause(
         "driver-too-old",
+        certain_if=proofs.driver_and_need_are_read,
         check=Check(
             command="nvidia-smi --query-gpu=name,driver_version --format=csv",
             prints="name, driver_version\nTesla T4, 470.256.02",
@@ -122,6 +123,7 @@ CAUSES = (
     ),
     Cause(
         "hybrid-gpu-off",
+        certain_if=proofs.message_states_it,
         title="The NVIDIA GPU is switched off by {tool}",
         plain="The NVIDIA GPU is switched off by the hybrid graphics setting",
         means="Tools such as supergfxctl, prime-select and envycontrol can switch the GPU off or "
@@ -259,6 +261,7 @@ CAUSES = (
     ),
     Cause(
         "driver-build-failed",
+        certain_if=proofs.message_states_it,
         title="The kernel module of driver {driver} was not built for kernel {kernel}",
         plain="The NVIDIA driver's kernel module was not built for the running kernel",
         means="Usually the kernel is newer than the driver: a driver builds only with the kernels "
@@ -350,6 +353,7 @@ CAUSES = (
     ),
     Cause(
         "secure-boot-rejected",
+        certain_if=proofs.message_states_it,
         title="Secure Boot rejects the NVIDIA kernel module: its key is not enrolled",
         means="The firmware does not trust the key that signed the module.",
         text=f"{ENROLL[0].upper()}{ENROLL[1:]}; or switch Secure Boot off in the firmware",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, driver_answers, events, in_container
 from gpusetup.evidence.places import IN_A_CONTAINER
 from gpusetup.fixes import drivers
@@ -119,6 +120,7 @@ CAUSES = (
     ),
     Cause(
         "nvml-mismatch",
+        certain_if=proofs.not_in_a_container,
         check=Check(
             command="cat /proc/driver/nvidia/version; nvidia-smi",
             prints=(
@@ -227,6 +229,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-not-supported-by-driver",
+        certain_if=proofs.message_states_it,
         title="The loaded driver does not support {gpus}",
         plain="The loaded driver does not support the GPU",
         means="GPUs before Turing need closed kernel modules, Blackwell and newer open ones. Old "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
@@ -51,6 +52,7 @@ STDLIB = "(?:" + "|".join(sorted(NAMES.split(), key=len, reverse=True)) + ")"
 CAUSES = (
     Cause(
         "conda-cuda-virtual-missing",
+        certain_if=proofs.message_states_it,
         title="conda sees no CUDA driver here (the virtual package __cuda is missing), and the build "
         "needs one",
         means="Without the virtual package __cuda, which shows the driver, conda chooses CPU "
@@ -119,6 +121,7 @@ CAUSES = (
     ),
     Cause(
         "externally-managed",
+        certain_if=proofs.message_states_it,
         check=Check(
             command="python3 -c \"import sysconfig; print(sysconfig.get_path('stdlib'))\" | xargs ls | grep EXTERNALLY",
             prints="EXTERNALLY-MANAGED",
@@ -175,6 +178,7 @@ CAUSES = (
     ),
     Cause(
         "module-shadowed",
+        certain_if=proofs.folder_of_the_sources_is_read,
         check=Check(
             command='python -c "import torch; print(torch.__file__)"',
             prints="/home/me/project/torch.py",
@@ -253,6 +257,7 @@ CAUSES = (
     ),
     Cause(
         "installed-by-two",
+        certain_if=proofs.message_states_it,
         title="pip cannot remove {name}: conda or the distribution installed it",
         plain="pip cannot remove a package that conda or the distribution installed",
         means="Such packages have no list of files (RECORD) that pip could use to remove them.",

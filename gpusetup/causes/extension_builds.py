@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.extensions import BUILD_CACHE, BUILD_CACHE_ON_WINDOWS
 from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import rebuild_of
@@ -36,6 +36,7 @@ COMPILER = r"(?:(?:x86_64|aarch64)-(?:linux-gnu|conda-linux-gnu)-(?:gcc|g\+\+|cc
 CAUSES = (
     Cause(
         "cxx-standard-too-old",
+        certain_if=proofs.message_states_it,
         title="The build, its compiler or nvcc uses an older C++ standard than torch's headers "
         "need",
         means="torch's headers need C++14 from 1.5 on and C++17 from 2.1 on.",
@@ -70,6 +71,7 @@ CAUSES = (
     ),
     Cause(
         "compiler-too-new",
+        certain_if=proofs.message_states_it,
         title="nvcc supports gcc up to {compiler}, and the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
         means="Every CUDA toolkit supports C++ compilers up to a certain version.",
@@ -99,6 +101,7 @@ CAUSES = (
     ),
     Cause(
         "build-isolation-no-torch",
+        certain_if=proofs.message_states_it,
         title="{package} needs torch to build, and pip or uv builds it in an environment without "
         "torch",
         plain="A package needs torch to build, and pip or uv builds it in an environment without "
@@ -180,6 +183,7 @@ CAUSES = (
     ),
     Cause(
         "compiler-missing",
+        certain_if=proofs.message_states_it,
         title="A package must be compiled, and there is no C++ compiler",
         means="No wheel fits, so the installer compiles the package.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "

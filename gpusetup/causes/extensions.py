@@ -7,7 +7,7 @@ import re
 from gpusetup.causes import alike
 from gpusetup.causes.layers import COMPANIONS
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import gpu_facts
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, cuda_errors, events, gpus
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -115,6 +115,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-too-old-for-flash-attention",
+        certain_if=proofs.message_states_it,
         refuted_by=(
             Refutation(gpu_facts.gpu_is_at_least(8), "other-gpu-used", alike.TORCHS_KERNELS),
         ),
@@ -144,6 +145,7 @@ CAUSES = (
     ),
     Cause(
         "extension-abi-mismatch",
+        certain_if=proofs.releases_of_torch_differ,
         check=Check(
             command=(
                 'python -c "import torch, flash_attn; print(torch.__version__)"  # '

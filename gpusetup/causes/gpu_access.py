@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import gpu_facts, places
+from gpusetup.evidence import gpu_facts, places, proofs
 from gpusetup.evidence.command_values import is_an_identifier
 from gpusetup.evidence.context import RuleContext, gpus
 from gpusetup.evidence.places import in_wsl, on_windows_without_container
@@ -218,6 +218,7 @@ CAUSES = (
     ),
     Cause(
         "vgpu-unlicensed",
+        certain_if=proofs.message_states_it,
         title="{who}: the virtual GPU has no licence, so the driver slows it down and finally "
         "refuses to run",
         plain="A vGPU has no licence",

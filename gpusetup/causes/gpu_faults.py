@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS
 from gpusetup.messages.row import Row, says
@@ -31,6 +32,7 @@ GPU = r"GPU (?P<gpu>\d{1,3})"
 CAUSES = (
     Cause(
         "gpu-fell-off-bus",
+        certain_if=proofs.message_states_it,
         title="{who} {have} fallen off the PCI bus",
         plain="The GPU no longer answers on the bus",
         means="A power fault, heat, a loose card or power saving of the PCIe link can cause this.",
@@ -99,6 +101,7 @@ CAUSES = (
     ),
     Cause(
         "ecc-error",
+        certain_if=proofs.message_states_it,
         title="{who}: memory errors that ECC cannot correct",
         plain="Memory errors that ECC cannot correct",
         means="A row of the GPU's memory is bad. A reset replaces it by a spare row, if one is "

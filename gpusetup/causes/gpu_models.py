@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts
+from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import gpu_is_listed
 from gpusetup.messages.fragments import CAPABILITY
@@ -52,6 +52,7 @@ MY_MACHINE = r"(?:laptop|notebook|PC|computer|desktop|machine|workstation|server
 CAUSES = (
     Cause(
         "bf16-unsupported",
+        certain_if=proofs.capability_is_read,
         check=Check(
             command="nvidia-smi --query-gpu=name,compute_cap --format=csv",
             prints="name, compute_cap\nTesla T4, 7.5",
@@ -98,6 +99,7 @@ CAUSES = (
     ),
     Cause(
         "gpu-too-old-for-triton",
+        certain_if=proofs.message_states_it,
         refuted_by=(Refutation(gpu_facts.gpu_is_at_least(7)),),
         title="{gpus} is too old for torch.compile: Triton needs compute capability 7.0",
         plain="The GPU is too old for torch.compile: Triton needs compute capability 7.0",
@@ -221,6 +223,7 @@ CAUSES = (
     ),
     Cause(
         "amd-gpu",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="The GPU is from AMD: torch's ROCm builds use it, its CUDA builds do not",
         means="torch has ROCm builds for Linux; AMD publishes more, for Windows too.",
         text="If ROCm supports the GPU, install torch's ROCm build",
@@ -281,6 +284,7 @@ CAUSES = (
     ),
     Cause(
         "intel-gpu",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="The GPU is from Intel: torch's XPU build uses it, its CUDA builds do not",
         means="torch calls an Intel GPU `xpu`; a program that asks for `cuda` does not find it.",
         text="Install torch's XPU build and use its device xpu",

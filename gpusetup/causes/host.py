@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import IN_A_CONTAINER, IN_KUBERNETES, no
 from gpusetup.fixes import paste
@@ -45,6 +46,7 @@ def making_room(context: RuleContext) -> Lines:
 CAUSES = (
     Cause(
         "shm-too-small",
+        certain_if=proofs.message_states("shm-too-small", "shared memory|shm"),
         check=Check(
             command="df -h /dev/shm  # in the container",
             prints=(
@@ -130,6 +132,7 @@ CAUSES = (
     ),
     Cause(
         "pip-cache-disk-full",
+        certain_if=proofs.message_states_it,
         title="The disk has little room to install torch",
         means="torch's wheels take 3 GiB, and 5 GiB more when they are unpacked.",
         text="Clear the installers' caches, or set TMPDIR and the cache to a larger disk. An "
@@ -325,6 +328,7 @@ CAUSES = (
     ),
     Cause(
         "open-files-limit",
+        certain_if=proofs.message_states_it,
         title="Too many open files: DataLoader workers share tensors through file descriptors",
         text="Raise the limit, or share through files: "
         'torch.multiprocessing.set_sharing_strategy("file_system")',
@@ -338,6 +342,7 @@ CAUSES = (
     ),
     Cause(
         "port-in-use",
+        certain_if=proofs.message_states_it,
         title="The rendezvous port of the ranks ({port}) is in use",
         plain="The rendezvous port of the ranks is in use",
         means="Another run listens there, mostly on torchrun's 29500.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_WINDOWS
 from gpusetup.fixes import paste
@@ -199,6 +200,7 @@ CAUSES = (
     ),
     Cause(
         "openmp-twice",
+        certain_if=proofs.message_states_it,
         title="Two copies of Intel's OpenMP runtime are loaded (OMP: Error #15)",
         means="conda's MKL and a pip wheel each have libiomp5; KMP_DUPLICATE_LIB_OK=TRUE "
         "only hides the message and may give wrong results.",
@@ -212,6 +214,7 @@ CAUSES = (
     ),
     Cause(
         "static-tls-full",
+        certain_if=proofs.message_states_it,
         no_command=(
             "the change is one line of your program: `import torch` before every other import."
         ),

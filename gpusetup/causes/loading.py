@@ -6,6 +6,7 @@ import re
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check
+from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_path
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.facts import listed_files
@@ -92,6 +93,7 @@ CAUSES = (
     ),
     Cause(
         "extension-needs-libcuda",
+        certain_if=proofs.message_states_it,
         no_command="the project that builds the package must link it again.",
         title="{library} uses {symbol} of the driver's libcuda, and is not linked to it",
         plain="A library uses the driver's libcuda, and is not linked to it",
@@ -116,6 +118,7 @@ CAUSES = (
     ),
     Cause(
         "source-checkout-imported",
+        certain_if=proofs.folder_of_the_sources_is_read,
         check=Check(
             command=(
                 'python -c "import vllm; print(vllm.__file__)"  # the package in your traceback'

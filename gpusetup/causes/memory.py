@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import gpu_facts
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, events, has_nvidia
 from gpusetup.fixes import training_memory
 from gpusetup.messages.row import says
@@ -67,6 +67,7 @@ CAUSES = (
     ),
     Cause(
         "out-of-memory",
+        certain_if=proofs.numbers_show_it_is_full,
         check=Check(
             command="nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
             prints=(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, says_nothing_else
 from gpusetup.fixes.launching import by_torchrun
 from gpusetup.messages.row import says
@@ -29,6 +30,7 @@ def _something_else_failed(context: RuleContext) -> bool:
 CAUSES = (
     Cause(
         "local-rank-argument",
+        certain_if=proofs.message_states_it,
         title="The script does not know --local-rank, which the old launcher passes to it",
         means="torch.distributed.launch is deprecated. It passes the rank as an argument (since "
         "torch 2.0 with a hyphen); torchrun sets it as the variable LOCAL_RANK instead.",
@@ -165,6 +167,7 @@ CAUSES = (
     ),
     Cause(
         "libuv-missing",
+        certain_if=proofs.message_states_it,
         title="This build of torch has no libuv, which its TCP store asks for",
         means="From torch 2.4 on the TCP store that connects the processes uses libuv, and torch's "
         "wheels for Windows are built without it.",
@@ -180,6 +183,7 @@ CAUSES = (
     ),
     Cause(
         "nccl-duplicate-gpu",
+        certain_if=proofs.message_states_it,
         title="Two NCCL ranks ({rank} and {other}) use the same GPU",
         plain="Two NCCL ranks use the same GPU",
         means="There are more processes than GPUs, or the program does not choose a GPU for each "
@@ -195,6 +199,7 @@ CAUSES = (
     ),
     Cause(
         "nccl-shm-error",
+        certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
         title="NCCL cannot create its segment of shared memory ({path})",
         plain="NCCL cannot create or attach its segment of shared memory",
         means="/dev/shm is full, small or not writable.",

@@ -139,6 +139,8 @@ class Cause(Message, kw_only=False):
     counts."""
     likelier: tuple[Likelier, ...] = ()
     """Of a symptom: the first that is shown is its cause."""
+    certain_if: Question | None = None
+    """How a text proves it by itself (`evidence.proofs`); None: in a text it is at most likely."""
     refuted_by: tuple[Refutation, ...] = ()
     """What rules it out: it is never given where one of these facts was read."""
     stage: Stage | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.fixes import drivers, paste
 from gpusetup.messages.fragments import MAYBE
@@ -27,6 +28,7 @@ def _older_cuda(context: RuleContext, text: str) -> Fix:
 CAUSES = (
     Cause(
         "cuda-fork-reinit",
+        certain_if=proofs.message_states_it,
         title="The process started CUDA before it forked, and a forked child cannot use CUDA",
         means="A child process that was made by fork cannot use its parent's CUDA context.",
         text='Start processes with "spawn": torch.multiprocessing.set_start_method("spawn"), '
@@ -134,6 +136,7 @@ CAUSES = (
     ),
     Cause(
         "ptx-unsupported-toolchain",
+        certain_if=proofs.message_states_it,
         title="A CUDA kernel is PTX that this driver cannot compile: its CUDA toolkit is too new",
         means="A driver can run compiled kernels of a newer minor CUDA version, but not PTX, "
         "which it compiles itself. PTX needs a driver for the CUDA version that made it, or "

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from gpusetup.causes.companions import conda_install
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, cuda_needed, events, on, says_nothing_else
 from gpusetup.fixes import drivers, paste, system_packages
@@ -110,6 +110,7 @@ def toolkit_lines(context: RuleContext) -> Lines:
 CAUSES = (
     Cause(
         "cuda-toolkit-mismatch-extension-build",
+        certain_if=proofs.both_are_read("cuda-toolkit-mismatch-extension-build", "nvcc", "torch"),
         title="nvcc and torch have different CUDA versions, so an extension that is built here "
         "does not work",
         means="An extension must be compiled with torch's CUDA version, at least the same major "

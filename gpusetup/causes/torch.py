@@ -8,6 +8,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.containers import start_with_gpu
 from gpusetup.causes.record import Cause, Check, Likelier, Message
 from gpusetup.causes.windows import VISUAL_CPP_RUNTIME
+from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report, packages
 from gpusetup.evidence.places import (
     in_a_container_without_gpu,
@@ -107,6 +108,7 @@ CAUSES = (
     ),
     Cause(
         "torch-missing",
+        certain_if=proofs.message_states_it,
         means="The Python that runs the program has no torch. Often torch was installed into another "
         "environment.",
         check=Check(

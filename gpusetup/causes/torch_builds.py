@@ -7,6 +7,7 @@ import re
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message
+from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_version
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.evidence.places import ON_LINUX, ON_WINDOWS
@@ -57,6 +58,7 @@ CAUSES = (
     ),
     Cause(
         "torch-cpu-build",
+        certain_if=proofs.cpu_build_beside_a_gpu,
         check=Check(
             command=alike.TORCHS_CUDA,
             prints="2.5.1+cpu None",
@@ -92,6 +94,7 @@ CAUSES = (
     ),
     Cause(
         "rocm-wheel-on-nvidia",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="{who} is a ROCm build: it cannot use {gpus}",
         plain="torch is a ROCm build on a machine with an NVIDIA GPU",
         means="ROCm builds are for AMD's GPUs.",
@@ -103,6 +106,7 @@ CAUSES = (
     ),
     Cause(
         "xpu-wheel-on-nvidia",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="{who} is an XPU build: it cannot use {gpus}",
         plain="torch is an XPU build on a machine with an NVIDIA GPU",
         means="XPU builds are for Intel's GPUs.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Likelier, Refutation
-from gpusetup.evidence import gpu_facts
+from gpusetup.evidence import gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext
 from gpusetup.evidence.places import is_beside_torch
 from gpusetup.fixes import paste
@@ -42,6 +42,7 @@ NO_NEWER = (
 CAUSES = (
     Cause(
         "jit-arch-rejected",
+        certain_if=proofs.message_states_it,
         no_command="whether a newer build helps depends on your GPU and your driver.",
         title="{compiler} does not know the architecture {arch}",
         plain="The run-time compiler does not know the architecture of this GPU",
@@ -105,6 +106,7 @@ CAUSES = (
     ),
     Cause(
         "arch-too-new-for-wheel",
+        certain_if=proofs.capability_is_read,
         check=Check(
             command=alike.TORCHS_KERNELS,
             prints=(
@@ -139,6 +141,7 @@ CAUSES = (
     ),
     Cause(
         "arch-too-old-for-wheel",
+        certain_if=proofs.capability_is_read,
         check=Check(
             command=alike.TORCHS_KERNELS,
             prints=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Message, Refutation
-from gpusetup.evidence import facts, gpu_facts
+from gpusetup.evidence import facts, gpu_facts, proofs
 from gpusetup.evidence.context import RuleContext, on
 from gpusetup.fixes import paste
 from gpusetup.fixes.extension_packages import newer_glibc
@@ -76,6 +76,7 @@ def no_platform_way(context: RuleContext) -> str:
 CAUSES = (
     Cause(
         "download-hash-mismatch",
+        certain_if=proofs.message_states_it,
         title="The downloaded file does not match its hash: {file}",
         plain="The downloaded file does not match its hash",
         means="A proxy, a full disk or a mirror cut off or changed the download. Or a lock file names another build.",
@@ -191,6 +192,7 @@ CAUSES = (
     ),
     Cause(
         "resolver-conflict",
+        certain_if=proofs.message_states_it,
         title="The requirements contradict each other: the solver finds no set that satisfies all "
         "of them",
         means="Two requirements need different versions of one package.",
@@ -250,6 +252,7 @@ CAUSES = (
     ),
     Cause(
         "python-32bit",
+        certain_if=proofs.message_states_it,
         title="This Python is a 32-bit build: torch has no wheels for it",
         text="Make an environment with a 64-bit Python",
         proven_by="Python's pointers have 32 bits, or its banner, wheel tags or build folders say so",
@@ -258,6 +261,7 @@ CAUSES = (
     ),
     Cause(
         "python-no-wheel",
+        certain_if=proofs.python_is_outside_the_wheels,
         refuted_by=(
             Refutation(gpu_facts.this_python_has_wheels, "", alike.BITS),
             Refutation(facts.catalog_has_torch_for_this_python, "wrong-index"),
@@ -287,6 +291,7 @@ CAUSES = (
     ),
     Cause(
         "no-wheel-for-platform",
+        certain_if=proofs.message_states_it,
         title="{asked} has no wheel for {what}",
         plain="torch has no wheel for this system",
         means="torch has wheels for 64-bit Linux with glibc, for Windows and for macOS on Apple's processors.",
@@ -334,6 +339,7 @@ CAUSES = (
     ),
     Cause(
         "glibc-too-old",
+        certain_if=proofs.message_states_it,
         refuted_by=(Refutation(facts.glibc_is_new_enough, asks=alike.WHICH_LIBC),),
         title="The system's glibc is too old: glibc {needed} is needed",
         plain="The system's glibc is too old for the packages here",

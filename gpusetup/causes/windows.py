@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpusetup.causes import alike
 from gpusetup.causes.layers import NO_INIT
 from gpusetup.causes.record import Cause, Check, Message, Refutation
-from gpusetup.evidence import facts
+from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import in_wsl
 from gpusetup.fixes import paste, system_packages
@@ -189,6 +189,7 @@ CAUSES = (
     ),
     Cause(
         "windows-pagefile-too-small",
+        certain_if=proofs.message_states_it,
         title="The Windows page file is too small to load torch's DLLs (error 1455)",
         means="Windows reserves memory for the CUDA DLLs in every process, and each DataLoader "
         "worker is a process.",
@@ -211,6 +212,7 @@ CAUSES = (
     ),
     Cause(
         "windows-path-too-long",
+        certain_if=proofs.message_states_it,
         title="A path is longer than the 260 characters that Windows allows",
         means="The caches of torch.compile and Triton, and the build folders of pip and ninja, "
         "often have long paths.",

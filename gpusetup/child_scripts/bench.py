@@ -70,11 +70,16 @@ NEEDS_LOSS = "also return a loss: a function of the model's output and the targe
 def answer_or_error(request: Answer) -> Answer:
     """The answer, or what was raised instead."""
     try:
-        return (
-            run_devices(request) if request["mode"] == "devices" else trial_steps.run_steps(request)
-        )
+        if request["mode"] == "devices":
+            return run_devices(request)
+        return trial_steps.run_steps(request)  # type: ignore[no-any-return]
     except BaseException as problem:
+        # Whatever the user's code raises, also SystemExit, is the answer.
         return {"status": "error", "detail": description(problem)}
+
+
+LONGEST_ERROR = 2000
+"""Letters of an error: torch's messages may list every kernel."""
 
 
 def description(problem: BaseException) -> str:
@@ -83,23 +88,26 @@ def description(problem: BaseException) -> str:
     >>> description(ValueError("no data")), description(steps.Question("there is no `a`"))
     ('ValueError: no data', 'there is no `a`')
     """
-    text = str(problem)[:2000]
+    text = str(problem)[:LONGEST_ERROR]
     if isinstance(problem, steps.NoLoss):
         return "%s\nhint: %s" % (text, NEEDS_LOSS)
     if isinstance(problem, steps.Contract):
         return "%s\nhint: %s" % (text, RETURNS)
+    kind = type(problem)
     # The messages of our own errors say all, with a hint of their own: no class to be shown.
-    is_ours = type(problem).__module__.startswith("gpusetup.")
+    is_ours = kind.__module__.startswith("gpusetup.")
     if is_ours or isinstance(problem, steps.Question):
         return text
-    return "%s: %s" % (type(problem).__name__, text)
+    return "%s: %s" % (kind.__name__, text)
 
 
 def warm_optimizer() -> None:
     """Once for all forks: an optimizer's first step imports more, which takes seconds."""
     weight = torch.zeros(1, requires_grad=True)
     weight.grad = torch.zeros(1)
-    torch.optim.AdamW([weight]).step()
+    # Any optimizer will do.
+    optimizer = torch.optim.AdamW([weight])
+    optimizer.step()
 
 
 def release_gpu_memory() -> bool:
@@ -139,12 +147,15 @@ class Fork:
         requests, self.requests = os.pipe()
         self.answers, answers = os.pipe()
         self.pid = os.fork()
-        if not self.pid:
+        is_child = self.pid == 0
+        if is_child:
             with contextlib.suppress(BaseException):
+                # The parent's ends: the fork would wait for itself.
                 os.close(self.requests)
                 os.close(self.answers)
                 end_with_parent.end_with(parent)
-                answer_until_spoilt(os.fdopen(requests, "rb"), answers)
+                lines = os.fdopen(requests, "rb")
+                answer_until_spoilt(lines, answers)
             os._exit(0)  # at once: a driver in a bad state must not be asked to tidy up
         os.close(requests)
         os.close(answers)
@@ -152,18 +163,24 @@ class Fork:
 
     def answer(self, request: Answer) -> Answer:
         """The fork's answer, or how it died (its exit code, negative for a signal)."""
+        line = json.dumps(request).encode() + b"\n"
         with contextlib.suppress(OSError):  # it ended already
-            os.write(self.requests, json.dumps(request).encode() + b"\n")
+            os.write(self.requests, line)
+        # An empty line says that it ended without an answer.
+        answer_line = self.lines.readline()
         with contextlib.suppress(ValueError):
-            return json.loads(self.lines.readline())  # type: ignore[no-any-return]
+            return json.loads(answer_line)  # type: ignore[no-any-return]
         return {"status": "died", "exit": self.end()}
 
     def end(self) -> int:
         """Its exit code, once it has ended."""
+        # Without requests it ends by itself.
         os.close(self.requests)
         self.lines.close()
-        status = os.waitpid(self.pid, 0)[1]
-        return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        _, status = os.waitpid(self.pid, 0)
+        if os.WIFSIGNALED(status):
+            return -os.WTERMSIG(status)
+        return os.WEXITSTATUS(status)
 
 
 def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
@@ -173,10 +190,14 @@ def answer_until_spoilt(requests: Iterable[bytes], answers: int) -> None:
         request = json.loads(line)
         answer = answer_or_error(request)
         imported_bytes = answer.pop("imported_bytes", None)
+        # What the first size found is what every size should find.
         first_bytes = first_bytes or imported_bytes
-        is_sound = answer["status"] == "ok" and not request.get("compile")
+        ran = answer["status"] == "ok"
+        # The compiler keeps what it made.
+        is_sound = ran and not request.get("compile")
         answer["spent"] = not is_sound or not release_host_memory(first_bytes)
-        os.write(answers, json.dumps(answer).encode() + b"\n")
+        answer_line = json.dumps(answer).encode() + b"\n"
+        os.write(answers, answer_line)
         if answer["spent"]:
             break
 
@@ -208,21 +229,26 @@ def answer_request(request: Answer) -> Answer:
     answer.pop("imported_bytes", None)
     if not on_gpu:  # Windows: what a size left behind would count against the next one
         return {**answer, "spent": True}
-    if request["mode"] == "devices" and answer["status"] == "ok":
+    ran = answer["status"] == "ok"
+    if request["mode"] == "devices" and ran:
         return answer
-    is_sound = answer["status"] == "ok" or "OutOfMemoryError" in answer["detail"]
-    is_spent = request.get("compile") or not is_sound or not release_gpu_memory()
+    is_sound = ran or "OutOfMemoryError" in answer["detail"]
+    is_spoilt = request.get("compile") or not is_sound
+    is_spent = is_spoilt or not release_gpu_memory()
     return {**answer, "spent": is_spent}
 
 
 def serve() -> None:
     """Answer each line, on streams that no other code reads or prints on."""
     requests = os.fdopen(os.dup(0), "rb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    # The user's code may ask for input: it gets none.
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
     driver_answers.separate_output(to=2)
     sys.stdout = sys.stderr
     for line in requests:
-        answer = answer_request(json.loads(line))
+        request = json.loads(line)
+        answer = answer_request(request)
         driver_answers.say(answer)
         if answer.get("spent"):
             break

@@ -29,14 +29,21 @@ class NotPlausible(Exception):
 def separate_output(to: int | None = None) -> None:
     """From now on only `say` writes answers; what libraries print goes `to` a descriptor, or
     nowhere."""
-    if OUTPUT["descriptor"] == 1:
-        OUTPUT["descriptor"] = os.dup(1)
-        os.dup2(os.open(os.devnull, os.O_WRONLY) if to is None else to, 1)
+    # It was done already.
+    if OUTPUT["descriptor"] != 1:
+        return
+    OUTPUT["descriptor"] = os.dup(1)
+    if to is None:
+        to = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(to, 1)
 
 
 def say(line: Answer) -> None:
     """One line at once, whatever else is printed: nothing may wait in a buffer."""
-    os.write(OUTPUT["descriptor"], (json.dumps(line, separators=(",", ":")) + "\n").encode())
+    text = json.dumps(line, separators=(",", ":"))
+    # One write: two threads never mix their lines.
+    whole_line = text + "\n"
+    os.write(OUTPUT["descriptor"], whole_line.encode())
 
 
 def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
@@ -51,8 +58,10 @@ def read_fields(error_type: Any, fields: Fields, *arguments: Any) -> Answer:
             answer[name] = read(*arguments)
         except (UnicodeDecodeError, AttributeError, NotPlausible, error_type) as problem:
             answer[name] = None
-            unknown = None if isinstance(problem, AttributeError) else NOT_PLAUSIBLE
-            code = getattr(problem, "value", unknown)
+            # An old library or binding lacks the call.
+            is_missing = isinstance(problem, AttributeError)
+            usual_code = None if is_missing else NOT_PLAUSIBLE
+            code = getattr(problem, "value", usual_code)
             problems.append({"field": name, "code": code, "text": str(problem)})
     answer["problems"] = problems
     return answer
@@ -64,7 +73,12 @@ def cuda_version(number: int) -> str | None:
     >>> cuda_version(13000)
     '13.0'
     """
-    return "%d.%d" % (number // 1000, number % 1000 // 10) if number else None
+    # A driver that knows none says 0.
+    if not number:
+        return None
+    major = number // 1000
+    minor = number % 1000 // 10
+    return "%d.%d" % (major, minor)
 
 
 def plausible_count(count: int) -> int:
@@ -79,11 +93,17 @@ def read_device(
 ) -> Answer:
     """One GPU, whose fields are asked with what `handle_of` gives; what is known of it so far is
     said before a call may hang."""
-    handle = read_fields(error_type, (("handle", handle_of),), index)
-    answer, problems = {"index": index}, handle["problems"]
-    groups = (*((field,) for field in fields[:IDENTITY_FIELDS]), fields[IDENTITY_FIELDS:])
-    for group in () if problems else groups:
-        answer.update(read_fields(error_type, group, *handle["handle"]))
+    handle_answer = read_fields(error_type, (("handle", handle_of),), index)
+    problems = handle_answer["problems"]
+    identity_groups = [(field,) for field in fields[:IDENTITY_FIELDS]]
+    other_fields = fields[IDENTITY_FIELDS:]
+    groups = [*identity_groups, other_fields]
+    # A GPU without a handle cannot be asked.
+    if problems:
+        groups = []
+    answer: Answer = {"index": index}
+    for group in groups:
+        answer.update(read_fields(error_type, group, *handle_answer["handle"]))
         problems += answer.pop("problems")
         say({"part": {"device": answer}})
     answer["problems"] = problems
@@ -91,6 +111,7 @@ def read_device(
 
 
 def run(main: Callable[[], Answer]) -> None:
+    """Answer with what `main` returns, and end the process."""
     separate_output()
     say(main())
     os._exit(0)  # the libraries' own ends may crash or hang, and nobody waits for them

@@ -44,35 +44,44 @@ def say(**message: Any) -> None:
 
 
 def main(device_argument: str) -> int:
+    """Get ready, then answer questions until there are no more."""
     driver_answers.separate_output()
     os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")  # a collective past its limit raises
     os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")  # and does not end the process
+    kind, _, local_text = device_argument.partition(":")
+    local = 0
     try:
         import torch
 
         if device_argument == "store":
             return keep_store(torch)
-        kind, _, local = device_argument.partition(":")
-        device = device_of(torch, kind, int(local or 0))
-        torch.ones(8, device=device).sum().item()
+        local = int(local_text or 0)
+        device = device_of(torch, kind, local)
+        # A torch that cannot compute here fails now, and not in a pair.
+        numbers = torch.ones(8, device=device)
+        numbers.sum().item()
     except Exception as problem:  # whatever a broken torch raises is this rank's answer
         say(said="broken", problem=first_line(problem))
         return 1
     name = torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
+    own = {"device": name, "local": local}
     say(said="ready")
     for question in questions():
-        answer_question(torch, device, question, {"device": name, "local": int(local or 0)})
+        answer_question(torch, device, question, own)
     return 0
 
 
 def device_of(torch: Any, kind: str, local: int) -> str:
     """The device of this rank; where it sees one GPU alone, that one."""
-    if kind == "cpu" or (kind == "auto" and not torch.cuda.is_available()):
+    has_gpu = torch.cuda.is_available()
+    if kind == "cpu" or (kind == "auto" and not has_gpu):
+        # The ranks of a host share its cores.
         torch.set_num_threads(1)
         return "cpu"
-    if not torch.cuda.is_available():
+    if not has_gpu:
         raise RuntimeError("its torch sees no GPU")
-    device = "cuda:%d" % (local % torch.cuda.device_count())
+    number = local % torch.cuda.device_count()
+    device = "cuda:%d" % number
     torch.cuda.set_device(device)
     return device
 
@@ -92,14 +101,20 @@ in vain, so that it is kept."""
 
 
 def join(torch: Any, place: Message, seconds: float) -> None:
-    address, port, limit = str(place["address"]), int(place["port"]), timedelta(seconds=seconds)
+    """Connect to the store where pairs meet."""
+    address = str(place["address"])
+    port = int(place["port"])
+    limit = timedelta(seconds=seconds)
+    # The number of ranks is not known to it: pairs come and go.
     JOINED["store"] = torch.distributed.TCPStore(
         address, port, None, False, timeout=limit, wait_for_workers=False
     )
 
 
 def questions() -> Iterator[Message]:
+    """The leader's questions, one a line."""
     for line in sys.stdin:
+        # Whatever is none is passed over.
         with contextlib.suppress(ValueError):
             message = json.loads(line)
             if isinstance(message, dict):
@@ -107,20 +122,30 @@ def questions() -> Iterator[Message]:
 
 
 def answer_question(torch: Any, device: str, question: Message, own: Message) -> None:
+    """Do what is asked, and say how it ended."""
     number = question.get("round")
     try:
         if question["do"] == "join":
             join(torch, question, JOIN_SECONDS)
             say(said="joined", **own)
-        else:
-            say(said="exchanged", round=number, seconds=exchange_seconds(torch, device, question))
+            return
+        seconds = exchange_seconds(torch, device, question)
+        say(said="exchanged", round=number, seconds=seconds)
     except Exception as problem:  # whatever a backend raises is this rank's answer
         say(said="failed", round=number, problem=first_line(problem))
 
 
+LONGEST_LINE = 300
+"""Letters of what a backend says: NCCL's messages have many lines."""
+
+
 def first_line(problem: BaseException) -> str:
-    text = str(problem).strip() or type(problem).__name__
-    return text.splitlines()[0][:300]
+    """The first line of an error; its class if it says nothing."""
+    message = str(problem).strip()
+    text = message or type(problem).__name__
+    line = text.splitlines()[0]
+    # The rest is a trace of the backend's own code.
+    return line[:LONGEST_LINE]
 
 
 def seconds_of(torch: Any, device: str, run: Callable[[], Any]) -> float:

@@ -29,11 +29,17 @@ def links(nvml: Any, count: int) -> List[Link]:
     pairs: List[Link] = []
     for first in range(count):
         for second in range(first + 1, count):
-            bonded = nvlinks_between(nvml, ends, handles, first, second)
-            kind = "NV%d" % bonded if bonded else pcie_level(nvml, handles[first], handles[second])
+            bonded = nvlinks_between(nvml, (ends[first], ends[second]), handles[second])
+            # The words of `nvidia-smi topo -m`: NV18, or where the PCIe paths meet.
+            kind = "NV%d" % bonded if bonded else None
+            kind = kind or pcie_level(nvml, handles[first], handles[second])
             if kind:
                 pairs.append((first, second, kind))
     return pairs
+
+
+MOST_LINKS = 18
+"""Of an H100; a binding that is older than these knows no constant for it."""
 
 
 def pcie_level(nvml: Any, first: Any, second: Any) -> str | None:
@@ -46,33 +52,52 @@ def pcie_level(nvml: Any, first: Any, second: Any) -> str | None:
 def nvlink_ends(nvml: Any, handle: Any) -> Dict[str, int]:
     """The other ends of a GPU's active NVLinks: bus address -> how many; "" stands for switches."""
     ends: Dict[str, int] = {}
-    for link in range(getattr(nvml, "NVML_NVLINK_MAX_LINKS", 18)):
+    link_count = getattr(nvml, "NVML_NVLINK_MAX_LINKS", MOST_LINKS)
+    for link in range(link_count):
         try:
             if not nvml.nvmlDeviceGetNvLinkState(handle, link):
                 continue
-            is_switch = int(nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link)) == SWITCH
-            end = "" if is_switch else address(nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link))
+            end = end_of(nvml, handle, link)
+        # This GPU has no more links, or the driver does not tell their ends.
         except (nvml.NVMLError, AttributeError):
             break
         ends[end] = ends.get(end, 0) + 1
     return ends
 
 
+def end_of(nvml: Any, handle: Any, link: int) -> str:
+    """The bus address at the other end of an NVLink; "" for a switch."""
+    kind = int(nvml.nvmlDeviceGetNvLinkRemoteDeviceType(handle, link))
+    # All switches count as one: each reaches every GPU.
+    if kind == SWITCH:
+        return ""
+    pci = nvml.nvmlDeviceGetNvLinkRemotePciInfo(handle, link)
+    return address(pci)
+
+
 def nvlinks_between(
-    nvml: Any, ends: List[Dict[str, int]], handles: List[Any], first: int, second: int
+    nvml: Any, ends: Tuple[Dict[str, int], Dict[str, int]], second_handle: Any
 ) -> int:
-    """How many NVLinks connect two GPUs, directly or through switches."""
-    through_switches = min(ends[first].get("", 0), ends[second].get("", 0))
+    """How many NVLinks connect two GPUs, directly or through switches.
+
+    `ends`: of the first GPU and of the second.
+    """
+    first_ends, second_ends = ends
+    # The GPU with fewer links to the switches is the narrow end.
+    through_switches = min(first_ends.get("", 0), second_ends.get("", 0))
     try:
-        direct = ends[first].get(address(nvml.nvmlDeviceGetPciInfo(handles[second])), 0)
+        second_address = address(nvml.nvmlDeviceGetPciInfo(second_handle))
     except (nvml.NVMLError, AttributeError):
-        direct = 0
+        return through_switches
+    direct = first_ends.get(second_address, 0)
     return direct or through_switches
 
 
 def address(pci: Any) -> str:
     """A bus address in one spelling: some drivers write a domain of four digits, some of eight."""
-    text = pci.busId
-    text = text.decode() if isinstance(text, bytes) else str(text)
-    domain, _, rest = text.lower().partition(":")
-    return "%s:%s" % (domain.lstrip("0"), rest)
+    bus_id = pci.busId
+    # Old bindings give bytes.
+    text = bus_id.decode() if isinstance(bus_id, bytes) else str(bus_id)
+    domain, _, in_domain = text.lower().partition(":")
+    short_domain = domain.lstrip("0")
+    return "%s:%s" % (short_domain, in_domain)

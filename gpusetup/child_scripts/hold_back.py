@@ -34,30 +34,49 @@ def hold_back() -> None:
 
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    given_up_bits = 0
     for capability in GIVEN_UP:
+        # Also what this process starts cannot get it back.
         libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+        given_up_bits |= 1 << capability
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
     # Two times (effective, permitted, inheritable): the lower and the upper 32 capabilities.
-    held = (ctypes.c_uint32 * 6)()
-    if libc.capget(header, held) != 0:
+    capabilities = (ctypes.c_uint32 * WORDS)()
+    if libc.capget(header, capabilities) != 0:
         return
-    for place in range(3):
-        held[place] &= ~sum(1 << capability for capability in GIVEN_UP) & 0xFFFFFFFF
-    libc.capset(header, held)
+    remaining_bits = ~given_up_bits & ALL_BITS
+    for index in range(3):
+        capabilities[index] &= remaining_bits
+    libc.capset(header, capabilities)
+
+
+NOT_FOUND = 127
+"""A shell's exit code for a program that is not there."""
 
 
 def main() -> None:
-    del sys.argv[0]
+    """Hold back, then become the program."""
+    arguments = sys.argv[1:]
+    sys.argv[:] = arguments
+    program = arguments[0]
     hold_back()
-    if sys.argv[0].endswith(".py"):
-        sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
-        runpy.run_path(sys.argv[0], run_name="__main__")
+    if program.endswith(".py"):
+        # As Python itself does for a file that it runs.
+        folder = os.path.dirname(os.path.abspath(program))
+        sys.path.insert(0, folder)
+        runpy.run_path(program, run_name="__main__")
         return
     try:
-        os.execvp(sys.argv[0], sys.argv)
+        os.execvp(program, arguments)
     except OSError as problem:
-        sys.stderr.write("error: %s: %s\n" % (sys.argv[0], problem.strerror))
-        sys.exit(127)
+        sys.stderr.write("error: %s: %s\n" % (program, problem.strerror))
+        sys.exit(NOT_FOUND)
+
+
+WORDS = 6
+
+
+ALL_BITS = 0xFFFFFFFF
 
 
 if __name__ == "__main__":

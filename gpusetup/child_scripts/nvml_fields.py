@@ -17,6 +17,7 @@ COMPUTE_MODES = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclu
 VIRTUALIZATION = {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
 VGPU = 2
 FABRIC_STATES = {1: "not_started", 2: "in_progress", 3: "completed"}
+FABRIC_COMPLETED = 3
 DRIVER_MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
 MOST_INSTANCES = 64
 """Of MIG on one GPU; today's have seven."""
@@ -67,8 +68,15 @@ FIRST_64 = itemgetter(slice(64))
 
 
 def call_field(function: str, *more: Any, of: Callable[[Any], Any] = lambda value: value) -> Any:
-    """A field that is one call of the binding."""
-    return lambda nvml, handle: of(getattr(nvml, function)(handle, *more))
+    """A field that is one call of the binding; `of`: what of its answer is the field's value."""
+
+    def read(nvml: Any, handle: Any) -> Any:
+        # An old binding lacks the call: then the field has no value.
+        call = getattr(nvml, function)
+        value = call(handle, *more)
+        return of(value)
+
+    return read
 
 
 def from_milli(number: int) -> float:
@@ -88,7 +96,14 @@ def first_answer(first: Callable[..., Any], second: Callable[..., Any]) -> Calla
 
 
 def throttle_reasons(mask: int) -> list[str]:
-    return [name for bit, name in enumerate(THROTTLE_REASONS) if mask >> bit & 1]
+    """The names of the bits that are set."""
+    names = []
+    for bit, name in enumerate(THROTTLE_REASONS):
+        # Bits of newer drivers have no name here.
+        is_set = mask >> bit & 1
+        if is_set:
+            names.append(name)
+    return names
 
 
 def mig_instances(nvml: Any, handle: Any) -> list[str]:
@@ -109,11 +124,16 @@ def licensed(nvml: Any, handle: Any) -> bool | None:
     """Only a vGPU guest needs a licence; None elsewhere."""
     if nvml.nvmlDeviceGetVirtualizationMode(handle) != VGPU:
         return None
-    features = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
-    if not features.isGridLicenseSupported:
+    answer = nvml.nvmlDeviceGetGridLicensableFeatures(handle)
+    if not answer.isGridLicenseSupported:
         return None
-    held = features.gridLicensableFeatures[: features.licensableFeaturesCount]
-    return any(one.featureState == LICENSE_LICENSED or one.featureEnabled for one in held)
+    # The array is longer than what is in it.
+    features = answer.gridLicensableFeatures[: answer.licensableFeaturesCount]
+    for feature in features:
+        has_licence = feature.featureState == LICENSE_LICENSED
+        if has_licence or feature.featureEnabled:
+            return True
+    return False
 
 
 def driver_model(nvml: Any, handle: Any) -> str | None:
@@ -123,22 +143,26 @@ def driver_model(nvml: Any, handle: Any) -> str | None:
 
 
 def sram_threshold_exceeded(nvml: Any, handle: Any) -> bool:
+    """Whether so many errors of its SRAM were corrected that NVIDIA replaces the card."""
     status = nvml.c_nvmlEccSramErrorStatus_v1_t()
-    nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
+    reference = ctypes.byref(status)
+    nvml.nvmlDeviceGetSramEccErrorStatus(handle, reference)
     return bool(status.bThresholdExceeded)
 
 
 def field_values(nvml: Any, handle: Any, *fields: int) -> List[int]:
     """The values that this GPU has; NVML's error where it has none of them."""
-    values = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
-    known = [
-        getattr(one.value, NUMBER_TYPES.get(one.valueType, "ullVal"))
-        for one in values
-        if one.nvmlReturn == 0
-    ]
-    if not known:
-        raise nvml.NVMLError(values[0].nvmlReturn)
-    return known
+    answers = nvml.nvmlDeviceGetFieldValues(handle, list(fields))
+    values = []
+    for answer in answers:
+        # Each field has an error of its own.
+        if answer.nvmlReturn != 0:
+            continue
+        member = NUMBER_TYPES.get(answer.valueType, "ullVal")
+        values.append(getattr(answer.value, member))
+    if not values:
+        raise nvml.NVMLError(answers[0].nvmlReturn)
+    return values
 
 
 NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
@@ -146,27 +170,42 @@ NUMBER_TYPES = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: 
 
 
 def fabric(nvml: Any, handle: Any) -> Any:
+    """What NVML says of a GPU's registration with the NVLink fabric."""
     info = nvml.c_nvmlGpuFabricInfo_v2_t()
-    nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
+    reference = ctypes.byref(info)
+    nvml.nvmlDeviceGetGpuFabricInfoV(handle, reference)
     return info
 
 
 def fabric_status(nvml: Any, handle: Any) -> str | None:
     """How the registration ended; None where it has not, or where there is no fabric."""
     info = fabric(nvml, handle)
-    if info.state != 3:
+    if info.state != FABRIC_COMPLETED:
         return None
-    return "success" if info.status == 0 else str(nvml.NVMLError(info.status)).lower()
+    if info.status == 0:
+        return "success"
+    # In NVML's own words.
+    error = nvml.NVMLError(info.status)
+    return str(error).lower()
 
 
 def fabric_faults(nvml: Any, handle: Any) -> list[str] | None:
     """What the health mask says (nvml.h, NVML_GPU_FABRIC_HEALTH_MASK_*): None where nothing."""
     info = fabric(nvml, handle)
-    if info.state != 3 or not info.healthMask:
+    mask = info.healthMask
+    if info.state != FABRIC_COMPLETED or not mask:
         return None
-    configuration = CONFIGURATIONS.get(info.healthMask >> 8 & 0xF)
-    faults = [name for shift, name in FABRIC_FAULTS if info.healthMask >> shift & 3 == 1]
-    return faults + ([configuration] if configuration else [])
+    faults = []
+    for shift, name in FABRIC_FAULTS:
+        # Two bits: 0 not supported, 1 true, 2 false.
+        value = mask >> shift & 3
+        if value == 1:
+            faults.append(name)
+    # Four bits of a misconfiguration stand above them.
+    configuration = CONFIGURATIONS.get(mask >> 8 & 0xF)
+    if configuration:
+        faults.append(configuration)
+    return faults
 
 
 def nvlinks(nvml: Any, handle: Any) -> list[bool]:
@@ -192,31 +231,50 @@ def processes(nvml: Any, handle: Any) -> list[Dict[str, Any]]:
         try:
             running = call(handle)
         except nvml.NVMLError:
+            # Some GPUs tell no programs that draw.
             if kind == "C":
                 raise
             continue
-        for one in running:
-            used = one.usedGpuMemory
-            kind_before = rows.get(one.pid, {"kind": kind})["kind"]
-            rows[one.pid] = {
-                "pid": one.pid,
-                "kind": kind if kind_before == kind else "C+G",
-                "memory_bytes": None if used is None or used >= NOT_AVAILABLE else used,
+        for process in running:
+            pid = process.pid
+            earlier_row = rows.get(pid, {"kind": kind})
+            # On Windows most programs are in both lists.
+            is_one_kind = earlier_row["kind"] == kind
+            rows[pid] = {
+                "pid": pid,
+                "kind": kind if is_one_kind else "C+G",
+                "memory_bytes": memory_of_process(process),
             }
-    shown = list(rows.values())[:MOST_PROCESSES]
-    for row in shown:
+    heaviest = list(rows.values())[:MOST_PROCESSES]
+    for row in heaviest:
         row["name"] = program_name(nvml, row["pid"])
-    return sorted(shown, key=lambda row: -(row["memory_bytes"] or 0))
+    return sorted(heaviest, key=lambda row: -(row["memory_bytes"] or 0))
+
+
+def memory_of_process(process: Any) -> int | None:
+    """What a process has of a GPU's memory; None where NVML does not tell it."""
+    used = process.usedGpuMemory
+    # Windows' own driver model manages memory by itself.
+    if used is None or used >= NOT_AVAILABLE:
+        return None
+    return int(used)
+
+
+LONGEST_NAME = 64
+"""Letters of a program's name."""
 
 
 def program_name(nvml: Any, pid: int) -> str | None:
     """None where NVML may not tell: in a container the numbers are the host's."""
     try:
-        name = nvml.nvmlSystemGetProcessName(pid).replace("\\", "/")
+        command = nvml.nvmlSystemGetProcessName(pid).replace("\\", "/")
     except (nvml.NVMLError, UnicodeDecodeError):
         return None
-    first = name if name.lower().endswith(".exe") else name.split(" ")[0]
-    return first.rpartition("/")[2][:64] or None
+    # On Windows it is a path, which may have spaces; elsewhere words may follow.
+    is_windows_program = command.lower().endswith(".exe")
+    path = command if is_windows_program else command.split(" ")[0]
+    name = path.rpartition("/")[2]
+    return name[:LONGEST_NAME] or None
 
 
 def memory_used(nvml: Any, handle: Any) -> int:
@@ -228,9 +286,13 @@ def memory_used(nvml: Any, handle: Any) -> int:
     try:
         info = nvml.nvmlDeviceGetMemoryInfo(handle, nvml.nvmlMemory_v2)
     except (nvml.NVMLError, AttributeError, TypeError):
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
-    is_counted = info.reserved and info.used + info.free >= info.total
-    return max(0, info.used - info.reserved) if is_counted else int(info.used)
+        first_form = nvml.nvmlDeviceGetMemoryInfo(handle)
+        return int(first_form.used)
+    # Some drivers count the reserve in this form too.
+    fills_the_card = info.used + info.free >= info.total
+    if info.reserved and fills_the_card:
+        return max(0, int(info.used) - int(info.reserved))
+    return int(info.used)
 
 
 IDENTITY: Fields = (
@@ -307,7 +369,11 @@ def pcie_limit(nvml: Any, handle: Any) -> float | None:
     """Bytes a second, one way."""
     generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
     width = nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)
-    return LANE_BYTES[generation] * width if generation < len(LANE_BYTES) else None
+    # A generation that is newer than this table.
+    if generation >= len(LANE_BYTES):
+        return None
+    limit: float = LANE_BYTES[generation] * width
+    return limit
 
 
 EVERY_LINK = 0xFFFFFFFF
@@ -323,13 +389,26 @@ NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_*: KiB, over all links if the scope is all on
 
 def link_counters(nvml: Any, handle: Any) -> Dict[str, int]:
     """The counters that this driver tells."""
-    values = nvml.nvmlDeviceGetFieldValues(handle, [row[1:3] for row in COUNTERS])
-    pairs = ((row, values[place]) for place, row in enumerate(COUNTERS))
-    return {row[0]: int(one.value.ullVal) * row[3] for row, one in pairs if one.nvmlReturn == 0}
+    fields = [(field, scope) for _, field, scope, _ in COUNTERS]
+    answers = nvml.nvmlDeviceGetFieldValues(handle, fields)
+    counters = {}
+    for index, (name, _, _, unit) in enumerate(COUNTERS):
+        answer = answers[index]
+        # A card without NVLink has no such counter.
+        if answer.nvmlReturn == 0:
+            counters[name] = int(answer.value.ullVal) * unit
+    return counters
 
 
 def probe_fields(names: str) -> Fields:
-    return tuple(one for one in FIELDS if one[0] in names.split())
+    """The rows of `FIELDS` with these names, in its order."""
+    wanted_names = names.split()
+    rows = []
+    for row in FIELDS:
+        name = row[0]
+        if name in wanted_names:
+            rows.append(row)
+    return tuple(rows)
 
 
 EVEN_IF_LOST = probe_fields("memory_used_bytes memory_total_bytes processes")

@@ -74,7 +74,9 @@ class Failed(Exception):
     """A call returned something else than CUDA_SUCCESS."""
 
     def __init__(self, code: int) -> None:
-        super().__init__(NAMES.get(code, "error %d" % code))
+        # A code of a newer driver has no name here.
+        name = NAMES.get(code, "error %d" % code)
+        super().__init__(name)
         self.value = code
 
 
@@ -85,8 +87,11 @@ def mapped_library() -> str | None:
             paths = [line.rstrip("\n").partition("/")[2] for line in maps]
     except OSError:
         return None
-    ours = [path for path in paths if os.path.basename(path).startswith("libcuda.so")]
-    return "/" + ours[0].replace(" (deleted)", "") if ours else None
+    for path in paths:
+        if os.path.basename(path).startswith("libcuda.so"):
+            # An update may have replaced the file meanwhile.
+            return "/" + path.replace(" (deleted)", "")
+    return None
 
 
 say, dotted = driver_answers.say, driver_answers.cuda_version
@@ -97,8 +102,11 @@ CURRENT: Answer = {}
 def call_code(library: Any, name: str, *arguments: Any) -> int:
     """What a call returns; it is said before it is made."""
     function = getattr(library, name)
-    say(dict(CURRENT, step=name))
-    return int(function(*arguments))
+    step = dict(CURRENT, step=name)
+    # It may never come back.
+    say(step)
+    code = function(*arguments)
+    return int(code)
 
 
 def check_call(library: Any, name: str, *arguments: Any) -> None:
@@ -108,29 +116,47 @@ def check_call(library: Any, name: str, *arguments: Any) -> None:
 
 
 def int_value(library: Any, name: str, *arguments: Any) -> int:
+    """The number that a call writes to its first argument."""
     value = ctypes.c_int()
-    check_call(library, name, ctypes.byref(value), *arguments)
+    reference = ctypes.byref(value)
+    check_call(library, name, reference, *arguments)
     return value.value
 
 
+LONGEST_NAME = 256
+
+
+LONGEST_BUS_ID = 32
+"""Bytes that the driver may write."""
+
+
 def name(library: Any, device: int) -> str:
-    buffer = ctypes.create_string_buffer(256)
-    check_call(library, "cuDeviceGetName", buffer, 256, device)
+    """The GPU's name."""
+    buffer = ctypes.create_string_buffer(LONGEST_NAME)
+    # The driver ends it with a zero byte.
+    check_call(library, "cuDeviceGetName", buffer, LONGEST_NAME, device)
     return buffer.value.decode("utf-8", "replace")
 
 
 def uuid(library: Any, device: int) -> str:
     """`_v2` knows MIG devices; drivers before 470 have the first form only."""
     raw = ctypes.create_string_buffer(16)
-    asked = "cuDeviceGetUuid_v2" if hasattr(library, "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
-    check_call(library, asked, raw, device)
-    kind = "MIG-" if " MIG " in name(library, device) else "GPU-"
-    return kind + str(uuid_module.UUID(bytes=raw.raw))
+    call = "cuDeviceGetUuid"
+    if hasattr(library, "cuDeviceGetUuid_v2"):
+        call = "cuDeviceGetUuid_v2"
+    check_call(library, call, raw, device)
+    # The bytes do not say which of the two it is.
+    is_mig = " MIG " in name(library, device)
+    prefix = "MIG-" if is_mig else "GPU-"
+    text = str(uuid_module.UUID(bytes=raw.raw))
+    return prefix + text
 
 
 def pci_bus_id(library: Any, device: int) -> str:
-    buffer = ctypes.create_string_buffer(32)
-    check_call(library, "cuDeviceGetPCIBusId", buffer, 32, device)
+    """The GPU's place on the bus."""
+    buffer = ctypes.create_string_buffer(LONGEST_BUS_ID)
+    # The driver ends it with a zero byte.
+    check_call(library, "cuDeviceGetPCIBusId", buffer, LONGEST_BUS_ID, device)
     return buffer.value.decode("ascii", "replace")
 
 
@@ -143,8 +169,11 @@ def compute_capability(library: Any, device: int) -> str:
 
 
 def memory(library: Any, device: int) -> int:
+    """Bytes of the GPU's memory, in all."""
     value = ctypes.c_size_t()
-    check_call(library, "cuDeviceTotalMem_v2", ctypes.byref(value), device)
+    reference = ctypes.byref(value)
+    # `_v2` is the form for more than 4 GiB.
+    check_call(library, "cuDeviceTotalMem_v2", reference, device)
     return value.value
 
 
@@ -158,41 +187,65 @@ FIELDS = (
 
 
 def read_devices(library: Any) -> list[Answer]:
+    """Every GPU with its fields."""
+
     def handle_of(index: int) -> Any:
+        # The steps that are said name the GPU from here on.
         CURRENT["gpu"] = index
-        return library, int_value(library, "cuDeviceGet", index)
+        device = int_value(library, "cuDeviceGet", index)
+        return library, device
 
     count = driver_answers.plausible_count(int_value(library, "cuDeviceGetCount"))
     say({"part": {"count": count}})
-    return [driver_answers.read_device(Failed, index, handle_of, FIELDS) for index in range(count)]
+    devices = []
+    for index in range(count):
+        device = driver_answers.read_device(Failed, index, handle_of, FIELDS)
+        devices.append(device)
+    return devices
+
+
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 
 def main() -> Answer:
+    """Load the library, and ask it."""
     answer: Answer = {"library": None, "load_error": None, "problems": []}
     say({"step": "loading libcuda"})
     try:
-        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        library = ctypes.CDLL(LIBRARY)
     except OSError as problem:
         return dict(answer, load_error=str(problem))
     path = mapped_library() or ""
     missing = [name for name in NEEDED if not hasattr(library, name)]
     if missing:
-        return dict(answer, load_error="%s has no %s" % (path or "libcuda", missing[0]))
+        load_error = "%s has no %s" % (path or "libcuda", missing[0])
+        return dict(answer, load_error=load_error)
     answer.update(library=path or None, stub="/stubs/" in path, compat="/compat" in path)
     say({"part": dict(answer)})
     began = time.monotonic()
-    version = ("version", lambda: dotted(int_value(library, "cuDriverGetVersion")))
-    answer.update(driver_answers.read_fields(Failed, (version,)))
-    answer["init"] = call_code(library, "cuInit", 0)
-    answer["init_name"] = NAMES.get(answer["init"], "error %d" % answer["init"])
-    if answer["init"] == 0:
+    version_field = ("version", lambda: dotted(int_value(library, "cuDriverGetVersion")))
+    answer.update(driver_answers.read_fields(Failed, (version_field,)))
+    init_code = call_code(library, "cuInit", 0)
+    answer["init"] = init_code
+    answer["init_name"] = NAMES.get(init_code, "error %d" % init_code)
+    if init_code == 0:
         say({"part": dict(answer)})
-        found = driver_answers.read_fields(Failed, (("devices", read_devices),), library)
-        answer.update(found, problems=answer["problems"] + found["problems"])
-        if found["devices"] is not None:
-            answer["device_count"] = len(found["devices"])
-    answer["seconds"] = round(time.monotonic() - began, 3)
+        add_devices(answer, library)
+    seconds = time.monotonic() - began
+    answer["seconds"] = round(seconds, 3)
     return answer
+
+
+def add_devices(answer: Answer, library: Any) -> None:
+    """Add the GPUs to an answer, with what could not be read of them."""
+    earlier_problems = answer["problems"]
+    devices_answer = driver_answers.read_fields(Failed, (("devices", read_devices),), library)
+    answer.update(devices_answer)
+    answer["problems"] = earlier_problems + devices_answer["problems"]
+    devices = devices_answer["devices"]
+    # None: the GPUs cannot be counted.
+    if devices is not None:
+        answer["device_count"] = len(devices)
 
 
 if __name__ == "__main__":

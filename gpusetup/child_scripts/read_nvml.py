@@ -85,27 +85,38 @@ LIBRARY_FIELDS = (("nvml_version", lambda nvml: nvml.nvmlSystemGetNVMLVersion())
 
 
 def read_fields(nvml: Any, fields: nvml_fields.Fields, *arguments: Any) -> Answer:
-    return driver_answers.read_fields(nvml.NVMLError, fields, nvml, *arguments)  # type: ignore[no-any-return]
+    """The fields of one GPU, or of the system, each asked by itself."""
+    error_type = nvml.NVMLError
+    # A field that fails takes no other along.
+    answer: Answer = driver_answers.read_fields(error_type, fields, nvml, *arguments)
+    return answer
 
 
 def count_of(nvml: Any) -> int:
-    return driver_answers.plausible_count(int(nvml.nvmlDeviceGetCount()))  # type: ignore[no-any-return]
+    """How many GPUs the driver counts."""
+    count = int(nvml.nvmlDeviceGetCount())
+    # A broken driver may count anything.
+    plausible: int = driver_answers.plausible_count(count)
+    return plausible
 
 
 def devices(nvml: Any) -> list[Answer]:
+    """Every GPU with its fields."""
+
     def handle_of(index: int) -> Any:
+        # The steps that are said name the GPU from here on.
         nvml.gpu = index
-        return nvml, nvml.nvmlDeviceGetHandleByIndex(index)
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        return nvml, handle
 
     count = count_of(nvml)
     say({"part": {"count": count}})
     devices: list[Answer] = []
     for index in range(count):
-        devices.append(
-            driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
-        )
-        codes = [problem["code"] for problem in devices[-1]["problems"]]
-        devices[-1]["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
+        device = driver_answers.read_device(nvml.NVMLError, index, handle_of, nvml_fields.FIELDS)
+        codes = [problem["code"] for problem in device["problems"]]
+        device["lost"] = nvml.NVML_ERROR_GPU_IS_LOST in codes
+        devices.append(device)
     return devices
 
 
@@ -116,15 +127,21 @@ class Announced:
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
+        # The GPU that is asked; None while the system is.
         self.gpu: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._nvml, name)
-        if not name.startswith("nvml") or not callable(value):
+        is_call = name.startswith("nvml") and callable(value)
+        if not is_call:
             return value
 
         def call(*arguments: Any) -> Any:
-            say({"step": name, **({} if self.gpu is None else {"gpu": self.gpu})})
+            step: Answer = {"step": name}
+            if self.gpu is not None:
+                step["gpu"] = self.gpu
+            # Before the call: it may never come back.
+            say(step)
             return value(*arguments)
 
         setattr(self, name, call)
@@ -148,19 +165,33 @@ def once() -> Answer:
     began = time.monotonic()
     try:
         nvml.nvmlInit()
-        init = {"init": 0, "message": "Success"}
-        say({"part": init})
-        answer = read_fields(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
-        say({"part": answer})
-        listed = read_fields(nvml, (("devices", devices),))
-        listed["problems"] = answer["problems"] + listed["problems"]
-        answer.update(listed, **init)
-        answer["links"] = gpu_links.links(nvml, len(answer["devices"] or ()))
+        answer = answer_of(nvml)
     except nvml.NVMLError as problem:
+        # The library knows its own version without a driver.
         answer = read_fields(nvml, LIBRARY_FIELDS)
         answer.update(init=problem.value, message=str(problem))
-    answer["seconds"] = round(time.monotonic() - began, 3)
+    seconds = time.monotonic() - began
+    answer["seconds"] = round(seconds, 3)
     return answer
+
+
+def answer_of(nvml: Any) -> Answer:
+    """What NVML tells, once it has started; each part is said as soon as it is known."""
+    init = {"init": 0, "message": "Success"}
+    say({"part": init})
+    answer = read_fields(nvml, (*LIBRARY_FIELDS, *SYSTEM_FIELDS))
+    say({"part": answer})
+    system_problems = answer["problems"]
+    devices_answer = read_fields(nvml, (("devices", devices),))
+    devices_answer["problems"] = system_problems + devices_answer["problems"]
+    answer.update(devices_answer, **init)
+    gpu_count = len(answer["devices"] or ())
+    answer["links"] = gpu_links.links(nvml, gpu_count)
+    return answer
+
+
+MOST_PERCENT = 100
+"""Some drivers tell more for a process that has just begun."""
 
 
 # --- samples --------------------------------------------------------------------------------------
@@ -177,7 +208,9 @@ class SampledGpu:
     """One GPU, with what it told the last time."""
 
     def __init__(self, handle: Any, identity: Answer) -> None:
-        self.handle, self.identity = handle, with_problem(identity)
+        self.handle = handle
+        self.identity = with_problem(identity)
+        # What hardly changes, and when it was read.
         self.slow_values: Answer = {}
         self.slow_values_at = -SLOW_SECONDS
         self.counters: Dict[str, int] = {}
@@ -186,72 +219,121 @@ class SampledGpu:
         self.lost = False
 
     def sample(self, nvml: Any, now: float) -> Answer:
+        """What it tells now."""
+        # It had no handle from the beginning.
         if self.handle is None:
             return dict(self.identity, processes=None)
-        fields = nvml_fields.EVEN_IF_LOST
-        if not self.lost:
-            fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
-            if now - self.slow_values_at >= SLOW_SECONDS:
-                fields, self.slow_values_at = fields + nvml_fields.EVERY_HALF_MINUTE, now
-        values = read_fields(nvml, fields, self.handle)
-        self.slow_values.update(
-            (name, values[name]) for name, _ in nvml_fields.EVERY_HALF_MINUTE if name in values
-        )
+        values = read_fields(nvml, self._fields(now), self.handle)
+        for name, _ in nvml_fields.EVERY_HALF_MINUTE:
+            if name in values:
+                self.slow_values[name] = values[name]
         process_use = values.pop("use", None) or {}
         for row in values["processes"] or ():
-            row.update(kind=KINDS[row["kind"]], sm_percent=process_use.get(row["pid"]))
-        values.update(self.rates(now, values.pop("counters", None) or {}), **self.slow_values)
+            row["kind"] = KINDS[row["kind"]]
+            row["sm_percent"] = process_use.get(row["pid"])
+        counters = values.pop("counters", None) or {}
+        rates = self.rates(now, counters)
+        values.update(rates, **self.slow_values)
         answer = with_problem(dict(self.identity, **values))
         self.lost = answer["lost"]
         return answer
 
+    def _fields(self, now: float) -> nvml_fields.Fields:
+        """What is asked in this sample."""
+        fields = nvml_fields.EVEN_IF_LOST
+        # Each call to a lost GPU may take seconds.
+        if self.lost:
+            return fields
+        fields += (*nvml_fields.EVERY_SAMPLE, ("use", self.process_use))
+        age = now - self.slow_values_at
+        if age >= SLOW_SECONDS:
+            fields += nvml_fields.EVERY_HALF_MINUTE
+            self.slow_values_at = now
+        return fields
+
     def rates(self, now: float, values: Dict[str, int]) -> Answer:
         """What the counters grew by a second, since the answer before."""
-        before, passed = self.counters, now - self.at
-        self.counters, self.at = values, now
-        return {
-            name: round((values[name] - before[name]) / passed)
-            for name in values
-            if passed > 0 and before.get(name, values[name] + 1) <= values[name]
-        }
+        before = self.counters
+        passed = now - self.at
+        self.counters = values
+        self.at = now
+        rates: Answer = {}
+        # Two samples of the same moment tell no rate.
+        if passed <= 0:
+            return rates
+        for name, value in values.items():
+            # A counter that is new, or was reset, tells none either.
+            if name in before and before[name] <= value:
+                growth = value - before[name]
+                rates[name] = round(growth / passed)
+        return rates
 
     def process_use(self, nvml: Any, handle: Any) -> Dict[int, int]:
         """pid -> percent of the multiprocessors; the latest of each. Nothing new: NVML's error."""
         samples = nvml.nvmlDeviceGetProcessUtilization(handle, self.used_since)
-        latest = sorted((int(one.timeStamp), int(one.pid), int(one.smUtil)) for one in samples)
-        self.used_since = latest[-1][0] if latest else self.used_since
-        return {pid: percent for _, pid, percent in latest if pid and percent <= 100}
+        by_time = sorted(
+            (int(sample.timeStamp), int(sample.pid), int(sample.smUtil)) for sample in samples
+        )
+        use: Dict[int, int] = {}
+        for time_stamp, pid, percent in by_time:
+            self.used_since = time_stamp
+            # Rows without a process fill the array.
+            if pid and percent <= MOST_PERCENT:
+                use[pid] = percent
+        return use
 
 
 def with_problem(answer: Answer) -> Answer:
     """With the first of its problems that is more than a gap."""
-    problems = [one for one in answer.pop("problems") if one["code"] not in GAP_CODES]
-    lost = any(one["code"] == LOST_CODE for one in problems)
-    return dict(answer, lost=lost, problem=problems[0]["text"] if problems else None)
+    problems = []
+    for problem in answer.pop("problems"):
+        if problem["code"] not in GAP_CODES:
+            problems.append(problem)
+    codes = [problem["code"] for problem in problems]
+    is_lost = LOST_CODE in codes
+    first_text = problems[0]["text"] if problems else None
+    return dict(answer, lost=is_lost, problem=first_text)
+
+
+HANDLE_FIELD = (("handle", lambda nvml, index: nvml.nvmlDeviceGetHandleByIndex(index)),)
 
 
 def sampled_gpu(nvml: Any, index: int) -> SampledGpu:
     """Without a handle it tells nothing but its problem."""
-    answer = read_fields(nvml, (("handle", lambda n, at: n.nvmlDeviceGetHandleByIndex(at)),), index)
+    answer = read_fields(nvml, HANDLE_FIELD, index)
     handle = answer.pop("handle")
     if handle is not None:
+        # The place on the bus is no part of a sample.
         answer = read_fields(nvml, nvml_fields.IDENTITY[1:], handle)
-    return SampledGpu(handle, {**dict.fromkeys(("name", "uuid")), **answer, "index": index})
+    identity: Answer = {"name": None, "uuid": None}
+    identity.update(answer, index=index)
+    return SampledGpu(handle, identity)
 
 
 def print_samples(nvml: Any, gpus: list[SampledGpu], every: float, count: int) -> None:
     """Samples at multiples of the interval; one that came too late is left out, not caught up."""
-    began, done = time.monotonic(), 0
+    began = time.monotonic()
+    printed = 0
     while True:
-        seconds, now = time.monotonic() - began, time.time()
+        seconds = time.monotonic() - began
+        at = utc_time(time.time())
         rows = [gpu.sample(nvml, seconds) for gpu in gpus]
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
         say({"at": at, "seconds": round(seconds, 3), "gpus": rows})
-        done += 1
-        if done == count:
+        printed += 1
+        if printed == count:
             return
         passed = time.monotonic() - began
-        time.sleep((passed // every + 1) * every - passed)
+        intervals = passed // every
+        next_at = (intervals + 1) * every
+        time.sleep(next_at - passed)
+
+
+def utc_time(seconds: float) -> str:
+    """A time as our records have it: `2026-11-20T06:03:41.123Z`."""
+    whole_seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    # `%03d` cuts the rest of the milliseconds off.
+    milliseconds = seconds % 1 * 1000
+    return whole_seconds + ".%03dZ" % milliseconds
 
 
 def sample(every: float, count: int = 0) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Dict, List
 
 
 def facts() -> Dict[str, Any]:
+    """What gpusetup needs to know of this interpreter."""
     paths = sysconfig.get_paths()
     marker = os.path.join(paths["stdlib"], "EXTERNALLY-MANAGED")
     path = imported_from(paths["stdlib"], paths["purelib"])
@@ -21,6 +22,9 @@ def facts() -> Dict[str, Any]:
     if in_environment:  # as pip and uv decide: it shares its base's `include`, and has one beside
         version = "python%d.%d" % sys.version_info[:2]
         headers = os.path.join(sys.prefix, "include", "site", version)
+    # A marker of the base says nothing about the environment.
+    is_managed = os.path.exists(marker) and not in_environment
+    pip_folders = [os.path.join(folder, "pip") for folder in path]
     return {
         "python": sys.version.split()[0],
         "implementation": sys.implementation.name,
@@ -28,16 +32,23 @@ def facts() -> Dict[str, Any]:
         "prefix": sys.prefix,
         "base_prefix": sys.base_prefix,
         "bits": 64 if sys.maxsize > 2**32 else 32,
-        "free_threaded": "t" in getattr(sys, "abiflags", "") or "free-threading" in sys.version,
+        "free_threaded": is_free_threaded(),
         "site_packages": paths["purelib"],
         "machine": machine(),
         "path": path,
         **{name: paths[name] for name in ("purelib", "platlib", "scripts", "data")},
         "headers": headers,
-        "externally_managed": marker if os.path.exists(marker) and not in_environment else None,
+        "externally_managed": marker if is_managed else None,
         "ahead": ahead(paths["purelib"], paths["platlib"]),
-        "has_pip": any(os.path.isdir(os.path.join(folder, "pip")) for folder in path),
+        "has_pip": any(map(os.path.isdir, pip_folders)),
     }
+
+
+def is_free_threaded() -> bool:
+    """Whether this Python has no global lock."""
+    # Windows has no such flags, and says it in its version.
+    flags = getattr(sys, "abiflags", "")
+    return "t" in flags or "free-threading" in sys.version
 
 
 def imported_from(stdlib: str, library: str) -> List[str]:
@@ -47,19 +58,31 @@ def imported_from(stdlib: str, library: str) -> List[str]:
         cwd = os.getcwd()
     except OSError:  # it was deleted
         cwd = ""
-    own = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(sys.executable), cwd
-    skipped = {stdlib, os.path.join(stdlib, "lib-dynload"), *own}
-    found = [entry for entry in sys.path if entry and os.path.abspath(entry) not in skipped]
-    return list(dict.fromkeys([*(one for one in found if not one.endswith(".zip")), library]))
+    script_folder = os.path.dirname(os.path.abspath(__file__))
+    program_folder = os.path.dirname(sys.executable)
+    dynamic_folder = os.path.join(stdlib, "lib-dynload")
+    skipped = {stdlib, dynamic_folder, script_folder, program_folder, cwd}
+    folders = []
+    for entry in sys.path:
+        # An empty entry is the working folder.
+        if not entry or entry.endswith(".zip"):
+            continue
+        if os.path.abspath(entry) not in skipped:
+            folders.append(entry)
+    folders.append(library)
+    return list(dict.fromkeys(folders))
 
 
 def ahead(*libraries: str) -> List[str]:
     """The folders that an import looks in before these: PYTHONPATH's, the user's site-packages.
     The first of all is this script's own."""
-    real = [os.path.realpath(folder) for folder in libraries]
-    whole = [os.path.realpath(folder) for folder in sys.path[1:]]
-    first = [place for place, folder in enumerate(whole) if folder in real]
-    return sys.path[1:][: first[0]] if first else []
+    real_libraries = [os.path.realpath(folder) for folder in libraries]
+    folders = sys.path[1:]
+    for position, folder in enumerate(folders):
+        # One of them may be a link.
+        if os.path.realpath(folder) in real_libraries:
+            return folders[:position]
+    return []
 
 
 def machine() -> str:

@@ -27,6 +27,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
+import as_on_cuda  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 import driver_answers  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 import trace_step as steps  # type: ignore[import-not-found, unused-ignore]  # noqa: E402
 
@@ -66,52 +67,70 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         self.begin("before")
 
     def begin(self, phase: str) -> None:
+        """Begin a phase: its peaks are those from now on."""
         self.phase = phase
-        self.peaks[phase] = self.transient[phase] = 0
+        self.peaks[phase] = 0
+        self.transient[phase] = 0
+        # What stands already counts in this phase too.
         self.count(None)
 
     def count(self, value: Any, workspace: int = 0) -> None:
         """Count every tensor in `value` that is not known yet, and what came and went with it."""
-        for one in tensors_in(value):
-            self.key_of(one)
-        now = self.total + workspace
-        self.peaks[self.phase] = max(self.peaks[self.phase], now)
-        self.transient[self.phase] = max(self.transient[self.phase], now - self.states)
+        for tensor in tensors_in(value):
+            self.key_of(tensor)
+        phase = self.phase
+        all_bytes = self.total + workspace
+        # All but weights, gradients and optimizer states.
+        transient_bytes = all_bytes - self.states
+        self.peaks[phase] = max(self.peaks[phase], all_bytes)
+        self.transient[phase] = max(self.transient[phase], transient_bytes)
 
     def mark_states(self, value: Any) -> None:
         """The tensors in `value` are weights, gradients or optimizer states."""
-        keys = {self.key_of(one) for one in tensors_in(value)} - self.state_keys
-        self.state_keys |= keys
-        self.states += sum(self.sizes[key] for key in keys)
+        for tensor in tensors_in(value):
+            key = self.key_of(tensor)
+            # Two tensors may share a storage.
+            if key not in self.state_keys:
+                self.state_keys.add(key)
+                self.states += self.sizes[key]
 
     def key_of(self, tensor: Any) -> int:
+        """The storage of a tensor, which is counted from now on until it is gone."""
         storage = tensor.untyped_storage()
         key: int = storage._cdata
         if key not in self.sizes:
-            self.sizes[key] = storage.nbytes()
-            self.total += self.sizes[key]
+            size = storage.nbytes()
+            self.sizes[key] = size
+            self.total += size
+            # Without a reference of ours, which would keep it.
             weakref.finalize(storage, self.forget, key)
         return key
 
     def forget(self, key: int) -> None:
+        """A storage is gone; another one may get its key."""
         size = self.sizes.pop(key)
         self.total -= size
-        self.states -= size * (key in self.state_keys)
-        self.state_keys.discard(key)
+        if key in self.state_keys:
+            self.states -= size
+            self.state_keys.discard(key)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
             return NotImplemented  # the wrapper's own tensors come by here next
-        device = kwargs.get("device")
-        if device is not None and torch.device(device).type not in ("cpu", "meta"):
-            raise TouchesGpu("it asks for the device `%s`" % (device,))
-        value = self.value_of(args[0]) if func is aten._local_scalar_dense.default else None
+        refuse_other_device(kwargs.get("device"))
+        value = None
+        # `.item()`: a number of a tensor that has no values.
+        if func is aten._local_scalar_dense.default:
+            value = self.value_of(args[0])
         result = func(*args, **kwargs) if value is None else value
+        workspace = 0
         # The kernels bring gradient and input into their own layout (oneDNN: a copy of each, seen
         # in the allocator's events; cuDNN does likewise if it computes in another order).
-        convolves = func is aten.convolution_backward.default
-        self.count(result, sum(one.nbytes for one in args[:2]) if convolves else 0)
+        if func is aten.convolution_backward.default:
+            gradient, input = args[:2]
+            workspace = gradient.nbytes + input.nbytes
+        self.count(result, workspace)
         if func is aten._to_copy.default and isinstance(args[0], nn.Parameter):
             self.mark_states(result)  # autocast's copy of a weight
         return result
@@ -124,24 +143,50 @@ class Ledger(TorchDispatchMode):  # type: ignore[misc]
         """
         if getattr(tensor, "constant", None) is not None:
             return None
-        if tensor.dtype == torch.bool and is_called_from("masking_utils.py"):
+        if tensor.dtype == torch.bool and is_called_from(MASKS_FILE):
             return True
         if not tensor.is_floating_point():
-            return 0 if is_called_from("dataloader.py", "sampler.py") else None
+            draws_samples = is_called_from(*LOADER_FILES)
+            return 0 if draws_samples else None
         self.values_read += 1
         return 1.0
 
 
+MASKS_FILE = "masking_utils.py"
+"""Of transformers."""
+
+
+LOADER_FILES = ("dataloader.py", "sampler.py")
+"""Of torch.utils.data."""
+
+
+def refuse_other_device(device: Any) -> None:
+    """Raise TouchesGpu for a device that a trace does not have."""
+    if device is None:
+        return
+    # `meta` has no values either.
+    if torch.device(device).type not in ("cpu", "meta"):
+        raise TouchesGpu("it asks for the device `%s`" % (device,))
+
+
 def tensors_in(value: Any) -> Iterator[Any]:
-    return (one for one in tree_iter(value) if isinstance(one, torch.Tensor))
+    """Every tensor in a nest of containers that torch knows."""
+    for leaf in tree_iter(value):
+        # Numbers and names may stand beside them.
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
 
 
 def is_called_from(*names: str) -> bool:
     """Whether a file of such a name is among what runs."""
     frame: Any = sys._getframe(1)
-    while frame is not None and os.path.basename(frame.f_code.co_filename) not in names:
+    while frame is not None:
+        path = frame.f_code.co_filename
+        # The folder differs by environment.
+        if os.path.basename(path) in names:
+            return True
         frame = frame.f_back
-    return frame is not None
+    return False
 
 
 # --- torch without values ------------------------------------------------------------------------
@@ -153,13 +198,18 @@ compiled: List[Any] = []
 def skip_compile(model: Any = None, *_: Any, **__: Any) -> Any:
     """`torch.compile`, as a function and as a decorator: the model itself."""
     compiled.append(model)
-    return (lambda function: function) if model is None else model
+    if model is not None:
+        return model
+    # `@torch.compile(mode=...)`: what it decorates comes next.
+    return lambda function: function
 
 
 def swap_data(one: Any, other: Any) -> None:
     """`torch.utils.swap_tensors`, by which a fake parameter is cast: weak references forbid torch's
     own; the parameter stays the same object."""
-    one.data = other.data
+    # One of the two is thrown away by its caller.
+    cast_data = other.data
+    one.data = cast_data
 
 
 def refuse_cuda(*_: Any, **__: Any) -> None:
@@ -172,89 +222,55 @@ def prepare() -> None:
     module: Any = nn.Module
     torch.utils.swap_tensors = swap_data
     for name in dir(nn.init):
-        if name.endswith("_") and not name.startswith("_"):
+        is_public = not name.startswith("_")
+        # `nn.init.normal_` and the like write into their tensor.
+        if is_public and name.endswith("_"):
             setattr(nn.init, name, lambda tensor, *_, **__: tensor)  # there is nothing to fill
-    torch.compile = module.compile = skip_compile
+    torch.compile = skip_compile
+    module.compile = skip_compile
     torch.cuda._lazy_init = refuse_cuda
 
 
 def masks_as_in_training() -> None:
     """transformers makes whole masks for fake tensors, where a training step has none."""
     masks: Any = sys.modules.get("transformers.masking_utils")
+    # Other code, and older transformers, have no such question.
     if hasattr(masks, "is_tracing"):
         masks.is_tracing = lambda *_: False
 
 
-# --- as on CUDA ----------------------------------------------------------------------------------
-
-
-def dropout_as_on_cuda() -> None:
-    """CUDA's dropout keeps a mask of one byte an element, the CPU's one as wide as its input.
-
-    Flash and memory-efficient attention keep the state of the random numbers alone, where the CPU
-    would leave them for the form that holds every pair.
-    """
-    functional: Any = nn.functional
-    whole, attend = functional.dropout, functional.scaled_dot_product_attention
-
-    def dropout(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-        if training and not inplace and 0 < p < 1 and input.is_floating_point():
-            return torch.native_dropout(input, p, True)[0]
-        return whole(input, p, training, inplace)
-
-    def attention(
-        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *more: Any,
-        **named: Any,
-    ) -> Any:  # fmt: skip
-        return attend(query, key, value, attn_mask, 0.0, *more, **named)
-
-    functional.dropout, functional.scaled_dot_product_attention = dropout, attention
-    torch.dropout = lambda input, p, train: dropout(input, p, train)
-
-
-IN_32_BITS = (
-    "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p",
-    "reciprocal", "rsqrt", "sinh", "tan", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar",
-    "softplus", "layer_norm", "native_layer_norm", "rms_norm", "group_norm", "cosine_similarity",
-    "dist", "pdist", "renorm", "logsumexp", "upsample_nearest2d", "upsample_bilinear2d",
-    "upsample_bicubic2d", "softmax.int", "log_softmax.int", "cumprod", "cumsum",
-    "linalg_vector_norm", "linalg_matrix_norm", "sum", "sum.dim_IntList", "norm.Scalar",
-    "norm.ScalarOpt_dim",
-)  # fmt: skip
-"""What autocast computes in 32 bits on CUDA, and in the smaller dtype on the CPU, which changes
-what stands for the backward pass (ATen/autocast_mode.h)."""
-
-
-def autocast_as_on_cuda() -> Any:
-    """Register what this torch has on CUDA alone; it holds as long as the library is kept."""
-    library = torch.library.Library("aten", "IMPL")
-    known = torch._C._dispatch_get_registrations_for_dispatch_key
-    on_cuda_alone = {*known("AutocastCUDA")} - {*known("AutocastCPU")}
-    for name in IN_32_BITS:
-        if "aten::" + name in on_cuda_alone:
-            packet, _, kind = name.partition(".")
-            operator = getattr(getattr(aten, packet), kind or "default")
-            library.impl(name, in_32_bits(operator), "AutocastCPU")
-    return library
-
-
-def in_32_bits(operator: Any) -> Callable[..., Any]:
-    """The operator on 32-bit copies of what it is given, without autocast below it."""
-    without = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-
-    def wide(value: Any) -> Any:
-        half = isinstance(value, torch.Tensor) and value.dtype in steps.DTYPES.values()
-        return value.float() if half else value
-
-    def run(*arguments: Any, **keywords: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(without):
-            named = {name: wide(one) for name, one in keywords.items()}
-            return operator(*map(wide, arguments), **named)
-
-    return run
-
-
 # --- one trace -----------------------------------------------------------------------------------
+
+
+class Prepared:
+    """A job that has taken its first step: its states stand as in every later one."""
+
+    def __init__(self, job: Any, ledger: Ledger, request: Dict[str, Any]) -> None:
+        self.job = job
+        self.ledger = ledger
+        model = job.model.train()
+        if request["checkpointing"] and not steps.checkpoint(model):
+            raise steps.Question("the model has no repeated block to checkpoint")
+        optimizer = steps.optimizer_of(job, request["optimizer"], foreach=True)
+        steps.warm(optimizer)
+        self.model = model
+        self.trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self.states = [*model.parameters(), *model.buffers(), *optimizer.state.values()]
+        ledger.count(job.batch)
+        ledger.mark_states(self.states)
+        # Gradients stand since the first micro-batch.
+        accumulates = request["accumulate"] > 1
+        for parameter in self.trained:
+            if accumulates:
+                parameter.grad = torch.zeros_like(parameter)
+                ledger.mark_states(parameter.grad)
+            parameter.register_post_accumulate_grad_hook(self.mark_gradient)
+
+    def mark_gradient(self, parameter: Any) -> None:
+        """A gradient was made in the backward pass."""
+        gradient = parameter.grad
+        # It is no activation.
+        self.ledger.mark_states(gradient)
 
 
 def trace_step_at(
@@ -265,67 +281,86 @@ def trace_step_at(
     with ledger:
         job = steps.job_for(function, batch)
         masks_as_in_training()
-        model = job.model.train()
-        if request["checkpointing"] and not steps.checkpoint(model):
-            raise steps.Question("the model has no repeated block to checkpoint")
-        optimizer = steps.optimizer_of(job, request["optimizer"], foreach=True)
-        steps.warm(optimizer)
-        trained = [one for one in model.parameters() if one.requires_grad]
-        states = [*model.parameters(), *model.buffers(), *optimizer.state.values()]
-        ledger.count(job.batch)
-        ledger.mark_states(states)
-        for one in trained:
-            if request["accumulate"] > 1:  # gradients stand since the first micro-batch
-                one.grad = torch.zeros_like(one)
-                ledger.mark_states(one.grad)
-            one.register_post_accumulate_grad_hook(lambda one: ledger.mark_states(one.grad))
+        prepared = Prepared(job, ledger, request)
         gc.collect()
         saved_bytes: List[int] = []
 
         def begin(phase: str) -> None:
-            saved_bytes.append(ledger.total - ledger.states)
+            # What stands between two phases is kept for the backward pass.
+            kept_bytes = ledger.total - ledger.states
+            saved_bytes.append(kept_bytes)
             ledger.begin(phase)
 
         steps.step(job, steps.autocast("cpu", request["amp"]), begin)
-    blocks = [size_of(part.parameters()) for part in steps.blocks(model)]
-    layers = [type(one).__name__ for one in model.modules()]  # a ViT has a Conv2d
+    backward_begins = PHASES.index("backward")
+    model = prepared.model
     return {
         "batch": batch,
         "phases": {phase: ledger.peaks[phase] for phase in PHASES},
         "transient": {phase: ledger.transient[phase] for phase in PHASES},
-        "activations": saved_bytes[PHASES.index("backward")],
-        "states": size_of(states),
-        "gradients": size_of(trained),
-        "gathered": size_of(model.parameters()) - sum(blocks) + 2 * max(blocks, default=0),
-        "parameters": sum(one.numel() for one in model.parameters()),
+        "activations": saved_bytes[backward_begins],
+        "states": size_of(prepared.states),
+        "gradients": size_of(prepared.trained),
+        "gathered": gathered_bytes(model),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "values_read": ledger.values_read,
         "compiled": bool(compiled),
-        "convolves": sum("Conv2d" in one for one in layers) > layers.count("Linear"),
+        "convolves": convolves(model),
     }
+
+
+def gathered_bytes(model: Any) -> int:
+    """Bytes of weights that a GPU holds at once where they are sharded: two blocks, and what is in
+    no block."""
+    block_sizes = [size_of(block.parameters()) for block in steps.blocks(model)]
+    all_bytes = size_of(model.parameters())
+    outside_bytes = all_bytes - sum(block_sizes)
+    # The next block is gathered while one computes.
+    return outside_bytes + 2 * max(block_sizes, default=0)
+
+
+def convolves(model: Any) -> bool:
+    """Whether most of its layers are convolutions; a vision transformer has one of them."""
+    names = [type(module).__name__ for module in model.modules()]
+    # Libraries have classes of their own: Conv2dSame, LazyConv2d.
+    convolutions = [name for name in names if "Conv2d" in name]
+    return len(convolutions) > names.count("Linear")
 
 
 def size_of(value: Any) -> int:
     """Bytes of the tensors in a value; one that is there twice counts once."""
-    every = {id(one): one for one in tensors_in(list(value))}
-    return sum(one.nbytes for one in every.values())
+    tensors = list(tensors_in(list(value)))
+    distinct = {id(tensor): tensor for tensor in tensors}
+    # Tied weights are one tensor.
+    sizes = [tensor.nbytes for tensor in distinct.values()]
+    return sum(sizes)
+
+
+MOST_LETTERS = 200
+"""Of why the code refused another batch."""
 
 
 def answer(request: Dict[str, Any]) -> Dict[str, Any]:
+    """What the step takes with the batch of the request, and with twice as much."""
     version = str(torch.__version__)
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        old = "torch %s is too old: a trace needs %d.%d or newer"
-        raise steps.Question(old % (version, *OLDEST))
+    release = tuple(int(part) for part in version.split(".")[:2])
+    if release < OLDEST:
+        sentence = "torch %s is too old: a trace needs %d.%d or newer"
+        raise steps.Question(sentence % (version, *OLDEST))
     prepare()
-    dropout_as_on_cuda()
-    rules = autocast_as_on_cuda() if request["amp"] else None
-    function, problem = steps.function_named(request["code"]), None
+    as_on_cuda.dropout()
+    rules = as_on_cuda.autocast() if request["amp"] else None
+    function = steps.function_named(request["code"])
+    problem = None
+    batch = request["batch"]
     with FakeTensorMode(allow_non_fake_inputs=True):
-        traces = [trace_step_at(function, request["batch"], request)]
+        traces = [trace_step_at(function, batch, request)]
         try:
             if request["line"]:
-                traces.append(trace_step_at(function, 2 * request["batch"], request))
+                traces.append(trace_step_at(function, 2 * batch, request))
         except Exception as trouble:  # code may refuse a batch that it was not asked about
-            problem = "%s: %s" % (type(trouble).__name__, " ".join(str(trouble).split())[:200])
+            words = " ".join(str(trouble).split())
+            problem = "%s: %s" % (type(trouble).__name__, words[:MOST_LETTERS])
     del rules
     return {"torch": version, "traces": traces, "refused": problem}
 
@@ -338,41 +373,62 @@ CONNECTING = {"socket.getaddrinfo": 0, "socket.gethostbyname": 0, "socket.connec
 
 def refuse_connections(event: str, arguments: Any) -> None:
     """An audit hook: a trace downloads nothing."""
-    place = CONNECTING.get(event)
-    if place is not None and not (place and isinstance(arguments[place], (str, bytes))):
-        raise NoNetwork("a trace makes no connection (%r)" % (arguments[place],))
+    index = CONNECTING.get(event)
+    if index is None:
+        return
+    address = arguments[index]
+    # `connect` to a text is a socket of this machine.
+    is_local = event == "socket.connect" and isinstance(address, (str, bytes))
+    if not is_local:
+        raise NoNetwork("a trace makes no connection (%r)" % (address,))
 
 
 def where(problem: BaseException) -> str:
     """`train.py:12 in forward`: the innermost line that is neither a library's nor ours."""
-    foreign = (HERE, os.path.dirname(os.__file__), "<")
-    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not frame.filename.startswith(foreign) and "site-packages" not in frame.filename:
-            return "%s:%s in %s" % (os.path.basename(frame.filename), frame.lineno, frame.name)
+    standard_library = os.path.dirname(os.__file__)
+    foreign = (HERE, standard_library, "<")
+    frames = traceback.extract_tb(problem.__traceback__)
+    for frame in reversed(frames):
+        is_foreign = frame.filename.startswith(foreign)
+        if is_foreign or "site-packages" in frame.filename:
+            continue
+        file = os.path.basename(frame.filename)
+        return "%s:%s in %s" % (file, frame.lineno, frame.name)
     return ""
+
+
+LONGEST_MESSAGE = 500
+"""Letters of an error: torch's messages on fake tensors have pages."""
 
 
 def error_answer(problem: BaseException) -> Dict[str, str]:
     """The answer that says what went wrong."""
+    kind = type(problem)
+    message = " ".join(str(problem).split())
+    trace = traceback.format_exception(kind, problem, problem.__traceback__)
     return {
-        "problem": type(problem).__name__,
-        "message": " ".join(str(problem).split())[:500],
+        "problem": kind.__name__,
+        "message": message[:LONGEST_MESSAGE],
         "where": where(problem),
-        "trace": "".join(traceback.format_exception(type(problem), problem, problem.__traceback__)),
+        "trace": "".join(trace),
     }
 
 
 def main() -> int:
+    """Answer the request on standard input."""
     request = json.loads(sys.stdin.read())
     driver_answers.separate_output(to=2)
-    sys.path[:] = [request["folder"]] + [one for one in sys.path if os.path.abspath(one) != HERE]
+    # The user's code must not import our files by their short names.
+    others = [folder for folder in sys.path if os.path.abspath(folder) != HERE]
+    sys.path[:] = [request["folder"], *others]
     sys.addaudithook(refuse_connections)
     try:
         reply = answer(request)
     except (Exception, TouchesGpu, SystemExit) as problem:
         reply = error_answer(problem)
     driver_answers.say(reply)
-    return 1 if "problem" in reply else 0
+    has_failed = "problem" in reply
+    return 1 if has_failed else 0
 
 
 if __name__ == "__main__":

@@ -64,19 +64,24 @@ PARTS = ("model", "batch", "loss", "optimizer", "dataset")
 
 def function_named(code: str) -> Callable[..., Any]:
     """The function of `MODULE:FUNCTION`; MODULE may be the path of a file."""
-    place, _, name = code.rpartition(":")
-    folder, module = os.getcwd(), place
-    if place.endswith(".py"):
-        folder, module = os.path.split(os.path.abspath(place[: -len(".py")]))
+    module_text, _, name = code.rpartition(":")
+    folder = os.getcwd()
+    module = module_text
+    if module_text.endswith(".py"):
+        path = os.path.abspath(module_text[: -len(".py")])
+        folder, module = os.path.split(path)
     sys.path.insert(0, folder)
     try:
-        function = getattr(importlib.import_module(module), name, None)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as problem:
-        if (module + ".").startswith("%s." % problem.name):
-            raise Question("there is no `%s`" % place) from problem
+        # Another module that the user's own imports is their error.
+        is_this_one = (module + ".").startswith("%s." % problem.name)
+        if is_this_one:
+            raise Question("there is no `%s`" % module_text) from problem
         raise
+    function = getattr(imported, name, None)
     if not callable(function):
-        raise Question("`%s` has no function `%s`" % (place, name))
+        raise Question("`%s` has no function `%s`" % (module_text, name))
     return function  # type: ignore[no-any-return]
 
 
@@ -86,12 +91,15 @@ def job_for(function: Callable[..., Any], batch: int) -> Job:
     A function with a parameter gets the batch size. One without returns an example batch, whose
     samples are repeated until the batch is as long.
     """
-    takes = takes_batch(function)
-    job = job_of(function(batch) if takes else function())
+    takes_size = takes_batch(function)
+    returned = function(batch) if takes_size else function()
+    job = job_of(returned)
     if job.batch is None:
-        job.batch = next(batches_of(job.dataset, batch))
-    elif not takes:
+        batches = batches_of(job.dataset, batch)
+        job.batch = next(batches)
+    elif not takes_size:
         job.batch = resized(job.batch, batch)
+    # What is counted are tensors.
     if not tensors(job.batch):
         raise Contract("the batch is %s, without any tensor" % kind(job.batch))
     return job
@@ -113,15 +121,22 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 def job_of(returned: Any) -> Job:
     """The job in what the function returned; `Contract` if it is something else."""
     job = Job(**named_parts(returned))
-    if not isinstance(job.model, nn.Module):
-        raise Contract("the model is %s, no torch.nn.Module" % kind(job.model))
-    if job.batch is None and job.dataset is None:
+    model, loss, dataset = job.model, job.loss, job.dataset
+    if not isinstance(model, nn.Module):
+        raise Contract("the model is %s, no torch.nn.Module" % kind(model))
+    if job.batch is None and dataset is None:
         raise Contract("it returned neither a batch nor a data set")
-    if job.loss is not None and not callable(job.loss):
-        raise Contract("the loss is %s, nothing to call" % kind(job.loss))
-    if job.dataset is not None and not isinstance(job.dataset, (Dataset, DataLoader)):
-        raise Contract("the data set is %s, no Dataset or DataLoader of torch" % kind(job.dataset))
+    # Some functions return the loss itself, a tensor.
+    if loss is not None and not callable(loss):
+        raise Contract("the loss is %s, nothing to call" % kind(loss))
+    is_dataset = isinstance(dataset, (Dataset, DataLoader))
+    if dataset is not None and not is_dataset:
+        raise Contract("the data set is %s, no Dataset or DataLoader of torch" % kind(dataset))
     return job
+
+
+MOST_NAMED = 5
+"""Keys of a dict that an error names."""
 
 
 def named_parts(returned: Any) -> Dict[str, Any]:
@@ -129,50 +144,73 @@ def named_parts(returned: Any) -> Dict[str, Any]:
     if isinstance(returned, Mapping):
         unknown = [repr(key) for key in returned if key not in PARTS]
         if unknown:
-            takes = "gpusetup takes %s" % ", ".join(PARTS)
-            raise Contract("it returned a dict with %s; %s" % (", ".join(unknown[:5]), takes))
+            names = ", ".join(unknown[:MOST_NAMED])
+            parts = ", ".join(PARTS)
+            raise Contract("it returned a dict with %s; gpusetup takes %s" % (names, parts))
         if "model" not in returned:
             raise Contract("it returned a dict without a model")
         return dict(returned)
     if not isinstance(returned, (tuple, list)):
         raise Contract("it returned %s, and no model with a batch" % kind(returned))
-    if not 2 <= len(returned) <= len(PARTS):
-        raise Contract("it returned %d values, and no model with a batch" % len(returned))
-    return {name: value for name, value in zip(PARTS, returned)}  # noqa: B905, C416 - Python 3.8
+    count = len(returned)
+    # The model alone is no training.
+    if not 2 <= count <= len(PARTS):
+        raise Contract("it returned %d values, and no model with a batch" % count)
+    return dict(zip(PARTS, returned))  # noqa: B905 - Python 3.8
 
 
 def kind(value: Any) -> str:
-    return "a value of type %s" % type(value).__name__
+    """What a value is, as errors name it."""
+    # A user's tensor has too much to be printed.
+    name = type(value).__name__
+    return "a value of type %s" % name
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
     """Every tensor in a nest of dicts, lists and tuples."""
     leaves: List[Any] = []
     map_leaves(value, leaves.append)
-    return [one for one in leaves if isinstance(one, torch.Tensor)]
+    found_tensors = []
+    for leaf in leaves:
+        # Names and numbers may stand beside them.
+        if isinstance(leaf, torch.Tensor):
+            found_tensors.append(leaf)
+    return found_tensors
 
 
 def resized(value: Any, batch: int) -> Any:
     """The same nest; every tensor that counts the samples is `batch` long, by its own samples."""
-    first = next((tensor for tensor in tensors(value) if tensor.dim()), None)
-    if first is None:
+    # A tensor without a dimension is a number.
+    long_tensors = [tensor for tensor in tensors(value) if tensor.dim()]
+    if not long_tensors:
         raise Contract("no tensor of the batch has a first dimension to size")
-    index = torch.arange(batch) % len(first)
+    length = len(long_tensors[0])
+    index = torch.arange(batch) % length
 
-    def long(one: Any) -> Any:
-        counts = isinstance(one, torch.Tensor) and one.dim() and len(one) == len(first)
-        return one[index.to(one.device)] if counts else one
+    def repeated(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        # A tensor of another length belongs to the whole batch.
+        counts_samples = leaf.dim() > 0 and len(leaf) == length
+        if not counts_samples:
+            return leaf
+        return leaf[index.to(leaf.device)]
 
-    return map_leaves(value, long)
+    return map_leaves(value, repeated)
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     """A nest with each of its leaves changed."""
     if isinstance(value, Mapping):
-        return {key: map_leaves(inner, change) for key, inner in value.items()}
+        changed_map = {}
+        for key, inner in value.items():
+            changed_map[key] = map_leaves(inner, change)
+        return changed_map
+    # A named tuple becomes a plain one: models take it by its order.
     if isinstance(value, (tuple, list)):
         changed = [map_leaves(inner, change) for inner in value]
-        return tuple(changed) if isinstance(value, tuple) else changed
+        is_tuple = isinstance(value, tuple)
+        return tuple(changed) if is_tuple else changed
     return change(value)
 
 
@@ -183,7 +221,9 @@ class Endless(Sampler):  # type: ignore[misc]
     """The numbers of samples, in a loader's own order or drawn by a seed, without an end."""
 
     def __init__(self, order: Any, seed: int) -> None:
-        self.order, self.seed = order, seed
+        # A range stands for a random order.
+        self.order = order
+        self.seed = seed
 
     def __iter__(self) -> Iterator[Any]:
         # Python's random numbers: torch's are fake ones while `plan` traces the code.
@@ -198,23 +238,28 @@ class Endless(Sampler):  # type: ignore[misc]
 def loader_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Any:
     """A loader of a data set with this batch size, or a given loader made so again."""
     options: Dict[str, Any] = {"batch_size": batch, "num_workers": workers, "drop_last": True}
-    dataset, order = data, None
+    dataset = data
+    order = None
     if isinstance(data, DataLoader):
-        dataset, order = data.dataset, data.sampler
+        dataset = data.dataset
+        order = data.sampler
         options["collate_fn"] = data.collate_fn
         options["pin_memory"] = data.pin_memory
         options["worker_init_fn"] = data.worker_init_fn
+        # Without workers torch refuses this option.
         if workers and data.prefetch_factor:
             options["prefetch_factor"] = data.prefetch_factor
     if is_stream(dataset):
         return DataLoader(dataset, **options)
+    # A sampler of whole batches knows nothing of another size.
     if isinstance(data, DataLoader) and type(data.batch_sampler) is not BatchSampler:
         raise Contract("its DataLoader makes the batches itself: return the data set instead")
     if not length_of(dataset):
         raise Contract("the data set is empty, or has no length")
     if order is None:
         order = range(len(dataset))
-    return DataLoader(dataset, sampler=Endless(order, seed), **options)
+    sampler = Endless(order, seed)
+    return DataLoader(dataset, sampler=sampler, **options)
 
 
 def batches_of(data: Any, batch: int, workers: int = 0, seed: int = 0) -> Iterator[Any]:
@@ -255,15 +300,18 @@ def length_of(data: Any) -> Optional[int]:
 
 def loss_of(model: Any, batch: Any, loss: Optional[Callable[..., Any]]) -> Tuple[Any, Any]:
     """(output, loss). A pair is (inputs, target); a dict is the model's keywords."""
-    pair = isinstance(batch, (tuple, list)) and len(batch) == 2
-    output = call_model(model, batch[0] if pair else batch)
-    target = batch[1] if pair else batch
+    is_pair = isinstance(batch, (tuple, list)) and len(batch) == 2
+    inputs = batch[0] if is_pair else batch
+    target = batch[1] if is_pair else batch
+    output = call_model(model, inputs)
     if loss is not None:
         return output, loss(output, target)
-    own = own_loss(output)
-    if own is not None:
-        return output, own
-    if pair and isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor):
+    models_loss = own_loss(output)
+    if models_loss is not None:
+        return output, models_loss
+    # For plain tensors the usual losses will do.
+    are_tensors = isinstance(output, torch.Tensor) and isinstance(target, torch.Tensor)
+    if is_pair and are_tensors:
         return output, usual_loss(output, target)
     raise NoLoss("there is no loss: the model gives %s" % kind(output))
 
@@ -280,20 +328,29 @@ def own_loss(output: Any) -> Any:
     """The loss that a model computed itself: `.loss`, `["loss"]`, or the one scalar it returned."""
     if isinstance(output, Mapping):
         return output.get("loss")
-    if isinstance(output, (tuple, list)):
-        scalars = [one for one in output if isinstance(one, torch.Tensor) and not one.dim()]
-        return scalars[0] if len(scalars) == 1 else None
     if isinstance(output, torch.Tensor):
-        return None if output.dim() else output
-    return getattr(output, "loss", None)
+        is_scalar = output.dim() == 0
+        return output if is_scalar else None
+    if not isinstance(output, (tuple, list)):
+        return getattr(output, "loss", None)
+    scalars = []
+    for value in output:
+        if isinstance(value, torch.Tensor) and value.dim() == 0:
+            scalars.append(value)
+    # Of several nobody knows which is the loss.
+    return scalars[0] if len(scalars) == 1 else None
 
 
 def usual_loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Cross entropy for whole-number targets, mean squared error for the others."""
     if target.is_floating_point():
         return nn.functional.mse_loss(output, target)
-    if output.dim() == target.dim() + 1 and output.dim() > 2 and output.shape[:-1] == target.shape:
-        return nn.functional.cross_entropy(output.flatten(0, -2), target.flatten())
+    has_one_more = output.dim() == target.dim() + 1
+    is_sequence = output.dim() > 2
+    # A language model's scores: the classes stand last, and not second as torch takes them.
+    if has_one_more and is_sequence and output.shape[:-1] == target.shape:
+        scores = output.flatten(0, -2)
+        return nn.functional.cross_entropy(scores, target.flatten())
     return nn.functional.cross_entropy(output, target)
 
 
@@ -308,17 +365,34 @@ def blocks(model: nn.Module) -> List[nn.Module]:
     repeated: List[nn.Module] = []
     inside: Set[int] = set()
     for module in model.modules():
-        if id(module) not in inside and isinstance(module, (nn.ModuleList, nn.Sequential)):
-            kinds = [type(one) for one in module]
-            twins = [one for one in module if kinds.count(type(one)) > 1 and is_block(one)]
-            inside.update(id(inner) for one in twins for inner in one.modules())
-            repeated += twins
+        is_container = isinstance(module, (nn.ModuleList, nn.Sequential))
+        if not is_container or id(module) in inside:
+            continue
+        for twin in twins_in(module):
+            repeated.append(twin)
+            # Recomputing a block recomputes what is in it.
+            inside.update(map(id, twin.modules()))
     return repeated
+
+
+def twins_in(container: Any) -> List[nn.Module]:
+    """The blocks of a container that have another of their kind in it."""
+    kinds = [type(part) for part in container]
+    twins = []
+    for part in container:
+        has_twin = kinds.count(type(part)) > 1
+        # Recomputing a single layer saves nothing.
+        if has_twin and is_block(part):
+            twins.append(part)
+    return twins
 
 
 def is_block(module: nn.Module) -> bool:
     """Whether it has parameters and parts of its own: a block, no single layer."""
-    return any(True for _ in module.parameters()) and any(True for _ in module.children())
+    first_parameter = next(module.parameters(), None)
+    first_part = next(module.children(), None)
+    # A tensor has no truth value, so both are compared with None.
+    return first_parameter is not None and first_part is not None
 
 
 def checkpoint(model: nn.Module) -> int:
@@ -326,12 +400,15 @@ def checkpoint(model: nn.Module) -> int:
 
     A Hugging Face model is asked to do it itself.
     """
-    parts, own = blocks(model), getattr(model, "gradient_checkpointing_enable", None)
-    if own is not None:
-        own(gradient_checkpointing_kwargs={"use_reentrant": False})
+    parts = blocks(model)
+    models_own = getattr(model, "gradient_checkpointing_enable", None)
+    if models_own is not None:
+        # The form that transformers recommends.
+        models_own(gradient_checkpointing_kwargs={"use_reentrant": False})
         return len(parts)
     for part in parts:
-        part.forward = functools.partial(recompute, part.forward, use_reentrant=False)
+        forward = part.forward
+        part.forward = functools.partial(recompute, forward, use_reentrant=False)
     return len(parts)
 
 
@@ -340,26 +417,42 @@ def checkpoint(model: nn.Module) -> int:
 
 def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
     """The job's optimizer, made where it is not; `foreach`: all parameters at once, as on CUDA."""
-    trained = [one for one in job.model.parameters() if one.requires_grad]
+    trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
         raise Contract("the model has no parameter that is trained")
     optimizer = job.optimizer
-    if optimizer is None and name not in OPTIMIZERS:
-        raise Question("gpusetup knows no optimizer `%s`: %s" % (name, ", ".join(OPTIMIZERS)))
+    if optimizer is None:
+        optimizer = optimizer_class(name)
+    # A class, or a function of the parameters.
     if not isinstance(optimizer, torch.optim.Optimizer):
-        optimizer = (optimizer or getattr(torch.optim, OPTIMIZERS[name]))(trained)
+        optimizer = optimizer(trained)
     for group in optimizer.param_groups:
-        if foreach and group.get("foreach", True) is None and not group.get("fused"):
+        leaves_it_to_torch = group.get("foreach", True) is None and not group.get("fused")
+        if foreach and leaves_it_to_torch:
             group["foreach"] = True
     job.optimizer = optimizer
     return optimizer
 
 
+def optimizer_class(name: str) -> Any:
+    """torch's optimizer of a name."""
+    if name not in OPTIMIZERS:
+        names = ", ".join(OPTIMIZERS)
+        raise Question("gpusetup knows no optimizer `%s`: %s" % (name, names))
+    # An old torch lacks some.
+    class_name = OPTIMIZERS[name]
+    return getattr(torch.optim, class_name)
+
+
 def warm(optimizer: Any) -> None:
     """Make the optimizer's states, as they stand from the second step on."""
     for group in optimizer.param_groups:
-        for one in group["params"]:
-            one.grad = torch.empty_like(one) if one.requires_grad else None
+        for parameter in group["params"]:
+            # Their values do not matter.
+            if parameter.requires_grad:
+                parameter.grad = torch.empty_like(parameter)
+            else:
+                parameter.grad = None
     optimizer.step()
     optimizer.zero_grad()
 
@@ -388,4 +481,9 @@ def step(
 
 
 def autocast(device: str, amp: Optional[str]) -> Any:
-    return torch.autocast(device, DTYPES[amp]) if amp else contextlib.nullcontext()
+    """Mixed precision in a 16-bit type, or nothing."""
+    if not amp:
+        return contextlib.nullcontext()
+    dtype = DTYPES[amp]
+    # The first word of the device is its type.
+    return torch.autocast(device, dtype)

@@ -15,8 +15,12 @@ STEADY_SHARE = 0.002
 def process_memory(name: str) -> Optional[int]:
     """A size of /proc/self/status in bytes; None if there is no such file."""
     with contextlib.suppress(OSError), open("/proc/self/status") as file:
-        rows = dict(line.split(":", 1) for line in file)
-        return int(rows[name].split()[0]) * KIB if name in rows else None
+        for line in file:
+            label, _, value = line.partition(":")
+            if label == name:
+                # `VmRSS:	  123456 kB`
+                kibibytes = value.split()[0]
+                return int(kibibytes) * KIB
     return None
 
 
@@ -28,13 +32,20 @@ def is_steady(rows: List[Dict[str, Optional[int]]]) -> bool:
     """
     if len(rows) < 2:
         return False
-    before, last = highest(rows[-2]), highest(rows[-1])
-    return abs(last - before) <= STEADY_SHARE * last
+    before = highest(rows[-2])
+    last = highest(rows[-1])
+    # Allocators round, and a step may free a little later than the one before.
+    difference = abs(last - before)
+    return difference <= STEADY_SHARE * last
 
 
 def highest(peaks: Dict[str, Optional[int]]) -> int:
     """The peak of the phase that takes most, in bytes; 0 if the device tells none."""
-    sizes = [peak for peak in peaks.values() if peak is not None]
+    sizes = []
+    for peak in peaks.values():
+        # A system without /proc tells none.
+        if peak is not None:
+            sizes.append(peak)
     return max(sizes, default=0)
 
 
@@ -44,30 +55,42 @@ class Cuda:
     def __init__(self, limit: Optional[int]) -> None:
         self.cuda: Any = torch.cuda
         free, total = self.cuda.mem_get_info()
-        self.limit = free + self.cuda.memory_reserved()
-        self.limit = min(self.limit, limit or self.limit)
+        # What this process has taken already is its own.
+        available = free + self.cuda.memory_reserved()
+        self.limit = min(available, limit or available)
         # Always: the drivers of Windows and WSL give the host's memory instead of saying no, and a
         # batch that spills into it would seem to fit.
-        self.cuda.set_per_process_memory_fraction(min(1.0, self.limit / total))
+        share = min(1.0, self.limit / total)
+        self.cuda.set_per_process_memory_fraction(share)
 
     def finish(self) -> None:
+        """Wait until the GPU has done what it was given."""
         self.cuda.synchronize()
 
     def begin(self) -> None:
+        """Begin a new phase, whose peak is counted from now on."""
         self.finish()
+        # What the last phase still does must not count.
         self.cuda.reset_peak_memory_stats()
 
     def peak(self) -> Optional[int]:
+        """The most that tensors took since the phase began."""
         self.finish()
-        return int(self.cuda.max_memory_allocated())
+        most = self.cuda.max_memory_allocated()
+        return int(most)
 
     def now(self) -> Optional[int]:
-        return int(self.cuda.memory_allocated())
+        """What tensors take now."""
+        # Without the gaps between the allocator's blocks.
+        allocated = self.cuda.memory_allocated()
+        return int(allocated)
 
     def reserved(self) -> Optional[int]:
         """What the allocator has taken of the card, with the gaps between its blocks: this is what
         other programs miss, and what nvidia-smi shows."""
-        return int(self.cuda.memory_reserved())
+        # Without the CUDA context itself.
+        reserved = self.cuda.memory_reserved()
+        return int(reserved)
 
     def busy(self) -> Optional[float]:
         """What NVML says of the last moments, in percent; None without its binding."""
@@ -80,29 +103,26 @@ class Host:
     """What is resident of this process."""
 
     def __init__(self, limit: Optional[int]) -> None:
+        # Its parent knows what the host has free.
         self.limit = None
-        """Its parent knows what the host has free."""
-        if limit:  # a guess that is far off must not take the host's memory
-            with contextlib.suppress(ImportError, OSError, ValueError):
-                import resource
-
-                most = (process_memory("VmSize") or 0) + limit + limit // 4
-                soft_limit, hard_limit = ADDRESS_LIMITS
-                if soft_limit != NO_LIMIT:
-                    most = min(most, soft_limit)
-                resource.setrlimit(resource.RLIMIT_AS, (most, hard_limit))
+        if limit:
+            limit_address_space(limit)
 
     def finish(self) -> None:
         """There is no device to wait for."""
 
     def begin(self) -> None:
+        """Begin a new phase: the kernel forgets the highest size so far."""
         with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            # 5: the peak resident set size (proc(5), Linux 4.0).
             file.write("5")
 
     def peak(self) -> Optional[int]:
+        """The most that was resident since the phase began."""
         return process_memory("VmHWM")
 
     def now(self) -> Optional[int]:
+        """What is resident now."""
         return process_memory("VmRSS")
 
     def reserved(self) -> Optional[int]:
@@ -127,15 +147,36 @@ ADDRESS_LIMITS = address_limits()
 """As they were at the start: a trial lowers them."""
 
 
+def limit_address_space(limit: int) -> None:
+    """A guess of a size that is far off must not take the host's memory."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        mapped_bytes = process_memory("VmSize") or 0
+        # Threads and libraries map more than they use.
+        headroom = limit // 4
+        most = mapped_bytes + limit + headroom
+        soft_limit, hard_limit = ADDRESS_LIMITS
+        if soft_limit != NO_LIMIT:
+            most = min(most, soft_limit)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard_limit))
+
+
 def device_of(request: Dict[str, Any]) -> str:
+    """The device that a request names, or the GPU if there is one."""
     wanted_device = str(request.get("device") or "auto")
     if wanted_device.startswith("cuda:"):
         torch.cuda.set_device(wanted_device)  # what counts memory and time asks the current device
-    if wanted_device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return wanted_device
+    if wanted_device != "auto":
+        return wanted_device
+    has_gpu = torch.cuda.is_available()
+    return "cuda" if has_gpu else "cpu"
 
 
 def memory_of(device: str, request: Dict[str, Any]) -> Any:
-    kind = Cuda if device.startswith("cuda") else Host
-    return kind(request.get("memory_limit_bytes"))
+    """What counts the memory of a device, within the request's limit."""
+    is_cuda = device.startswith("cuda")
+    # Other devices (mps, xpu) share the host's memory, or tell nothing.
+    kind = Cuda if is_cuda else Host
+    limit = request.get("memory_limit_bytes")
+    return kind(limit)

@@ -12,7 +12,7 @@ import random
 import sys
 import time
 from multiprocessing.spawn import prepare
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
@@ -36,11 +36,17 @@ def saved_job(path: str) -> Callable[[], Answer]:
     as multiprocessing does.
     """
     with open(path + ".json", encoding="utf-8") as file:
-        prepare(json.load(file))
+        import_paths = json.load(file)
+    prepare(import_paths)
 
     def build() -> Answer:
+        # The file is of the user's own process: it may hold any class.
         job = torch.load(path, weights_only=False)
-        return {key: value for key, value in job.items() if value is not None}
+        parts = {}
+        for name, part in job.items():
+            if part is not None:
+                parts[name] = part
+        return parts
 
     return build
 
@@ -74,15 +80,20 @@ class Trial:
         self.memory = trial_memory.memory_of(self.device, request)
         self.imported_bytes = self.memory.now()
         """What is taken before anything is made: the same for every size in one process."""
-        job = steps.job_for(function, self.batch_size)
+        self.job = job = steps.job_for(function, self.batch_size)
         model = job.model.to(self.device).train()
-        steps.optimizer_of(job, request.get("optimizer") or "adamw")
-        self.job, job.batch = job, self.moved(job.batch)
+        optimizer_name = request.get("optimizer") or "adamw"
+        steps.optimizer_of(job, optimizer_name)
+        job.batch = self.moved(job.batch)
         job.model = torch.compile(model) if request.get("compile") else model
-        self.cast = steps.autocast(self.device.partition(":")[0], request.get("amp"))
-        scaled = request.get("amp") == "fp16" and self.device.startswith("cuda")
-        # A small scale: where a step is skipped for an overflow, the optimizer has no states.
-        self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0) if scaled else None
+        device_kind = self.device.partition(":")[0]
+        amp = request.get("amp")
+        self.cast = steps.autocast(device_kind, amp)
+        self.scaler = None
+        # Gradients in fp16 would be too small to be told from 0.
+        if amp == "fp16" and device_kind == "cuda":
+            # A small scale: where a step is skipped for an overflow, the optimizer has no states.
+            self.scaler = torch.amp.GradScaler("cuda", init_scale=256.0)
         self.losses: List[Any] = []
         self.batches: Optional[Iterator[Any]] = None
         """Where each step takes its batch from; None: all steps train on one batch."""
@@ -91,16 +102,21 @@ class Trial:
         """A batch on the device."""
 
         def to_device(leaf: Any) -> Any:
-            return leaf.to(self.device, non_blocking=True) if hasattr(leaf, "to") else leaf
+            # Names and numbers stay on the host.
+            if not hasattr(leaf, "to"):
+                return leaf
+            return leaf.to(self.device, non_blocking=True)
 
         return steps.map_leaves(batch, to_device)
 
     def step(self, begin: Callable[[str], None] = lambda _: None) -> None:
+        """One training step; `begin` hears of each of its phases."""
         if self.batches is not None:
             self.job.batch = self.moved(next(self.batches))
         loss = steps.step(self.job, self.cast, begin, self.scaler)
         # Those after are of other samples, or of more steps than another setting runs.
-        if self.batches is None and len(self.losses) < LOSS_STEPS:
+        is_comparable = self.batches is None and len(self.losses) < LOSS_STEPS
+        if is_comparable:
             self.losses.append(loss)
         self.loss = loss
 
@@ -110,7 +126,9 @@ class Trial:
         begun: List[str] = []
 
         def begin(phase: str) -> None:
-            peaks.update((name, self.memory.peak()) for name in begun[-1:])
+            # What was counted so far is of the phase that ends now.
+            if begun:
+                peaks[begun[-1]] = self.memory.peak()
             begun.append(phase)
             self.memory.begin()
 
@@ -122,13 +140,18 @@ class Trial:
         began = time.perf_counter()
         for _ in range(count):
             self.step()
+        # The device may still be behind.
         self.memory.finish()
-        return (time.perf_counter() - began) / count
+        seconds = time.perf_counter() - began
+        return seconds / count
 
     def complete_losses(self, step_seconds: float, most_seconds: float) -> None:
         """More steps on the one batch, so that as many losses as possible can be compared."""
         missing = LOSS_STEPS - len(self.losses)
-        for _ in range(int(min(missing, most_seconds / step_seconds))):
+        affordable = most_seconds / step_seconds
+        # The timed steps need the rest of the time.
+        count = int(min(missing, affordable))
+        for _ in range(count):
             self.step()
 
     def start_loader(self, workers: Optional[int], most_seconds: float) -> Answer:
@@ -144,8 +167,10 @@ class Trial:
         seed = int.from_bytes(os.urandom(4), "little")
         self.batches = steps.batches_of(dataset, self.batch_size, workers, seed)
         ends = time.monotonic() + most_seconds
-        ahead = min(MOST_READY, workers * (getattr(dataset, "prefetch_factor", None) or 2))
-        for _ in range(1 + ahead):
+        # torch's own default is two batches a worker.
+        ready_of_a_worker = getattr(dataset, "prefetch_factor", None) or 2
+        ready = min(MOST_READY, workers * ready_of_a_worker)
+        for _ in range(1 + ready):
             self.step()
             if time.monotonic() > ends:
                 break
@@ -159,31 +184,27 @@ def run_steps(request: Answer) -> Answer:
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
     With `loaded` the timed steps take their batches from the job's data set, if it has one.
     """
-    trial, most_steps = Trial(request), request["steps"]
+    trial = Trial(request)
     for _ in range(request.get("warm", 1)):
         trial.step()
-    memory, ends = trial.memory, time.monotonic() + float(request.get("seconds") or 60)
+    memory = trial.memory
+    most_seconds = float(request.get("seconds") or 60)
+    ends = time.monotonic() + most_seconds
+    static_bytes = memory.now()
     rows: List[Dict[str, Optional[int]]] = []
     seconds: List[float] = []
-    static_bytes = memory.now()
-    while len(rows) < most_steps and (not rows or time.monotonic() < ends):
+    # At least one step is read, however little time there is.
+    while len(rows) < request["steps"] and (not rows or time.monotonic() < ends):
         began = time.perf_counter()
-        rows.append(trial.read())
+        row = trial.read()
+        rows.append(row)
         seconds.append(time.perf_counter() - began)
         if trial_memory.is_steady(rows):
             break
     loader: Answer = {}
     busy = None
     if request.get("timed", True):
-        if request.get("loaded") and trial.job.dataset is not None:
-            trial.complete_losses(min(seconds), (ends - time.monotonic()) / 4)
-            loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
-            seconds = [trial.timed(1)]
-            # Workers deliver in bursts, one batch each: a round of a step or two would show these.
-            most_steps = max(most_steps, ROUNDS * BURSTS * loader["workers"])
-        least_seconds = request.get("least_seconds") or LEAST_SECONDS
-        wished_steps = max(most_steps, least_seconds / min(seconds))
-        seconds = timed_rounds(trial, min(seconds), wished_steps, ends)
+        loader, seconds = timed_steps(trial, request, seconds, ends)
         busy = memory.busy()
     trial.batches = None  # ends the workers
     losses = [finite(loss) for loss in trial.losses]
@@ -199,18 +220,50 @@ def run_steps(request: Answer) -> Answer:
     }
 
 
+def timed_steps(
+    trial: Trial, request: Answer, seconds_read: List[float], ends: float
+) -> Tuple[Answer, List[float]]:
+    """What the loader is, if batches come from one, and the seconds of a step in some rounds.
+
+    `seconds_read`: of the steps that were read, which say about how many there is time for.
+    """
+    most_steps = request["steps"]
+    step_seconds = min(seconds_read)
+    loader: Answer = {}
+    if request.get("loaded") and trial.job.dataset is not None:
+        # A quarter of the time for the losses, half of the rest for the loader's start.
+        trial.complete_losses(step_seconds, (ends - time.monotonic()) / 4)
+        loader = trial.start_loader(request.get("workers"), (ends - time.monotonic()) / 2)
+        step_seconds = trial.timed(1)
+        # Workers deliver in bursts, one batch each: a round of a step or two would show these.
+        steps_of_bursts = ROUNDS * BURSTS * loader["workers"]
+        most_steps = max(most_steps, steps_of_bursts)
+    least_seconds = request.get("least_seconds") or LEAST_SECONDS
+    wished_steps = max(most_steps, least_seconds / step_seconds)
+    return loader, timed_rounds(trial, step_seconds, wished_steps, ends)
+
+
 def timed_rounds(trial: Trial, step_seconds: float, wished: float, ends: float) -> List[float]:
     """The seconds of a step in some rounds of steps, two rounds at least."""
-    affordable = max(0.0, ends - time.monotonic()) / step_seconds
+    remaining = max(0.0, ends - time.monotonic())
+    affordable = remaining / step_seconds
     count = int(min(wished, affordable))
-    rounds = min(ROUNDS, max(2, count))
-    return [trial.timed(max(1, count // ROUNDS)) for _ in range(rounds)]
+    # One round alone would not show how far they lie apart.
+    round_count = min(ROUNDS, max(2, count))
+    steps_of_a_round = max(1, count // ROUNDS)
+    seconds = []
+    for _ in range(round_count):
+        seconds.append(trial.timed(steps_of_a_round))
+    return seconds
 
 
 def finite(loss: Any) -> Optional[float]:
     """A loss as a number; None for NaN and infinity, which JSON does not have."""
     number = float(loss)
-    return number if math.isfinite(number) else None
+    # Mixed precision may overflow.
+    if not math.isfinite(number):
+        return None
+    return number
 
 
 def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: int) -> Answer:
@@ -223,19 +276,24 @@ def summary(rows: List[Dict[str, Optional[int]]], seconds: List[float], batch: i
     for name in rows[0]:
         sizes = [row[name] for row in rows]
         known_sizes = [size for size in sizes if size is not None]
+        # A device tells a phase in each step, or in none.
         if len(known_sizes) == len(rows):
             phases[name] = sum(known_sizes) // len(rows)
     peaks = [trial_memory.highest(row) for row in rows]
-    half_range = (max(peaks) - min(peaks)) / 2
-    ordered, quarter = sorted(seconds), len(seconds) // 4
+    highest_peak = max(peaks)
+    half_range = (highest_peak - min(peaks)) / 2
+    ordered = sorted(seconds)
     middle = ordered[len(ordered) // 2]
-    middle_half = ordered[-1 - quarter] - ordered[quarter]
-    spread = 100 * middle_half / middle
+    # Of four times or more the middle half: what disturbs a machine disturbs a few steps.
+    quarter = len(ordered) // 4
+    slow_end = ordered[-1 - quarter]
+    fast_end = ordered[quarter]
+    spread = 100 * (slow_end - fast_end) / middle
     return {
         "status": "ok",
         "phases": phases,
-        "peak_bytes": max(peaks) if phases else None,
-        "noise": half_range / max(1, max(peaks)),
+        "peak_bytes": highest_peak if phases else None,
+        "noise": half_range / max(1, highest_peak),
         "readings": len(rows),
         "samples_per_second": batch / middle,
         "spread_percent": spread if len(seconds) > 1 else None,

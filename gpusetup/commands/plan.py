@@ -24,6 +24,7 @@ from gpusetup.plan.answer import PlanRequest, answer
 from gpusetup.plan.cells import plans
 from gpusetup.plan.fetch_config import fetched_shape
 from gpusetup.plan.job import SHARDED, Attention
+from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.place import (
     Place,
     count_in_name,
@@ -32,7 +33,7 @@ from gpusetup.plan.place import (
     named_gpu,
     place_of,
 )
-from gpusetup.plan.question import Question, job_of, shape_of_question
+from gpusetup.plan.question import Question, shape_of_question
 from gpusetup.plan.rl_methods import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape

@@ -12,8 +12,9 @@ from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.codec import to_json, to_plain
-from gpusetup.plan import code
-from gpusetup.plan.code import CodeQuestion, TraceRequest
+from gpusetup.plan import code, code_trace
+from gpusetup.plan.code import CodeQuestion
+from gpusetup.plan.code_trace import TraceRequest
 from gpusetup.plan.place import Place
 from gpusetup.probe.target import choose_target
 from gpusetup.render.console import Console
@@ -37,7 +38,7 @@ def run_code(options: PlanQuestion, out: Console, hardware: Place) -> Reply:
     out.talk(f"tracing one step of {options.code}...")
     try:
         traced = trace(question.request, python=target())
-    except code.CodeFailed as problem:
+    except code_trace.CodeFailed as problem:
         out.debug(problem.trace)
         raise
     answer = code.code_plan(traced, question, code.largest_batch(traced, question))
@@ -78,18 +79,18 @@ def target() -> str:
 
 def trace(
     request: TraceRequest, *, python: str | None = None, seconds: float = SECONDS, folder: str = "."
-) -> code.Trace:
+) -> code_trace.Trace:
     """Trace the step in a child of `python` (None: our own interpreter), started in `folder`.
 
     Raises `UsageError` for a wrong question, `CodeFailed` if the code raises or asks for a GPU,
     `Unsatisfiable` if it does not end in time, `Blocked` if `python` has no torch.
     """
-    code.check_request(request)
+    code_trace.check_request(request)
     question = to_plain(request) | {"folder": str(Path(folder).resolve())}
     output = run(
         (python or sys.executable, str(SCRIPT)),
         timeout=seconds,
-        environment={**os.environ, **code.OVERRIDES},
+        environment={**os.environ, **code_trace.OVERRIDES},
         cwd=folder,
         stdin=to_json(question),
     )
@@ -98,4 +99,4 @@ def trace(
             f"`{request.code}` was ended: {output.problem}",
             hint="tracing takes seconds: look for a loop, a wait or a prompt in your code",
         )
-    return code.read_trace(request, output.stdout, output.stderr, output.exit)
+    return code_trace.read_trace(request, output.stdout, output.stderr, output.exit)

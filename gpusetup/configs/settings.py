@@ -9,7 +9,7 @@ from typing import Literal
 from gpusetup.model.frozen import Frozen
 
 Path = tuple[str | int, ...]
-"""The keys and places in lists that lead to a setting."""
+"""The keys, and numbers of items in lists, that lead to a setting."""
 Kind = Literal["scalar", "list", "map", "alias"]
 
 TRUE = ("true", "True", "TRUE", "yes", "Yes", "on", "On", "y", "Y")
@@ -43,6 +43,11 @@ class Setting(Frozen):
     flow: bool = False
     """It stands inside `{...}` or `[...]`."""
 
+    @property
+    def is_collection(self) -> bool:
+        """Whether it is a list or a map, and has no text of its own."""
+        return self.kind in ("list", "map")
+
 
 def dotted(path: Path) -> str:
     """A path as one name, for messages.
@@ -62,7 +67,9 @@ def key_name(word: str) -> str:
     >>> key_name("--train-batch-size"), key_name("batch_size")
     ('train_batch_size', 'batch_size')
     """
-    return word.lstrip("-").replace("-", "_") if "-" in word else word
+    if "-" not in word:
+        return word
+    return word.lstrip("-").replace("-", "_")
 
 
 def name_of(path: Path) -> str:
@@ -71,7 +78,9 @@ def name_of(path: Path) -> str:
     >>> name_of(("args", "--batch-size")), name_of(()), name_of(("stages", 0))
     ('batch_size', '', '0')
     """
-    return key_name(str(path[-1])) if path else ""
+    if not path:
+        return ""
+    return key_name(str(path[-1]))
 
 
 def words_of(word: str) -> set[str]:
@@ -88,7 +97,8 @@ def names_in(settings: Iterable[Setting]) -> frozenset[str]:
     """Every key of the config."""
     names: set[str] = set()
     for setting in settings:
-        names.update(key_name(part) for part in setting.path if isinstance(part, str))
+        words = [part for part in setting.path if isinstance(part, str)]
+        names.update(map(key_name, words))
     return frozenset(names)
 
 
@@ -98,8 +108,11 @@ def whole_number(setting: Setting) -> int | None:
     >>> whole_number(Setting(path=(), kind="scalar", text="32", start=0, end=2, line=1))
     32
     """
-    is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text) is not None
-    return int(setting.text) if setting.kind == "scalar" and is_plain else None
+    if setting.kind != "scalar":
+        return None
+    # A leading zero would be octal in YAML 1.1, and text in YAML 1.2.
+    is_plain = re.fullmatch(r"[+-]?(0|[1-9]\d{0,17})", setting.text)
+    return int(setting.text) if is_plain else None
 
 
 def switch_value(setting: Setting) -> bool | None:
@@ -109,7 +122,9 @@ def switch_value(setting: Setting) -> bool | None:
     text = unquoted(setting.text)
     if text in TRUE:
         return True
-    return False if text in FALSE else None
+    if text in FALSE:
+        return False
+    return None
 
 
 def unquoted(text: str) -> str:
@@ -118,15 +133,20 @@ def unquoted(text: str) -> str:
     >>> unquoted("'no'"), unquoted("no"), unquoted("'")
     ('no', 'no', "'")
     """
-    is_quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    if len(text) < 2:
+        return text
+    is_quoted = text[0] in "'\"" and text[0] == text[-1]
     return text[1:-1] if is_quoted else text
 
 
 def value_of(setting: Setting) -> int | bool | str | None:
     """The value as an answer shows it: a number, a switch, or its text."""
-    number, switch = whole_number(setting), switch_value(setting)
+    number = whole_number(setting)
     if number is not None:
         return number
+    switch = switch_value(setting)
     if switch is not None:
         return switch
-    return None if setting.text in EMPTY else setting.text.strip("'\"")
+    if setting.text in EMPTY:
+        return None
+    return setting.text.strip("'\"")

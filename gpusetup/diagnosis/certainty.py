@@ -1,7 +1,8 @@
 """How sure an answer about a text is: the one place that decides between `certain` and `likely`.
 
-A text shows what it shows. An answer about it is certain only if four things hold, which the groups
-of doubts below ask one after another:
+A text shows what it shows. An answer about it is certain only if its cause is proven by itself (its
+record's `certain_if`: a message that states it, or two values that were read and do not fit), and
+if four things hold, which the groups of doubts below ask one after another:
 
 1. the facts that decide were read, in a program's own words, of the environment that failed;
 2. the message has one meaning, and its owner is known;
@@ -17,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gpusetup.causes import alike
+from gpusetup.causes.layers import Layer
 from gpusetup.diagnosis import grounds as ask
 from gpusetup.diagnosis.grounds import Grounds
 from gpusetup.evidence.context import RuleContext, is_report
 from gpusetup.model.finding import Finding
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 
 
 class Doubt(Frozen):
@@ -169,9 +171,40 @@ DOUBTS: tuple[Doubt, ...] = (*NOT_READ, *OPEN, *AGAINST, *TRIED)
 """All of them; the first sentences are shown."""
 
 
-def doubts(context: RuleContext, root: Finding | None) -> tuple[Doubt, ...]:
-    """The reasons why the root of a text is only likely; none for a machine, which was asked."""
-    if root is None or not is_report(context):
+UNPROVEN = Doubt(
+    reason="not-proven-by-itself",
+    sentence="the message alone has other reasons too, for example in the program itself",
+    holds=ask.cause_is_not_proven,
+)
+"""The message suggests the cause, and does not state it."""
+
+WHAT_ELSE: dict[Layer, str] = {
+    Layer.BOUNDARY: "the host's driver or the container's options may be at fault as well",
+    Layer.HARDWARE: "power, the slot or the driver may be at fault as well",
+    Layer.LOSSES: "power, the slot or the driver may be at fault as well",
+    Layer.DRIVER: "a driver that is installed and not loaded, or a GPU that is not there, looks "
+    "alike",
+    Layer.READINESS: "the driver's state, a container or a foreign libcuda may be at fault as well",
+    Layer.PROCESS: "another environment, or a variable of it, may be at fault as well",
+    Layer.NO_GPU: "the program's own choice of a device, the maker's driver or the rights on the "
+    "device may be at fault as well",
+    Layer.PLATFORM: "the index, or a pin of the project, may be at fault as well",
+    Layer.INSTALL: "another Python, the index, or a pin of the project may be at fault as well",
+    Layer.WHEEL: "the program may run in another environment than the one that was looked at",
+    Layer.LIBRARIES: "a second copy of a library, or another environment, may be what is loaded",
+    Layer.RUNNING: "the program itself, a library or the driver may be at fault as well",
+}
+"""Layer -> what else it could be, where no doubt of the cause's own says it."""
+
+
+def doubts(context: RuleContext, main: Finding | None) -> tuple[Doubt, ...]:
+    """The reasons why the cause of a text is only likely; none for a machine, which was asked."""
+    if main is None or not is_report(context):
         return ()
-    grounds = Grounds(context, root)
-    return tuple(doubt for doubt in DOUBTS if doubt.holds(grounds))
+    grounds = Grounds(context, main)
+    particular = tuple(doubt for doubt in DOUBTS if doubt.holds(grounds))
+    # A doubt of the cause's own names what else it could be; the layer's word is for the rest.
+    if particular or not UNPROVEN.holds(grounds):
+        return particular
+    what_else = WHAT_ELSE.get(grounds.layer) if grounds.layer is not None else None
+    return (replace(UNPROVEN, sentence=what_else or UNPROVEN.sentence),)

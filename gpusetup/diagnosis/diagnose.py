@@ -67,7 +67,7 @@ class Diagnosis(Frozen):
     confidence: Sureness | None = None
     """`likely` if there is another error that the root does not explain."""
     certainty: Sureness | None = None
-    """`likely` if another cause is left open; None without a root."""
+    """`certain` if a text proves its cause by itself and nothing is left open; None without one."""
     doubts: tuple[str, ...] = ()
     """Why a text's cause is only likely, in sentences."""
     other_causes: tuple[str, ...] = ()
@@ -113,7 +113,8 @@ def diagnose(
     root = root_of(findings)
     cause = cause_of(context, root or main, symptom)
     verdict = Verdict(findings, root, symptom, cause)
-    reasons = doubts(context, root) if root and cause != UNKNOWN else ()
+    is_caused = main is not None and cause not in (OK, UNKNOWN)
+    reasons = doubts(context, root or main) if is_caused else ()
     question = choose_question(context, verdict, remaining)
     question = with_question_of(context, reasons, question)
     if cause == UNKNOWN and is_report(context):
@@ -140,7 +141,7 @@ def diagnose(
         snapshot=context.snapshot,
         answer=answer,
         confidence=sureness(doubted) if has_root else None,
-        certainty=sureness(open_question) if has_root else None,
+        certainty=sureness(open_question) if has_root or is_caused else None,
         doubts=tuple(reason.sentence for reason in reasons),
         other_causes=question.other_causes,
         ruled_out=remaining.ruled_out,

@@ -19,7 +19,7 @@ from gpusetup.evidence.context import (
     line_of,
     lines_of_a_person,
     package,
-    readings,
+    releases_of_torch,
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.wording import is_program_output
@@ -47,6 +47,15 @@ class Grounds(Frozen, kw_only=False):
 
     def shows(self, *kinds: str) -> bool:
         return bool(events(self.context, *kinds))
+
+
+# --- 0. the cause is not proven by itself ---------------------------------------------------------
+
+
+def cause_is_not_proven(grounds: Grounds) -> bool:
+    """Whether the cause's record names no proof, or the text does not hold it."""
+    is_proven = grounds.cause.certain_if
+    return is_proven is None or not is_proven(grounds.context)
 
 
 # --- 1. what decides was not read -----------------------------------------------------------------
@@ -181,12 +190,9 @@ def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
 
 def several_torches(grounds: Grounds) -> bool:
     """Two releases are called torch's: one is of another environment, or only wished for."""
-    context = grounds.context
-    releases = {
-        (reading.value or "").partition("+")[0] for reading in readings(context, "torch.version")
-    }
     said_by_torch = grounds.shows("torch-not-compiled-with-cuda", WARNING)
-    return grounds.is_one_of(OF_TORCHS_BUILD) and len(releases - {""}) > 1 and not said_by_torch
+    is_named_twice = len(releases_of_torch(grounds.context)) > 1
+    return grounds.is_one_of(OF_TORCHS_BUILD) and is_named_twice and not said_by_torch
 
 
 def another_python_was_asked(grounds: Grounds) -> bool:

@@ -178,8 +178,11 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return in_a_cell(IN_A_NOTEBOOK.get(reading, reading))
     if context.os.wsl and reading in (LIST_GPUS, ON_THE_BUS, NODES) and _libcuda_decides(context):
         return WHICH_LIBCUDA
-    names = ON_MACS if on(context, "macos") else IN_WSL if context.os.wsl else {}
-    return (IN_A_CONTAINER if in_container(context) else names).get(reading, reading)
+    if on(context, "macos"):
+        reading = ON_MACS.get(reading, reading)
+    elif context.os.wsl:
+        reading = IN_WSL.get(reading, reading)
+    return IN_A_CONTAINER.get(reading, reading) if in_container(context) else reading
 
 
 OF_TORCH = (ASK_TORCH, TORCH_SEES, TORCHS_CUDA, THIS_TORCH, LIST_GPUS)

@@ -1,4 +1,4 @@
-"""What a rule is given, and the small words that rules are written with.
+"""The context of a rule, and the questions that rules ask about a machine.
 
 A rule is `Callable[[RuleContext], Findings]`. It sees plain values only: the snapshot, the
 dated catalog, and the build that the resolver chose for this machine. It never reads text or the
@@ -76,26 +76,39 @@ def value_evidence(context: RuleContext, subject: str, text: str) -> Evidence:
 
 
 def source_of(context: RuleContext, subject: str) -> str:
-    """Who gave a value: the sources of its readings, or the subject itself where none is kept."""
-    for about in (subject, subject.partition(".")[0]):
-        sources = (r.source for r in context.snapshot.readings if r.subject == about and r.value)
-        if named := ", ".join(dict.fromkeys(sources)):
-            return named
+    """The sources of a value: those of its readings, or the subject itself if none is kept.
+
+    A value without readings of its own (`driver.version`) has those of its part (`driver`).
+    """
+    part = subject.partition(".")[0]
+    for reading_subject in (subject, part):
+        sources = []
+        for reading in context.snapshot.readings:
+            if reading.subject == reading_subject and reading.value:
+                sources.append(reading.source)
+        if sources:
+            return ", ".join(dict.fromkeys(sources))
     return subject
 
 
+MOST_QUOTES = 3
+
+
 def event_evidence(events: Events) -> tuple[Evidence, ...]:
-    """Events as evidence, three lines at most, each once."""
-    lines = (
-        Evidence(source=event.source or "event", text=event.text or event.kind) for event in events
-    )
-    return tuple(dict.fromkeys(lines))[:3]
+    """The first events as evidence, each line once."""
+    quotes: dict[Evidence, None] = {}
+    for event in events:
+        quote = Evidence(source=event.source or "event", text=event.text or event.kind)
+        quotes[quote] = None
+    return tuple(quotes)[:MOST_QUOTES]
 
 
 # --- questions about a machine ------------------------------------------------------------------
 
 
 def events(context: RuleContext, *kinds: str) -> Events:
+    """The events of these kinds."""
+    # A list first: the rules ask this thousands of times, and a generator is slower.
     return tuple([event for event in context.snapshot.events if event.kind in kinds])
 
 
@@ -106,42 +119,49 @@ def gpus(context: RuleContext) -> tuple[Gpu, ...]:
 
 @lru_cache(maxsize=4)
 def of_nvidia(listed: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """Those of NVIDIA; kept, because forty rules ask for them one after another."""
+    """The GPUs of NVIDIA. Answers are kept, because forty rules ask one after another."""
     return tuple([gpu for gpu in listed if not other_maker(gpu.name)])
 
 
 def listed_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The NVIDIA GPUs that a program listed; not those that a text only speaks of."""
-    # No order: a text may name a GPU that no program listed; a live snapshot cannot.
-    return tuple(
-        gpu
-        for gpu in gpus(context)
-        if not is_report(context)
-        or gpu.uuid
-        or gpu.pci_bus_id
-        or gpu.memory_used_bytes is not None
-        or gpu.nvml_index is not None
-        or gpu.cuda_index is not None
-    )
+    # A text may name a GPU that no program listed; a live snapshot cannot.
+    if not is_report(context):
+        return gpus(context)
+    return tuple(gpu for gpu in gpus(context) if _comes_from_a_list(gpu))
+
+
+def _comes_from_a_list(gpu: Gpu) -> bool:
+    """Whether a GPU has a value that a person does not write about it."""
+    if gpu.uuid or gpu.pci_bus_id:
+        return True
+    values = (gpu.memory_used_bytes, gpu.nvml_index, gpu.cuda_index)
+    return any(value is not None for value in values)
 
 
 def cuda_errors(context: RuleContext, *codes: int) -> Events:
-    """What was said of these CUDA errors, by their codes."""
-    texts = {str(code) for code in codes}
-    return tuple(e for e in events(context, "cuda-error") if e.values.get("code") in texts)
+    """The events of CUDA errors with these codes."""
+    code_texts = {str(code) for code in codes}
+    matching = []
+    for event in events(context, "cuda-error"):
+        if event.values.get("code") in code_texts:
+            matching.append(event)
+    return tuple(matching)
 
 
 def cuda_was_refused(context: RuleContext) -> bool:
     """Whether a program looked for CUDA and did not get it."""
-    in_vain = context.torch.cuda_available is False or context.snapshot.cuda_api.init_code
-    built_for_cuda = context.torch.backend == "cpu" and any(
-        event.values.get("built_cuda") for event in events(context, "extension-abi-mismatch")
-    )
-    refused = events(context, "torch-not-compiled-with-cuda", "cuda-unavailable")
-    return bool(in_vain or refused or built_for_cuda)
+    if context.torch.cuda_available is False or context.snapshot.cuda_api.init_code:
+        return True
+    if events(context, "torch-not-compiled-with-cuda", "cuda-unavailable"):
+        return True
+    # An extension for CUDA does not load beside a torch for the CPU.
+    mismatches = events(context, "extension-abi-mismatch")
+    is_built_for_cuda = any(event.values.get("built_cuda") for event in mismatches)
+    return context.torch.backend == "cpu" and is_built_for_cuda
 
 
-# No order: these events are no failures, whatever layer they come from.
+# Whatever layer these events come from, none of them is a failure.
 NO_FAILURES = (
     "torch-only-named",
     *("one-process-parallel", "model-size", "library-imported", "torch-loads-libraries"),
@@ -196,24 +216,27 @@ NO_FAILURES = (
 
 
 def says_nothing_else(context: RuleContext, *but: str) -> bool:
-    """Whether no message of a failure stands in a text, but these kinds.
+    """Whether a text has no message of a failure, except of these kinds.
 
-    This asks for evidence, and is no precedence: values alone prove a cause only if no message
-    says what failed, and that message may lead to a cause of any layer, also of a later one.
+    This is a question about evidence, not about the order of causes: values alone prove a cause
+    only if no message says what failed, and that message may lead to a cause of any layer.
     """
-    return all(event.kind in (*NO_FAILURES, *but) for event in context.snapshot.events)
+    harmless_kinds = {*NO_FAILURES, *but}
+    kinds = {event.kind for event in context.snapshot.events}
+    return kinds <= harmless_kinds
 
 
 def is_report(context: RuleContext) -> bool:
-    """Whether all this was read from somebody's text, which shows what it shows.
+    """Whether everything was read from a person's text.
 
-    A branch on it is about evidence, not about the order of causes: what a text leaves out is not
-    absent, and what it complains of is there although no reader measured it.
+    Such a text shows only a part of the machine: what it leaves out is not absent, and what it
+    complains of is there although no reader measured it.
     """
     return context.snapshot.origin == "report"
 
 
 def nvidia_on_pci(context: RuleContext) -> tuple[PciDevice, ...]:
+    """The NVIDIA devices on the PCI bus."""
     return judged_on(context.snapshot.pci_devices)
 
 
@@ -221,12 +244,13 @@ SHOW_A_GPU = (
     *("xid", "gpu-fell-off-bus", "gpu-not-supported-by-driver", "hybrid-gpu-off"),
     "smi-sees-it",
 )
-"""Events of a GPU's kernel driver or a laptop's switch, or a person's word for what nvidia-smi
-shows: it is there, whatever finds none."""
+"""Events that show that a GPU exists, although some program finds none: messages of its kernel
+driver, a laptop's switch, or a person who says that nvidia-smi shows it."""
 
 
 NO_KERNEL_DRIVER = (9, 12, 13)
-"""NVML: not loaded, no library, an old library. With any other code a kernel driver spoke."""
+"""Codes of NVML: driver not loaded, library not found, library too old. Any other code comes from
+a kernel driver."""
 
 
 def has_nvidia(context: RuleContext) -> bool | None:
@@ -240,35 +264,44 @@ def has_nvidia(context: RuleContext) -> bool | None:
         return True
     if events(context, *SHOW_A_GPU):
         return True
+    # Today's macOS has no driver for NVIDIA's GPUs.
     if machine.os.family == "macos":
         return False
-    # In WSL a GPU is on no bus: a program that looks there finds none in any case.
-    denied = [
-        event
-        for event in events(context, "no-nvidia-gpu")
-        if not machine.os.wsl or is_a_persons_word(context, event)
-    ]
-    if denied and machine.driver.nvml_code is None:
+    nvml_code = machine.driver.nvml_code
+    if nvml_code is None and _is_denied(context):
         return False
+
+    # A driver that is there, or answers, is there for a GPU, which may have failed.
     if machine.driver.version or machine.driver.module_loaded:
         return None
-    if machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
+    if nvml_code not in (None, *NO_KERNEL_DRIVER) or failed_children(context):
         return None
-    if (machine.pci_devices is not None or machine.gpus) and not machine.os.wsl:
+    # A list of the hardware without an NVIDIA GPU; in WSL a GPU is on no bus.
+    lists_hardware = machine.pci_devices is not None or machine.gpus
+    if lists_hardware and not machine.os.wsl:
         return False
     return False if events(context, "foreign-gpu") else None
 
 
+def _is_denied(context: RuleContext) -> bool:
+    """Whether a text says that there is no NVIDIA GPU."""
+    for event in events(context, "no-nvidia-gpu"):
+        # In WSL a program that looks at the bus finds none in any case; a person may know it.
+        if not context.os.wsl or is_a_persons_word(context, event):
+            return True
+    return False
+
+
 def driver_answers(context: RuleContext) -> bool:
-    """Whether a kernel driver is there and talks: it gave a version or listed GPUs."""
+    """Whether a kernel driver is there and answers: it gave a version or listed GPUs."""
     driver = context.driver
-    return driver.module_loaded is not False and (
-        driver.version is not None or bool(listed_gpus(context))
-    )
+    if driver.module_loaded is False:
+        return False
+    return driver.version is not None or bool(listed_gpus(context))
 
 
 HUNG_OR_CRASHED = ("hung", "crashed")
-"""How a question to the driver ends when the driver is at fault; `failed` is a missing binding."""
+"""How a question to the driver ends if the driver is at fault; `failed` is a missing binding."""
 
 
 def failed_children(context: RuleContext) -> Events:
@@ -280,70 +313,95 @@ def failed_children(context: RuleContext) -> Events:
 def kernel_driver_spoke(context: RuleContext) -> bool:
     """Whether NVML or CUDA reached a kernel driver, or hung in it, whatever /proc lists."""
     machine = context.snapshot
-    nvml = machine.driver.nvml_code
-    silent = failed_children(context)
-    return bool(nvml not in (None, *NO_KERNEL_DRIVER) or machine.cuda_api.init_code == 0 or silent)
+    nvml_answered = machine.driver.nvml_code not in (None, *NO_KERNEL_DRIVER)
+    cuda_started = machine.cuda_api.init_code == 0
+    return nvml_answered or cuda_started or bool(failed_children(context))
 
 
 LINE = re.compile(r"line (\d+)$")
-"""How a source names a place in a text."""
+"""The place in a text at the end of a source: `nvidia-smi, line 12`."""
 
 
 def line_of(source: str | None) -> int:
     """The line of a text that a source names; 0 if it names none."""
-    named = LINE.search(source or "")
-    return int(named[1]) if named else 0
+    place = LINE.search(source or "")
+    return int(place[1]) if place is not None else 0
 
 
 def lines_of_a_person(context: RuleContext) -> set[int]:
     """The lines of a text in which a person speaks and quotes no program."""
-    listed = readings(context, "report.sentences")
-    return {int(number) for reading in listed for number in (reading.value or "").split()}
+    numbers: set[int] = set()
+    for reading in readings(context, "report.sentences"):
+        numbers.update(map(int, (reading.value or "").split()))
+    return numbers
 
 
 def is_a_persons_word(context: RuleContext, event: Event) -> bool:
-    """Whether a message stands in a sentence of a person's own."""
-    return line_of(event.source) in lines_of_a_person(context)
+    """Whether a message is in a sentence that a person wrote."""
+    line = line_of(event.source)
+    return line in lines_of_a_person(context)
 
 
 def on(context: RuleContext, family: str) -> bool:
+    """Whether the machine's operating system is of this family."""
     return context.os.family == family
 
 
 def in_container(context: RuleContext) -> bool:
+    """Whether the program runs in a container; an unknown kind is none."""
     return context.snapshot.container.kind not in (None, "none")
 
 
 def package(context: RuleContext, name: str) -> Package | None:
     """The first installed distribution of that name, or None."""
-    return next(_named(context, name), None)
+    for distribution in _distributions_named(context, name):
+        return distribution
+    return None
 
 
 def packages(context: RuleContext, name: str) -> tuple[Package, ...]:
     """Every installed distribution of that name."""
-    return tuple(_named(context, name))
+    return tuple(_distributions_named(context, name))
 
 
-def _named(context: RuleContext, name: str) -> Iterator[Package]:
-    plain = normalised(name)
-    return (p for p in context.snapshot.packages or () if normalised(p.name) == plain)
+def _distributions_named(context: RuleContext, name: str) -> Iterator[Package]:
+    """The installed distributions of a name, however that is spelled."""
+    normalised_name = normalised(name)
+    for distribution in context.snapshot.packages or ():
+        if normalised(distribution.name) == normalised_name:
+            yield distribution
+
+
+def releases_of_torch(context: RuleContext) -> frozenset[str]:
+    """The releases of torch that sources name, without the labels of their builds."""
+    releases = set()
+    for reading in readings(context, "torch.version"):
+        if reading.value:
+            release = reading.value.partition("+")[0]
+            releases.add(release)
+    return frozenset(releases) - {""}
 
 
 def readings(context: RuleContext, subject: str) -> tuple[Reading, ...]:
-    return tuple(reading for reading in context.snapshot.readings if reading.subject == subject)
+    """The readings of a subject, from whatever sources."""
+    matching = []
+    for reading in context.snapshot.readings:
+        if reading.subject == subject:
+            matching.append(reading)
+    return tuple(matching)
 
 
 def serving(context: RuleContext, gpu: Gpu) -> str | None:
     """The kernel or PTX of the installed torch that a GPU would run; None if there is none.
 
-    A driver that is not known is taken to compile this build's PTX.
+    An unknown driver counts as one that compiles this build's PTX.
     """
     torch = context.torch
     if gpu.compute_capability is None or torch.kernels is None:
         return None
     cuda = cuda_needed(torch)
-    by_driver = context.driver.cuda or cuda
-    return served_by_codes(torch.kernels, gpu.compute_capability, cuda, by_driver)
+    driver_cuda = context.driver.cuda or cuda
+    return served_by_codes(torch.kernels, gpu.compute_capability, cuda, driver_cuda)
 
 
 def cuda_needed(torch: Torch) -> str | None:
@@ -356,6 +414,7 @@ def cuda_needed(torch: Torch) -> str | None:
 
 
 def is_cuda_build(torch: Torch) -> bool:
+    """Whether a torch was built with CUDA."""
     return cuda_needed(torch) is not None
 
 
@@ -365,7 +424,11 @@ def whole_number(text: str | None) -> int | None:
     >>> whole_number("4096"), whole_number("4 GiB"), whole_number("9" * 400)
     (4096, None, None)
     """
-    if not text or len(text) > 18 or not (text.isascii() and text.isdigit()):
+    # A number of 18 digits fits 64 bits.
+    if not text or len(text) > 18:
+        return None
+    # `isdigit` alone takes digits of other scripts.
+    if not (text.isascii() and text.isdigit()):
         return None
     return int(text)
 

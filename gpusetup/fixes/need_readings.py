@@ -10,7 +10,14 @@ from collections.abc import Callable
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.evidence import facts
-from gpusetup.evidence.context import RuleContext, events, in_container, is_report, packages
+from gpusetup.evidence.context import (
+    RuleContext,
+    events,
+    in_container,
+    is_report,
+    packages,
+    releases_of_torch,
+)
 from gpusetup.model.versions import parsed
 
 Reading = Callable[[RuleContext], str]
@@ -37,6 +44,8 @@ SHOW_WHICH_TORCH = (
     *("no-xpu", "hip-kernel-missing"),
 )
 """Events in which torch itself says what it lacks."""
+TELL_RELEASES_APART = ("release-regressed", "pin-pulls-torch")
+"""Events that name two releases, and say which of them works or stays."""
 
 
 def torch_that_is_there(context: RuleContext) -> str:
@@ -51,6 +60,8 @@ def torch_that_is_there(context: RuleContext) -> str:
         return packed
     if lent := events(context, "hosted-notebook"):
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
+    if two_releases_are_open(context):
+        return ""
     # A release that a person names is no build: which index it came from decides what changes.
     is_printed = not events(context, "torch-only-named") or "+" in (torch.version or "")
     if torch.backend or (torch.version and is_printed):
@@ -67,6 +78,20 @@ def torch_that_is_there(context: RuleContext) -> str:
         return f"{beside[0].name} {beside[0].version}, which belongs to one torch"
     said = events(context, *SHOW_WHICH_TORCH)
     return said[0].text or said[0].kind if said else ""
+
+
+TELL_THEM_APART = (*TELL_RELEASES_APART, *INSTALLING, *SHOW_WHICH_TORCH)
+
+
+def two_releases_are_open(context: RuleContext) -> bool:
+    """Whether a text names two releases of torch, and nothing tells which of them runs.
+
+    A printed build is the one that runs. conda's `pytorch` beside pip's `torch` is a cause itself.
+    """
+    if context.torch.backend or len(releases_of_torch(context)) < 2:
+        return False
+    is_installed_twice = bool(packages(context, "pytorch"))
+    return not is_installed_twice and not events(context, *TELL_THEM_APART)
 
 
 # --- what the machine's owner, its engine, its Python allow ---------------------------------------

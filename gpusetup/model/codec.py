@@ -23,11 +23,18 @@ def to_json(value: object, *, indent: int = 0) -> str:
     """The JSON text of a plain value; `indent=0` gives one line."""
     try:
         raw = msgspec.json.encode(value, enc_hook=_encode)
-    except UnicodeEncodeError:  # a path or variable that was no UTF-8 (a lone surrogate in Python)
-        raw = msgspec.json.encode(
-            map_texts(to_plain(value), lambda text: text.encode("utf-8", "replace").decode())
-        )
-    return (msgspec.json.format(raw, indent=indent) if indent else raw).decode()
+    except UnicodeEncodeError:
+        # A path or variable that was no UTF-8 has lone surrogates in Python.
+        plain = map_texts(to_plain(value), _without_surrogates)
+        raw = msgspec.json.encode(plain)
+    if indent:
+        raw = msgspec.json.format(raw, indent=indent)
+    return raw.decode()
+
+
+def _without_surrogates(text: str) -> str:
+    """A text with a question mark for each byte that was no UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def to_plain(value: object) -> Any:
@@ -36,7 +43,9 @@ def to_plain(value: object) -> Any:
     >>> to_plain({"gpus": ("a", ("b",))})
     {'gpus': ['a', ['b']]}
     """
-    return map_texts(msgspec.to_builtins(value, enc_hook=_encode), str)
+    builtins = msgspec.to_builtins(value, enc_hook=_encode)
+    # An enum that is also a text becomes the text alone.
+    return map_texts(builtins, str)
 
 
 def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
@@ -56,7 +65,8 @@ def from_json(raw: bytes | str, kind: type[T], *, what: str) -> T:
 
 
 def from_plain(value: object, kind: type[T], *, what: str) -> T:
-    """As `from_json`, for a value that is already dicts and lists."""
+    """Like `from_json`, for a value that is already dicts and lists."""
+    # The decoder is not needed here, but making it reads the types under the lock.
     _decoder(kind)
     try:
         return msgspec.convert(value, kind, dec_hook=_decode)
@@ -65,14 +75,18 @@ def from_plain(value: object, kind: type[T], *, what: str) -> T:
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """The decoder of a type; only one thread at a time makes a new one."""
     with _READING_TYPES:
         return _made_decoder(kind)
 
 
 @cache
 def _made_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """Types that a start reads stand in files without `from __future__ import annotations`: with it
-    each annotation is a text, and msgspec compiles every one of them (2 ms for the catalog's)."""
+    """The decoder of a type, made once.
+
+    Types that a start reads are in files without `from __future__ import annotations`: with it each
+    annotation is a text, and msgspec compiles every one of them (2 ms for the catalog's).
+    """
     return msgspec.json.Decoder(kind, dec_hook=_decode)
 
 
@@ -80,13 +94,14 @@ def json_schema(kind: Any) -> dict[str, Any]:
     """The JSON schema (2020-12) of a plain type, or of any one of several."""
     if not isinstance(kind, tuple):
         return msgspec.json.schema(kind, schema_hook=_schema)
-    several, parts = msgspec.json.schema_components(
+    alternatives, definitions = msgspec.json.schema_components(
         kind, schema_hook=_schema, ref_template="#/$defs/{name}"
     )
-    return {"anyOf": list(several), "$defs": parts}
+    return {"anyOf": list(alternatives), "$defs": definitions}
 
 
 def _encode(value: object) -> object:
+    """A value of a type that msgspec does not know, in a form that it does."""
     if isinstance(value, Capability):
         return str(value)
     if isinstance(value, Mapping):
@@ -95,12 +110,15 @@ def _encode(value: object) -> object:
 
 
 def _decode(kind: type, value: object) -> object:
+    """A value of a type that msgspec does not know, from its JSON form."""
     if kind is Capability and isinstance(value, str):
         return Capability.parse(value)
-    raise msgspec.ValidationError(f"expected {kind.__name__}, got {type(value).__name__}")
+    actual = type(value).__name__
+    raise msgspec.ValidationError(f"expected {kind.__name__}, got {actual}")
 
 
 def _schema(kind: type) -> dict[str, Any]:
+    """The JSON schema of a type that msgspec does not know."""
     if kind is Capability:
         return {"type": "string", "pattern": r"^\d+\.\d+$"}
     raise TypeError(f"no JSON schema for {kind.__name__}")

@@ -19,6 +19,8 @@ class Severity(str, enum.Enum):
 
 
 class Evidence(Frozen):
+    """What a source shows for a finding."""
+
     source: str
     text: str
 
@@ -57,26 +59,34 @@ class Fix(Frozen):
     min_driver: str | None = None
     python: str | None = None
     needs: tuple[Need, ...] = ()
-    """What the commands that change something need to know. If one is unread or denied, there are
-    no such commands: `text` says what would be right."""
+    """What must be known before the commands may change something. If one is unread or denied,
+    there are no such commands: `text` says what would be right."""
 
 
 def command_lines(fix: Fix | None) -> Lines:
     """Every line that a fix gives to type, the other ways' too."""
     if fix is None:
         return ()
-    others = (*fix.alternatives, *fix.looks)
-    return (*fix.commands, *(line for other in others for line in other.commands))
+    lines = [*fix.commands]
+    for block in (*fix.alternatives, *fix.looks):
+        lines += block.commands
+    return tuple(lines)
 
 
 def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) -> Fix:
     """The fix with each of its blocks changed; one that becomes None is left out."""
-    way = change(Alternative(title="", commands=fix.commands))
-    others, looks = (
-        tuple(new for block in blocks if (new := change(block)) is not None)
-        for blocks in (fix.alternatives, fix.looks)
+
+    def changed(blocks: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
+        changed_blocks = [change(block) for block in blocks]
+        return tuple(block for block in changed_blocks if block is not None)
+
+    first_block = change(Alternative(title="", commands=fix.commands))
+    return replace(
+        fix,
+        commands=first_block.commands if first_block else (),
+        alternatives=changed(fix.alternatives),
+        looks=changed(fix.looks),
     )
-    return replace(fix, commands=way.commands if way else (), alternatives=others, looks=looks)
 
 
 class Finding(Frozen):
@@ -108,11 +118,14 @@ FIRST_WORDS = ("the ", "a ", "an ", "this ")
 
 
 def sentence(title: str) -> str:
-    """
+    """A title as the beginning of a sentence, unless it begins with a name.
+
     >>> sentence("the NVIDIA GPU is lost"), sentence("torch 2.5.1 is lost")
     ('The NVIDIA GPU is lost', 'torch 2.5.1 is lost')
     """
-    return title[0].upper() + title[1:] if title.startswith(FIRST_WORDS) else title
+    if not title.startswith(FIRST_WORDS):
+        return title
+    return title[0].upper() + title[1:]
 
 
 def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
@@ -122,17 +135,19 @@ def unique_evidence(evidence: Iterable[Evidence]) -> tuple[Evidence, ...]:
     >>> len(unique_evidence((whole, Evidence(source="nvidia-smi, line 3", text=part), whole)))
     1
     """
-    kept: dict[str, Evidence] = {}
+    first_quotes: dict[str, Evidence] = {}
     for quote in evidence:
-        kept.setdefault(quote.source.partition("line ")[2] or quote.text, quote)
-    return tuple(kept.values())
+        # `nvidia-smi, line 3` and `line 3` are the same line of a text.
+        line_number = quote.source.partition("line ")[2]
+        first_quotes.setdefault(line_number or quote.text, quote)
+    return tuple(first_quotes.values())
 
 
 Stage = Literal["install", "build", "import", "start", "first-kernel", "running", "distributed"]
 
 
 class Failing(Frozen):
-    """Which program failed, at what, and the line that shows it; None if none shows it."""
+    """The program that failed, the stage, and the line that shows it; None if nothing shows it."""
 
     program: str | None = None
     stage: Stage | None = None

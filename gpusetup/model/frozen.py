@@ -51,7 +51,8 @@ else:
         """Fields are given by name in every subclass; msgspec would inherit all but that."""
 
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
-            return super().__new__(cls, name, bases, body, **{"kw_only": True, **config})
+            config.setdefault("kw_only", True)
+            return super().__new__(cls, name, bases, body, **config)
 
     class Frozen(msgspec.Struct, metaclass=_ByName, frozen=True, gc=False):
         """A plain frozen value, made of what was there before it: it stands in no circle, so
@@ -75,17 +76,21 @@ def replace(value: Kind, /, **changes: Any) -> Kind:
 
 def defaults(value: Any) -> Iterator[tuple[str, Any]]:
     """The names of a value's fields, with their defaults: no annotation is read for it."""
-    names, known = value.__struct_fields__, value.__struct_defaults__
-    needed = (None,) * (len(names) - len(known))
-    return zip(names, (*needed, *known), strict=True)
+    names = value.__struct_fields__
+    default_values = value.__struct_defaults__
+    # msgspec lists the defaults of the last fields; those before them have none.
+    fields_without = len(names) - len(default_values)
+    all_values = (*(None,) * fields_without, *default_values)
+    return zip(names, all_values, strict=True)
 
 
 def fields(value: object) -> tuple[msgspec.structs.FieldInfo, ...]:
     """The fields of a value or of its kind, in order; each has `name`, `default` and `type`."""
-    return _fields_of(value if isinstance(value, type) else type(value))
+    kind = value if isinstance(value, type) else type(value)
+    return _fields_of(kind)
 
 
 @cache
 def _fields_of(kind: type) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Kept: msgspec evaluates the annotations anew each time it is asked."""
+    """The fields of a kind, read once: msgspec evaluates the annotations each time."""
     return msgspec.structs.fields(kind)

@@ -367,4 +367,10 @@ class Snapshot(Frozen):
 
 def visible_gpus(snapshot: Snapshot) -> tuple[Gpu, ...]:
     """The GPUs that a program started here would see."""
-    return tuple(gpu for gpu in snapshot.gpus or () if gpu.visible is not False and not gpu.lost)
+    visible = []
+    for gpu in snapshot.gpus or ():
+        # An unknown visibility (None) counts as visible: most reports do not tell it.
+        is_hidden = gpu.visible is False
+        if not is_hidden and not gpu.lost:
+            visible.append(gpu)
+    return tuple(visible)

@@ -1,11 +1,11 @@
-"""What one types, word for word: argument lists and settings, quoted for one shell.
+"""Command lines to type: argument lists and settings, quoted for one shell.
 
-Every command that an answer shows is a `Line`, and only this file makes one: of words, each of
-which is quoted here, or of a text that stands in our own source. So no value of a machine or of a
-report can act in the shell of whoever pastes it.
+Every command that an answer shows is a `Line`, and only this file makes one: from words, each of
+which is quoted here, or from a text in our own source. So no value of a machine or a report can act
+in the shell of the person who pastes it.
 
-bash: POSIX quoting, `$'…'` for what cannot be printed. PowerShell: "double quotes" where cmd takes
-the same, else 'single quotes', in which only quotes (the curly ones too) are doubled; a quoted
+bash: POSIX quoting, and `$'…'` for what cannot be printed. PowerShell: "double quotes" if cmd takes
+the same, else 'single quotes', in which only quotes (the curly ones too) are doubled. A quoted
 program needs `&` (about_Quoting_Rules, about_Operators), which cmd refuses.
 """
 
@@ -53,20 +53,26 @@ def own_word(text: str) -> str:
 def line(argv: Sequence[str], shell: Shell) -> Line:
     """An argument list as one line of a shell."""
     words = [word(argument, shell) for argument in argv]
-    if words and shell == "powershell" and not re.fullmatch(A_COMMAND, words[0]):
+    if not words:
+        return Line("")
+    program = words[0]
+    if shell == "powershell" and not re.fullmatch(A_COMMAND, program):
         words.insert(0, "&")
-    if words and shell == "bash" and is_shell_syntax(words[0]):
-        words[0] = f"'{words[0]}'"
+    # A program may be called `time`, or have a sign of equality in its path.
+    if shell == "bash" and is_shell_syntax(program):
+        words[0] = f"'{program}'"
     return Line(" ".join(words))
 
 
 def word(text: str, shell: Shell) -> str:
-    """One argument, so that the shell hands on exactly this text."""
-    return _for_bash(text) if shell == "bash" else _for_powershell(text)
+    """One argument, quoted so that the program gets exactly this text."""
+    if shell == "bash":
+        return _for_bash(text)
+    return _for_powershell(text)
 
 
 def setting(name: str, value: str, shell: Shell) -> Line:
-    """How a variable is set for this shell and what it starts.
+    """The line that sets a variable for a shell and the programs that it starts.
 
     >>> setting("CUDA_HOME", "/opt/my cuda", "bash")
     "export CUDA_HOME='/opt/my cuda'"
@@ -75,44 +81,56 @@ def setting(name: str, value: str, shell: Shell) -> Line:
     """
     _check_variable_name(name)
     if shell == "bash":
-        return Line(f"export {name}={_for_bash(value)}" if value else f"export {name}=")
+        quoted = _for_bash(value) if value else ""
+        return Line(f"export {name}={quoted}")
     return Line(f"$env:{name} = {_in_single_quotes(value)}")
 
 
 def unsetting(name: str, shell: Shell) -> Line:
-    """How a variable is taken out of this shell.
+    """The line that removes a variable from a shell.
 
     >>> [unsetting("A", shell) for shell in ("bash", "powershell")]
     ['unset A', 'Remove-Item Env:A']
     """
     _check_variable_name(name)
-    return Line(f"unset {name}" if shell == "bash" else f"Remove-Item Env:{name}")
+    if shell == "bash":
+        return Line(f"unset {name}")
+    return Line(f"Remove-Item Env:{name}")
 
 
 def prepending(name: str, folder: str, shell: Shell) -> Line:
-    """How a folder is put before the others of a list like PATH.
+    """The line that puts a folder before the others of a list like PATH.
 
     >>> prepending("PATH", "/usr/local/cuda/bin", "bash")
     'export PATH=/usr/local/cuda/bin"${PATH:+:$PATH}"'
     """
     _check_variable_name(name)
     if shell == "bash":
-        return Line(f'export {name}={_for_bash(folder)}"${{{name}:+:${name}}}"')
-    return Line(f"$env:{name} = {_in_single_quotes(folder + ';')} + $env:{name}")
+        # An empty list gets no colon: an empty entry means the working folder.
+        old_value = _old_value_in_bash(name)
+        return Line(f"export {name}={_for_bash(folder)}{old_value}")
+    first_entry = _in_single_quotes(folder + ";")
+    return Line(f"$env:{name} = {first_entry} + $env:{name}")
+
+
+def _old_value_in_bash(name: str) -> str:
+    """A colon and the old value of a list like PATH; nothing if it is empty."""
+    return f'"${{{name}:+:${name}}}"'
 
 
 def lines(*texts: str) -> Lines:
-    """Lines that stand in our own source, word for word (a test looks that they do)."""
+    """Lines that are in our own source, word for word (a test makes sure that they are)."""
     return tuple(Line(text) for text in texts)
 
 
 def filled(pattern: str, **values: str) -> Line:
-    """A line of bash that stands in our source, with one quoted word in each `{place}`.
+    """A line of bash from our source, with one quoted word in each `{place}`.
 
     >>> filled("echo {text} | sudo tee {file}", text="a b", file="/etc/x.conf")
     "echo 'a b' | sudo tee /etc/x.conf"
     """
-    return Line(pattern.format_map({name: _for_bash(value) for name, value in values.items()}))
+    quoted = {name: _for_bash(value) for name, value in values.items()}
+    return Line(pattern.format_map(quoted))
 
 
 def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
@@ -121,10 +139,17 @@ def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
     >>> with_words(lines("gpusetup install")[0], ("--yes",), "linux")
     'gpusetup install --yes'
     """
-    return Line(" ".join((before, *(word(argument, shell_for(family)) for argument in words))))
+    shell = shell_for(family)
+    quoted = [word(argument, shell) for argument in words]
+    return Line(" ".join((before, *quoted)))
 
 
-ASSIGNED = r"""(\w+)=((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
+ASSIGNED = re.compile(
+    r"(\w+)="
+    # The value: parts in single quotes, in double quotes, and without quotes.
+    r"""((?:'[^']*'|"(?:[^"\\]|\\.)*"|[^\s'"])*)"""
+)
+"""A variable that a line of bash sets: `A='b c'`."""
 
 
 def settings_in_powershell(text: str) -> Line:
@@ -133,15 +158,25 @@ def settings_in_powershell(text: str) -> Line:
     >>> settings_in_powershell("export A=b  # run it again"), settings_in_powershell("ls")
     ("$env:A = 'b'  # run it again", 'ls')
     """
-    what, mark, remark = text.partition("  #")
-    found = re.findall(ASSIGNED, what) if what.startswith("export ") else []
-    typed = "; ".join(setting(name, value, "powershell") for name, value in found)
-    return Line(f"{typed}{mark}{remark}" if typed else text)
+    statement, mark, remark = text.partition("  #")
+    settings = [setting(name, value, "powershell") for name, value in _exported(statement)]
+    if not settings:
+        return Line(text)
+    return Line("; ".join(settings) + mark + remark)
+
+
+def _exported(statement: str) -> list[tuple[str, str]]:
+    """The variables that a line of bash exports, with their quoted values."""
+    if not statement.startswith("export "):
+        return []
+    return ASSIGNED.findall(statement)
 
 
 def in_a_cell(line: str) -> Line:
-    """A line of bash as a notebook's cell takes it: a shell of `!` ends with its line, so that
-    variables and folders are changed in the notebook's own process.
+    """A line of bash as a notebook's cell takes it.
+
+    The shell of `!` ends with its line, so variables and folders are changed in the notebook's own
+    process.
 
     >>> in_a_cell(Line("nvidia-smi -L")), in_a_cell(Line("export A='b c'"))
     ('!nvidia-smi -L', '%env A=b c')
@@ -153,17 +188,21 @@ def in_a_cell(line: str) -> Line:
     if line.startswith("cd "):
         return Line(f"%{line}")
     if re.fullmatch(r"unset \w+", line):
-        return Line(f'import os; os.environ.pop("{line.removeprefix("unset ")}", None)')
-    found = re.findall(ASSIGNED, line) if line.startswith("export ") else []
-    if len(found) != 1 or "$(" in line:
+        name = line.removeprefix("unset ")
+        return Line(f'import os; os.environ.pop("{name}", None)')
+    exported = _exported(line)
+    # `$(...)` must be computed by a shell.
+    if len(exported) != 1 or "$(" in line:
         return Line(f"!{line}")
-    name, value = found[0]
-    first = value.partition(f'"${{{name}:+:${name}}}"')
-    if first[1]:
-        folder = "".join(shlex.split(first[0]))
+
+    name, value = exported[0]
+    folder, old_value, _ = value.partition(_old_value_in_bash(name))
+    if old_value:
+        unquoted = "".join(shlex.split(folder))
         old = f'os.environ.get("{name}", "")'
-        return Line(f'import os; os.environ["{name}"] = "{folder}:" + {old}')
-    return Line(f"%env {name}={''.join(shlex.split(value))}")
+        return Line(f'import os; os.environ["{name}"] = "{unquoted}:" + {old}')
+    unquoted = "".join(shlex.split(value))
+    return Line(f"%env {name}={unquoted}")
 
 
 def sets_a_variable(line: str) -> bool:
@@ -178,6 +217,7 @@ def sets_a_variable(line: str) -> bool:
 RESERVED = frozenset(
     ("if", "then", "elif", "else", "fi", "for", "do", "done", "while", "until")
 ) | frozenset(("case", "esac", "in", "function", "select", "time", "coproc"))
+"""Words of bash's own syntax."""
 
 
 def is_shell_syntax(quoted: str) -> bool:
@@ -186,8 +226,11 @@ def is_shell_syntax(quoted: str) -> bool:
     >>> is_shell_syntax("A=b"), is_shell_syntax("time"), is_shell_syntax("ls")
     (True, True, False)
     """
+    if quoted in RESERVED:
+        return True
+    # `A=b` and `A+=b` set a variable.
     name, sign, _ = quoted.partition("=")
-    return quoted in RESERVED or (bool(sign) and is_variable_name(name.removesuffix("+")))
+    return bool(sign) and is_variable_name(name.removesuffix("+"))
 
 
 def is_speakable(line: Line) -> bool:
@@ -196,11 +239,13 @@ def is_speakable(line: Line) -> bool:
     >>> is_speakable(line(("ls", "a b"), "bash")), is_speakable(line(("ls", "a\\nb"), "bash"))
     (True, False)
     """
-    return not re.search(r"(?<![^\s=:+(])\$'|\[char\[\]\]\(\d", line)
+    # `$'\x0a'` of bash, `[char[]](10)` of PowerShell.
+    has_codes = re.search(r"(?<![^\s=:+(])\$'|\[char\[\]\]\(\d", line)
+    return not has_codes
 
 
 def is_variable_name(text: str) -> bool:
-    """Whether a shell takes it for a variable's name.
+    """Whether a text is a variable's name for a shell.
 
     >>> is_variable_name("CUDA_HOME"), is_variable_name("2D"), is_variable_name("")
     (True, False, False)
@@ -209,6 +254,7 @@ def is_variable_name(text: str) -> bool:
 
 
 def _check_variable_name(name: str) -> None:
+    """Raise ValueError for a name that would act in a shell."""
     if not is_variable_name(name):
         raise ValueError(f"not a variable's name: {name!r}")
 
@@ -219,16 +265,22 @@ ACTS_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
 
 
 def _for_bash(text: str) -> str:
-    """
+    """One argument, quoted for bash; the home folder `~/` stays outside of the quotes.
+
     >>> print(_for_bash("print('a')"), _for_bash("~/my env/x"), _for_bash("a\\nb"))
     "print('a')" ~/'my env/x' $'\\x61\\x0a\\x62'
     """
-    if not text.isprintable():  # byte by byte: a lone surrogate was one that is no UTF-8 (PEP 383)
-        written = text.encode("utf-8", "surrogateescape").hex()
-        return "$'" + re.sub("..", r"\\x\g<0>", written) + "'"
-    if text.startswith("~/") and len(text) > 2:
-        return "~/" + shlex.quote(text[2:])
-    if "'" in text and not ACTS_IN_DOUBLE_QUOTES & set(text):
+    if not text.isprintable():
+        # Byte by byte: a lone surrogate was a byte that is no UTF-8 (PEP 383).
+        digits = text.encode("utf-8", "surrogateescape").hex()
+        escapes = re.sub("..", r"\\x\g<0>", digits)
+        return f"$'{escapes}'"
+    path_below_home = text.removeprefix("~/")
+    if text.startswith("~/") and path_below_home:
+        return "~/" + shlex.quote(path_below_home)
+    # shlex would write `'it'"'"'s'`, which nobody can read.
+    acts_in_double_quotes = ACTS_IN_DOUBLE_QUOTES & set(text)
+    if "'" in text and not acts_in_double_quotes:
         return f'"{text}"'
     return shlex.quote(text)
 
@@ -239,21 +291,21 @@ LETTER = r"[^\W\u02b0-\u02ff]"
 """A letter of any script, a digit, `_`: none that a program may read as a quote (`\u02ba`)."""
 
 BARE_IN_POWERSHELL = rf"(?:{LETTER}|[./\\:])(?:{LETTER}|[./\\:=+-])*|--?[A-Za-z][A-Za-z0-9-]*"
-"""What PowerShell takes as one plain word: no operator, comma, brace, `$`, `@`, `#` or quote."""
+"""A word that needs no quotes: without operator, comma, brace, `$`, `@`, `#` or quote."""
 
 A_COMMAND = rf"[A-Za-z.~\\/](?:{LETTER}|[./\\:+-])*"
-"""What PowerShell takes as a program's name without `&`: no quote, and no number in front."""
+"""A program's name that needs no `&`: without quotes, and not beginning with a digit."""
 
 SINGLE_QUOTES = "'\u2018\u2019\u201a\u201b"
-"""All of these end a text in single quotes, and each is doubled to stand for itself."""
+"""Each of these ends a text in single quotes, and is doubled to mean itself."""
 
 
 IN_DOUBLE_QUOTES = rf"(?:{LETTER}|[- ./\\:;,()\[\]{{}}=+*<>|&?@#'~^])+"
-"""What stands for itself in double quotes, in PowerShell and in cmd: none of `"`, `$`, `%`, `!`."""
+"""A text that means itself in double quotes of PowerShell and cmd: without `"`, `$`, `%`, `!`."""
 
 
 def _for_powershell(text: str) -> str:
-    """In double quotes where cmd takes the same: people paste into either.
+    """One argument, quoted for PowerShell, and if possible for cmd too: people paste into either.
 
     >>> print(_for_powershell("torch>=2.6"), _for_powershell("it's"), _for_powershell("a.b"))
     "torch>=2.6" "it's" a.b
@@ -268,23 +320,31 @@ def _for_powershell(text: str) -> str:
 
 
 def _in_single_quotes(text: str) -> str:
-    """
+    """A text of PowerShell in which nothing acts; one that cannot be printed by its codes.
+
     >>> _in_single_quotes("it's"), _in_single_quotes("a" + chr(10))
     ("'it''s'", '(-join [char[]](97,10))')
     """
     if text.isprintable():
-        return "'" + "".join(c * 2 if c in SINGLE_QUOTES else c for c in text) + "'"
-    units = text.encode("utf-16-le", "surrogatepass")
-    codes = (units[at] + 256 * units[at + 1] for at in range(0, len(units), 2))
-    return f"(-join [char[]]({','.join(map(str, codes))}))"
+        doubled = re.sub(f"[{SINGLE_QUOTES}]", r"\g<0>\g<0>", text)
+        return f"'{doubled}'"
+    # PowerShell's characters are units of UTF-16, two bytes each, the low one first.
+    data = text.encode("utf-16-le", "surrogatepass")
+    codes = []
+    for low, high in zip(data[0::2], data[1::2], strict=True):
+        codes.append(str(low + 256 * high))
+    return f"(-join [char[]]({','.join(codes)}))"
 
 
 def _escaped_for_windows(text: str) -> str:
-    """A program of Windows splits its own command line: `"` and a backslash at the end of a word
-    are escaped for that, as PowerShell before 7.3 does not (about_Parsing, "Passing arguments").
+    """A text with `"`, and a backslash at its end, escaped for a program of Windows.
+
+    Such a program splits its own command line, and PowerShell before 7.3 does not escape for it
+    (about_Parsing, "Passing arguments").
 
     >>> print(_escaped_for_windows('say "x"'), _escaped_for_windows("C:/my dir" + chr(92)))
     say \\"x\\" C:/my dir\\\\
     """
+    # Backslashes count only before a quote, and at the end before the quote that PowerShell adds.
     escaped = re.sub(r'(\\*)"', r'\1\1\\"', text)
     return re.sub(r"(\\+)$", r"\1\1", escaped)

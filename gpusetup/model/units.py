@@ -5,12 +5,14 @@ from __future__ import annotations
 MIB = 1 << 20
 GIB = 1 << 30
 MACHINES = {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}
-"""What the systems call one architecture -> what wheels call it."""
+"""An architecture as the systems call it -> as wheels call it."""
 
 
 def architecture_named(text: str) -> str:
-    """
+    """An architecture by the name that wheels use.
+
     >>> architecture_named("ARM64"), architecture_named("x86_64")
     ('aarch64', 'x86_64')
     """
-    return MACHINES.get(text.lower(), text.lower())
+    name = text.lower()
+    return MACHINES.get(name, name)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def parsed(version: str) -> Version:
     """The comparable form of a version text; "0" if the text is no version.
 
-    With a memory: a catalog's few versions are compared with every machine's.
+    Answers are kept, because a catalog's few versions are compared with every machine's.
 
     >>> parsed("550.144.03") < parsed("550.144.10"), str(parsed("x"))
     (True, '0')
@@ -51,21 +51,27 @@ class Capability:
     __slots__ = ("major", "minor")
 
     def __init__(self, major: int, minor: int) -> None:
-        self.major, self.minor = major, minor
+        self.major = major
+        self.minor = minor
 
     @classmethod
     def parse(cls, text: str) -> Capability:
         """Read `8.6`, `86`, `sm_86`, `sm_90a`, `compute_86`; ValueError on anything else."""
-        digits = text.strip().lower().removeprefix("sm_").removeprefix("compute_").rstrip("af")
+        without_prefix = text.strip().lower().removeprefix("sm_").removeprefix("compute_")
+        # `sm_90a` and `sm_100f` are variants for GPUs of the same capability.
+        digits = without_prefix.rstrip("af")
         major, dot, minor = digits.partition(".")
         if not dot:
             major, minor = digits[:-1], digits[-1:]
-        if not (major.isascii() and major.isdigit() and minor.isascii() and minor.isdigit()):
-            raise ValueError(f"not a compute capability: {text!r}")
+        # `isdigit` alone takes digits of other scripts, which `int` may refuse.
+        for number in (major, minor):
+            if not (number.isascii() and number.isdigit()):
+                raise ValueError(f"not a compute capability: {text!r}")
         return cls(int(major), int(minor))
 
     @property
     def sm(self) -> str:
+        """The name of its kernels: `sm_86`."""
         return f"sm_{self.major}{self.minor}"
 
     def __str__(self) -> str:
@@ -80,7 +86,9 @@ class Capability:
         return (self.major, self.minor) == (other.major, other.minor)
 
     def __lt__(self, other: Capability) -> bool:
-        return (self.major, self.minor) < (other.major, other.minor)
+        if self.major != other.major:
+            return self.major < other.major
+        return self.minor < other.minor
 
     def __hash__(self) -> int:
         return hash((self.major, self.minor))
@@ -93,6 +101,8 @@ def cuda_of(backend: str) -> str | None:
     ('12.4', '9.2', None, None)
     """
     digits = backend.removeprefix("cu")
-    if digits == backend or not digits.isdigit():
+    has_prefix = digits != backend
+    if not has_prefix or not digits.isdigit():
         return None
+    # Every minor version of CUDA has one digit.
     return f"{digits[:-1]}.{digits[-1]}"

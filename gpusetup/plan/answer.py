@@ -27,11 +27,12 @@ from gpusetup.plan.decide import (
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
 from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import Question, job_of, rl_setup_of
+from gpusetup.plan.question import Question
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
 from gpusetup.plan.smallest_gpu import smallest_gpu
@@ -111,8 +112,11 @@ def plain_fields(plain: PlanCell, *without: str) -> dict[str, Any]:
         "better", "speed", "trainer_settings", "helps", "ways", "advice", "solved", "config",
         "uncounted", "smallest_gpu", *without,
     )  # fmt: skip
-    names = [field.name for field in fields(plain)]
-    return {name: getattr(plain, name) for name in names if name not in answered}
+    values: dict[str, Any] = {}
+    for field in fields(plain):
+        if field.name not in answered:
+            values[field.name] = getattr(plain, field.name)
+    return values
 
 
 ALWAYS_RL = ("verl", "openrlhf")
@@ -121,18 +125,23 @@ ALWAYS_RL = ("verl", "openrlhf")
 
 def uncounted_parts(request: PlanRequest) -> tuple[str, ...]:
     """What may take memory and is not counted, by the names of its keys; models come first."""
-    question = request.question
+    question, shape = request.question, request.job.shape
     setup = rl_setup_of(question, request.job)
-    models = tuple(uncounted_models(setup, request.job.shape))
-    shape = request.job.shape
+    uncounted = list(uncounted_models(setup, shape))
     if shape.assumed:
-        models = (f"the shape of {shape.name} ({shape.assumed})", *models)
-    if setup is None and question.trainer in ALWAYS_RL and request.config is None:
-        models = ("the inference engine and the reference model (`--method grpo`, or the config)",)
-    keys = [key.key for key in request.config.not_understood] if request.config else []
-    # A list stands once, and not again for each of its items.
-    names = (key.partition("[")[0] for key in keys)
-    return (*models, *dict.fromkeys(names))
+        uncounted.insert(0, f"the shape of {shape.name} ({shape.assumed})")
+    says_no_setup = setup is None and request.config is None
+    if says_no_setup and question.trainer in ALWAYS_RL:
+        uncounted.append(
+            "the inference engine and the reference model (`--method grpo`, or the config)"
+        )
+    if request.config is not None:
+        for key in request.config.not_understood:
+            # A list stands once, and not again for each of its items.
+            name = key.key.partition("[")[0]
+            if name not in uncounted:
+                uncounted.append(name)
+    return tuple(uncounted)
 
 
 def trainer_in_words(request: PlanRequest) -> str | None:
@@ -141,11 +150,14 @@ def trainer_in_words(request: PlanRequest) -> str | None:
     Trinity-RFT trains by verl, so plan counts both alike; but a config of verl itself has
     `actor_rollout_ref` at its top, and needs verl's words.
     """
-    keys = [key.key for key in request.config.read] if request.config else []
-    if any(key.startswith("actor_rollout_ref.") for key in keys):
-        return "verl"
-    if rl_setup_of(request.question, request.job) is not None:
-        return None  # the words of supervised trainers would start another training
+    if request.config is not None:
+        for key in request.config.read:
+            if key.key.startswith("actor_rollout_ref."):
+                return "verl"
+    setup = rl_setup_of(request.question, request.job)
+    if setup is not None:
+        # The words of supervised trainers would start another training.
+        return None
     return request.question.trainer
 
 
@@ -216,12 +228,17 @@ PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "
 def memory_gib(decision: Decision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
-    values = {name: getattr(memory, name) for name in PARTS} | {"capacity": capacity}
-    if decision.job.strategy == "dp" and decision.job.gpus > 1:
-        values["other_gpus"] = other_gpu_bytes(decision.job, decision.shown.recipe)
-    if memory.total <= capacity:  # the allocator gives back what it only keeps for later
-        values["reserved"] = min(memory.reserved, capacity - memory.runtime)
-    return PlanMemory(**{name: round(value / GIB, 3) for name, value in values.items()})
+    job = decision.job
+    values = {name: getattr(memory, name) for name in PARTS}
+    values["capacity"] = capacity
+    if job.strategy == "dp" and job.gpus > 1:
+        values["other_gpus"] = other_gpu_bytes(job, decision.shown.recipe)
+    if memory.total <= capacity:
+        # The allocator gives back what it only keeps for later.
+        most_reserved = capacity - memory.runtime
+        values["reserved"] = min(memory.reserved, most_reserved)
+    gib = {name: round(value / GIB, 3) for name, value in values.items()}
+    return PlanMemory(**gib)
 
 
 # --- settings ----------------------------------------------------------------------------------
@@ -279,20 +296,30 @@ def ways(request: PlanRequest) -> Iterator[Way]:
     context the longest of one sequence. Nothing is offloaded.
     """
     question, shape = request.question, request.job.shape
-    if request.job.gpus > 1 or question.describes_training or not shape.writes_text:
+    if request.job.gpus > 1 or question.describes_training:
+        return
+    if not shape.writes_text:
         return
     limits = replace(request.limits, offload=False, measured_gpu=None)
     usual = replace(question, trainer="hf", context=request.job.context, batch=1)
     for name, changes in WAYS.items():
-        way = replace(usual, job_fields={**changes, "checkpointing": True})
-        job = job_of(way, shape, limits)
-        one_sequence = decide(job, limits)
-        largest, longest = max_batch(job, limits), max_context(job, limits)
-        native = shape.native_context or longest.job.context
-        yield Way(
-            name=name,
-            fits=one_sequence.fits,
-            total_gib=round(one_sequence.shown.memory.total / GIB, 2),
-            batch=largest.job.sequences if largest.fits else None,
-            context=min(longest.job.context, native) if longest.fits else None,
-        )
+        # Who is short of memory has checkpointing on.
+        job_fields = {**changes, "checkpointing": True}
+        question_of_way = replace(usual, job_fields=job_fields)
+        job = job_of(question_of_way, shape, limits)
+        yield way_of(name, job, limits)
+
+
+def way_of(name: str, job: Job, limits: Limits) -> Way:
+    """Whether a way of training fits, with its largest batch and its longest context."""
+    one_sequence = decide(job, limits)
+    largest = max_batch(job, limits)
+    longest = max_context(job, limits)
+    most_tokens = job.shape.native_context or longest.job.context
+    return Way(
+        name=name,
+        fits=one_sequence.fits,
+        total_gib=round(one_sequence.shown.memory.total / GIB, 2),
+        batch=largest.job.sequences if largest.fits else None,
+        context=min(longest.job.context, most_tokens) if longest.fits else None,
+    )

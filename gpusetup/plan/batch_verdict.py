@@ -13,9 +13,10 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import decide, doubt, near_limit
 from gpusetup.plan.job import BYTES, Job, Recipe
+from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import job_of, shape_of_question
+from gpusetup.plan.question import shape_of_question
 from gpusetup.plan.savings import helps
 
 
@@ -46,19 +47,19 @@ def batch_verdict(
     config has. UsageError if the config does not say enough for a plan, or fills a budget of
     tokens.
     """
-    job, recipe = _run(config, per_gpu, hardware, any_length=any_length, accumulate=accumulate)
-    needed, capacity = memory(job, recipe).total / GIB, hardware.capacity / GIB
-    verdict: Literal["clear", "close", "too much"] = "close"
-    # A key that nothing has read may take memory, so no batch is sure beside it.
-    is_uncounted = bool(question_of(config).read.not_understood)
+    run = Run(per_gpu=per_gpu, any_length=any_length, accumulate=accumulate)
+    from_config = question_of(config)
+    job, recipe = _job_of_run(from_config, run, hardware)
+    needed = memory(job, recipe).total / GIB
+    capacity = hardware.capacity / GIB
     near = near_limit(job)
-    leaves_enough = needed <= capacity * (1 - near)
+    verdict: Literal["clear", "close", "too much"] = "close"
     may_fit_because = ""
-    if leaves_enough and not is_uncounted and not doubt(job, recipe):
-        verdict = "clear"
-    elif needed > capacity * (1 + near):
+    if needed > capacity * (1 + near):
         verdict = "too much"
-        may_fit_because = _why_it_may_fit(question_of(config), job, recipe, capacity)
+        may_fit_because = _why_it_may_fit(from_config, job, recipe, capacity)
+    elif needed <= capacity * (1 - near) and _is_counted(from_config, job, recipe):
+        verdict = "clear"
     return BatchVerdict(
         verdict=verdict,
         total_gib=needed,
@@ -66,6 +67,25 @@ def batch_verdict(
         reason=f"by `gpusetup plan` a batch of {per_gpu} needs {needed:.1f} of {capacity:.1f} GiB",
         may_fit_because=may_fit_because,
     )
+
+
+class Run(Frozen):
+    """How a config is run."""
+
+    per_gpu: int
+    """Sequences on each GPU."""
+    any_length: bool
+    """Whether one token is taken if no length is said."""
+    accumulate: int | None
+    """Other steps than the config has."""
+
+
+def _is_counted(from_config: FromConfig, job: Job, recipe: Recipe) -> bool:
+    """Whether all that takes memory is counted."""
+    # A key that nothing has read may take memory, so no batch is sure beside it.
+    if from_config.read.not_understood:
+        return False
+    return doubt(job, recipe) is None
 
 
 MOST_KEYS_NAMED = 3
@@ -87,21 +107,28 @@ def _why_it_may_fit(from_config: FromConfig, job: Job, recipe: Recipe, capacity_
                 f"its launcher shards the model over the {job.gpus} GPUs (FSDP, ZeRO), which this "
                 "config does not say"
             )
-    # Whatever saves memory, the GPUs hold the weights: in 16 bits, or as they are quantised.
-    sharing_gpus = job.gpus if may_be_sharded or job.shards_parameters or from_config.notes else 1
-    bytes_per_weight = job.stored_bytes or BYTES["bf16"]
-    weights_gib = job.shape.parameters * bytes_per_weight / sharing_gpus / GIB
-    if weights_gib > capacity_gib:
+    # A note may be of a way to divide weights that plan does not count.
+    divides_weights = may_be_sharded or job.shards_parameters or bool(from_config.notes)
+    if _least_weights_gib(job, divided=divides_weights) > capacity_gib:
         return ""
     if from_config.question.rl is not None:
         return "plan counts too much: it never compared such a run with a measurement"
     if from_config.notes:
         return from_config.notes[0]
-    unread_keys = [key for key in from_config.read.not_understood if _may_save_memory(key)]
-    if unread_keys:
-        names = ", ".join(f"`{key.key}`" for key in unread_keys[:MOST_KEYS_NAMED])
-        return f"a key that plan does not know saves memory ({names})"
-    return ""
+    keys = [key.key for key in from_config.read.not_understood if _may_save_memory(key)]
+    if not keys:
+        return ""
+    names = ", ".join(f"`{key}`" for key in keys[:MOST_KEYS_NAMED])
+    return f"a key that plan does not know saves memory ({names})"
+
+
+def _least_weights_gib(job: Job, *, divided: bool) -> float:
+    """What a GPU holds whatever saves memory: weights in 16 bits, or as they are quantised."""
+    bytes_per_weight = job.stored_bytes or BYTES["bf16"]
+    weights = job.shape.parameters * bytes_per_weight
+    if divided:
+        weights /= job.gpus
+    return weights / GIB
 
 
 def _may_save_memory(key: ConfigKey) -> bool:
@@ -109,35 +136,42 @@ def _may_save_memory(key: ConfigKey) -> bool:
 
     Paths, names on a hub, special tokens and the items of a list are none of these.
     """
-    is_list_item = key.key.endswith("]")
-    is_off = key.value.lower() in ("false", "no", "off", "0", "none", "null", "")
-    is_plain = re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value) is not None
-    return is_plain and not is_off and not is_list_item
+    if key.key.endswith("]"):
+        return False
+    value = key.value.lower()
+    is_off = value in ("false", "no", "off", "0", "none", "null", "")
+    is_plain = re.fullmatch(r"[A-Za-z_]+|\d+(?:\.\d+)?", key.value)
+    return bool(is_plain) and not is_off
 
 
-def _run(
-    config: Config, per_gpu: int, hardware: Place, *, any_length: bool, accumulate: int | None
-) -> tuple[Job, Recipe]:
+def _job_of_run(from_config: FromConfig, run: Run, hardware: Place) -> tuple[Job, Recipe]:
     """The run as the config has it."""
-    from_config = question_of(config)
     if from_config.per_gpu is None and from_config.total is None:
         raise UsageError("The config sets a budget of tokens and no batch")
     gpus = from_config.gpus or hardware.count or 1
-    question = for_gpus(replace(from_config, per_gpu=per_gpu, total=None), gpus)
-    question = replace(question, accumulate=accumulate or question.accumulate)
+    with_batch = replace(from_config, per_gpu=run.per_gpu, total=None)
+    question = for_gpus(with_batch, gpus)
+    if run.accumulate:
+        question = replace(question, accumulate=run.accumulate)
     shape = shape_of_question(question)
-    if question.context is None and shape.tokens is None and not shape.encoder:
-        if not any_length:
+    has_length = shape.tokens is not None or shape.encoder
+    if question.context is None and not has_length:
+        if not run.any_length:
             raise UsageError("The config does not say how long a sequence is")
         question = replace(question, context=1)
-    return job_of(question, shape, hardware.limits()), Recipe(sp=question.sp or 1)
+    job = job_of(question, shape, hardware.limits())
+    return job, Recipe(sp=question.sp or 1)
 
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
-    job, _ = _run(config, 1, hardware, any_length=True, accumulate=accumulate)
-    decision = decide(job, hardware.limits(predict=True))
-    steps = (one.step for one in helps(decision) if one.recipe)
-    return (
-        (f"the recipe {decision.recipe} of `gpusetup plan`",) if decision.recipe else tuple(steps)
-    )
+    run = Run(per_gpu=1, any_length=True, accumulate=accumulate)
+    from_config = question_of(config)
+    job, _ = _job_of_run(from_config, run, hardware)
+    limits = hardware.limits(predict=True)
+    decision = decide(job, limits)
+    if decision.recipe:
+        return (f"the recipe {decision.recipe} of `gpusetup plan`",)
+    # Without a recipe only what is enough alone makes it fit.
+    enough = [help.step for help in helps(decision) if help.recipe]
+    return tuple(enough)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from gpusetup import named_file
@@ -22,6 +22,7 @@ from gpusetup.plan.place import Place, named_gpu, place_of
 _model = lru_cache(maxsize=64)(model_named)
 
 
+NEEDED_COLUMNS = frozenset(("num_gpus", "model", "max_model_len"))
 COLUMNS = "gpu,gpu_mem_gb,num_gpus,model,max_model_len"
 LARGEST_GIB, LARGEST_GPUS, LARGEST_LENGTH = 10**4, 10**5, 10**8
 """Beyond these a number in a row is a slip of the finger."""
@@ -32,17 +33,20 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 
     Raises BadInput if a column is missing: then no row can be answered.
     """
-    reader = csv.DictReader(io.StringIO(named_file.read_text(path)), skipinitialspace=True)
-    if not {"num_gpus", "model", "max_model_len"} <= {*(reader.fieldnames or ())}:
-        message = f"{path} needs the columns num_gpus, model and max_model_len"
-        raise BadInput(message, hint=COLUMNS)
-    places: dict[tuple[str, str], Place] = {}
+    text = named_file.read_text(path)
+    reader = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    if not NEEDED_COLUMNS.issubset(reader.fieldnames or ()):
+        raise BadInput(
+            f"{path} needs the columns num_gpus, model and max_model_len",
+            hint=COLUMNS,
+        )
+    # Hundreds of rows name the same few cards.
+    gpu_of_row = lru_cache(maxsize=64)(partial(place_of_row, gpus=gpus))
     for row in reader:
+        name = (row.get("gpu") or "").strip()
+        size = (row.get("gpu_mem_gb") or "").strip()
         try:
-            name, size = (row.get("gpu") or "").strip(), (row.get("gpu_mem_gb") or "").strip()
-            if (name, size) not in places:  # hundreds of rows name the same few cards
-                places[name, size] = place_of_row(name, size, gpus)
-            hardware = places[name, size]
+            hardware = gpu_of_row(name, size)
             limits = hardware.limits(predict=predict)
             yield cell(decide(job_of_row(row), limits), hardware.gpu)
         except GpuSetupError as problem:
@@ -54,20 +58,29 @@ def plans(path: Path, gpus: Sequence[GpuRow], *, predict: bool) -> Iterator[Plan
 def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
     """The GPU of a row by its name, its memory or both; UsageError if the two contradict."""
     if not name:
-        return place_of(None, round(number("gpu_mem_gb", size, LARGEST_GIB) * GIB))
+        gib = number("gpu_mem_gb", size, LARGEST_GIB)
+        return place_of(None, round(gib * GIB))
+    if not size:
+        return named_gpu(name, gpus)
     card_has_several_sizes = one_memory(rows_named(name, gpus)) is None
-    hardware = named_gpu(f"{name} {size}GB" if size and card_has_several_sizes else name, gpus)
+    hardware = named_gpu(f"{name} {size}GB" if card_has_several_sizes else name, gpus)
     total_gib = hardware.total_bytes / GIB
-    if size and abs(total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1) > 0.1:
+    difference = total_gib / number("gpu_mem_gb", size, LARGEST_GIB) - 1
+    # A size in decimal gigabytes is a tenth off at most.
+    if abs(difference) > 0.1:
         raise UsageError(f"{name} has {total_gib:g} GiB of memory, gpu_mem_gb says {size}")
     return hardware
 
 
 def job_of_row(row: Mapping[str, str | None]) -> Job:
+    """The job of a row, as Trinity-RFT trains it."""
+    gpus = number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)
+    context = number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)
+    model = row.get("model") or ""
     return Job(
-        shape=_model((row.get("model") or "").strip()),
-        gpus=int(number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)),
-        context=int(number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)),
+        shape=_model(model.strip()),
+        gpus=int(gpus),
+        context=int(context),
     )
 
 
@@ -94,7 +107,8 @@ def unanswered(error: str, model: str, gpu: str) -> PlanCell:
 
 
 def number(name: str, text: str | None, most: int) -> float:
-    """
+    """The number in a column; UsageError for what is none or too large.
+
     >>> number("num_gpus", "8", 10)
     8.0
     """

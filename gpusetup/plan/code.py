@@ -3,201 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
 
-from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
-from gpusetup.model.codec import from_json
 from gpusetup.model.documents import CodePlan, PlanAnswer, PlanMemory
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import ENV
+from gpusetup.plan.code_trace import Trace, TracedStep, TraceRequest
 from gpusetup.plan.decide import CLEAR, CLEAR_UNMEASURED, largest
 from gpusetup.plan.job import Recipe
 from gpusetup.plan.measured import NONE
 from gpusetup.plan.memory import CUDA_CONTEXT, NCCL
 from gpusetup.plan.place import Place
 
-STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is what FSDP2 does
-OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
+Sizes = dict[str, int]
+"""Phase -> bytes."""
 UNLIMITED_BATCH = 1 << 40
 """A batch that nobody trains: where memory does not grow with the batch."""
-
-
-class TraceRequest(Frozen):
-    """What is traced, and how it is trained."""
-
-    code: str
-    """`MODULE:FUNCTION`; MODULE may be the path of a file."""
-    batch: int
-    """Samples on one GPU."""
-    amp: Literal["bf16", "fp16"] | None = None
-    checkpointing: bool = False
-    strategy: str = "single"
-    gpus: int = 1
-    optimizer: str = "adamw"
-    accumulate: int = 1
-    """Micro-batches of one step; the last is traced, over the gradients of the others."""
-    line: bool = True
-    """Whether twice the batch is traced, too, as the largest batch needs."""
-
-
-class TracedStep(Frozen):
-    """One step with one batch on one GPU alone. Sizes are bytes."""
-
-    batch: int
-    phases: Mapping[str, int]
-    """`forward`, `backward`, `optimizer` -> most at once."""
-    transient: Mapping[str, int]
-    """The same of all but weights, gradients and optimizer states."""
-    activations: int
-    """What the forward pass keeps for the backward pass."""
-    states: int
-    """Weights, buffers and optimizer states."""
-    gradients: int
-    gathered: int
-    """What FSDP gathers at once: the repeated block that is largest, the next, and the rest."""
-    parameters: int
-    """How many."""
-    values_read: int = 0
-    """How often the code read the value of a tensor; each was taken as 1.0."""
-    compiled: bool = False
-    """Whether the code asked for `torch.compile`, which was left out."""
-    convolves: bool = False
-    """Whether the model has more convolutions than linear layers."""
-
-
-class Trace(Frozen):
-    """Steps of the same code with different batches, the one that was asked for first."""
-
-    torch: str
-    traces: tuple[TracedStep, ...]
-    refused: str | None = None
-    """Why no further batch could be traced, where that is so."""
-
-    @property
-    def asked(self) -> TracedStep:
-        return self.traces[0]
-
-
-class TraceProblem(Frozen):
-    problem: str
-    message: str
-    where: str = ""
-    trace: str = ""
-
-
-class CodeFailed(BadInput):
-    """The user's code raised; `trace` is its traceback, shown under `-v`."""
-
-    def __init__(self, message: str, hint: str | None = None, trace: str = "") -> None:
-        super().__init__(message, hint)
-        self.trace = trace
-
-
-OVERRIDES = {
-    "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-    "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "disabled", "PYTHONIOENCODING": "utf-8",
-}  # fmt: skip
-"""Variable -> its value in the child: no GPU is seen, nothing is fetched."""
-
-
-def check_request(request: TraceRequest) -> None:
-    """`UsageError` for a question that cannot be traced."""
-    module, _, function = request.code.rpartition(":")
-    if not module or not function:
-        raise UsageError(
-            f"`--code {request.code}` is not MODULE:FUNCTION",
-            hint="for example `--code train:build`, or `--code path/to/train.py:build`",
-        )
-    check_word("strategy", request.strategy, STRATEGIES)
-    check_word("optimizer", request.optimizer, OPTIMIZERS)
-    if min(request.batch, request.gpus, request.accumulate) < 1:
-        raise UsageError("the batch, the number of GPUs and `--accumulate` are at least 1")
-
-
-def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
-    """`UsageError` for a strategy or an optimizer that the traced step does not have."""
-    if word not in traceable:
-        raise UsageError(
-            f"`--{option} {word}` cannot be traced from code",
-            hint=f"a trace knows {', '.join(traceable)}",
-        )
-
-
-def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
-    """Read the child's answer, or raise what it says went wrong."""
-    # The user's code may print, too; the child's answer is its last line.
-    last_line = stdout.strip().rpartition("\n")[2]
-    if last_line.startswith('{"problem"'):
-        problem = from_json(last_line, TraceProblem, what="the trace's answer")
-        raise error_of(request, problem)
-    if last_line.startswith("{"):
-        return from_json(last_line, Trace, what="the trace's answer")
-    if "No module named 'torch'" in stderr:
-        raise Blocked(
-            "The environment has no torch, which `--code` needs",
-            hint="`gpusetup install`, or activate the environment that your code runs in",
-        )
-    # subprocess gives a child that a signal ended the signal's number below zero.
-    killed = code is not None and code < 0
-    end = f"killed by signal {-(code or 0)}" if killed else f"exit {code}"
-    raise CodeFailed(
-        f"`{request.code}` ended the trace ({end})",
-        trace=stderr[-LONGEST_TRACEBACK:],
-    )
-
-
-LONGEST_TRACEBACK = 4000
-"""Letters of the child's messages that are shown, from their end."""
-HINTS: dict[str, str] = {
-    "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
-    "(model, batch, loss) or (model, batch, loss, optimizer)",
-    "NoLoss": "also return a loss: a function of the model's output and the target (for a pair) "
-    "or the whole batch, which gives one number",
-    "TouchesGpu": "the tracing process sees no GPU: build the model and the batch on the CPU",
-    "NoNetwork": "build the model from its configuration, or from files on this machine",
-    "DataDependentOutputException": "a trace has shapes and no values: in place of a branch on a "
-    "tensor's value write `torch.where(condition, a, b)`, or leave the check out of the step",
-    "DynamicOutputShapeException": "a trace has shapes and no values: in place of a result whose "
-    "length depends on values (`x[mask]`, `nonzero`, `unique`) write `x * mask` or "
-    "`torch.where(mask, x, 0)`",
-}
-"""The child's name for a problem -> what to do."""
-PROBLEM_BY_WORDS = {
-    "a trace makes no connection": "NoNetwork",
-    "cuda": "TouchesGpu",
-    "NVIDIA": "TouchesGpu",
-}
-"""Words of a message -> the problem, if a library gave it another name."""
-
-
-SAYS_ALL = ("Contract", "NoLoss", "TouchesGpu")
-"""Problems whose message needs no name before it."""
-
-
-def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
-    """The error that says what the child ran into."""
-    message = problem.message
-    if problem.problem == "Question":
-        return UsageError(message)
-    hint = HINTS.get(problem_by_words(problem))
-    if problem.problem not in SAYS_ALL:
-        message = f"{problem.problem}: {message}".rstrip(": ")
-    line_of_code = f" ({problem.where})" if problem.where else ""
-    return CodeFailed(
-        f"`{request.code}` cannot be traced: {message}{line_of_code}",
-        hint=hint,
-        trace=problem.trace,
-    )
-
-
-def problem_by_words(problem: TraceProblem) -> str:
-    """The child's name for the problem, or ours if a library raised it in its own words."""
-    for words, name in PROBLEM_BY_WORDS.items():
-        if words in problem.message:
-            return name
-    return problem.problem
-
 
 # --- one GPU of several ---------------------------------------------------------------------------
 
@@ -234,20 +55,23 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
     batch."""
     single, double = trace.traces[:2]
 
-    def line(size: int, size_of_double: int) -> int:
-        # Fixed buffers can make the larger batch look cheaper; memory never falls with the batch.
-        growth = max(0, size_of_double - size)
-        return max(0, size + growth * (batch - single.batch) // single.batch)
+    def sizes_at_batch(of_single: Mapping[str, int], of_double: Mapping[str, int]) -> Sizes:
+        sizes = {}
+        for phase, size in of_single.items():
+            # Fixed buffers can make the larger batch look cheaper; memory never falls with the
+            # batch.
+            growth = max(0, of_double[phase] - size)
+            difference = growth * (batch - single.batch) // single.batch
+            sizes[phase] = max(0, size + difference)
+        return sizes
 
-    def lines(sizes: Mapping[str, int], sizes_of_double: Mapping[str, int]) -> dict[str, int]:
-        return {phase: line(size, sizes_of_double[phase]) for phase, size in sizes.items()}
-
+    activations = sizes_at_batch({"forward": single.activations}, {"forward": double.activations})
     return replace(
         single,
         batch=batch,
-        activations=line(single.activations, double.activations),
-        phases=lines(single.phases, double.phases),
-        transient=lines(single.transient, double.transient),
+        activations=activations["forward"],
+        phases=sizes_at_batch(single.phases, double.phases),
+        transient=sizes_at_batch(single.transient, double.transient),
     )
 
 
@@ -256,8 +80,10 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 
 def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
     """What the reader should know about the trace, and what would help if it does not fit."""
-    remarks = tuple(trace_remarks(trace, largest))
-    return remarks if fits else (*remarks, *remedies(request, largest))
+    remarks = list(trace_remarks(trace, largest))
+    if not fits:
+        remarks += remedies(request, largest)
+    return tuple(remarks)
 
 
 def trace_remarks(trace: Trace, largest: int | None) -> Iterator[str]:
@@ -305,18 +131,25 @@ class CodeQuestion(Frozen):
     @property
     def runtime(self) -> float:
         """Bytes of CUDA's context and, among several GPUs, of NCCL's buffers."""
-        return CUDA_CONTEXT + NCCL if self.request.gpus > 1 else CUDA_CONTEXT
+        if self.request.gpus == 1:
+            return CUDA_CONTEXT
+        return CUDA_CONTEXT + NCCL
 
     @property
     def free(self) -> float:
         """Bytes that the runtime leaves to the training."""
-        return self.hardware.capacity - self.runtime
+        capacity = self.hardware.capacity
+        # torch's allocator has no say over the runtime.
+        return capacity - self.runtime
 
     @property
     def near(self) -> float:
         """How near to the GPU's memory an answer is not clear, as a share of that memory."""
-        sharded = self.request.gpus > 1 and self.request.strategy in ("fsdp", "zero3")
-        return CLEAR_UNMEASURED if sharded else CLEAR
+        if self.request.gpus == 1:
+            return CLEAR
+        # What a sharded step gathers was never compared with a GPU.
+        is_sharded = self.request.strategy in ("fsdp", "zero3")
+        return CLEAR_UNMEASURED if is_sharded else CLEAR
 
 
 def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
@@ -329,7 +162,8 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
 
     def fits(batch: int) -> bool:
         step = step_at_batch(trace, batch)
-        return max(phase_bytes(step, question.request).values()) <= free
+        phases = phase_bytes(step, question.request)
+        return max(phases.values()) <= free
 
     batch = largest(fits, UNLIMITED_BATCH)
     return None if batch >= UNLIMITED_BATCH - 1 else batch
@@ -350,7 +184,9 @@ class CodeMemory(Frozen):
 
     @property
     def total(self) -> float:
-        return self.allocated + self.fragmentation + self.runtime
+        # What torch's allocator reserves is not all that the GPU must have.
+        reserved = self.allocated + self.fragmentation
+        return reserved + self.runtime
 
 
 def memory_of(step: TracedStep, question: CodeQuestion) -> CodeMemory:
@@ -391,9 +227,7 @@ def memory_gib(memory: CodeMemory, capacity: float) -> PlanMemory:
 def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> PlanAnswer:
     """The answer; `largest`: the largest batch that fits on one GPU, if one was found."""
     request, capacity = question.request, question.hardware.capacity
-    step = trace.asked
-    if question.finds_batch and largest:
-        step = step_at_batch(trace, largest)
+    step = planned_step(trace, question, largest)
     memory = memory_of(step, question)
     filled = memory.total / capacity
     fits = memory.total <= capacity
@@ -423,12 +257,19 @@ def code_plan(trace: Trace, question: CodeQuestion, largest: int | None) -> Plan
 
 def code_details(trace: Trace, question: CodeQuestion, largest: int | None) -> CodePlan:
     """What only an answer about code says: the phases of the step that it is for."""
-    request, step = question.request, trace.asked
-    if question.finds_batch and largest:
-        step = step_at_batch(trace, largest)
-    phases = phase_bytes(step, request)
+    phases = phase_bytes(planned_step(trace, question, largest), question.request)
+    phases_gib = {phase: round(size / GIB, 3) for phase, size in phases.items()}
+    # The question is of all GPUs together, the trace of one.
+    largest_of_all = None if largest is None else largest * question.request.gpus
     return CodePlan(
         torch=trace.torch,
-        phases_gib={phase: round(size / GIB, 3) for phase, size in phases.items()},
-        largest_batch=None if largest is None else largest * request.gpus,
+        phases_gib=phases_gib,
+        largest_batch=largest_of_all,
     )
+
+
+def planned_step(trace: Trace, question: CodeQuestion, largest: int | None) -> TracedStep:
+    """The step that the answer is for: the largest that fits if it was asked for."""
+    if question.finds_batch and largest:
+        return step_at_batch(trace, largest)
+    return trace.asked

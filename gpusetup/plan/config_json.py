@@ -58,7 +58,9 @@ def has_layers(config: ModelConfig) -> bool:
     # RWKV has no such layers, and Zamba uses the same attention blocks in many places.
     if config.has("rwkv") or config.has("num_mem_blocks"):
         return False
-    return bool(config.values.get("num_attention_heads")) or config.has("state_size")
+    has_heads = bool(config.values.get("num_attention_heads"))
+    # A model of state space alone has no heads of attention.
+    return has_heads or config.has("state_size")
 
 
 def unknown_family(values: Mapping[str, Any], source: str) -> UsageError:
@@ -116,18 +118,21 @@ class DecoderSizes(NamedTuple):
 
 def decoder_sizes(config: ModelConfig) -> DecoderSizes:
     """The parameters of a decoder, part by part."""
-    mixers, widths = mixers_of(config), attention_widths(config)
+    mixers = mixers_of(config)
+    widths = attention_widths(config)
     mixer_sizes = [mixer_parameters(config, mixer, widths) for mixer in mixers]
-    mlp = mlp_of(config, 3 if has_gate(config) else 2, mixers)
+    matrices = 3 if has_gate(config) else 2
+    mlp = mlp_of(config, matrices, mixers)
     # A layer norm has a bias beside its weight, and a layer has two norms.
     norms = (4 if has_layer_norms(config) else 2) * config.hidden
-    in_layers = sum(mixer_sizes) + len(mixers) * norms + mlp.dense_layers * mlp.dense
-    fixed = tables_of(config, len(mixers)) + in_layers
+    fixed = tables_of(config, len(mixers)) + sum(mixer_sizes)
+    fixed += len(mixers) * norms + mlp.dense_layers * mlp.dense
     embedding = config.need("vocab_size") * config.hidden
+    largest_layer = max(mixer_sizes) + norms + mlp.largest
     return DecoderSizes(
         parameters=fixed + mlp.expert_layers * mlp.experts,
         active=fixed + mlp.expert_layers * mlp.active,
-        largest_unit=max(embedding, max(mixer_sizes) + norms + mlp.largest),
+        largest_unit=max(embedding, largest_layer),
         mlp_width=mlp.width,
     )
 
@@ -136,7 +141,9 @@ def tables_of(config: ModelConfig, layers: int) -> int:
     """Parameters outside the layers: embedding, head, positions, the last norm."""
     # Without a tied head the head is a table as large as the embedding.
     tables = 1 if is_tied(config) else 2
-    size = (config.need("vocab_size") * tables + 1) * config.hidden
+    rows = config.need("vocab_size") * tables
+    last_norm = 1
+    size = (rows + last_norm) * config.hidden
     if "learned positions" in config.family:
         size += config.get("max_position_embeddings") * config.hidden
     if "gemma3n" in config.kind or "gemma4" in config.kind:
@@ -148,15 +155,19 @@ def tables_of(config: ModelConfig, layers: int) -> int:
 
 def is_tied(config: ModelConfig) -> bool:
     """Whether the head is the embedding's table; transformers' default differs by family."""
-    default = "a tied head" in config.family
-    return bool(config.values.get("tie_word_embeddings", default))
+    # Configs leave the key out where it has the family's default.
+    is_usual = "a tied head" in config.family
+    says_tied = config.values.get("tie_word_embeddings", is_usual)
+    return bool(says_tied)
 
 
 def has_layer_norms(config: ModelConfig) -> bool:
     """Whether the norms are layer norms, by the family or by the name of their epsilon."""
     if config.has("rms") and config.values.get("rmsnorm", True):
         return False
-    return "layer norms" in config.family or config.has("layer", "norm", "eps")
+    if "layer norms" in config.family:
+        return True
+    return config.has("layer", "norm", "eps")
 
 
 def has_gate(config: ModelConfig) -> bool:
@@ -165,10 +176,12 @@ def has_gate(config: ModelConfig) -> bool:
         return True
     if "no gate" in config.family:
         return False
-    activation = str(config.values.get("hidden_act") or "")
+    activation = str(config.values.get("hidden_act") or "gelu")
+    if activation == "relu":
+        return False
     # Layer norms with GELU are the layers of GPT-2's time.
-    as_gpt2 = has_layer_norms(config) and (not activation or "gelu" in activation)
-    return activation != "relu" and not as_gpt2
+    is_as_gpt2 = has_layer_norms(config) and "gelu" in activation
+    return not is_as_gpt2
 
 
 def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
@@ -181,24 +194,39 @@ def cached_layers_of(config: ModelConfig, mixers: Sequence[str]) -> int:
 def latent_width(config: ModelConfig) -> int:
     """The width of what latent attention caches for a token; 0 for attention of another kind."""
     rank = config.get("kv_lora_rank")
-    return rank + config.get("qk_rope_head_dim", 64) if rank else 0
+    if rank == 0:
+        return 0
+    rotated = config.get("qk_rope_head_dim", 64)
+    return rank + rotated
 
 
 def attention_widths(config: ModelConfig) -> AttentionWidths:
     """Heads and widths of attention; of state space alone its inner width, in one head."""
     hidden = config.hidden
-    if not config.values.get("num_attention_heads") or is_state_space_alone(config):
+    has_heads = bool(config.values.get("num_attention_heads"))
+    if not has_heads or is_state_space_alone(config):
         return AttentionWidths(heads=1, query=2 * hidden, key_value=hidden)
     heads = config.need("num_attention_heads")
     if config.get("kv_lora_rank"):
-        key = config.get("qk_nope_head_dim", 128) + config.get("qk_rope_head_dim", 64)
-        value = config.get("v_head_dim", 128)
-        # Keys are wider than values here; the mean of both stands for either.
-        return AttentionWidths(heads, query=heads * key, key_value=heads * (key + value) // 2)
+        return latent_widths(config, heads)
     default_width = 256 if "heads of 256" in config.family else hidden // heads
     width = config.get("head_dim", default_width)
     key_value_heads = key_value_heads_of(config, heads)
     return AttentionWidths(heads, query=heads * width, key_value=key_value_heads * width)
+
+
+def latent_widths(config: ModelConfig, heads: int) -> AttentionWidths:
+    """The same of DeepSeek's latent attention, whose heads have keys and values of their own."""
+    rotated = config.get("qk_rope_head_dim", 64)
+    key = config.get("qk_nope_head_dim", 128) + rotated
+    value = config.get("v_head_dim", 128)
+    # Keys are wider than values; the mean of both stands for either.
+    keys_and_values = heads * (key + value)
+    return AttentionWidths(
+        heads=heads,
+        query=heads * key,
+        key_value=keys_and_values // 2,
+    )
 
 
 def key_value_heads_of(config: ModelConfig, heads: int) -> int:

@@ -15,26 +15,40 @@ from gpusetup.plan.tables import tables_in
 
 
 def model(reader: Reader, fields: Fields) -> Fields:
-    named = [pair for pair in reader.all("named-model") if names_model(*pair)]
-    if not named:
-        return {}
-    setting, text = named[0]
+    """The model by its name or its folder, with torchtitan's flavor."""
+    for setting, text in reader.all("named-model"):
+        if names_model(setting, text):
+            return model_of_setting(reader, setting, text)
+    return {}
+
+
+def model_of_setting(reader: Reader, setting: Setting, text: str) -> Fields:
+    """The model that a setting names; `BadInput` for a file that is no config.json."""
     flavor = reader.word("flavor")
-    text = f"{text}-{flavor}" if flavor else text
+    if flavor:
+        text = f"{text}-{flavor}"
     reader.note(setting, f"the model {text}")
     name = known_name(text)
     file = Path(name)
     is_file = named_file.is_there(file) and not named_file.is_folder(file)
     if is_file and file.name != "config.json":
-        hint = "a name, a config.json or its folder"
-        raise reader.refused(setting, "this file is no model's config.json", hint)
-    return {"model": name, **({"quantize": "nf4"} if ".qlora_" in text else {})}
+        raise reader.refused(
+            setting,
+            "this file is no model's config.json",
+            hint="a name, a config.json or its folder",
+        )
+    # torchtune's builders of QLoRA quantise the base.
+    return {"model": name, "quantize": "nf4"} if ".qlora_" in text else {"model": name}
 
 
 def names_model(setting: Setting, text: str) -> bool:
     """Whether a setting names one model: under `model` may also stand a kind (`model: lstm`)."""
-    is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text) is not None
-    return setting.path[-1] != "model" or is_hub_id or is_known(known_name(text))
+    if setting.path[-1] != "model":
+        return True
+    is_hub_id = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", text)
+    if is_hub_id:
+        return True
+    return is_known(known_name(text))
 
 
 def known_name(text: str) -> str:
@@ -44,9 +58,13 @@ def known_name(text: str) -> str:
     name = text
     if "torchtune." in text:
         name = _name_of_component(text.rpartition(".")[2])
+    # torchtitan's Llama 3 is Llama 3.1.
     name = re.sub(r"^llama3-(?=\d+[bB]$)", "llama-3.1-", name)
+    if is_known(name):
+        return name
+    # A path on the person's disk often ends in the model's name.
     last_part = name.rstrip("/").rpartition("/")[2]
-    return last_part if is_known(last_part) and not is_known(name) else name
+    return last_part if is_known(last_part) else name
 
 
 def _name_of_component(component: str) -> str:
@@ -60,7 +78,10 @@ def _name_of_component(component: str) -> str:
     with_version = re.sub(r"(?<=\d)_(?=\d)", ".", name, count=1)
     with_size = re.sub(r"_(\d+)_(\d+b)", r"_\1.\2", name)
     with_both = re.sub(r"(\d)_(\d)", r"\1.\2", name)
-    return next(filter(is_known, (with_version, with_size, with_both)), name)
+    for spelling in (with_version, with_size, with_both):
+        if is_known(spelling):
+            return spelling
+    return name
 
 
 TRAINERS_THAT_NAME_LORA = ("trl", "axolotl")
@@ -71,42 +92,67 @@ config has (TRL, ModelConfig; axolotl's examples leave `adapter:` empty beside `
 def adapters(reader: Reader, fields: Fields) -> Fields:
     """LoRA if the config says it, of which rank and beside what."""
     method = (reader.word("adapter") or "").lower()
-    if method == "freeze":  # LLaMA-Factory trains the last layers, two by default
+    if method == "freeze":
+        # LLaMA-Factory trains the last layers, two by default.
         trained_layers = reader.number("trained-layers", 10**4) or 2
         return {"freeze": f"-{trained_layers}"}
-    is_lora = method in ("lora", "qlora", "true", "yes")
-    is_off = not is_lora and (method or fields["trainer"] in TRAINERS_THAT_NAME_LORA)
-    rank = None if is_off else reader.number("rank", LARGEST["lora"])
-    if is_lora and rank is None:
-        rank = 16 if fields["trainer"] == "trl" else 8
-        reader.assumed.append(f"no rank is named: {rank}")
+    rank = rank_of(reader, fields, method)
     if rank is None:
         return {}
-    lora: Fields = {"lora": rank, **({"quantize": "nf4"} if method == "qlora" else {})}
-    reader.names("targets")  # all linear layers are counted
-    if reader.names("trained-too") & {"embed_tokens", "lm_head", "wte", "embeddings"}:
+    lora: Fields = {"lora": rank}
+    if method == "qlora":
+        lora["quantize"] = "nf4"
+    # All linear layers are counted, whichever are named.
+    reader.names("targets")
+    if not EMBEDDINGS.isdisjoint(reader.names("trained-too")):
         lora["trained_embeddings"] = True
     return lora
 
 
+EMBEDDINGS = frozenset(("embed_tokens", "lm_head", "wte", "embeddings"))
+"""Modules that, trained beside adapters, are as large as the vocabulary."""
+
+
+def rank_of(reader: Reader, fields: Fields, method: str) -> int | None:
+    """The rank of the adapters that are trained; None if there are none."""
+    is_lora = method in ("lora", "qlora", "true", "yes")
+    is_other_method = method != "" and not is_lora
+    needs_word = fields["trainer"] in TRAINERS_THAT_NAME_LORA and not is_lora
+    if is_other_method or needs_word:
+        return None
+    rank: int | None = reader.number("rank", LARGEST["lora"])
+    if is_lora and rank is None:
+        rank = 16 if fields["trainer"] == "trl" else 8
+        reader.assumed.append(f"no rank is named: {rank}")
+    return rank
+
+
 def quantised(reader: Reader, fields: Fields) -> Fields:
-    kind = "nf4" if reader.switch("four-bit") else fields.get("quantize")
-    kind = "int8" if reader.switch("eight-bit") else kind
-    kind = reader.word("quantize", by_words("quantize")) or kind
-    double = reader.switch("double-quantize")
-    doubles_by_default = fields["trainer"] in ("axolotl", "llama-factory")
-    if kind == "nf4" and (doubles_by_default if double is None else double):
-        kind = "nf4-dq"
-    if kind and fields.get("lora") is None:
-        reader.assumed.append(f"weights in {kind} are not trained themselves: LoRA of rank 16")
-        return {"quantize": kind, "lora": 16}
-    return {"quantize": kind}
+    """How the frozen base is quantised; adapters are trained on it."""
+    storage = fields.get("quantize")
+    if reader.switch("four-bit"):
+        storage = "nf4"
+    if reader.switch("eight-bit"):
+        storage = "int8"
+    storage = reader.word("quantize", by_words("quantize")) or storage
+    quantises_scales = reader.switch("double-quantize")
+    if quantises_scales is None:
+        quantises_scales = fields["trainer"] in ("axolotl", "llama-factory")
+    if storage == "nf4" and quantises_scales:
+        storage = "nf4-dq"
+    if storage and fields.get("lora") is None:
+        reader.assumed.append(f"weights in {storage} are not trained themselves: LoRA of rank 16")
+        return {"quantize": storage, "lora": 16}
+    return {"quantize": storage}
 
 
 def frozen(reader: Reader, fields: Fields) -> Fields:
     """The part of the model that is not trained; beside adapters that is all of it anyway."""
     part = frozen_in(reader, fields.get("model"))
-    return {"freeze": part} if part and fields.get("lora") is None else {}
+    has_adapters = fields.get("lora") is not None
+    if part is None or has_adapters:
+        return {}
+    return {"freeze": part}
 
 
 def tables(reader: Reader, fields: Fields) -> Fields:

@@ -20,19 +20,35 @@ OTHER_MODELS = frozenset((
 ))  # fmt: skip
 """A key under one of these is about another model than the one that is trained."""
 SWITCH_VALUES = dict.fromkeys(TRUE, True) | dict.fromkeys(FALSE, False)
+MOST_DIGITS = 19
+"""A number of so many digits is out of every range."""
+LEFT_OPEN = ("auto", "???")
+"""Values that leave the choice to the trainer; `???` is OmegaConf's mark of a missing value."""
+LONGEST_VALUE = 80
+"""Letters of a value that the answer shows."""
 ANCHOR = re.compile(r"(?:&\S+\s+)?")
 Fields = dict[str, Any]
 """Fields of a job or question, and `notes`, `per_gpu`, `total` and `devices` of `FromConfig`."""
 
 
-def by_words(kind: str, if_on: str | None = None) -> Callable[[Setting, str], Any]:
+Meaning = Callable[[Setting, str], Any]
+"""What a setting means by its text; None: it says nothing."""
+
+
+def by_words(kind: str, if_on: str | None = None) -> Meaning:
     """How a setting of a kind is read: by its text, or by its name if it is a switch that is on.
 
     `if_on`: what such a switch means if its name says nothing.
     """
-    return lambda setting, text: (
-        meaning(kind, name_of(setting.path)) or if_on if text in TRUE else meaning(kind, text)
-    )
+
+    def meaning_of(setting: Setting, text: str) -> Any:
+        if text not in TRUE:
+            return meaning(kind, text)
+        # `flash_attention: true` says by its name what is on.
+        name = name_of(setting.path)
+        return meaning(kind, name) or if_on
+
+    return meaning_of
 
 
 class Reader:
@@ -46,10 +62,19 @@ class Reader:
         self.assumed: list[str] = []
         self.interpolation = Interpolation(self._written_text, variables)
         for setting in config.settings:
+            # Of a key that stands twice the first counts.
             self.by_path.setdefault(setting.path, setting)
-            key = key_of(setting.path)
-            if key is not None and not OTHER_MODELS & set(setting.path[:-1]):
-                self.by_role.setdefault(key.role, []).append(setting)
+            self._sort_by_role(setting)
+
+    def _sort_by_role(self, setting: Setting) -> None:
+        """Put a setting to the others of its role, unless it is about another model."""
+        key = key_of(setting.path)
+        if key is None:
+            return
+        is_of_other_model = not OTHER_MODELS.isdisjoint(setting.path[:-1])
+        if not is_of_other_model:
+            settings = self.by_role.setdefault(key.role, [])
+            settings.append(setting)
 
     def all(self, role: str) -> Iterator[tuple[Setting, str]]:
         """Each setting of a role that says something, with its text."""
@@ -58,25 +83,34 @@ class Reader:
             if text is not None:
                 yield setting, text
 
-    def word(self, role: str, meaning: Callable[[Setting, str], Any] | None = None) -> Any:
+    def word(self, role: str, meaning: Meaning | None = None) -> Any:
         """The first text of a role that says something, by what it and its setting mean."""
         for setting, text in self.all(role):
             value = meaning(setting, text) if meaning else text
             if value is not None:
-                for other, same in self.all(role):
-                    if same == text:
-                        self.note(other, f"{role}: {value}")
+                self._note_repetitions(role, text, value)
                 return value
         return None
 
+    def _note_repetitions(self, role: str, text: str, value: Any) -> None:
+        """Write down all settings of a role with the text that was read."""
+        for setting, repeated_text in self.all(role):
+            # Another value of the same role stays open: it was not what counted.
+            if repeated_text != text:
+                continue
+            self.note(setting, f"{role}: {value}")
+
     def number(self, role: str, most: int = 10**6) -> Any:
-        """The first whole number of a role; `BadInput` with its place if it is out of range."""
+        """The first whole number of a role; `BadInput` with its line if it is out of range."""
 
         def value_of(setting: Setting, text: str) -> int | None:
             digits = text.replace("_", "")
-            if not re.fullmatch(r"[+-]?\d+", digits) or digits in ("0", "-1"):
+            is_number = re.fullmatch(r"[+-]?\d+", digits)
+            # 0 and -1 say "no limit" in many trainers.
+            if not is_number or digits in ("0", "-1"):
                 return None
-            value = int(digits) if len(digits) < 19 else most + 1
+            # Python refuses to read a number of thousands of digits.
+            value = int(digits) if len(digits) < MOST_DIGITS else most + 1
             if not 1 <= value <= most:
                 raise self.refused(setting, f"{digits[:20]}: out of range", f"1 to {most:,}")
             return value
@@ -99,11 +133,13 @@ class Reader:
         The token budget of a reference model or a rollout is one of the training's own knobs.
         """
         numbers = []
-        for setting in self.config.settings:
-            text = self.text(setting) if name_of(setting.path) == name else None
-            if text and re.fullmatch(r"\d{1,18}", text) and 1 <= int(text) <= most:
-                numbers.append(int(text))
-                self.note(setting, f"{role}: {int(text)}")
+        for setting, text in self.settings_named(name):
+            if not re.fullmatch(r"\d{1,18}", text):
+                continue
+            number = int(text)
+            if 1 <= number <= most:
+                numbers.append(number)
+                self.note(setting, f"{role}: {number}")
         return min(numbers, default=None)
 
     def settings_named(self, name: str, inside: str | None = None) -> Iterator[tuple[Setting, str]]:
@@ -112,8 +148,12 @@ class Reader:
         `inside`: the key of a map that it stands in. An item of a list has the list's name.
         """
         for setting in self.config.settings:
-            words = [part for part in setting.path if isinstance(part, str)]
-            if not words or words[-1] != name or (inside is not None and inside not in words[:-1]):
+            # A list's items have numbers after its name.
+            keys = [part for part in setting.path if isinstance(part, str)]
+            if not keys or keys[-1] != name:
+                continue
+            maps = keys[:-1]
+            if inside is not None and inside not in maps:
                 continue
             text = self.text(setting)
             if text is not None:
@@ -128,72 +168,97 @@ class Reader:
 
     def texts_named(self, name: str, meaning: str) -> tuple[str, ...]:
         """The texts of a setting that is a list, or its one text; they count as read then."""
-        texts = list(self.settings_named(name))
-        for setting, text in texts:
+        texts: list[str] = []
+        for setting, text in self.settings_named(name):
             self.note(setting, f"{meaning}: {text}")
-        return tuple(text for _, text in texts)
+            texts.append(text)
+        return tuple(texts)
 
     def has_map(self, name: str) -> bool:
         """Whether a map of this name stands at the top of the config."""
-        return any(setting.path[:1] == (name,) for setting in self.config.settings)
+        # Paths have numbers for items of lists: a map's name is a word.
+        top_keys = [path[0] for path in self.by_path if path]
+        return name in top_keys
 
-    def place(self, role: str) -> str:
+    def key_and_line(self, role: str) -> str:
         """The key and the line of a role's first setting, as an answer names them."""
-        settings = self.by_role.get(role, ())
-        first = next((setting for setting in settings if self.text(setting)), None)
-        return f"`{dotted(first.path)}` (line {first.line})" if first else role
+        for setting in self.by_role.get(role, ()):
+            if not self.text(setting):
+                continue
+            key = dotted(setting.path)
+            return f"`{key}` (line {setting.line})"
+        return role
 
     def switch(self, role: str) -> Any:
         """The first switch of a role."""
-        return self.word(role, lambda _, text: SWITCH_VALUES.get(text))
+
+        def value_of(_: Setting, text: str) -> bool | None:
+            return SWITCH_VALUES.get(text)
+
+        return self.word(role, value_of)
 
     def names(self, role: str) -> frozenset[str]:
         """The words of a list, or of a text with commas."""
         names: set[str] = set()
         for setting in self.by_role.get(role, ()):
-            inner = [one for path, one in self.by_path.items() if path[:-1] == setting.path]
-            for one in inner if setting.kind == "list" else [setting]:
-                words = (self.text(one) or "").split(",")
-                names |= {word.strip() for word in words} - {""}
-                self.note(one, role)
+            items = [setting]
+            if setting.kind == "list":
+                items = self._items_of(setting)
+            for item in items:
+                text = self.text(item) or ""
+                names.update(map(str.strip, text.split(",")))
+                self.note(item, role)
+        names.discard("")
         return frozenset(names)
+
+    def _items_of(self, setting: Setting) -> list[Setting]:
+        """The settings that stand directly in a list."""
+        items = []
+        for path, item in self.by_path.items():
+            if path[:-1] == setting.path:
+                items.append(item)
+        return items
 
     def text(self, setting: Setting) -> str | None:
         """A scalar without quotes and anchors, its variables and references replaced.
 
         None if it is empty, or if one of them is not known here.
         """
-        if setting.kind in ("list", "map"):
+        if setting.is_collection:
             return None
         bare = bare_text(setting)
-        if bare in EMPTY or bare in ("auto", "???"):  # OmegaConf's mark of a missing value
+        if bare in EMPTY or bare in LEFT_OPEN:
             return None
         if "${" not in bare:
             return bare
         self.interpolation.asked.clear()
         value = self.interpolation.resolve(bare, setting.path)
         for variable in self.interpolation.asked:
-            set_or_not = "set" if variable.is_set else "not set"
-            nothing = "nothing was read, and OmegaConf stops there: export the variable"
-            outcome = f"{variable.value} was read" if variable.value else nothing
-            self.assumed.append(
-                f"{dotted(setting.path)} takes the variable {variable.name}, which is "
-                f"{set_or_not}: {outcome}"
-            )
+            self.assumed.append(f"{dotted(setting.path)} takes {variable.in_words}")
         return value or None
 
     def _written_text(self, path: tuple[str | int, ...]) -> str | None:
         """The scalar at a path as it is written, for a value that refers to it."""
         setting = self.by_path.get(path)
-        is_scalar = setting is not None and setting.kind not in ("list", "map")
-        return bare_text(setting) if setting is not None and is_scalar else None
+        if setting is None or setting.is_collection:
+            return None
+        return bare_text(setting)
 
     def note(self, setting: Setting, meaning: str) -> None:
-        self.used.setdefault(setting.path, key_read(setting, meaning))
+        """Write down that a setting was read, and as what."""
+        # The first reading stays: later ones are of the same value for another purpose.
+        if setting.path in self.used:
+            return
+        self.used[setting.path] = key_read(setting, meaning)
 
-    def refused(self, setting: Setting, what: str, hint: str) -> BadInput:
-        place = f"{self.config.name}, line {setting.line}"
-        return BadInput(f"{place}: `{dotted(setting.path)}` is {what}", hint=hint)
+    def refused(self, setting: Setting, problem: str, hint: str) -> BadInput:
+        """The error for a setting that cannot be."""
+        line = f"{self.config.name}, line {setting.line}"
+        key = dotted(setting.path)
+        return BadInput(
+            f"{line}: `{key}` is {problem}",
+            hint=hint,
+        )
 
     def not_understood(self, counted_maps: frozenset[str] = frozenset()) -> Iterator[ConfigKey]:
         """The settings that were not read and may take memory for all that is known.
@@ -202,19 +267,29 @@ class Reader:
         """
         for setting in self.config.settings:
             text = self.text(setting)
-            if not text or setting.path in self.used or is_switched_off(text):
+            if not text or setting.path in self.used:
                 continue
-            is_counted = not counted_maps.isdisjoint(setting.path[:-1])
-            if not (is_counted or takes_no_memory(setting.path)):
+            if is_switched_off(text) or takes_no_memory(setting.path):
+                continue
+            maps = setting.path[:-1]
+            if counted_maps.isdisjoint(maps):
                 yield key_read(setting, "")
 
 
 def bare_text(setting: Setting) -> str:
     """A scalar without an anchor before it and quotes around it."""
-    return ANCHOR.sub("", setting.text, count=1).strip().strip("'\"")
+    without_anchor = ANCHOR.sub("", setting.text, count=1)
+    bare = without_anchor.strip()
+    return bare.strip("'\"")
 
 
 def key_read(setting: Setting, meaning: str) -> ConfigKey:
     """A setting with what it was read as; no meaning if it was not understood."""
-    value = "" if setting.kind in ("list", "map") else setting.text.strip()[:80]
-    return ConfigKey(key=dotted(setting.path), line=setting.line, value=value, meaning=meaning)
+    # A whole list or map has no value that a line of the answer could show.
+    value = "" if setting.is_collection else setting.text.strip()[:LONGEST_VALUE]
+    return ConfigKey(
+        key=dotted(setting.path),
+        line=setting.line,
+        value=value,
+        meaning=meaning,
+    )

@@ -6,6 +6,7 @@ Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeM
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpusetup.configs.settings import FALSE, TRUE
 from gpusetup.plan.config_reader import Fields, Reader
@@ -40,17 +41,23 @@ def method_of(reader: Reader) -> str | None:
     for name in METHOD_NAMES:
         for setting, text in reader.settings_named(name):
             method = re.sub(r"[^a-z]+", "_", text.lower()).strip("_")
+            if method not in SUPERVISED | PAIRED | GENERATING:
+                continue
+            reader.note(setting, f"the method of training: {text}")
             if method in SUPERVISED:
-                reader.note(setting, f"the method of training: {text}")
                 return None
-            if method in PAIRED or method in GENERATING:
-                reader.note(setting, f"the method of training: {text}")
-                return "ppo" if method == "gae" else method
+            return "ppo" if method == "gae" else method
     if reader.has_map("critic") and reader.has_map("actor_rollout_ref"):
         return "ppo"  # verl's own default is `adv_estimator: gae`
-    for method, names in SIGNS:
-        if any(reader.text_named(name, f"a key of {method}") for name in names):
-            return method
+    return method_by_signs(reader)
+
+
+def method_by_signs(reader: Reader) -> str | None:
+    """The method of a config that does not name it, by the keys that only its trainers have."""
+    for method, keys in SIGNS:
+        for key in keys:
+            if reader.text_named(key, f"a key of {method}"):
+                return method
     return None
 
 
@@ -77,35 +84,34 @@ def reinforcement(reader: Reader, fields: Fields) -> Fields:
 def trainer_setup(reader: Reader, fields: Fields, method: str) -> RlSetup:
     """The setup of TRL, LLaMA-Factory, ms-swift, axolotl and OpenRLHF."""
     generates = method in GENERATING
-    has_adapters = fields.get("lora") is not None
-    share, sleeps = engine_of(reader) if generates else (None, False)
-    uses_engine = share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
+    engine = engine_of(reader) if generates else NO_ENGINE
     reader.text_named("num_generations", "answers to one prompt")
+    # The trainer itself generates if no engine does, here or elsewhere.
+    uses_engine = engine.share is not None or is_on(reader, "use_vllm") or is_elsewhere(reader)
     generated_at_once = 0
     if generates and not uses_engine:
         generated_at_once = generated_sequences(reader, fields)
-    rewards = reward_models(reader, method)
-    if has_adapters and fields["trainer"] == "llama-factory":
-        rewards = ()  # its reward model is a second adapter on the same base
     return RlSetup(
         method=method,
         generates=generates,
         pairs=method in PAIRED,
-        has_reference=has_reference(reader, fields, method) and not has_adapters,
-        reward_models=rewards,
+        has_reference=has_reference(reader, fields, method),
+        reward_models=reward_models(reader, fields, method),
         critic=critic_of(fields, method),
         critic_name=reader.text_named("critic_pretrain", "the critic") or SAME_AS_POLICY,
         frozen_in_16_bits=frozen_in_16_bits(fields),
-        engine_share=share,
-        engine_sleeps=sleeps,
+        engine_share=engine.share,
+        engine_sleeps=engine.sleeps,
         generated_at_once=generated_at_once,
     )
 
 
 def frozen_in_16_bits(fields: Fields) -> bool:
     """Whether frozen models are 16-bit: TRL loads all in 32 bits unless `dtype` or FSDP says so."""
-    says_16_bits = fields.get("dtype") not in (None, "fp32")
-    return fields["trainer"] != "trl" or says_16_bits or bool(fields.get("strategy"))
+    if fields["trainer"] != "trl" or fields.get("strategy"):
+        return True
+    dtype = fields.get("dtype")
+    return dtype not in (None, "fp32")
 
 
 def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
@@ -113,26 +119,44 @@ def has_reference(reader: Reader, fields: Fields, method: str) -> bool:
     if method in WITHOUT_REFERENCE:
         return False
     if reader.text_named("ref_model", "the reference model"):
-        return True
+        return fields.get("lora") is None
     ahead = reader.text_named("precompute_ref_log_probs", "log-probabilities before the training")
     if ahead in TRUE:
         return False
-    weight_of_reference = "the weight of the reference"
-    strength = reader.text_named("beta", weight_of_reference)
-    strength = strength or reader.text_named("init_kl_coef", weight_of_reference)
+    weight = weight_of_reference(reader, fields, method)
+    # Beside adapters the base without them is the reference.
+    return weight > 0 and fields.get("lora") is None
+
+
+def weight_of_reference(reader: Reader, fields: Fields, method: str) -> float:
+    """How much the divergence from the reference counts; at 0 none is loaded."""
+    strength = reader.text_named("beta", "the weight of the reference")
+    strength = strength or reader.text_named("init_kl_coef", "the weight of the reference")
+    if strength:
+        return 0.0 if re.fullmatch(r"0(\.0*)?", strength) else 1.0
     # TRL's GRPO, which axolotl runs, has a weight of 0 unless it is said (GRPOConfig, 1.16);
     # ms-swift's is 0.04.
-    needs_no_reference = method in GENERATING - WITH_CRITIC and fields["trainer"] in BY_TRL
-    default = "0" if needs_no_reference else "0.1"
-    return not re.fullmatch(r"0(\.0*)?", strength or default)
+    is_grpo = method in GENERATING - WITH_CRITIC
+    return 0.0 if is_grpo and fields["trainer"] in BY_TRL else 0.1
 
 
-def reward_models(reader: Reader, method: str) -> tuple[str, ...]:
+def reward_models(reader: Reader, fields: Fields, method: str) -> tuple[str, ...]:
     """The models that judge answers; a function or a remote server is none."""
     if method not in GENERATING:
         return ()
-    if reader.text_named("reward_model_type", "how answers are judged") == "api":
+    judge = reader.text_named("reward_model_type", "how answers are judged")
+    names = reward_model_names(reader)
+    if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
+        names.append(SAME_AS_POLICY)
+    # LLaMA-Factory's reward model is a second adapter on the same base.
+    shares_base = fields["trainer"] == "llama-factory" and fields.get("lora") is not None
+    if judge == "api" or shares_base:
         return ()
+    return tuple(names)
+
+
+def reward_model_names(reader: Reader) -> list[str]:
+    """The reward models that a config names."""
     names: list[str] = []
     for key in ("reward_model", "reward_model_path", "reward_pretrain"):
         name = reader.text_named(key, "the reward model")
@@ -141,9 +165,7 @@ def reward_models(reader: Reader, method: str) -> tuple[str, ...]:
     for name in reader.texts_named("reward_funcs", "how answers are judged"):
         if "/" in name:  # the id of a model; a bare word is a function
             names.append(name)
-    if method == "ppo" and not names and not is_on(reader, "remote_rm_url"):
-        names.append(SAME_AS_POLICY)
-    return tuple(names)
+    return names
 
 
 def critic_of(fields: Fields, method: str) -> Critic:
@@ -153,46 +175,69 @@ def critic_of(fields: Fields, method: str) -> Critic:
     return "head" if fields["trainer"] == "llama-factory" else "model"
 
 
-def engine_of(reader: Reader) -> tuple[float | None, bool]:
-    """The share of the card of an engine on the same GPUs, and whether it sleeps in between."""
+class Engine(NamedTuple):
+    """An inference engine on the GPUs of the training."""
+
+    share: float | None
+    """Its share of each card; None if there is none."""
+    sleeps: bool
+    """Whether it frees its memory while is trained."""
+
+
+NO_ENGINE = Engine(share=None, sleeps=False)
+
+
+def engine_of(reader: Reader) -> Engine:
+    """The engine on the same GPUs, if the config starts one there."""
     mode = reader.text_named("vllm_mode", "where the engine runs")
-    said_share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share of the card")
-    said_share = said_share or reader.text_named("gpu_memory_utilization", "the engine's share")
-    colocated = mode == "colocate" or is_on(reader, "colocate_all_models")
-    uses_engine = is_on(reader, "use_vllm") or colocated
+    share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share of the card")
+    share = share or reader.text_named("gpu_memory_utilization", "the engine's share")
+    is_colocated = mode == "colocate" or is_on(reader, "colocate_all_models")
+    uses_engine = is_on(reader, "use_vllm") or is_colocated
     sleep = reader.text_named("vllm_enable_sleep_mode", "the engine sleeps")
     sleep = sleep or reader.text_named("sleep_level", "the engine sleeps")
-    sleeps = (sleep or "0") not in (*FALSE, "0")
     if not uses_engine or is_elsewhere(reader):
-        return None, False
-    return share_of(said_share, TRL_ENGINE_SHARE), sleeps
+        return NO_ENGINE
+    sleeps = sleep is not None and sleep not in (*FALSE, "0")
+    return Engine(share_of(share, TRL_ENGINE_SHARE), sleeps)
+
+
+SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
+"""Keys that only a server on other GPUs has."""
 
 
 def is_elsewhere(reader: Reader) -> bool:
     """Whether answers come from a server on other GPUs."""
-    return reader.text_named("vllm_mode", "where the engine runs") == "server" or any(
-        reader.text_named(name, "a server elsewhere")
-        for name in ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")
-    )
+    if reader.text_named("vllm_mode", "where the engine runs") == "server":
+        return True
+    texts = [reader.text_named(key, "a server elsewhere") for key in SERVER_KEYS]
+    return any(texts)
 
 
 def is_on(reader: Reader, name: str) -> bool:
-    text = reader.text_named(name, f"{name.replace('_', ' ')}")
+    """Whether a setting is there and is not switched off."""
+    words = name.replace("_", " ")
+    text = reader.text_named(name, words)
+    # Any other word, as an address, says that it is used.
     return text is not None and text not in FALSE
 
 
 def share_of(text: str | None, default: float) -> float:
     """A share of the card; the default for what is none."""
-    is_share = re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text or "")
-    return float(text or default) if is_share else default
+    if text is None or not re.fullmatch(r"0?\.\d{1,6}|1(\.0*)?", text):
+        return default
+    return float(text)
 
 
 def generated_sequences(reader: Reader, fields: Fields) -> int:
     """The sequences that a GPU generates at once: those of all micro-batches of a step."""
-    batch = fields.get("per_gpu") or 1
-    steps = reader.text_named("steps_per_generation", "micro-batches of one generation")
-    number = re.fullmatch(r"\d{1,5}", steps or "")
-    return int(batch) * (int(steps or 1) if number else fields.get("accumulate") or 1)
+    # TRL generates once for all micro-batches of an optimizer step, unless it is told otherwise.
+    micro_batches = int(fields.get("accumulate") or 1)
+    text = reader.text_named("steps_per_generation", "micro-batches of one generation")
+    if text and re.fullmatch(r"\d{1,5}", text):
+        micro_batches = int(text)
+    batch = int(fields.get("per_gpu") or 1)
+    return batch * micro_batches
 
 
 def verl_setup(reader: Reader, method: str) -> RlSetup:
@@ -202,19 +247,16 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
     `param_offload` the actor is on the host while the engine generates; in a step its weights and
     its optimizer's states are on the GPU all the same.
     """
-    place = "actor_rollout_ref"
     share = reader.text_named("gpu_memory_utilization", "the engine's share of the card", "rollout")
     sleeps = reader.text_named("free_cache_engine", "the engine frees its memory", "rollout")
     has_reference = is_on(reader, "use_kl_loss") or is_on(reader, "use_kl_in_reward")
     actor_leaves = reader.text_named("param_offload", "the actor's weights on the host", "actor")
     optimizer_leaves = reader.text_named("optimizer_offload", "its states on the host", "actor")
     reference_leaves = reader.text_named("param_offload", "the reference on the host", "ref")
-    rewards: tuple[str, ...] = ()
-    if (reader.text_named("enable", "a reward model", "reward_model") or "false") in TRUE:
-        rewards = (reader.text_named("path", "the reward model", "reward_model") or SAME_AS_POLICY,)
+    rewards = verl_reward_models(reader)
     reader.text_named("n", "answers to one prompt", "rollout")
     reader.assumed.append(
-        f"{place}: the engine shares the GPUs, and sleeps while the actor is trained"
+        "actor_rollout_ref: the engine shares the GPUs, and sleeps while the actor is trained"
     )
     return RlSetup(
         method=method,
@@ -228,3 +270,12 @@ def verl_setup(reader: Reader, method: str) -> RlSetup:
         engine_sleeps=sleeps not in FALSE,
         policy_leaves=actor_leaves in TRUE and optimizer_leaves in TRUE,
     )
+
+
+def verl_reward_models(reader: Reader) -> tuple[str, ...]:
+    """verl's reward model, which is off unless the config switches it on."""
+    enabled = reader.text_named("enable", "a reward model", "reward_model")
+    if enabled not in TRUE:
+        return ()
+    name = reader.text_named("path", "the reward model", "reward_model")
+    return (name or SAME_AS_POLICY,)

@@ -53,7 +53,9 @@ def image_encoder(config: ModelConfig) -> Shape:
     layer = encoder_layer(config, matrices=2)
     layers = config.need("num_hidden_layers") * layer
     shape = encoder_shape(
-        config, parameters=layers + inputs + classifier + last_norm, largest_unit=layer
+        config,
+        parameters=layers + inputs + classifier + last_norm,
+        largest_unit=layer,
     )
     return replace(shape, classes=classes, tokens=patches + 1)
 
@@ -62,9 +64,11 @@ def encoder_layer(config: ModelConfig, matrices: int) -> int:
     """Parameters of one layer with its biases; `matrices`: of its MLP."""
     hidden = config.hidden
     width = config.get("intermediate_size") or default_mlp_width(config)
+    # Queries, keys, values, output.
     attention = 4 * hidden * (hidden + 1)
+    mlp = matrices * hidden * width
     biases_and_norms = width + 5 * hidden
-    return attention + matrices * hidden * width + biases_and_norms
+    return attention + mlp + biases_and_norms
 
 
 def encoder_shape(config: ModelConfig, parameters: int, largest_unit: int) -> Shape:
@@ -93,5 +97,7 @@ def tower_parameters(config: ModelConfig) -> int:
     layers = config.first("depth", "num_hidden_layers", "encoder_layers", "layers")
     width = config.first("intermediate_size", "encoder_ffn_dim") or default_mlp_width(config)
     # A tower with SiLU has a gate (Qwen2.5-VL).
-    matrices = 3 if config.values.get("hidden_act") == "silu" else 2
-    return layers * hidden * (4 * hidden + matrices * width)
+    has_gate = config.values.get("hidden_act") == "silu"
+    matrices = 3 if has_gate else 2
+    columns = 4 * hidden + matrices * width
+    return layers * hidden * columns

@@ -63,15 +63,19 @@ def smaller_numbers(decision: Decision, solve: str | None) -> Iterator[Decision]
 
 def rank(decision: Decision, solve: str | None) -> tuple[int, ...]:
     """How good a decision is; larger is better."""
-    length = decision.job.context if solve == "context" else 0
-    needs_no_offload = decision.fits and not decision.shown.recipe.offload
-    return (int(decision.fits), length, int(needs_no_offload))
+    fits = decision.fits
+    length = 0
+    if solve == "context":
+        length = decision.job.context
+    needs_no_offload = fits and not decision.shown.recipe.offload
+    return (int(fits), length, int(needs_no_offload))
 
 
 def rank_with_source(decision: Decision, solve: str | None) -> tuple[int, ...]:
     """The rank of a decision, where a measured one is better than an equal prediction."""
+    plain_rank = rank(decision, solve)
     is_measured = int(decision.measured)
-    return (*rank(decision, solve), is_measured)
+    return (*plain_rank, is_measured)
 
 
 def reason(all_gpus: Decision, fewer: Decision) -> str:
@@ -94,5 +98,5 @@ def visible_devices(gpus: int) -> str:
     >>> visible_devices(4)
     '0,1,2,3'
     """
-    numbers = [str(gpu) for gpu in range(gpus)]
-    return ",".join(numbers)
+    numbers = range(gpus)
+    return ",".join(map(str, numbers))

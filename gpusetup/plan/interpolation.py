@@ -31,6 +31,14 @@ class Variable(NamedTuple):
     value: str | None
     """What was read: the variable's value, or the default that stands beside it."""
 
+    @property
+    def in_words(self) -> str:
+        """What was read of the variable, as an answer says it."""
+        set_or_not = "set" if self.is_set else "not set"
+        nothing = "nothing was read, and OmegaConf stops there: export the variable"
+        outcome = f"{self.value} was read" if self.value else nothing
+        return f"the variable {self.name}, which is {set_or_not}: {outcome}"
+
 
 class Interpolation:
     """Resolves the values of one config, and remembers the variables that they asked for."""
@@ -58,49 +66,56 @@ class Interpolation:
         if depth > MOST_DEPTH:
             return None
         resolved = ""
-        rest = text
-        while "${" in rest:
+        unread = text
+        while "${" in unread:
             self._parts += 1
             if self._parts > MOST_PARTS:
                 return None
-            literal, _, after = rest.partition("${")
+            literal, _, after = unread.partition("${")
             body_length = closing_brace(after)
             if body_length is None:
                 return None
-            value = self._body(after[:body_length].strip(), path, depth + 1)
+            body = after[:body_length].strip()
+            value = self._body(body, path, depth + 1)
             if value is None:
                 return None
             resolved += literal + value
-            rest = after[body_length + 1 :]
-        return resolved + rest
+            # The closing brace is no part of the value.
+            unread = after[body_length + 1 :]
+        return resolved + unread
 
     def _body(self, body: str, path: Path, depth: int) -> str | None:
         """The value of what stands between `${` and `}`."""
-        if shell := SHELL_DEFAULT.fullmatch(body):
-            return self._variable(shell[1], self.resolve(shell[2], path, depth))
+        shell = SHELL_DEFAULT.fullmatch(body)
+        if shell:
+            default = self.resolve(shell[2], path, depth)
+            return self._variable(shell[1], default)
         resolver, colon, argument_text = body.partition(":")
         if not colon:
             return self._reference(body, path, depth)
-        arguments = [self.resolve(part, path, depth) for part in split_arguments(argument_text)]
-        first = unquoted_value(arguments[0] if arguments else None)
-        default = unquoted_value(arguments[1]) if len(arguments) > 1 else None
+        arguments = [
+            unquoted_value(self.resolve(argument, path, depth))
+            for argument in split_arguments(argument_text)
+        ]
+        # A resolver takes one argument and a default at most.
+        argument, default, *_ = (*arguments, None, None)
         if resolver == "oc.decode":
-            return first
-        if resolver in ("oc.env", "env") and first:
-            return self._variable(first, default)
-        if resolver == "oc.select" and first:
-            return self._reference(first, path, depth) or default
+            return argument
+        if argument is None:
+            return None
+        if resolver in ("oc.env", "env"):
+            return self._variable(argument, default)
+        if resolver == "oc.select":
+            return self._reference(argument, path, depth) or default
         return None
 
     def _reference(self, body: str, path: Path, depth: int) -> str | None:
-        """The value of another key of the config, by its path from the top or from here."""
-        dots = len(body) - len(body.lstrip("."))
-        names = re.findall(r"[^.\[\]\s]+", body)
-        target: Path = tuple(int(name) if name.isdigit() else name for name in names)
-        if dots:  # one dot: the map that the key stands in
-            target = path[: max(len(path) - dots, 0)] + target
+        """The value of another key of the config, by its path from the top or from this key."""
+        target = path_of_reference(body, path)
         text = self.text_at(target)
-        return None if text is None else unquoted_value(self.resolve(text, target, depth))
+        if text is None:
+            return None
+        return unquoted_value(self.resolve(text, target, depth))
 
     def _variable(self, name: str, default: str | None) -> str | None:
         """A variable of the environment. One that is set to nothing counts as not set."""
@@ -108,6 +123,22 @@ class Interpolation:
         value = set_value or default
         self.asked.append(Variable(name, set_value is not None, value))
         return value
+
+
+def path_of_reference(body: str, path: Path) -> Path:
+    """The path of the key that a reference at a path means.
+
+    >>> path_of_reference("model.layers[0]", ("a",)), path_of_reference(".name", ("model", "path"))
+    (('model', 'layers', 0), ('model', 'name'))
+    """
+    names = re.findall(r"[^.\[\]\s]+", body)
+    target: Path = tuple(int(name) if name.isdigit() else name for name in names)
+    dots = len(body) - len(body.lstrip("."))
+    if dots == 0:
+        return target
+    # One dot is the map that the key stands in, each further dot one map higher.
+    maps = max(len(path) - dots, 0)
+    return path[:maps] + target
 
 
 def closing_brace(text: str) -> int | None:
@@ -133,9 +164,12 @@ def split_arguments(text: str) -> Iterator[str]:
     >>> list(split_arguments("MODEL, 'a, b', ${oc.env:X,1}"))
     ['MODEL', "'a, b'", '${oc.env:X,1}']
     """
-    argument, depth, quote = "", 0, ""
+    argument = ""
+    depth = 0
+    quote = ""
     for letter in text:
         if quote:
+            # Inside quotes only the same quote has a meaning.
             quote = "" if letter == quote else quote
         elif letter in "'\"":
             quote = letter
@@ -143,7 +177,8 @@ def split_arguments(text: str) -> Iterator[str]:
             depth += 1
         elif letter in "}]":
             depth -= 1
-        if letter == "," and depth == 0 and not quote:
+        splits = letter == "," and depth == 0 and not quote
+        if splits:
             yield argument.strip()
             argument = ""
         else:

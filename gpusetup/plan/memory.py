@@ -139,12 +139,15 @@ class Memory(Frozen):
     @property
     def reserved(self) -> float:
         """What `torch.cuda.max_memory_reserved` says on a GPU that has room."""
-        return self.total - self.runtime + self.cached
+        # torch's allocator knows nothing of CUDA's context and NCCL.
+        of_torch = self.total - self.runtime
+        return of_torch + self.cached
 
     @property
     def allocated(self) -> float:
         """What `torch.cuda.max_memory_allocated` says: reserved memory without the gaps."""
-        return self.total - self.runtime - self.fragmentation
+        of_torch = self.total - self.runtime
+        return of_torch - self.fragmentation
 
 
 class SizedTerm(NamedTuple):

@@ -68,8 +68,12 @@ def mixers_listed(config: ModelConfig) -> Sequence[str]:
     """The mixers of a config that lists the kind of every layer; empty if it does not."""
     for key in LISTS:
         kinds = config.values.get(key)
-        if isinstance(kinds, (list, str)) and 0 < len(kinds) <= MOST_LAYERS:
-            return [mixer_named(config, str(kind).lower()) for kind in kinds]
+        # Nemotron-H has a text with one letter a layer.
+        if not isinstance(kinds, (list, str)):
+            continue
+        if 0 < len(kinds) <= MOST_LAYERS:
+            words = [str(kind).lower() for kind in kinds]
+            return [mixer_named(config, word) for word in words]
     return []
 
 
@@ -82,7 +86,10 @@ class AttentionLayers(NamedTuple):
     """The mixer of the layers that have no attention."""
 
     def mixer(self, layer: int) -> str:
-        return ATTENTION if layer in self.indices else self.without
+        """The mixer of a layer."""
+        if layer in self.indices:
+            return ATTENTION
+        return self.without
 
 
 def attention_layers_listed(config: ModelConfig) -> AttentionLayers | None:
@@ -106,8 +113,11 @@ def mixers_of_period(config: ModelConfig, period: int, layers: int) -> Sequence[
     offset = config.values.get("attn_layer_offset")
     if not isinstance(offset, int):
         offset = period - 1
-    without = mixer_named(config, "linear_attention")
-    attention_layers = AttentionLayers(range(offset % period, layers, period), without)
+    first_layer = offset % period
+    attention_layers = AttentionLayers(
+        indices=range(first_layer, layers, period),
+        without=mixer_named(config, "linear_attention"),
+    )
     return [attention_layers.mixer(layer) for layer in range(layers)]
 
 
@@ -117,7 +127,9 @@ def full_attention_layers(config: ModelConfig) -> frozenset[int]:
     if not isinstance(linear_config, dict):
         return frozenset()
     layers = linear_config.get("full_attn_layers")
-    return frozenset(layers) if isinstance(layers, list) and layers else frozenset()
+    if not isinstance(layers, list):
+        return frozenset()
+    return frozenset(layers)
 
 
 def mixer_named(config: ModelConfig, kind: str) -> str:
@@ -133,12 +145,14 @@ def mixer_named(config: ModelConfig, kind: str) -> str:
 
 
 def has_state_space(config: ModelConfig) -> bool:
-    return config.has("mamba") or config.has("state_size")
+    says_mamba = config.has("mamba")
+    return says_mamba or config.has("state_size")
 
 
 def is_state_space_alone(config: ModelConfig) -> bool:
     """Whether no layer has attention, whatever `num_heads` says (Mamba 1 and 2)."""
-    return "mamba" in str(config.values.get("model_type"))
+    model_type = str(config.values.get("model_type"))
+    return "mamba" in model_type
 
 
 def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -> int:
@@ -159,7 +173,8 @@ def mixer_parameters(config: ModelConfig, mixer: str, widths: AttentionWidths) -
 
 def is_parallel(config: ModelConfig) -> bool:
     """Whether attention and state space stand side by side in each layer (Falcon-H1)."""
-    return "falcon_h1" in str(config.values.get("model_type"))
+    model_type = str(config.values.get("model_type"))
+    return "falcon_h1" in model_type
 
 
 def attention(config: ModelConfig, widths: AttentionWidths) -> int:
@@ -210,7 +225,8 @@ def kimi_linear_attention(config: ModelConfig) -> int:
     """Kimi Delta Attention: four projections, and two gates through the width of one head."""
     hidden = config.hidden
     linear_config = config.values["linear_attn_config"]
-    heads, head_width = linear_config.get("num_heads"), linear_config.get("head_dim")
+    heads = linear_config.get("num_heads")
+    head_width = linear_config.get("head_dim")
     if not isinstance(heads, int) or not isinstance(head_width, int):
         raise BadInput("`linear_attn_config` has no `num_heads` and `head_dim`")
     width = heads * head_width
@@ -220,20 +236,30 @@ def kimi_linear_attention(config: ModelConfig) -> int:
 
 def state_space(config: ModelConfig) -> int:
     """Mamba 2 if the config has heads of it, else Mamba 1 (arXiv 2405.21060, 2312.00752)."""
-    hidden = config.hidden
+    heads, inner = state_space_heads(config)
     state = config.first("mamba_d_state", "ssm_state_size", "state_size") or 16
     kernel = config.first("mamba_d_conv", "conv_kernel") or 4
-    heads, inner = state_space_heads(config)
-    in_and_out = 2 * hidden * inner
-    if heads:
-        groups = config.first("mamba_n_groups", "mamba_ngroups", "n_groups") or 1
-        # One projection gives the gate, what the convolution mixes, and a step for each head.
-        mixed = inner + 2 * groups * state
-        return in_and_out + hidden * (mixed + heads) + mixed * kernel
-    step_rank = config.first("mamba_dt_rank", "time_step_rank") or -(-hidden // 16)
-    selection = inner * (step_rank + 2 * state) + step_rank * inner + inner * state
-    gate = hidden * inner
-    return in_and_out + gate + inner * kernel + selection
+    in_and_out = 2 * config.hidden * inner
+    if heads == 0:
+        return in_and_out + mamba_1(config, inner, state, kernel)
+    groups = config.first("mamba_n_groups", "mamba_ngroups", "n_groups") or 1
+    # One projection gives the gate, what the convolution mixes, and a step for each head.
+    mixed = inner + 2 * groups * state
+    projection = config.hidden * (mixed + heads)
+    return in_and_out + projection + mixed * kernel
+
+
+def mamba_1(config: ModelConfig, inner: int, state: int, kernel: int) -> int:
+    """A layer of Mamba 1 beside what goes in and comes out: gate, convolution, selection."""
+    step_rank = config.first("mamba_dt_rank", "time_step_rank")
+    if step_rank == 0:
+        # `auto` is a sixteenth of the model's width, rounded up.
+        step_rank = -(-config.hidden // 16)
+    gate = config.hidden * inner
+    convolution = inner * kernel
+    selection = inner * (step_rank + 2 * state)
+    steps_and_decay = inner * (step_rank + state)
+    return gate + convolution + selection + steps_and_decay
 
 
 def state_space_heads(config: ModelConfig) -> tuple[int, int]:
@@ -243,6 +269,10 @@ def state_space_heads(config: ModelConfig) -> tuple[int, int]:
     if is_state_space_alone(config) and not heads:
         # Without attention `num_heads` can only mean the state space's.
         heads, head_width = config.get("num_heads"), config.get("head_dim")
-    expansion = config.first("mamba_expand", "expand") or 2
-    inner = config.get("mamba_d_ssm") or heads * head_width or expansion * config.hidden
-    return (heads if head_width else 0), inner
+    inner = config.get("mamba_d_ssm") or heads * head_width
+    if inner == 0:
+        expansion = config.first("mamba_expand", "expand") or 2
+        inner = expansion * config.hidden
+    if head_width == 0:
+        heads = 0
+    return heads, inner

@@ -25,7 +25,9 @@ class Mlp(NamedTuple):
     @property
     def largest(self) -> int:
         """Parameters of the largest layer's MLP."""
-        return max(self.dense if self.dense_layers else 0, self.experts)
+        if self.dense_layers == 0:
+            return self.experts
+        return max(self.dense, self.experts)
 
 
 def mlp_of(config: ModelConfig, matrices: int, mixers: Sequence[str]) -> Mlp:
@@ -62,21 +64,28 @@ def dense_width(config: ModelConfig) -> int:
 
 def default_mlp_width(config: ModelConfig) -> int:
     """The width of an MLP if no key says it."""
-    ratio = config.values.get("expansion_ratio") or config.values.get("mlp_ratio")
-    if not isinstance(ratio, (int, float)) or not 0 < ratio < 1000:
-        ratio = 4  # as in the first transformers
-    return round(ratio * config.hidden)
+    for key in ("expansion_ratio", "mlp_ratio"):
+        ratio = config.values.get(key)
+        if isinstance(ratio, (int, float)) and 0 < ratio < LARGEST_RATIO:
+            return round(ratio * config.hidden)
+    # As in the first transformers.
+    return 4 * config.hidden
+
+
+LARGEST_RATIO = 1000
+"""An MLP is a few times as wide as its model."""
 
 
 def expert_widths(config: ModelConfig, width: int) -> tuple[int, int]:
     """The width of the experts that one token passes, and of all experts of a layer."""
     expert = config.get("moe_intermediate_size", width)
-    shared_width = config.get("n_shared_experts") * expert
     # Qwen says the width of its shared expert, others how many of the usual width there are.
-    shared_width = shared_width or config.get("shared_expert_intermediate_size")
+    shared = config.get("n_shared_experts") * expert
+    if shared == 0:
+        shared = config.get("shared_expert_intermediate_size")
     passed = config.need("num_experts_per_tok") * expert
     routed = config.get("num_experts") * expert
-    return passed + shared_width, routed + shared_width
+    return passed + shared, routed + shared
 
 
 def layers_with_mlp(config: ModelConfig, mixers: Sequence[str]) -> int:
@@ -98,7 +107,9 @@ def layers_with_experts(config: ModelConfig, layers: int) -> int:
     """The layers whose MLP is a mixture of experts; the first or every second may be dense."""
     dense_layers = config.first("first_k_dense_replace", "num_dense_layers")
     only_dense = config.values.get("mlp_only_layers")
-    if isinstance(only_dense, list):
-        dense_layers = dense_layers or len(only_dense)
+    if dense_layers == 0 and isinstance(only_dense, list):
+        dense_layers = len(only_dense)
+    # A config may list more dense layers than it has.
+    layers_left = max(layers - dense_layers, 0)
     period = config.first(*PERIODS) or 1
-    return max(layers - dense_layers, 0) // period
+    return layers_left // period

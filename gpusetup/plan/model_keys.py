@@ -69,8 +69,9 @@ class ModelConfig:
         self.values = with_usual_keys(values)
         self.source = source
         # The text part of a model of images is of the family whose layers it has.
-        self.kind = re.sub(r"_vl|_5|_text|_model", "", str(values.get("model_type")))
-        self.family = {trait for trait, kinds in FAMILIES.items() if self.kind in kinds}
+        model_type = str(values.get("model_type"))
+        self.kind = re.sub(r"_vl|_5|_text|_model", "", model_type)
+        self.family = traits_of(self.kind)
 
     def need(self, key: str) -> int:
         """A positive whole number."""
@@ -91,7 +92,9 @@ class ModelConfig:
 
     def get(self, key: str, default: int = 0) -> int:
         """The same, or a default if the config leaves it out or null."""
-        return self.need(key) if self.values.get(key) else default
+        if not self.values.get(key):
+            return default
+        return self.need(key)
 
     def first(self, *keys: str) -> int:
         """The first of the keys that families have for one size; 0 if there is none."""
@@ -103,7 +106,10 @@ class ModelConfig:
 
     def has(self, *parts: str) -> bool:
         """Whether a key has all these parts in its name."""
-        return any(all(part in key for part in parts) for key in self.values)
+        keys = list(self.values)
+        for part in parts:
+            keys = [key for key in keys if part in key]
+        return bool(keys)
 
     @property
     def hidden(self) -> int:
@@ -113,8 +119,17 @@ class ModelConfig:
     @property
     def name(self) -> str:
         """The name that the config has for its model, or its family."""
-        name = self.values.get("_name_or_path") or self.values.get("name")
-        return name if isinstance(name, str) and name else self.kind
+        for key in ("_name_or_path", "name"):
+            name = self.values.get(key)
+            if name:
+                return str(name)
+        return self.kind
+
+
+def traits_of(kind: str) -> frozenset[str]:
+    """What no key tells of a family."""
+    traits = [trait for trait, kinds in FAMILIES.items() if kind in kinds]
+    return frozenset(traits)
 
 
 def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,4 +148,5 @@ def with_usual_keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def largest_of(sizes: list[Any]) -> Any:
     """The largest of a list with one size for each layer; the list itself if none is a number."""
-    return max((size for size in sizes if isinstance(size, int)), default=sizes)
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return max(numbers) if numbers else sizes

@@ -42,14 +42,23 @@ def short_name(text: str) -> str:
     >>> short_name("Qwen1.5-7B-Chat-GPTQ-Int4") == short_name("Qwen/Qwen1.5-7B")
     True
     """
-    return re.sub(r"[- ]", "", plain_name(text))
+    name = plain_name(text)
+    return re.sub(r"[- ]", "", name)
 
 
 def plain_name(text: str) -> str:
     """A name in small letters with dashes, without owner, variant and format."""
-    last_part = text.strip().lower().rpartition("/")[2]
-    dashed = last_part.removeprefix("meta-").replace("_", "-").replace(" ", "-")
-    return NAME_VARIANT.sub("", FORMAT_PART.sub("", dashed))
+    name = name_with_dashes(text).removeprefix("meta-")
+    # The format stands behind the variant, and would hide it.
+    without_format = FORMAT_PART.sub("", name.replace(" ", "-"))
+    return NAME_VARIANT.sub("", without_format)
+
+
+def name_with_dashes(text: str) -> str:
+    """A name in small letters without its owner; an underline counts as a dash."""
+    whole_name = text.strip().lower()
+    name = whole_name.rpartition("/")[2]
+    return name.replace("_", "-")
 
 
 def format_in_name(text: str) -> str | None:
@@ -60,8 +69,8 @@ def format_in_name(text: str) -> str | None:
     >>> format_in_name("Qwen/Qwen3-8B") is None
     True
     """
-    name = text.strip().lower().rpartition("/")[2].replace("_", "-")
-    format_parts = "".join(hit[0] for hit in FORMAT_PART.finditer(name))
+    hits = FORMAT_PART.finditer(name_with_dashes(text))
+    format_parts = "".join(hit[0] for hit in hits)
     for word, storage in FORMAT_OF_WORD:
         if word in format_parts:
             return storage
@@ -85,7 +94,8 @@ def words_of_name(text: str) -> list[str]:
     >>> words_of_name("NousResearch/Hermes-3-Llama-3.1-8B")
     ['hermes', '3', 'llama', '3.1', '8b']
     """
-    return WORD.findall(plain_name(text))
+    name = plain_name(text)
+    return WORD.findall(name)
 
 
 def base_in_name(text: str, names: Iterable[str]) -> str | None:
@@ -101,10 +111,18 @@ def base_in_name(text: str, names: Iterable[str]) -> str | None:
     most_words = 0
     for name in names:
         name_words = words_of_name(name)
-        says_size = any(SIZE_WORD.fullmatch(word) for word in name_words)
-        if says_size and len(name_words) > most_words and is_in_order(name_words, words):
-            best, most_words = name, len(name_words)
+        if len(name_words) <= most_words or not says_size(name_words):
+            continue
+        if is_in_order(name_words, words):
+            best = name
+            most_words = len(name_words)
     return best
+
+
+def says_size(words: list[str]) -> bool:
+    """Whether one of a name's words is a number of parameters."""
+    sizes = list(filter(SIZE_WORD.fullmatch, words))
+    return bool(sizes)
 
 
 def is_in_order(part: list[str], whole: list[str]) -> bool:
@@ -124,11 +142,11 @@ def parts_beyond(text: str, base: str) -> list[str]:
     ['audio']
     """
     base_words = words_of_name(base)
-    return [
-        word
-        for word in words_of_name(text)
-        if word in PARTS_OF_OTHER_KINDS and word not in base_words
-    ]
+    parts = []
+    for word in words_of_name(text):
+        if word in PARTS_OF_OTHER_KINDS and word not in base_words:
+            parts.append(word)
+    return parts
 
 
 # --- the size in a name ---------------------------------------------------------------------------
@@ -153,9 +171,13 @@ def size_in_name(text: str) -> SizeInName | None:
     >>> size.parameters, size.active
     (48000000000, 3000000000)
     """
-    hit = SIZES.search(text.strip().lower().rpartition("/")[2].replace("_", "-"))
+    hit = SIZES.search(name_with_dashes(text))
     if hit is None:
         return None
-    parameters = round(float(hit[1]) * UNITS[hit[2]])
-    active = round(float(hit[3]) * UNITS[hit[4]]) if hit[3] else parameters
+    number, unit, active_number, active_unit = hit.groups()
+    parameters = round(float(number) * UNITS[unit])
+    if active_number is None:
+        return SizeInName(parameters=parameters, active=parameters)
+    active = round(float(active_number) * UNITS[active_unit])
+    # A name that says more active than it has says something else (`A100`).
     return SizeInName(parameters=parameters, active=min(active, parameters))

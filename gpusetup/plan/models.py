@@ -33,6 +33,11 @@ PUBLISHED_SIZES = (
 """Parameters -> layers and hidden width as published models have them (Pythia, GPT-2, Llama)."""
 LARGEST_CONFIG_BYTES = 1 << 20
 """The largest `config.json`; a device that never ends has no size and is no file."""
+FEWEST_PARAMETERS, MOST_PARAMETERS = 1000, 10**14
+"""Fewer parameters than these: the unit was left out."""
+PARAMETER_COUNT = re.compile(
+    r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?"
+)
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 
 
@@ -49,21 +54,28 @@ class ModelTable(Frozen):
 
 @lru_cache(maxsize=1)
 def model_table() -> ModelTable:
-    return from_json(KNOWN.read_bytes(), ModelTable, what=KNOWN.name)
+    """The known models."""
+    text = KNOWN.read_bytes()
+    return from_json(text, ModelTable, what=KNOWN.name)
 
 
 @lru_cache(maxsize=1)
 def hub_ids() -> Mapping[str, str]:
     """Key, or hub id in small letters -> hub id."""
     ids: dict[str, str] = {}
-    for name, row in model_table().models.items():
-        ids |= dict.fromkeys((*row.get("also", ()), name.lower()), name)
-    for name in model_table().models:
+    rows = model_table().models
+    for name, row in rows.items():
+        ids[name.lower()] = name
+        ids |= dict.fromkeys(row.get("also", ()), name)
+    # Short names come after all whole ones, which they must not replace.
+    for name in rows:
         ids.setdefault(short_name(name), name)
-        ids.setdefault(short_name(re.sub(r"(?<=\d)_(?=\d)", ".", name)), name)
-    for name, row in model_table().models.items():
-        for other_name in row.get("also", ()):
-            ids.setdefault(short_name(other_name), name)
+        # People write the point of a version that has an underline in the id.
+        with_points = re.sub(r"(?<=\d)_(?=\d)", ".", name)
+        ids.setdefault(short_name(with_points), name)
+    for name, row in rows.items():
+        for alias in row.get("also", ()):
+            ids.setdefault(short_name(alias), name)
     return ids
 
 
@@ -73,18 +85,25 @@ def hub_id(text: str) -> str:
     >>> hub_id("Qwen3-8B"), hub_id("mine")
     ('Qwen/Qwen3-8B', 'mine')
     """
-    return hub_ids().get(text.strip().lower()) or hub_ids().get(short_name(text)) or text
+    ids = hub_ids()
+    whole_name = text.strip().lower()
+    if whole_name in ids:
+        return ids[whole_name]
+    return ids.get(short_name(text), text)
 
 
 def is_known(text: str) -> bool:
-    return hub_id(text) in model_table().models
+    """Whether a model is known by its name."""
+    models = model_table().models
+    return hub_id(text) in models
 
 
 def is_at_hand(text: str) -> bool:
     """Whether a model is known by its name, or is a file or folder here."""
     path = Path(text)
-    is_file = text.endswith(".json") or named_file.is_there(path) or named_file.is_folder(path)
-    return is_file or is_known(text)
+    if text.endswith(".json") or is_known(text):
+        return True
+    return named_file.is_there(path) or named_file.is_folder(path)
 
 
 WITHOUT_ATTENTION = re.compile(
@@ -92,6 +111,9 @@ WITHOUT_ATTENTION = re.compile(
     r"|inception|unet|yolo|deeplab|pspnet|(?:mask|faster)-?_?rcnn|stylegan|rwkv|mamba|lstm)"
 )
 """Names of networks that are convolutions, recurrent, or of state space."""
+LACKS_ATTENTION = (
+    "has no attention layers; by name or `config.json`, plan knows only models with attention"
+)
 TRACE_HINT = "`gpusetup plan --code train:build --batch 32` traces a step of your model"
 
 
@@ -108,11 +130,7 @@ def model_named(text: str) -> Shape:
     if text and is_at_hand(text):
         return model_in(Path(text))
     if WITHOUT_ATTENTION.search(text.lower()):
-        lacks = (
-            "has no attention layers; by name or `config.json`, plan knows only models with "
-            "attention"
-        )
-        raise UsageError(f"{text!r} {lacks}", hint=TRACE_HINT)
+        raise UsageError(f"{text!r} {LACKS_ATTENTION}", hint=TRACE_HINT)
     raise UsageError(f"No model is called {text!r}", hint=unknown_hint(text))
 
 
@@ -152,22 +170,7 @@ def shape_of_fine_tuned(text: str, base: str) -> Shape:
 
 def shape_of_relative(text: str, size: SizeInName) -> Shape:
     """A known decoder of text that is near in family and size, with layers for the whole size."""
-    is_mixture = size.active < size.parameters
-    family = re.match(r"[a-z]+", short_name(text))
-    relatives: list[tuple[float, str]] = []
-    for name, row in model_table().models.items():
-        has_experts = "experts" in row
-        writes_text = "vocabulary" in row and "tokens" not in row and "tower" not in row
-        if has_experts != is_mixture or not writes_text:
-            continue
-        distance = abs(math.log(row["parameters"] / size.parameters))
-        # A relative by name is nearer than a stranger that is up to 2.7 times as large.
-        if family is None or not short_name(name).startswith(family[0]):
-            distance += 1
-        if row["vocabulary"] < RECENT_VOCABULARY:
-            distance += 2
-        relatives.append((distance, name))
-    shape = known_shape(min(relatives)[1])
+    shape = known_shape(nearest_relative(text, size))
     ratio = size.parameters / shape.parameters
     return replace(
         shape,
@@ -179,6 +182,33 @@ def shape_of_relative(text: str, size: SizeInName) -> Shape:
     )
 
 
+def nearest_relative(text: str, size: SizeInName) -> str:
+    """The hub id of the known decoder of text that is nearest in family and size."""
+    family = re.match(r"[a-z]+", short_name(text))
+    is_mixture = size.active < size.parameters
+    distances: dict[str, float] = {}
+    for name, row in model_table().models.items():
+        has_experts = "experts" in row
+        if has_experts != is_mixture or not is_plain_decoder(row):
+            continue
+        ratio = row["parameters"] / size.parameters
+        distance = abs(math.log(ratio))
+        # A relative by name is nearer than a stranger that is up to 2.7 times as large.
+        if family is None or not short_name(name).startswith(family[0]):
+            distance += 1
+        if row["vocabulary"] < RECENT_VOCABULARY:
+            distance += 2
+        distances[name] = distance
+    return min(distances, key=lambda name: (distances[name], name))
+
+
+def is_plain_decoder(row: Mapping[str, Any]) -> bool:
+    """Whether a known model writes text and has no tower of images or sound."""
+    if "vocabulary" not in row:
+        return False
+    return row.keys().isdisjoint(("tokens", "tower"))
+
+
 RECENT_VOCABULARY = 100_000
 """Models since 2024 have at least as many tokens; the logits are as wide."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
@@ -186,9 +216,7 @@ HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 def unknown_hint(text: str) -> str:
     """How to go on with a model whose name is not known, one way a line."""
-    close = difflib.get_close_matches(short_name(text), hub_ids(), 3, 0.4)
-    close_names = ", ".join(dict.fromkeys(hub_ids()[key].rpartition("/")[2] for key in close))
-    lines = [f"similar known names: {close_names or 'none'}"]
+    lines = [f"similar known names: {similar_names(text)}"]
     if HUB_ID.fullmatch(text):
         lines.append(
             f"its config.json from the hub: add `--fetch-config`, or run `hf download {text} "
@@ -205,24 +233,44 @@ def unknown_hint(text: str) -> str:
     return "\n".join(lines)
 
 
+def similar_names(text: str) -> str:
+    """The known names that are spelled most like a name, as a hint lists them."""
+    ids = hub_ids()
+    names: list[str] = []
+    for key in difflib.get_close_matches(short_name(text), ids, n=3, cutoff=0.4):
+        name = ids[key].rpartition("/")[2]
+        if name not in names:
+            names.append(name)
+    return ", ".join(names) or "none"
+
+
 @lru_cache(maxsize=256)
 def known_shape(name: str) -> Shape:
-    row = {"active": model_table().models[name]["parameters"], **model_table().models[name]}
-    fields = {field: value for field, value in row.items() if field not in ("checked", "also")}
-    return from_plain({"name": name.rpartition("/")[2], **fields}, Shape, what=name)
+    """The shape of a known model by its hub id."""
+    row = model_table().models[name]
+    fields = {"name": name.rpartition("/")[2], "active": row["parameters"], **row}
+    # These are about the row, and not about the model's shape.
+    fields.pop("checked", None)
+    fields.pop("also", None)
+    return from_plain(fields, Shape, what=name)
 
 
 def model_in(path: Path) -> Shape:
     """The shape of the `config.json` at a path, or in the folder there."""
     file = path / "config.json" if named_file.is_folder(path) else path
     try:
-        raw = named_file.read_text(file, LARGEST_CONFIG_BYTES)
+        text = named_file.read_text(file, LARGEST_CONFIG_BYTES)
     except BadInput as problem:
-        hint = "give the model's `config.json` or its folder"
-        raise BadInput(f"{problem.message}: no model's `config.json`", hint=hint) from problem
-    shape = shape_of(from_json(raw, dict[str, Any], what=str(file)), source=str(file))
+        raise BadInput(
+            f"{problem.message}: no model's `config.json`",
+            hint="give the model's `config.json` or its folder",
+        ) from problem
+    values = from_json(text, dict[str, Any], what=str(file))
+    shape = shape_of(values, source=str(file))
     folder = file.parent.resolve().name
-    return replace(shape, name=folder) if shape.name == shape.kind and folder else shape
+    # A config that names no model stands in a folder that does.
+    has_name = shape.name != shape.kind
+    return shape if has_name or not folder else replace(shape, name=folder)
 
 
 def parameter_count(text: str) -> int:
@@ -233,15 +281,19 @@ def parameter_count(text: str) -> int:
     >>> parameter_count("7,5B"), parameter_count("124,439,808")
     (7500000000, 124439808)
     """
-    plain = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower()).replace(",", ".")
-    hit = re.fullmatch(
-        r"(\d{1,20}(?:\.\d+)?)\s*([kmbgt]?)(?:n|illions?|rillions?)?(?:\s*(?:params|parameters))?",
-        plain,
-    )
-    value = round(float(hit[1]) * UNITS[hit[2]]) if hit else 0
-    if not 1000 <= value <= 10**14:  # fewer: the unit was left out
-        raise UsageError(f"{text!r} is no number of parameters", hint="write it as 124M or 7B")
-    return value
+    # A separator stands before three digits; another comma is a decimal point.
+    without_separators = re.sub(r"(?<=\d)[,_ ](?=\d{3}(?!\d))", "", text.strip().lower())
+    hit = PARAMETER_COUNT.fullmatch(without_separators.replace(",", "."))
+    count = 0
+    if hit:
+        number, unit = hit.groups()
+        count = round(float(number) * UNITS[unit])
+    if not FEWEST_PARAMETERS <= count <= MOST_PARAMETERS:
+        raise UsageError(
+            f"{text!r} is no number of parameters",
+            hint="write it as 124M or 7B",
+        )
+    return count
 
 
 GPT2_VOCABULARY = 50257
@@ -256,16 +308,23 @@ def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
     `has_tokens`: whether its samples are sequences; then it has the vocabulary of GPT-2's tokens,
     unless it is too small for a language model. Without a vocabulary there are no logits.
     """
-    near, layers, hidden = min(PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters)))
-    layers = max(1, round(layers * min(parameters / near, 1)))
+    # By their ratio: 14B is as near to 7B as 3.5B is.
+    nearest = min(PUBLISHED_SIZES, key=lambda row: abs(math.log(row[0] / parameters)))
+    published_size, published_layers, hidden = nearest
+    # A smaller model than the smallest has fewer layers of the same width.
+    share = min(parameters / published_size, 1)
+    layers = max(1, round(published_layers * share))
     writes_text = has_tokens and parameters >= SMALLEST_LANGUAGE_MODEL
     vocabulary = GPT2_VOCABULARY if writes_text else 0
-    block = max(parameters - vocabulary * hidden, parameters // 2) // layers
+    embedding = vocabulary * hidden
+    # A model that is mostly vocabulary still has half of its parameters in layers.
+    in_layers = max(parameters - embedding, parameters // 2)
+    largest_layer = in_layers // layers
     return Shape(
-        name=f"{parameters / 1e6:g}M" if parameters < 10**9 else f"{parameters / 1e9:g}B",
+        name=size_name(parameters),
         parameters=parameters,
         active=parameters,
-        largest_unit=max(block, min(vocabulary * hidden, parameters)),
+        largest_unit=max(largest_layer, min(embedding, parameters)),
         layers=layers,
         hidden=hidden,
         heads=max(1, hidden // 64),
@@ -276,3 +335,10 @@ def model_of_size(parameters: int, *, has_tokens: bool) -> Shape:
         rms_norm=False,
         vocabulary=vocabulary,
     )
+
+
+def size_name(parameters: int) -> str:
+    """A number of parameters as people write it."""
+    if parameters < 10**9:
+        return f"{parameters / 1e6:g}M"
+    return f"{parameters / 1e9:g}B"

@@ -9,7 +9,7 @@ from typing import Literal
 from gpusetup.catalog.gpus import SERIES_WORDS, GpuRow, gpu_described, rows_named, tokens
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot, visible_gpus
+from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
 from gpusetup.plan.decide import Limits
@@ -69,10 +69,12 @@ def count_in_name(text: str) -> tuple[int | None, str]:
     >>> count_in_name("8x H100"), count_in_name("RTX 4090")
     ((8, 'H100'), (None, 'RTX 4090'))
     """
-    hit = COUNT_BEFORE_NAME.match(text.strip())
+    stripped = text.strip()
+    hit = COUNT_BEFORE_NAME.match(stripped)
     if hit is None:
         return None, text
-    return int(hit[1]), text.strip()[hit.end() :]
+    name = stripped[hit.end() :]
+    return int(hit[1]), name
 
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
@@ -85,14 +87,16 @@ def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
     if gpu.memory_total_bytes is not None:
         return described_place(gpu.name, gpu.memory_total_bytes, gpu.compute_capability)
     usual = _usual_card(text, rows)
+    hint = _memory_hint(text, rows)
     if usual is None or usual.memory_bytes is None:
-        raise UsageError(f"{text!r} does not name one memory size", hint=_memory_hint(text, rows))
+        raise UsageError(f"{text!r} does not name one memory size", hint=hint)
+    # The name that the driver gives is what a machine with the card would show.
     name = usual.smi_names[0] if usual.smi_names else usual.name
-    remark = (
-        f"{text} is planned as {usual.name}; name another one in full: {_memory_hint(text, rows)}"
-    )
     hardware = described_place(name, usual.memory_bytes, usual.capability)
-    return replace(hardware, remark=remark)
+    return replace(
+        hardware,
+        remark=f"{text} is planned as {usual.name}; name another one in full: {hint}",
+    )
 
 
 def described_place(name: str, total_bytes: int, capability: Capability | None) -> Place:
@@ -101,8 +105,8 @@ def described_place(name: str, total_bytes: int, capability: Capability | None) 
     return replace(
         place_of(name, total_bytes),
         capability=capability,
-        unified=bool(UNIFIED & words),
-        system="jetson" if JETSON & words else "linux",
+        unified=not UNIFIED.isdisjoint(words),
+        system="linux" if JETSON.isdisjoint(words) else "jetson",
     )
 
 
@@ -121,8 +125,11 @@ def _usual_card(text: str, rows: Sequence[GpuRow]) -> GpuRow | None:
     if len(sxm_cards) == 1:
         return sxm_cards[0]
     exact_words = tokens(text) - NOT_TELLING
-    exact = [row for row in with_memory if tokens(row.name) - NOT_TELLING == exact_words]
-    return exact[0] if len(exact) == 1 else None
+    exact_cards = []
+    for row in with_memory:
+        if tokens(row.name) - NOT_TELLING == exact_words:
+            exact_cards.append(row)
+    return exact_cards[0] if len(exact_cards) == 1 else None
 
 
 NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
@@ -130,6 +137,7 @@ NOT_TELLING = SERIES_WORDS | frozenset({"gtx", "rtx"})
 
 
 def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
+    """The cards that a name can mean."""
     try:
         hits = rows_named(text, rows)
     except UsageError:  # a capability (`sm_86`) names no card
@@ -148,34 +156,52 @@ def machine_place(snapshot: Snapshot) -> Place:
 
     Raises Unsatisfiable where there is none, UsageError where its memory is unknown.
     """
-    gpus, host_bytes, os = visible_gpus(snapshot), snapshot.memory.total_bytes, snapshot.os
+    gpus = visible_gpus(snapshot)
     if not gpus:
         raise Unsatisfiable("This machine has no NVIDIA GPU", hint=OTHER_GPU)
-    unified = {gpu.name for gpu in gpus if os.jetson or UNIFIED & tokens(gpu.name)}
-    sizes = [
-        (gpu.memory_total_bytes or (gpu.name in unified and host_bytes) or 0, gpu.name)
-        for gpu in gpus
-    ]
+    sizes = [(memory_of_gpu(gpu, snapshot), gpu.name) for gpu in gpus]
     least, name = min(sizes)
     if not least:
         raise UsageError(f"The memory of {name} is not known", hint=OTHER_GPU)
-    system: System = "linux" if os.family in ("linux", None) else "windows"
-    if os.jetson:
-        system = "jetson"
-    elif os.wsl:
-        system = "wsl"
+    unified = is_unified(name, snapshot)
+    capabilities = [gpu.compute_capability for gpu in gpus if gpu.compute_capability]
     hardware = place_of(name, least)
-    if name in unified:  # `least` is what Linux sees, and CUDA gives all of that
-        hardware = replace(hardware, capacity=float(least))
     return replace(
         hardware,
-        capability=min(filter(None, (gpu.compute_capability for gpu in gpus)), default=None),
+        # Of unified memory CUDA gives all that Linux sees.
+        capacity=float(least) if unified else hardware.capacity,
+        capability=min(capabilities, default=None),
         count=len(gpus),
-        system=system,
-        unified=name in unified,
-        host_bytes=host_bytes,
+        system=system_of(snapshot),
+        unified=unified,
+        host_bytes=snapshot.memory.total_bytes,
         used_bytes=max(gpu.memory_used_bytes or 0 for gpu in gpus),
     )
+
+
+def is_unified(name: str, snapshot: Snapshot) -> bool:
+    """Whether a GPU of the machine has no memory of its own."""
+    if snapshot.os.jetson:
+        return True
+    return not UNIFIED.isdisjoint(tokens(name))
+
+
+def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
+    """The memory of a GPU of the machine, which may be the machine's own; 0 if it is unknown."""
+    size = gpu.memory_total_bytes
+    if not size and is_unified(gpu.name, snapshot):
+        size = snapshot.memory.total_bytes
+    return size or 0
+
+
+def system_of(snapshot: Snapshot) -> System:
+    """The kind of system, as far as it decides what CUDA and torch can do."""
+    os = snapshot.os
+    if os.jetson:
+        return "jetson"
+    if os.wsl:
+        return "wsl"
+    return "linux" if os.family in ("linux", None) else "windows"
 
 
 # --- the memory of a GPU --------------------------------------------------------------------------
@@ -210,7 +236,9 @@ def cuda_bytes(total_bytes: float) -> float:
     >>> round(cuda_bytes(24564 * MIB) / GIB, 2)
     23.67
     """
-    return total_bytes * (1 - DRIVER_SHARE) - min(DRIVER_BYTES, LARGEST_DRIVER_SHARE * total_bytes)
+    fixed = min(DRIVER_BYTES, LARGEST_DRIVER_SHARE * total_bytes)
+    share = DRIVER_SHARE * total_bytes
+    return total_bytes - share - fixed
 
 
 def capacity(name: str | None, total_bytes: float) -> float:
@@ -219,15 +247,21 @@ def capacity(name: str | None, total_bytes: float) -> float:
     >>> capacity("NVIDIA A100-SXM4-80GB", 80 * GIB) / GIB
     79.15
     """
-    for known, gib in TOTAL_GIB:
-        same = name and tokens(known) - SERIES_WORDS <= tokens(name)
-        if same and abs(total_bytes / GIB / gib - 1) < 0.1:
+    if name is None:
+        return cuda_bytes(total_bytes)
+    words = tokens(name)
+    for card, gib in TOTAL_GIB:
+        is_card = tokens(card) - SERIES_WORDS <= words
+        difference = total_bytes / GIB / gib - 1
+        # A card of the same name may have another size.
+        if is_card and abs(difference) < 0.1:
             return gib * GIB
-    if name and UNIFIED & tokens(name):
+    if not UNIFIED.isdisjoint(words):
         return total_bytes * UNIFIED_SHARE
     return cuda_bytes(total_bytes)
 
 
+SMALLEST_GPU, LARGEST_GPU = 16 * MIB, 2048 * GIB
 UNITS = {"": GIB, "gib": GIB, "g": GIB, "gb": GIB, "mib": MIB, "m": MIB, "mb": MIB}
 
 
@@ -237,10 +271,14 @@ def memory_size(text: str) -> int:
     Raises UsageError for what is no size, or no GPU's (16 MiB to 2 TiB).
     """
     hit = re.fullmatch(r"(\d{1,20}(?:\.\d+)?)\s*([kmg]?i?b?)", text.strip().lower())
-    unit = UNITS.get(hit[2]) if hit else None
-    value = round(float(hit[1]) * unit) if hit and unit else 0
-    if not 16 * MIB <= value <= 2048 * GIB:
+    size = 0
+    if hit:
+        number, unit = hit.groups()
+        # A unit that no GPU's memory has gives no size.
+        size = round(float(number) * UNITS.get(unit, 0))
+    if not SMALLEST_GPU <= size <= LARGEST_GPU:
         raise UsageError(
-            f"{text!r} is no size of a GPU's memory", hint="write it as 24GiB or 4096MiB"
+            f"{text!r} is no size of a GPU's memory",
+            hint="write it as 24GiB or 4096MiB",
         )
-    return value
+    return size

@@ -38,7 +38,10 @@ def method_named(text: str) -> str:
     method = text.strip().lower().replace("-", "_")
     possible = sorted(PAIRED | GENERATING | SUPERVISED)
     if method not in possible:
-        raise UsageError(f"No method is called {text!r}", hint=f"one of: {', '.join(possible)}")
+        raise UsageError(
+            f"No method is called {text!r}",
+            hint=f"one of: {', '.join(possible)}",
+        )
     return method
 
 

@@ -119,10 +119,9 @@ def next_recipes(decision: Decision) -> Iterator[Help]:
     """
     job, limits = decision.job, decision.limits
     recipes = candidates(job, limits)
-    place_in_order = recipes.index(decision.shown.recipe)
-    later_recipes = recipes[place_in_order + 1 :]
+    number = recipes.index(decision.shown.recipe)
     most_saved = LEAST_GIB
-    for recipe in later_recipes:
+    for recipe in recipes[number + 1 :]:
         saved = saved_gib(decision, job, recipe)
         if saved <= most_saved or not host_holds(job, recipe, limits):
             continue
@@ -138,9 +137,16 @@ def settings_that_save(decision: Decision) -> list[Help]:
     for step, fields in changes.items():
         changed_job = replace(job, **fields)
         saved = saved_gib(decision, changed_job, recipe)
-        if saved > LEAST_GIB:
-            steps.append(Help(step=step, kind="setting", saves_gib=saved, recipe=str(recipe)))
-    return sorted(steps, key=lambda help: -help.saves_gib)
+        if saved <= LEAST_GIB:
+            continue
+        help = Help(
+            step=step,
+            kind="setting",
+            saves_gib=saved,
+            recipe=str(recipe),
+        )
+        steps.append(help)
+    return sorted(steps, key=order_of_help)
 
 
 def ways_to_fit(decision: Decision) -> tuple[Help, ...]:
@@ -181,15 +187,17 @@ def help_of(
 
 def order_of_help(help: Help) -> tuple[bool, float]:
     """What is enough comes first, then what saves most."""
+    # False sorts before True.
     is_not_enough = help.recipe is None
     return (is_not_enough, -help.saves_gib)
 
 
 def saved_gib(decision: Decision, job: Job, recipe: Recipe) -> float:
     """GiB of one GPU that another job or recipe needs less than the decision."""
+    needed = decision.shown.memory.total
     needed_then = memory(job, recipe).total
-    difference = decision.shown.memory.total - needed_then
-    return round(difference / GIB, 2)
+    saved = needed - needed_then
+    return round(saved / GIB, 2)
 
 
 def together(decision: Decision, changes: Changes) -> Iterator[Help]:
@@ -222,10 +230,13 @@ def decide_with(decision: Decision, changes: Changes, steps: tuple[str, ...]) ->
 
 def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
     """More GPUs, fewer tokens, a smaller batch: the least that fits."""
-    without_offload = gpus_needed(job, limits)
-    for bigger in (fewest_gpus(job, limits), without_offload):
-        if bigger is not None and bigger.fits and bigger.job.gpus > job.gpus:
-            yield f"{bigger.job.gpus} GPUs of this kind", bigger.job
+    fewest, without_offload = fewest_gpus(job, limits), gpus_needed(job, limits)
+    for bigger in (fewest, without_offload):
+        if bigger is None or not bigger.fits:
+            continue
+        gpus = bigger.job.gpus
+        if gpus > job.gpus:
+            yield f"{gpus} GPUs of this kind", bigger.job
     shorter = max_context(job, limits)
     # An image's tokens follow from its size, and one token cannot be shorter.
     has_own_length = job.length == job.context and job.shape.tokens is None

@@ -18,12 +18,13 @@ Format = Literal["yaml", "json", "flags", "overrides"]
 
 def without_none(values: Values) -> Values:
     """The values without those that are None, and without maps that are then empty."""
-    kept: Values = {}
+    cleaned: Values = {}
     for key, value in values.items():
-        cleaned = without_none(value) if isinstance(value, dict) else value
-        if cleaned is not None and cleaned != {}:
-            kept[key] = cleaned
-    return kept
+        if isinstance(value, dict):
+            value = without_none(value)
+        if value is not None and value != {}:
+            cleaned[key] = value
+    return cleaned
 
 
 def written(values: Values, form: Format) -> str:
@@ -32,11 +33,19 @@ def written(values: Values, form: Format) -> str:
         return yaml_text(values)
     if form == "json":
         return json.dumps(values, indent=2) + "\n"
-    lines = [
-        flag(name, value) if form == "flags" else f"{name}={shlex.quote(spelled(value))}"
-        for name, value in dotted_names(values)
-    ]
+    lines = []
+    for name, value in dotted_names(values):
+        line = flag(name, value) if form == "flags" else override(name, value)
+        lines.append(line)
+    # A backslash at a line's end continues a command of a shell.
     return " \\\n".join(lines) + "\n"
+
+
+def override(name: str, value: Any) -> str:
+    """One override of a command line."""
+    text = spelled(value)
+    quoted = shlex.quote(text)
+    return f"{name}={quoted}"
 
 
 def flag(name: str, value: Any) -> str:
@@ -45,12 +54,19 @@ def flag(name: str, value: Any) -> str:
     >>> flag("max_length", 4096), flag("fsdp", "full_shard auto_wrap"), flag("bf16", True)
     ('--max_length 4096', "--fsdp 'full_shard auto_wrap'", '--bf16')
     """
-    return f"--{name}" if value is True else f"--{name} {shlex.quote(spelled(value))}"
+    if value is True:
+        return f"--{name}"
+    text = shlex.quote(spelled(value))
+    return f"--{name} {text}"
 
 
 def spelled(value: Any) -> str:
     """A value as YAML and most command lines spell it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value)
+    # Python spells switches with a capital.
+    if isinstance(value, bool):
+        return text.lower()
+    return text
 
 
 def dotted_names(values: Values, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -78,7 +94,8 @@ def yaml_text(values: Values, indent: str = "") -> str:
     lines = []
     for key, value in values.items():
         if isinstance(value, dict):
-            lines.append(f"{indent}{key}:\n{yaml_text(value, indent + '  ')}")
+            lines.append(f"{indent}{key}:\n")
+            lines.append(yaml_text(value, f"{indent}  "))
         else:
             lines.append(f"{indent}{key}: {yaml_scalar(value)}\n")
     return "".join(lines)
@@ -90,8 +107,9 @@ def yaml_scalar(value: Any) -> str:
     >>> yaml_scalar("Qwen/Qwen3-8B"), yaml_scalar("yes"), yaml_scalar("3"), yaml_scalar(3)
     ('Qwen/Qwen3-8B', '"yes"', '"3"', '3')
     """
-    if isinstance(value, str):
-        is_plain = re.fullmatch(r"[A-Za-z][\w./-]*", value)
-        is_other_kind = value in (*TRUE, *FALSE, *EMPTY)
-        return value if is_plain and not is_other_kind else json.dumps(value)
-    return spelled(value)
+    if not isinstance(value, str):
+        return spelled(value)
+    is_word = re.fullmatch(r"[A-Za-z][\w./-]*", value)
+    # YAML 1.1 reads some words as switches or as nothing.
+    is_switch = value in (*TRUE, *FALSE, *EMPTY)
+    return value if is_word and not is_switch else json.dumps(value)

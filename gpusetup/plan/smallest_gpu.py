@@ -37,20 +37,39 @@ def card_sizes(rows: Sequence[GpuRow]) -> Iterator[CardSize]:
     """The sizes of memory that cards have, the smallest first."""
     rows_by_size: dict[float, list[GpuRow]] = {}
     for row in rows:
-        is_for_training = not NOT_FOR_TRAINING & tokens(row.name)
-        is_recent = row.capability >= OLDEST_CAPABILITY
-        if row.memory_gb and is_for_training and is_recent and row.on is None:
-            rows_by_size.setdefault(row.memory_gb, []).append(row)
-    for memory_gb, rows_of_size in sorted(rows_by_size.items()):
-        fastest_first = sorted(rows_of_size, key=lambda row: -row.peak_tflops.get("bf16", 0))
-        least_capacity = min(
-            capacity(row.name, row.memory_bytes) for row in rows_of_size if row.memory_bytes
-        )
+        if row.memory_gb and is_for_training(row):
+            rows_of_size = rows_by_size.setdefault(row.memory_gb, [])
+            rows_of_size.append(row)
+    for memory_gb in sorted(rows_by_size):
+        cards = rows_by_size[memory_gb]
+        # Of one size the cards differ in what ECC and the driver keep.
+        capacities = [capacity(row.name, row.memory_bytes) for row in cards if row.memory_bytes]
         yield CardSize(
             memory_gb=memory_gb,
-            capacity=least_capacity,
-            names=tuple(row.name for row in fastest_first[:MOST_NAMES]),
+            capacity=min(capacities),
+            names=fastest_names(cards),
         )
+
+
+def is_for_training(row: GpuRow) -> bool:
+    """Whether somebody would buy or rent the card for a training."""
+    # A GPU that is only on one platform comes with its machine (GB200).
+    if row.on is not None or row.capability < OLDEST_CAPABILITY:
+        return False
+    words = tokens(row.name)
+    return NOT_FOR_TRAINING.isdisjoint(words)
+
+
+def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
+    """The names of the fastest cards, the fastest first."""
+
+    def speed(row: GpuRow) -> float:
+        # Cards before Ampere have no peak in bf16, and come last.
+        return row.peak_tflops.get("bf16", 0)
+
+    by_speed = sorted(cards, key=speed, reverse=True)
+    names = [row.name for row in by_speed]
+    return tuple(names[:MOST_NAMES])
 
 
 def smallest_gpu(decision: Decision, rows: Sequence[GpuRow]) -> SmallestGpu | None:
@@ -59,8 +78,8 @@ def smallest_gpu(decision: Decision, rows: Sequence[GpuRow]) -> SmallestGpu | No
     On as many GPUs as the job has.
     """
     job = decision.job
+    margin = error_margin(job, decision.shown.recipe)
     for size in card_sizes(rows):
-        margin = error_margin(job, decision.shown.recipe)
         usable_bytes = size.capacity / (1 + margin)
         limits = replace(decision.limits, capacity=usable_bytes, offload=False, measured_gpu=None)
         on_this_card = decide(job, limits)

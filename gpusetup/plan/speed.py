@@ -51,12 +51,15 @@ def speed_of_several(decision: Decision, gpu: str, rows: Sequence[GpuRow]) -> Sp
     job = decision.job
     if job.gpus == 1 or not decision.fits or not one_gpu_is_enough(decision):
         return None
-    link, flops = link_of(gpu, rows), flops_of(gpu, rows)
     sent_bytes = exchanged_bytes(job)
+    link = link_of(gpu, rows)
     sending = sent_bytes / link.bytes_per_second
-    computing = step_flop(job, decision.shown.recipe) / (flops * SHARE_OF_PEAK) if flops else None
-    lowest = job.gpus * computing / (computing + sending) if computing else 1.0
-    highest = job.gpus * computing / max(computing, sending) if computing else float(job.gpus)
+    computing = computing_seconds(decision, flops_of(gpu, rows))
+    # With an unknown peak all of the exchange may hide behind the computing, or none of it.
+    lowest, highest = 1.0, float(job.gpus)
+    if computing:
+        lowest = job.gpus * computing / (computing + sending)
+        highest = job.gpus * computing / max(computing, sending)
     return Speed(
         gpus=job.gpus,
         times_low=round(lowest, 1),
@@ -66,6 +69,14 @@ def speed_of_several(decision: Decision, gpu: str, rows: Sequence[GpuRow]) -> Sp
         computing_seconds=round(computing, 4) if computing else None,
         link=link.name,
     )
+
+
+def computing_seconds(decision: Decision, flops: float | None) -> float | None:
+    """How long a GPU computes in a micro-step; None if its peak is not known."""
+    if not flops:
+        return None
+    flop = step_flop(decision.job, decision.shown.recipe)
+    return flop / (flops * SHARE_OF_PEAK)
 
 
 def one_gpu_is_enough(decision: Decision) -> bool:
@@ -89,17 +100,20 @@ def exchanged_bytes(job: Job) -> float:
     A ring sends (n - 1) / n of a tensor to gather it or to reduce it to shards, twice that for an
     all-reduce. Sharded weights are gathered in the forward and in the backward pass.
     """
-    if job.strategy == "dp":  # the first GPU sends the weights to each other, and gets gradients
-        copied = job.shape.parameters * BYTES[job.dtype] + job.trained_parameters * BYTES[job.dtype]
+    weights, trained = job.shape.parameters, job.trained_parameters
+    if job.strategy == "dp":
+        # The first GPU sends the weights to each of the others, and gets their gradients.
+        copied = (weights + trained) * BYTES[job.dtype]
         return (job.gpus - 1) * copied
-    ring = (job.gpus - 1) / job.gpus
     sharded = SHARDED[job.strategy]
     times_gathered = 2 if "parameters" in sharded else 0
-    weights = job.shape.parameters * job.compute_bytes * times_gathered
     times_reduced = 1 if "gradients" in sharded else 2
+    # Adapters are in 32 bits, and so are their gradients.
     gradient_bytes = BYTES[job.dtype] if job.lora is None else 4
-    gradients = job.trained_parameters * gradient_bytes * times_reduced
-    return ring * (weights + gradients)
+    gathered = weights * job.compute_bytes * times_gathered
+    reduced = trained * gradient_bytes * times_reduced
+    ring = (job.gpus - 1) / job.gpus
+    return ring * (gathered + reduced)
 
 
 def step_flop(job: Job, recipe: Recipe) -> float:
@@ -118,15 +132,18 @@ def step_flop(job: Job, recipe: Recipe) -> float:
         passes += 2
         attention_passes += 1
     attention = 2 * job.length * shape.query * shape.layers * attention_passes
-    return (passes * shape.active + attention) * tokens_of_gpu(job, recipe)
+    flop_per_token = passes * shape.active + attention
+    return flop_per_token * tokens_of_gpu(job, recipe)
 
 
 def link_of(gpu: str, rows: Sequence[GpuRow]) -> Link:
     """The link of a card's machines: NVLink if all cards of that name have it, else PCIe."""
-    matching_rows = rows_or_none(gpu, rows)
+    cards = [tokens(row.name) for row in rows_or_none(gpu, rows)]
+    if not cards:
+        return PCIE
     for name, link in NVLINKS:
         words = tokens(name)
-        if matching_rows and all(words <= tokens(row.name) for row in matching_rows):
+        if all(words <= card for card in cards):
             return link
     return PCIE
 
@@ -135,6 +152,7 @@ def flops_of(gpu: str, rows: Sequence[GpuRow]) -> float | None:
     """The dense 16-bit operations a second of a card's slowest variant; None if none is known."""
     peaks = []
     for row in rows_or_none(gpu, rows):
+        # Cards before Ampere compute in fp16 alone.
         peak = row.peak_tflops.get("bf16") or row.peak_tflops.get("fp16")
         if peak:
             peaks.append(peak * 1e12)

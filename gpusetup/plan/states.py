@@ -84,8 +84,9 @@ def share_of_stage(job: Job) -> float:
         return 1 / stages
     shape = job.shape
     at_one_end = shape.outside if shape.tied else shape.outside / 2
-    layers_of_stage = (shape.parameters - shape.outside) / stages
-    return (layers_of_stage + at_one_end) / shape.parameters
+    in_layers = shape.parameters - shape.outside
+    of_stage = in_layers / stages + at_one_end
+    return of_stage / shape.parameters
 
 
 def share_with_experts(job: Job) -> float:
@@ -106,7 +107,8 @@ def expert_share(shape: Shape) -> float:
     if not shape.experts:
         return 0.0
     matrices = 3 if shape.gated else 2
-    passed = shape.layers * matrices * shape.hidden * shape.intermediate
+    unit = matrices * shape.hidden
+    passed = shape.layers * unit * shape.intermediate
     left_out = shape.parameters - shape.active
     in_experts = left_out + passed
     return min(in_experts / shape.parameters, 1.0)
@@ -135,17 +137,20 @@ def rest_is_32_bit(job: Job) -> bool:
 
 def weight_bytes(job: Job) -> int:
     """Bytes of one weight as it is kept; with 32-bit masters the weights are 16-bit."""
+    dtype = job.dtype
     if job.amp and job.master_weights:
-        return BYTES[job.amp]
-    return BYTES[job.dtype]
+        dtype = job.amp
+    return BYTES[dtype]
 
 
 def gradient_bytes(job: Job) -> int:
     """Bytes of one gradient: DeepSpeed's are as the weights are computed."""
     has_adapters = job.lora is not None
+    # Adapters have gradients as wide as themselves.
     if has_adapters or not job.deepspeed_steps:
         return job.trained_bytes
-    return BYTES[job.amp or job.dtype]
+    computed_in = job.amp or job.dtype
+    return BYTES[computed_in]
 
 
 def optimizer_bytes(job: Job) -> float:
@@ -163,6 +168,7 @@ def optimizer_bytes(job: Job) -> float:
 def optimizer_on_host(job: Job) -> bool:
     """Whether the optimizer's states leave the GPU, always or when memory runs short."""
     optimizer = OPTIMIZERS[job.optimizer]
+    # What is paged leaves only where memory runs short, which is where it counts.
     return optimizer.paged or job.offload_optimizer
 
 
@@ -294,8 +300,10 @@ def unit_rate(job: Job, recipe: Recipe) -> float:
 def gradients(job: Job, recipe: Recipe) -> float:
     """Bytes of all gradients; 0 if each is used up as it comes, or goes to the host."""
     # DeepSpeed moves gradients to the host beside the optimizer's states.
-    leave_the_gpu = recipe.offload or (job.offload_optimizer and job.deepspeed_steps)
-    if leave_the_gpu or job.step == "backward":
+    deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
+    if recipe.offload or deepspeed_offloads:
+        return 0.0
+    if job.step == "backward":
         return 0.0
     trained = per_gpu(job, job.trained_parameters, "gradients")
     return trained * gradient_bytes(job)
@@ -352,7 +360,8 @@ def adafactor_step(job: Job) -> float:
     widest = max(shape.vocabulary, shape.intermediate)
     largest_matrix = widest * shape.hidden
     shards = job.tensor_parallel * shard_count(job, "optimizer")
-    return ADAFACTOR_COPIES * 4 * largest_matrix / shards
+    matrix_bytes = 4 * largest_matrix / shards
+    return ADAFACTOR_COPIES * matrix_bytes
 
 
 # --- the machine's own memory ---------------------------------------------------------------------

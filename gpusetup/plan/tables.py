@@ -29,14 +29,21 @@ class Table(Frozen):
 
     @property
     def parameters(self) -> int:
+        """Weights of the table."""
         return self.rows * self.width
 
     def __str__(self) -> str:
-        """
+        """Its name and its size.
+
         >>> str(Table(name="users", rows=6040, width=64))
         'users 6,040 x 64'
         """
-        return f"{self.name} {self.rows:,} x {self.width:,}".lstrip()
+        size = f"{self.rows:,} x {self.width:,}"
+        # A table of an option may have no name.
+        return f"{self.name} {size}".lstrip()
+
+
+TABLE = re.compile(r"(?:([\w-]{1,40})=)?(\d[\d_,]{0,15})\s*[xX*]\s*(\d{1,7})")
 
 
 def table_named(text: str) -> Table:
@@ -45,14 +52,19 @@ def table_named(text: str) -> Table:
     >>> table_named("users=20_000_000x64").parameters
     1280000000
     """
-    hit = re.fullmatch(r"(?:([\w-]{1,40})=)?([\d_,]{1,16})\s*[xX*]\s*(\d{1,7})", text.strip())
-    digits = re.sub(r"[_,]", "", hit[2]) if hit else ""
-    if hit is None or not digits:
+    hit = TABLE.fullmatch(text.strip())
+    if hit is None:
         raise UsageError(
-            f"{text!r} is no embedding table", hint="rows x width: `--embedding users=6040x64`"
+            f"{text!r} is no embedding table",
+            hint="rows x width: `--embedding users=6040x64`",
         )
-    table = Table(name=hit[1] or "", rows=int(digits), width=int(hit[3]))
-    if not (1 <= table.rows <= LARGEST_ROWS and 1 <= table.width <= LARGEST_WIDTH):
+    name, rows, width = hit.groups()
+    # People separate thousands.
+    digits = re.sub(r"[_,]", "", rows)
+    table = Table(name=name or "", rows=int(digits), width=int(width))
+    has_rows = 1 <= table.rows <= LARGEST_ROWS
+    has_width = 1 <= table.width <= LARGEST_WIDTH
+    if not has_rows or not has_width:
         raise UsageError(
             f"`--embedding {text}` is out of range",
             hint=f"up to {LARGEST_ROWS:,} rows of {LARGEST_WIDTH:,}",
@@ -94,22 +106,18 @@ LISTS = frozenset((
 
 def tables_in(reader: Reader) -> tuple[Table, ...]:
     """The tables that a config describes; each setting that says one is marked as read."""
-    widths: dict[str, int] = {}
-    for setting in reader.config.settings:
-        name = name_of(setting.path)
-        width = positive_number(reader, setting, LARGEST_WIDTH)
-        if width and (name in WIDTH_NAMES or name.endswith(("_dim", "_embedding_size"))):
-            widths.setdefault(name, width)
+    widths = widths_by_name(reader)
     shared_width = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
     tables: list[Table] = []
     for setting in reader.config.settings:
         rows = positive_number(reader, setting, LARGEST_ROWS)
-        what = what_rows_are(setting) if rows else None
-        if rows is None or what is None:
+        noun = noun_of_rows(setting)
+        if rows is None or noun is None:
             continue
-        width = width_of(what, widths) or sibling_width(reader, setting) or shared_width
+        # The nearest width counts: of the same noun, of the same map, of the config.
+        width = width_of(noun, widths) or sibling_width(reader, setting) or shared_width
         if width:
-            table = Table(name=what, rows=rows, width=width)
+            table = Table(name=noun, rows=rows, width=width)
             tables.append(table)
             reader.note(setting, f"embedding table: {table}")
     if tables:
@@ -117,21 +125,38 @@ def tables_in(reader: Reader) -> tuple[Table, ...]:
     return tuple(tables)
 
 
-def what_rows_are(setting: Setting) -> str | None:
+def widths_by_name(reader: Reader) -> dict[str, int]:
+    """Key -> the width that it says, for keys that name a width of rows."""
+    widths: dict[str, int] = {}
+    for setting in reader.config.settings:
+        name = name_of(setting.path)
+        is_width = name in WIDTH_NAMES or name.endswith(("_dim", "_embedding_size"))
+        width = positive_number(reader, setting, LARGEST_WIDTH)
+        if is_width and width:
+            # Of several the first counts.
+            widths.setdefault(name, width)
+    return widths
+
+
+def noun_of_rows(setting: Setting) -> str | None:
     """The noun of a setting that counts the rows of a table; None if it counts something else."""
     name = name_of(setting.path)
     parents = [word for word in setting.path[:-1] if isinstance(word, str)]
-    if parents and parents[-1] in LISTS:  # an item of a list of tables
-        return f"{parents[-1]}[{name}]"
-    if name == "num_embeddings":  # torch.nn.Embedding's and torchrec's own word
-        return parents[-1] if parents else "rows"
+    parent = parents[-1] if parents else None
+    if parent in LISTS:
+        return f"{parent}[{name}]"
+    if name == "num_embeddings":
+        # torch.nn.Embedding's and torchrec's own word.
+        return parent or "rows"
     key = key_of(setting.path)
-    has_other_role = key is not None and key.role not in ("users", "items")
-    counted = COUNT_NAME.fullmatch(name)
-    if counted is None or has_other_role:
+    if key is not None and key.role not in ("users", "items"):
         return None
-    noun = str(counted[1] or counted[2])
-    return None if NO_ROWS & set(noun.split("_")) else noun
+    hit = COUNT_NAME.fullmatch(name)
+    if hit is None:
+        return None
+    noun = str(hit[1] or hit[2])
+    counts_no_rows = not NO_ROWS.isdisjoint(noun.split("_"))
+    return None if counts_no_rows else noun
 
 
 def width_of(noun: str, widths: dict[str, int]) -> int | None:
@@ -146,8 +171,11 @@ def width_of(noun: str, widths: dict[str, int]) -> int | None:
 
 def sibling_width(reader: Reader, setting: Setting) -> int | None:
     """The width that stands in the same map, which may have a short name beside its rows."""
-    is_own_map = name_of(setting.path) == "num_embeddings"
-    for name in (*WIDTH_NAMES, "dim") if is_own_map else WIDTH_NAMES:
+    names: tuple[str, ...] = WIDTH_NAMES
+    if name_of(setting.path) == "num_embeddings":
+        # The map is of one table alone.
+        names = (*WIDTH_NAMES, "dim")
+    for name in names:
         path: Path = (*setting.path[:-1], name)
         sibling = reader.by_path.get(path)
         if sibling is not None:
@@ -169,8 +197,9 @@ def widths_in(reader: Reader) -> Iterator[Setting]:
 
 def positive_number(reader: Reader, setting: Setting, most: int) -> int | None:
     """A whole number from 1 to `most`; None for anything else."""
-    text = (reader.text(setting) or "").replace("_", "")
-    if not re.fullmatch(r"\d{1,13}", text):
+    text = reader.text(setting) or ""
+    digits = text.replace("_", "")
+    if not re.fullmatch(r"\d{1,13}", digits):
         return None
-    value = int(text)
+    value = int(digits)
     return value if 1 <= value <= most else None

@@ -15,8 +15,8 @@ from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
 from gpusetup.plan.decide import Decision, Limits
 from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.models import hub_id
-from gpusetup.plan.question import job_of
 from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
 
 
@@ -28,7 +28,9 @@ class Facts(NamedTuple):
 
     @property
     def model(self) -> str:
-        return hub_id(self.job.shape.name)
+        """The model's id at its hub."""
+        name = self.job.shape.name
+        return hub_id(name)
 
     @property
     def samples(self) -> int:
@@ -38,16 +40,21 @@ class Facts(NamedTuple):
     @property
     def half(self) -> str:
         """The type that is computed in: `bf16`, `fp16` or `fp32`."""
-        return self.job.amp or self.job.dtype
+        weights = self.job.dtype
+        return self.job.amp or weights
 
     @property
     def budget(self) -> int | None:
         """Tokens of one GPU at once; None if the batch is a number of sequences."""
-        return tokens(self.job, self.recipe) if self.job.fills_token_budget else None
+        if not self.job.fills_token_budget:
+            return None
+        return tokens(self.job, self.recipe)
 
     @property
     def has_4_bit_base(self) -> bool:
-        return self.job.quantize in ("nf4", "nf4-dq")
+        """Whether adapters are trained on weights in four bits."""
+        storage = self.job.quantize
+        return storage in ("nf4", "nf4-dq")
 
 
 def only_if(condition: object, value: Any) -> Any:
@@ -128,15 +135,18 @@ TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 def hf_optimizer(job: Job) -> str | None:
     """The value of `optim`; None if transformers has no such optimizer."""
-    if job.optimizer in ("adam", "adamw"):
-        return "adamw_torch_fused" if job.step == "fused" else "adamw_torch"
-    return HF_OPTIMIZERS.get(job.optimizer)
+    if job.optimizer not in ("adam", "adamw"):
+        return HF_OPTIMIZERS.get(job.optimizer)
+    if job.step == "fused":
+        return "adamw_torch_fused"
+    return "adamw_torch"
 
 
 def deepspeed_file(job: Job) -> str | None:
     """The file of a DeepSpeed config for the job's stage, which the person keeps."""
-    is_zero = job.strategy.startswith("zero")
-    return f"ds_{job.strategy}.json" if is_zero else None
+    if not job.strategy.startswith("zero"):
+        return None
+    return f"ds_{job.strategy}.json"
 
 
 def hf(facts: Facts) -> Values:
@@ -347,23 +357,36 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
 
 def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
     """What a run must be told that is not read back from its config."""
-    job = decision.job
-    from_config = question_of(read_config(text.encode(), "train.yaml"), trainer)
-    # A data set's length and the model are no matter of memory settings: they are the plan's.
-    question = replace(for_gpus(from_config, job.gpus), context=job.context, tokens=job.tokens)
-    if job.lora is not None and question.job_fields.get("quantize") is None:
-        question = replace(question, job_fields={**question.job_fields, "lora": job.lora})
-    read_back = job_of(question, job.shape, Limits(capacity=0))
-    is_fsdp = job.strategy in ("fsdp", "fsdp1")
+    job, recipe = decision.job, decision.shown.recipe
+    read_back = job_read_back(trainer, job, text)
     for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
-        wanted, read = getattr(job, name), getattr(read_back, name)
-        same_family = name == "strategy" and is_fsdp and read in ("fsdp", "fsdp1")
-        if wanted != read and not same_family:
-            yield f"{name.replace('_', ' ')}: {wanted}"
-    if decision.shown.recipe.offload and trainer not in ("trinity", "verl", "deepspeed"):
+        planned = getattr(job, name)
+        written_down = getattr(read_back, name)
+        if planned != written_down and not (planned in FSDP and written_down in FSDP):
+            yield f"{name.replace('_', ' ')}: {planned}"
+    if recipe.offload and trainer not in ("trinity", "verl", "deepspeed"):
         yield "CPU offload of the parameters"
-    if decision.shown.recipe.sp > 1 and trainer not in ("trinity", "verl"):
-        yield f"sequence parallelism over {decision.shown.recipe.sp} GPUs"
+    if recipe.sp > 1 and trainer not in ("trinity", "verl"):
+        yield f"sequence parallelism over {recipe.sp} GPUs"
+
+
+FSDP = ("fsdp", "fsdp1")
+"""The strategies that one key of a trainer means."""
+
+
+def job_read_back(trainer: str, job: Job, text: str) -> Job:
+    """The job that a text of settings says by itself."""
+    config = read_config(text.encode(), "train.yaml")
+    from_config = question_of(config, trainer)
+    question = for_gpus(from_config, job.gpus)
+    # A data set's length and the model are no matter of memory settings: they are the plan's.
+    question = replace(question, context=job.context, tokens=job.tokens)
+    is_quantised = question.job_fields.get("quantize") is not None
+    if job.lora is not None and not is_quantised:
+        job_fields = {**question.job_fields, "lora": job.lora}
+        question = replace(question, job_fields=job_fields)
+    no_limits = Limits(capacity=0)
+    return job_of(question, job.shape, no_limits)
 
 
 NOT_COMPARED = {

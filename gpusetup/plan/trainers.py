@@ -29,7 +29,9 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
     that they take capped scores. `weights`: whether it loads them `as published`, in the format of
     the checkpoint.
     """
-    return from_json(ROWS.read_bytes(), TrainerTable, what=ROWS.name).trainers
+    text = ROWS.read_bytes()
+    table = from_json(text, TrainerTable, what=ROWS.name)
+    return table.trainers
 
 
 def trainer_named(text: str | None) -> str | None:
@@ -39,7 +41,10 @@ def trainer_named(text: str | None) -> str | None:
     ('hf', 'trl')
     """
     word = (text or "").lower().replace("_", "-")
-    return next((name for name, row in trainers().items() if word in row.get("also", ())), text)
+    for name, row in trainers().items():
+        if word in row.get("also", ()):
+            return name
+    return text
 
 
 def usual_batch(trainer: str | None) -> int:
@@ -49,7 +54,9 @@ def usual_batch(trainer: str | None) -> int:
     (8, 1, 1)
     """
     row = trainers().get(trainer or "")
-    batch = row.get("usual_batch", 1) if row else 1
+    if row is None:
+        return 1
+    batch = row.get("usual_batch", 1)
     return int(batch)
 
 
@@ -70,9 +77,9 @@ ON_TRANSFORMERS = (
 
 
 def trainer_defaults(
-    trainer: str, kind: str, gpus: int, given: Mapping[str, Any]
+    trainer: str, kind: str, gpus: int, named: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of a job as a trainer sets them for a family; what is `given` comes first.
+    """The fields of a job as a trainer sets them for a family; what was `named` comes first.
 
     ZeRO, as DeepSpeed means it, steps a 32-bit copy of trained 16-bit weights.
 
@@ -82,52 +89,67 @@ def trainer_defaults(
     >>> trainer_defaults("trl", "gemma2", 1, {})["attention"]
     'eager'
     """
-    row = trainers().get(trainer)
-    if row is None:
-        raise UsageError(
-            f"No trainer is called {trainer!r}", hint=f"one of {', '.join(trainers())}"
-        )
+    row = row_of(trainer)
     fields = {name: value for name, value in row.items() if name in JOB_DEFAULTS}
-    fields |= row.get("several", {}) if gpus > 1 else {}
-    loads_as_published = row.get("weights") == "as published"
-    if loads_as_published and kind in PUBLISHED_IN_32_BITS:
+    if gpus > 1:
+        fields |= row.get("several", {})
+    if row.get("weights") == "as published" and kind in PUBLISHED_IN_32_BITS:
         fields["dtype"] = "fp32"
-    caps_scores = kind in SOFTCAPPED and "kernels" not in row
-    is_trained_eagerly = kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS
-    if caps_scores or is_trained_eagerly:
+    if attends_eagerly(trainer, kind):
         fields["attention"] = "eager"
-    if trainer == "diffusers" and given.get("lora") is not None:  # `weight_dtype` of its scripts
-        fields["dtype"] = given.get("amp") or fields["amp"]
-    fields |= given
+    if trainer == "diffusers" and named.get("lora") is not None:
+        # `weight_dtype` of its scripts: what is frozen is kept in what is computed in.
+        fields["dtype"] = named.get("amp") or fields["amp"]
+    fields |= named
     if fields.get("upcast_rest") and fields.get("quantize") in ("nf4", "nf4-dq", "int8"):
-        # PEFT's `prepare_model_for_kbit_training`
-        reentrant = fields.get("reentrant", True)
-        fields |= {"checkpointing": True, "reentrant": reentrant, **given}
-    if given.get("lora") is None and keeps_32_bit_masters(row, fields, given):
+        # PEFT's `prepare_model_for_kbit_training` switches checkpointing on.
+        prepared = {"checkpointing": True, "reentrant": fields.get("reentrant", True)}
+        fields |= {**prepared, **named}
+    if named.get("lora") is None and keeps_32_bit_masters(row, fields, named):
         fields |= {"dtype": "fp32", "amp": fields["dtype"]}
     return fields
 
 
+def row_of(trainer: str) -> Mapping[str, Any]:
+    """A trainer's row; UsageError with the names that there are."""
+    row = trainers().get(trainer)
+    if row is None:
+        raise UsageError(
+            f"No trainer is called {trainer!r}",
+            hint=f"one of {', '.join(trainers())}",
+        )
+    return row
+
+
+def attends_eagerly(trainer: str, kind: str) -> bool:
+    """Whether a trainer computes a family's attention without a flash kernel."""
+    if kind in SOFTCAPPED:
+        # A trainer with kernels of its own has one that takes capped scores.
+        return "kernels" not in row_of(trainer)
+    return kind in TRAINED_EAGERLY and trainer in ON_TRANSFORMERS
+
+
 def keeps_32_bit_masters(
-    row: Mapping[str, Any], fields: Mapping[str, Any], given: Mapping[str, Any]
+    row: Mapping[str, Any], fields: Mapping[str, Any], named: Mapping[str, Any]
 ) -> bool:
     """Whether a trainer steps trained 16-bit weights in 32 bits, whatever the config's dtype is.
 
-    `fields`: of the job, trainer's defaults and `given` together; `given`: what was said.
+    `fields`: of the job, trainer's defaults and `named` together; `named`: what was said.
     """
-    weights, compute = fields.get("dtype"), fields.get("amp")
-    if weights not in ("bf16", "fp16") or compute == "fp32":
+    if fields.get("dtype") not in ("bf16", "fp16") or fields.get("amp") == "fp32":
         return False
-    strategy, masters = str(fields.get("strategy")), row.get("masters")
+    masters = row.get("masters")
     if masters == "never":
         return False
+    strategy = str(fields.get("strategy"))
     # DeepSpeed's 16-bit optimizers keep a 32-bit copy of all that is trained. Its ZeRO stages do
     # so even where the trainer itself is told to train in 16 bits alone (`pure_bf16`).
     if strategy.startswith("zero"):
         return True
-    if given.get("amp") == "none":
+    # Weights that were loaded in 16 bits on purpose stay (TRL's published 56.2 GB).
+    if named.get("amp") == "none" or "dtype" in named:
         return False
     # accelerate makes FSDP's trained weights 32-bit under mixed precision, and LLaMA-Factory what
-    # it trains; weights that were loaded in 16 bits on purpose stay (TRL's published 56.2 GB).
-    is_sharded = masters == "sharded" and strategy in ("fsdp", "fsdp1", "hsdp")
-    return (masters == "always" or is_sharded) and "dtype" not in given
+    # it trains.
+    is_sharded = strategy in ("fsdp", "fsdp1", "hsdp")
+    return masters == "always" or (masters == "sharded" and is_sharded)

@@ -31,28 +31,33 @@ def interruption(prefix: str) -> str:
 
 
 def how_to_end(prefix: str, family: str | None, *, half_made: bool = False) -> str:
-    """The command that ends what was interrupted; `half_made`: the environment is not done."""
+    """The command that ends an interrupted installation, in a sentence.
+
+    `half_made`: the environment itself was not finished, so that no interpreter is in it yet.
+    """
     option = "--venv" if half_made else "--python"
-    argv = ("gpusetup", "install", option, prefix)
-    return f"`{shell_line(argv, family)}` ends it first"
+    line = shell_line(("gpusetup", "install", option, prefix), family)
+    return f"`{line}` ends it first"
 
 
 def interruptions(machine: Snapshot) -> tuple[str, ...]:
     """A sentence for each installation that was interrupted on the machine, with what ends it."""
-    sentences: list[str] = []
+    sentences = []
     for event in machine.events:
         if event.kind != "install-unfinished":
             continue
         prefix = event.values.get("prefix") or "the environment"
         half_made = "half_made" in event.values
-        way_on = how_to_end(prefix, machine.os.family, half_made=half_made)
-        sentences.append(f"{interruption(prefix)}; {way_on}.")
+        command = how_to_end(prefix, machine.os.family, half_made=half_made)
+        sentences.append(f"{interruption(prefix)}; {command}.")
     return tuple(sentences)
 
 
 def unfinished_events(system: System, target: TargetPython | None) -> Iterator[Event]:
-    """The journals that installations left behind: in the target, and in environments that were
-    only half made in the working folder."""
+    """An event for each interrupted installation.
+
+    Its journal is in the target, or in an environment of the working folder that is half made.
+    """
     if target is not None and exists(system, join(target.prefix, *JOURNAL)):
         yield _unfinished(target.prefix)
         return
@@ -64,21 +69,25 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
             yield _unfinished(prefix, half_made="yes")
 
 
-def _unfinished(prefix: str, **more: str) -> Event:
+def _unfinished(prefix: str, **more_values: str) -> Event:
     """The event of a journal in an environment."""
     path = join(prefix, *JOURNAL)
-    values = {"path": path, "prefix": prefix, **more}
+    values = {"path": path, "prefix": prefix, **more_values}
     return Event(kind="install-unfinished", values=values, source="journal", text=path)
 
 
 def half_made_environments(system: System) -> Iterator[str]:
     """The environments of the working folder that `install --venv` began to make.
 
-    Such a folder is no environment yet, so that no search for an interpreter finds it; our note of
-    it, in our own cache, names it.
+    Such a folder is no environment yet, so no search for an interpreter finds it. Our note of it,
+    in our own cache, names it.
     """
-    notes = str(own_path(MAKING))
     working_folder = system.facts().get("cwd") or ""
+    # Most folders hold none, and where our cache is costs the import of platformdirs.
+    folders = list_or_empty(system, working_folder)
+    if not any(exists(system, join(working_folder, name, *JOURNAL)) for name in folders):
+        return
+    notes = str(own_path(MAKING))
     for name in list_or_empty(system, notes):
         prefix = (read_or_none(system, join(notes, name)) or "").strip()
         if working_folder and parent(prefix) == working_folder:

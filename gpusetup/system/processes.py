@@ -1,4 +1,4 @@
-"""The one way to start a child: an argument list, a time limit, and what it said.
+"""The only way to start a child process: with an argument list, a time limit, and its output kept.
 
 A child runs in its own process group, so that its children end with it. One that cannot be
 killed (uninterruptible sleep in a driver call) is given up, not waited for.
@@ -24,7 +24,7 @@ GIVE_UP_SECONDS = 1.0
 
 
 MAX_OUTPUT_BYTES = 64 << 20
-"""What is kept of a child's words; one that goes on is killed."""
+"""How much of a child's output is kept; a child that writes more is killed."""
 
 OWN_GROUP: dict[str, Any] = (
     {"start_new_session": True}
@@ -34,11 +34,11 @@ OWN_GROUP: dict[str, Any] = (
 """Options for a child that a Ctrl-C in our terminal must not reach."""
 
 RUNNING: set[Child] = set()
-"""The children that somebody waits for, in whatever thread."""
+"""The children that some thread of ours waits for."""
 
 
 class Output(Frozen):
-    """What a child said. `exit` is None if it did not end in time or could not start."""
+    """A child's output and end. `exit` is None if it did not end in time or could not start."""
 
     argv: tuple[str, ...]
     exit: int | None
@@ -50,6 +50,7 @@ class Output(Frozen):
 
     @property
     def ok(self) -> bool:
+        """Whether it ended with exit code 0."""
         return self.exit == 0
 
 
@@ -131,19 +132,21 @@ def _wait(
     """Wait for a child, and say what is wrong if it does not end in time or floods us."""
     until = time.monotonic() + timeout
     while True:
-        left = max(0.0, until - time.monotonic())
+        seconds_left = max(0.0, until - time.monotonic())
         try:
-            child.communicate(pending_input, timeout=min(left, POLL_SECONDS))
+            child.communicate(pending_input, timeout=min(seconds_left, POLL_SECONDS))
             return None
         except subprocess.TimeoutExpired:
+            # `communicate` goes on with the input that it was given first.
             pending_input = None
-            floods = any(os.fstat(file.fileno()).st_size > MAX_OUTPUT_BYTES for file in files)
-            if floods or left <= POLL_SECONDS:
-                kill_group(child)
-                _give_up(child)
-                if floods:
-                    return f"said more than {MAX_OUTPUT_BYTES >> 20} MiB"
-                return no_answer_in(timeout)
+        sizes = [os.fstat(file.fileno()).st_size for file in files]
+        floods = max(sizes) > MAX_OUTPUT_BYTES
+        if floods or seconds_left <= POLL_SECONDS:
+            kill_group(child)
+            _give_up(child)
+            if floods:
+                return f"said more than {MAX_OUTPUT_BYTES >> 20} MiB"
+            return no_answer_in(timeout)
 
 
 def _give_up(child: Child) -> None:
@@ -151,7 +154,8 @@ def _give_up(child: Child) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(GIVE_UP_SECONDS)
     if child.returncode is None:
-        child.returncode = -signal.SIGTERM  # no warning when it is collected
+        # Python would warn that it still runs when the object is collected.
+        child.returncode = -signal.SIGTERM
 
 
 def _working_folder(cwd: str | None) -> str | None:
@@ -187,8 +191,10 @@ def how_it_ended(code: int) -> str:
         return "crashed with an access violation"
     if code >= 0:
         return f"exit {code}"
-    names = {number.value: number.name for number in signal.Signals}
-    return f"crashed with {names.get(-code, f'signal {-code}')}"
+    # On POSIX a negative code is the number of a signal.
+    number = -code
+    names = {known.value: known.name for known in signal.Signals}
+    return f"crashed with {names.get(number, f'signal {number}')}"
 
 
 def kill_group(child: Child) -> None:
@@ -201,7 +207,7 @@ def kill_group(child: Child) -> None:
 
 
 def interrupt(child: Child) -> None:
-    """Tell a child of `OWN_GROUP` of a Ctrl-C; on Windows of a Ctrl-Break.
+    """Send a Ctrl-C to a child of `OWN_GROUP`; on Windows a Ctrl-Break.
 
     Without a console there is no Ctrl-Break (`os.kill` raises SystemError): it is killed.
     """
@@ -216,7 +222,7 @@ def interrupt(child: Child) -> None:
 
 
 def _interrupt_and_wait(child: Child, seconds: float) -> None:
-    """Tell a child's group of a Ctrl-C, and wait for it to clean up."""
+    """Send a Ctrl-C to a child's group, and wait for it to clean up."""
     if not seconds:
         return
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -225,10 +231,10 @@ def _interrupt_and_wait(child: Child, seconds: float) -> None:
 
 
 class StreamingChild:
-    """A child that goes on telling lines, until it ends or is ended; it is never waited for.
+    """A child whose lines are read while it runs.
 
-    What it says on standard error comes among the lines, or goes into the file `errors`. Raises
-    OSError if it cannot start.
+    Lines of its standard error come among the others, or go into the file `errors`. Raises OSError
+    if it cannot start.
     """
 
     def __init__(
@@ -257,9 +263,11 @@ class StreamingChild:
         self._listener.start()
 
     def _listen(self) -> None:
+        """Put each line into the queue, and None at the end (a thread of its own)."""
         assert self._child.stdout is not None
-        for line in self._child.stdout:
-            self._lines.put(line.decode("utf-8", "replace").rstrip("\r\n"))
+        for raw_line in self._child.stdout:
+            line = raw_line.decode("utf-8", "replace")
+            self._lines.put(line.rstrip("\r\n"))
         self._lines.put(None)
 
     def next(self, timeout: float) -> str:
@@ -271,18 +279,21 @@ class StreamingChild:
         except queue.Empty:
             raise TimeoutError(no_answer_in(timeout)) from None
         if line is None:
+            # The next call must hear of the end too.
             self._lines.put(None)
             raise EOFError(self.how_it_ended())
         return line
 
     def tell(self, line: str) -> None:
-        """Give it a line on its standard input; one that has ended does not mind."""
-        assert self._child.stdin is not None
+        """Write a line to its standard input; nothing happens if it has ended."""
+        stdin = self._child.stdin
+        assert stdin is not None
         with contextlib.suppress(OSError):
-            self._child.stdin.write(line.encode() + b"\n")
-            self._child.stdin.flush()
+            stdin.write(line.encode() + b"\n")
+            stdin.flush()
 
     def how_it_ended(self) -> str:
+        """Its end in words, for an error."""
         code = self.exit()
         return "closed its output" if code is None else how_it_ended(code)
 
@@ -299,7 +310,10 @@ class StreamingChild:
         _give_up(self._child)
         RUNNING.discard(self._child)
         self._listener.join(GIVE_UP_SECONDS)
-        pipes = (self._child.stdin, None if self._listener.is_alive() else self._child.stdout)
+        pipes = [self._child.stdin]
+        # To close a pipe that a thread reads would block.
+        if not self._listener.is_alive():
+            pipes.append(self._child.stdout)
         for pipe in pipes:
             with contextlib.suppress(OSError):
                 if pipe is not None:
@@ -309,17 +323,21 @@ class StreamingChild:
 def foreground(
     argv: Sequence[str], *, stdout: int | None = None, stderr: int | None = None
 ) -> Child:
-    """Start somebody's command with our terminal, in our process group; the caller waits for it.
-    It is the only child that can ask there: nothing of ours may be drawn meanwhile.
+    """Start a person's command with our terminal, in our process group; the caller waits for it.
+
+    It is the only child that can ask questions there, so we may draw nothing meanwhile.
 
     `stdout` and `stderr`: a file number, None is ours. Raises OSError if it cannot start.
     """
-    return subprocess.Popen(tuple(argv), stdout=stdout, stderr=stderr)
+    words = tuple(argv)
+    return subprocess.Popen(words, stdout=stdout, stderr=stderr)
 
 
 def start_background(argv: Sequence[str]) -> Child:
-    """Start a child of our own beside us, in a session of its own, so that a Ctrl-C that is meant
-    for us does not reach it; what it says on either stream is kept. Raises OSError."""
+    """Start a child that runs beside us; the caller reads its output. Raises OSError.
+
+    It is in a session of its own, so that a Ctrl-C for us does not reach it.
+    """
     return subprocess.Popen(
         tuple(argv),
         stdin=subprocess.DEVNULL,
@@ -331,6 +349,6 @@ def start_background(argv: Sequence[str]) -> Child:
 
 @atexit.register
 def end_children() -> None:
-    """When we end (a Ctrl-C while other threads wait), nothing that we started stays behind."""
+    """Kill every child that still runs when we end, as after a Ctrl-C while other threads wait."""
     for child in tuple(RUNNING):
         kill_group(child)

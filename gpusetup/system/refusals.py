@@ -1,4 +1,4 @@
-"""An `OSError` as an answer: which file was refused, and on Windows which program holds it."""
+"""An `OSError` as an error message: the file, the reason, and on Windows who uses the file."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from contextlib import contextmanager, suppress
 from gpusetup.errors import Blocked
 
 HELD_CODES = (5, 32, 33)
-"""Windows' codes where a program holds a file; the first also means that permission is missing."""
+"""Windows' codes for a file that a program uses; the first also means a missing permission."""
 MOUNT = "it is a separate mount, and no file can be moved out of one"
-"""What the system means by an invalid link across devices."""
+"""The meaning of the system's "invalid cross-device link"."""
 READ_ONLY = "nothing was changed; make it writable, or use another environment: `--venv DIR`"
 
 
 @contextmanager
 def blocked_by_files(failure: str, hint: str | None = None) -> Iterator[None]:
-    """An `OSError` of the block as `Blocked`. `failure`: what could not be done."""
+    """Raise an `OSError` of the block as `Blocked`; `failure` is what could not be done."""
     try:
         yield
     except OSError as problem:
@@ -26,25 +26,39 @@ def blocked_by_files(failure: str, hint: str | None = None) -> Iterator[None]:
 
 
 def blocked_by(problem: OSError, failure: str, hint: str | None = None) -> Blocked:
-    name = str(problem.filename or "")
-    path = "" if name in failure else name
-    why = MOUNT if problem.errno == errno.EXDEV else problem.strerror or str(problem)
-    message = ": ".join(filter(None, (failure, path, why)))
-    if getattr(problem, "winerror", None) in HELD_CODES:
-        who = holders_of(name) if name else ""
-        message += f"; {who or 'perhaps another program (Python, a notebook, an editor)'} holds it"
-        hint = "; ".join(filter(None, (hint, "close that, then run this again")))
+    """The error for an `OSError`: what could not be done, with which file, and why."""
+    reason = problem.strerror or str(problem)
+    if problem.errno == errno.EXDEV:
+        reason = MOUNT
+    path = str(problem.filename or "")
+    parts = [failure]
+    if path and path not in failure:
+        parts.append(path)
+    parts.append(reason)
+    message = ": ".join(part for part in parts if part)
+
+    is_in_use = getattr(problem, "winerror", None) in HELD_CODES
+    if is_in_use:
+        programs = holders_of(path) if path else ""
+        programs = programs or "perhaps another program (Python, a notebook, an editor)"
+        message += f"; {programs} holds it"
+        advice = "close that, then run this again"
+        hint = f"{hint}; {advice}" if hint else advice
     return Blocked(message, hint=hint)
 
 
 def holders_of(folder: str) -> str:
-    """The programs that have files loaded whose paths begin so, as far as psutil may tell."""
+    """The programs that have loaded files below a path, as far as psutil may see them."""
+    # Imported late: it is needed only if Windows refuses a file.
     import psutil
 
-    names, start = {}, os.path.normcase(folder)
+    beginning = os.path.normcase(folder)
+    names = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
-            if any(os.path.normcase(row.path).startswith(start) for row in process.memory_maps()):
-                names[process.pid] = "a program"  # Wine tells no names
+            loaded_files = [os.path.normcase(row.path) for row in process.memory_maps()]
+            if any(file.startswith(beginning) for file in loaded_files):
+                # Wine tells no names: the second line then raises.
+                names[process.pid] = "a program"
                 names[process.pid] = process.name()
     return ", ".join(f"{name} (process {pid})" for pid, name in names.items())

@@ -1,4 +1,4 @@
-"""What a signal does: nothing, or what Ctrl-C does."""
+"""Signals: inside a block they do nothing, or the same as Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 ENDS = ("SIGTERM", "SIGHUP", "SIGBREAK")
-"""Whoever ends us; the third is Windows' Ctrl-Break."""
+"""Signals that end a program; the third is Windows' Ctrl-Break."""
 ENDING_SIGNALS = tuple(getattr(signal, name) for name in ENDS if hasattr(signal, name))
 
 
 @contextmanager
 def handle_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
-    """These signals are handled so inside the block, if we may say so (the main thread)."""
+    """Let a handler receive these signals inside the block.
+
+    Only the main thread may set handlers; in another thread nothing changes.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -28,18 +31,17 @@ def handle_signals(handler: Any, *signals: signal.Signals) -> Iterator[None]:
 
 
 def uninterrupted() -> AbstractContextManager[None]:
-    """No Ctrl-C inside the block."""
+    """Ignore Ctrl-C, and every signal that ends us, inside the block."""
     return handle_signals(signal.SIG_IGN, signal.SIGINT, *ENDING_SIGNALS)
 
 
 def interruptible() -> AbstractContextManager[None]:
-    """Whoever ends us inside the block (a closed terminal, `kill`) ends us as Ctrl-C does."""
+    """Let a closed terminal, or `kill`, end the block as Ctrl-C does."""
     return handle_signals(signal.default_int_handler, *ENDING_SIGNALS)
 
 
 def endings_as_interrupt() -> AbstractContextManager[None]:
-    """SIGTERM, and Windows' Ctrl-Break, end us and every child as Ctrl-C does."""
-    return handle_signals(
-        signal.default_int_handler,
-        *(number for number in ENDING_SIGNALS if number.name != "SIGHUP"),
-    )
+    """Let SIGTERM, and Windows' Ctrl-Break, end us and every child as Ctrl-C does."""
+    # After SIGHUP (nohup, a closed ssh) a program may go on.
+    endings = [number for number in ENDING_SIGNALS if number.name != "SIGHUP"]
+    return handle_signals(signal.default_int_handler, *endings)

@@ -1,6 +1,6 @@
-"""The door to the machine: everything that a reader learns, it learns through a `System`.
+"""The door to the machine: readers learn everything through a `System`.
 
-`System` asks this machine; `tape.py` keeps what was asked and answered, and plays it again.
+`System` asks this machine; in tests a tape of another machine answers in its place.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ READ_LIMIT_BYTES = 4 << 20
 
 
 class Stat(Frozen):
+    """The rights of a file or folder."""
+
     mode: str
     """As `ls -l` shows it: `crw-rw-rw-`."""
     readable: bool
@@ -37,12 +39,14 @@ class Stat(Frozen):
 
 
 class Space(Frozen):
+    """The room on a disk."""
+
     total_bytes: int
     free_bytes: int
 
 
 class System:
-    """This machine; `environment` is what its children get in place of ours.
+    """This machine; `environment` replaces ours for the children that it starts.
 
     Files raise OSError; children never do (see `Output.problem`).
     """
@@ -54,20 +58,25 @@ class System:
         self._facts = cache(_facts)
 
     def facts(self) -> Mapping[str, Any]:
-        """What Python itself knows: `machine`, `release`, `python`, `prefix`, …"""
+        """Facts that Python itself knows: `machine`, `release`, `python`, `prefix`, …"""
         return self._facts()
 
     def read(self, path: str) -> str:
+        """The text of a file, of a long one the beginning."""
         with open(path, "rb", opener=at_once) as file:
-            return (file.read(READ_LIMIT_BYTES) or b"").decode("utf-8", "replace")
+            # A device that has nothing to give answers None.
+            raw = file.read(READ_LIMIT_BYTES) or b""
+        return raw.decode("utf-8", "replace")
 
     def list(self, path: str) -> tuple[str, ...]:
+        """The names in a folder, sorted."""
         return tuple(sorted(os.listdir(path)))
 
     def stat(self, path: str) -> Stat:
-        found = os.stat(path)
+        """The rights of a file or folder."""
+        status = os.stat(path)
         return Stat(
-            mode=stat_module.filemode(found.st_mode),
+            mode=stat_module.filemode(status.st_mode),
             readable=os.access(path, os.R_OK),
             writable=os.access(path, os.W_OK),
         )
@@ -77,16 +86,22 @@ class System:
         return os.readlink(path)
 
     def space(self, path: str) -> Space:
+        """The room on the disk of a folder."""
         usage = shutil.disk_usage(path)
         return Space(total_bytes=usage.total, free_bytes=usage.free)
 
     def environ(self) -> Mapping[str, str]:
-        return dict(os.environ if self._environment is None else self._environment)
+        """The environment variables of the children."""
+        if self._environment is None:
+            return dict(os.environ)
+        return dict(self._environment)
 
     def which(self, name: str) -> str | None:
+        """The path of a program that is found by its name."""
         return shutil.which(name)
 
     def run(self, argv: Sequence[str], timeout: float) -> Output:
+        """Run a program to its end, for at most `timeout` seconds."""
         return run(argv, timeout=timeout, environment=self._environment)
 
     def ask(self, script: str, python: str | None = None, timeout: float = 10) -> Mapping[str, Any]:
@@ -94,15 +109,22 @@ class System:
 
         `python` None is our own interpreter. What goes wrong comes back as `{"problem": …}`.
         """
-        isolated = () if python else ("-I", "-S") if script != "read_nvml" else ("-I",)
-        before = (HOLD_BACK,) if script in DRIVER_SCRIPTS else ()
-        file = str(CHILD_SCRIPTS / f"{script}.py")
-        argv = (python or sys.executable, *isolated, *before, file)
-        return answer_of(run(argv, timeout=timeout, environment=self._environment))
+        words = [python or sys.executable]
+        # Our own interpreter starts without the user's packages and variables.
+        if python is None:
+            words.append("-I")
+            # NVML's binding is in our site-packages, the other scripts need none.
+            if script != "read_nvml":
+                words.append("-S")
+        if script in DRIVER_SCRIPTS:
+            words.append(HOLD_BACK)
+        words.append(str(CHILD_SCRIPTS / f"{script}.py"))
+        output = run(words, timeout=timeout, environment=self._environment)
+        return answer_of(output)
 
 
 def unless_refused(question: Callable[[str], T], path: str) -> T | None:
-    """What a question about a path is answered; None if the path cannot be reached."""
+    """The answer to a question about a path; None if the path cannot be reached."""
     try:
         return question(path)
     except OSError:
@@ -110,7 +132,7 @@ def unless_refused(question: Callable[[str], T], path: str) -> T | None:
 
 
 def exists(system: System, path: str) -> bool:
-    """Whether a path is there (a broken link or a forbidden folder is not)."""
+    """Whether a path exists; a broken link, or a path in a forbidden folder, does not."""
     return unless_refused(system.stat, path) is not None
 
 
@@ -125,9 +147,9 @@ def list_or_empty(system: System, path: str) -> tuple[str, ...]:
 
 
 def is_writable(system: System, path: str | None) -> bool | None:
-    """Whether we may write there; None if it is not there."""
-    found = unless_refused(system.stat, path) if path else None
-    return found.writable if found else None
+    """Whether we may write into a file or folder; None if it does not exist."""
+    status = unless_refused(system.stat, path) if path else None
+    return None if status is None else status.writable
 
 
 def answer_of(output: Output) -> dict[str, Any]:
@@ -141,27 +163,42 @@ def answer_of(output: Output) -> dict[str, Any]:
     import json
 
     lines: list[dict[str, Any]] = []
-    for line in output.stdout.splitlines():  # a library may print between them
+    for line in output.stdout.splitlines():
+        # A library may print between the script's lines.
         with suppress(ValueError):
             if line.startswith("{"):
                 lines.append(json.loads(line))
-    if lines and not lines[-1].keys() & {"step", "part"}:
+    has_answer = bool(lines) and not lines[-1].keys() & {"step", "part"}
+    if has_answer:
         return lines[-1]
-    ended = "ended without an answer"
-    if output.exit:
-        last = output.stderr.strip().rpartition("\n")[2][:200]
-        ended = how_it_ended(output.exit) + (f": {last}" if output.exit > 0 else "")
-    progress = {
-        "problem": output.problem or ended,
-        "step": next((line for line in reversed(lines) if "step" in line), None),
-        "parts": [line["part"] for line in lines if isinstance(line.get("part"), dict)],
-    }
-    return {key: value for key, value in progress.items() if value}
+
+    answer: dict[str, Any] = {"problem": output.problem or _how_script_ended(output)}
+    steps = [line for line in lines if "step" in line]
+    if steps:
+        answer["step"] = steps[-1]
+    parts = [line["part"] for line in lines if isinstance(line.get("part"), dict)]
+    if parts:
+        answer["parts"] = parts
+    return answer
+
+
+def _how_script_ended(output: Output) -> str:
+    """How a script ended that gave no answer, with the last line of its errors."""
+    if not output.exit:
+        return "ended without an answer"
+    how = how_it_ended(output.exit)
+    # A program that crashed did not write its last words itself.
+    if output.exit < 0:
+        return how
+    last_line = output.stderr.strip().rpartition("\n")[2]
+    return f"{how}: {last_line[:200]}"
 
 
 def _facts() -> dict[str, Any]:
-    """Facts of this interpreter (as `child_scripts/read_python.py` gives) and of its system;
-    None if the system does not say."""
+    """Facts of this interpreter (those of `child_scripts/read_python.py`) and of its system.
+
+    A fact that the system does not tell is None.
+    """
     import platform
 
     from gpusetup.child_scripts import read_python
@@ -183,6 +220,7 @@ def _facts() -> dict[str, Any]:
 
 
 def _or_none(question: Callable[[], T]) -> T | None:
+    """The answer to a question that not every system can answer."""
     try:
         return question()
     except (AttributeError, ImportError, ValueError, OSError):
@@ -190,11 +228,12 @@ def _or_none(question: Callable[[], T]) -> T | None:
 
 
 def _memlock() -> int | None:
-    """What a process may pin, in bytes; None if there is no limit."""
+    """The memory that a process may pin, in bytes; None if there is no limit."""
+    # Windows has no such module.
     import resource
 
-    soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    return None if soft == resource.RLIM_INFINITY else soft
+    soft_limit, _hard_limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft_limit == resource.RLIM_INFINITY else soft_limit
 
 
 def _memory_total() -> int | None:

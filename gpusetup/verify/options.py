@@ -6,6 +6,7 @@ import argparse
 import re
 from typing import Any, List, Sequence
 
+from .checks.table import level_for
 from .judging.expect import parse
 from .streams import put
 from .values import Asked, WrongQuestion
@@ -54,11 +55,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--level",
         choices=LEVELS,
-        default="quick",
         help="quick: about as long as `import torch`; standard: everything that training uses,"
         " and how many times faster the GPU is than the CPU, about a minute and a half;"
         " census: standard with every form of every operator, an hour;"
-        " stress: --seconds under load, watched",
+        " stress: --seconds under load, watched. Default: quick, or the first level that has the"
+        " checks of --only",
     )
     add("--seconds", type=seconds, metavar="N", help="how long stress runs (default: 60)")
     add("--seed", type=seed, metavar="N", help="compute with other random numbers than usual")
@@ -129,14 +130,15 @@ def checked(found: Options) -> Options:
         hint = f"{several}use one of auto, cpu, cuda, cuda:0, ..., none"
         raise WrongQuestion(f"--device {found.device!r} is no device", hint)
     expect = tuple(parse(text) for text in flat(found.expect))
-    if found.seconds is not None and found.level != "stress":
+    only, skip, beside = (tuple(flat(each)) for each in (found.only, found.skip, found.beside))
+    level = found.level or level_for(only)
+    if found.seconds is not None and level != "stress":
         raise WrongQuestion(
-            f"--seconds {found.seconds:g} is for the stress level, not for {found.level}",
+            f"--seconds {found.seconds:g} is for the stress level, not for {level}",
             "add `--level stress`, or leave it out",
         )
     seed = Asked().seed if found.seed is None else found.seed
-    only, skip, beside = (tuple(flat(each)) for each in (found.only, found.skip, found.beside))
-    asked = Asked(seed, found.seconds or Asked().seconds, found.level, only)
+    asked = Asked(seed, found.seconds or Asked().seconds, level, only)
     typed = {"asked": asked, "expect": expect, "skip": skip, "beside": beside}
     return Options(**{**vars(found), **typed})
 

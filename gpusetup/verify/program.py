@@ -146,7 +146,8 @@ class Run:
         self.silent: Dict[str, int] = {}
         self.stopped: Dict[str, str] = {}
         """Why nothing more is asked of a device."""
-        self.live = Live(rank is None)
+        # Of several ranks the first one alone speaks: they share a terminal.
+        self.live = Live(rank is None or rank.rank == 0)
 
     def all(self) -> None:
         """Every check, while a terminal shows which."""
@@ -206,7 +207,7 @@ class Run:
 
     def _settle(self, check: Check, device: str, subject: str) -> None:
         """Run a check on what it is told of (`subject`), or skip it because of one before it."""
-        self.live.checks(check.name, device)
+        self.live.checks(check.name, device, self._most_seconds(check))
         blocked = blocking(check.needs, device, self.results)
         if blocked:
             self.results.append(Result(check.name, device, skip(blocked)))
@@ -220,8 +221,19 @@ class Run:
                 self.link.doing(check.name)
             self._learn(check, device, self.child.ask(self._task(check, subject)))
 
+    def _limit_seconds(self, check: Check) -> float:
+        """How long a check may be silent; one that lasts `--seconds` gets them on top."""
+        if check.lasts:
+            return check.limit_seconds + float(self.options.asked.seconds)
+        return check.limit_seconds
+
+    def _most_seconds(self, check: Check) -> float:
+        """How long a check may take in all: one that names its samples has a limit of its own."""
+        limit = check.samples_seconds or self._limit_seconds(check)
+        return min(limit, max(0.0, self.until - time.monotonic()))
+
     def _task(self, check: Check, subject: str) -> Task:
-        limit = check.limit_seconds + (self.options.asked.seconds if check.lasts else 0.0)
+        limit = self._limit_seconds(check)
         left = max(1.0, self.until - time.monotonic())
         whole = min(check.samples_seconds or float("inf"), left)
         # The rank's own from the start: the process that meets the others has loaded torch by then.

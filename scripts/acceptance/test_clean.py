@@ -12,19 +12,24 @@ from typing import Any
 import pytest
 
 from acceptance.conftest import Work
+from gpusetup.verify.checks.known.rows import KNOWN
 
-NUMERIC = (
+WORKED_OUT_ALONE = tuple(check.name for check in KNOWN)
+"""The checks whose answers come from Python: each asks hundreds of questions."""
+NUMERIC: tuple[str, ...] = (
     *("matmul", "float64", "float32", "float16", "bfloat16", "chance"),
+    *WORKED_OUT_ALONE,
     *("language-model", "operators", "optimizers"),
 )
 LEAST = 2
 """Fewer runs say nothing of other seeds."""
 KNOWN_ANSWERS = 0.5
 """How much of its limit a check with one known answer may use on a sound device."""
-MANY_QUESTIONS = {"operators": 1.0, "chance": 1.0}
-"""Two checks report the worst of many figures, so half of their limit would be the wrong claim. Of
+MANY_QUESTIONS = dict.fromkeys(("operators", "chance", *WORKED_OUT_ALONE), 1.0)
+"""These report the worst of many figures, so half of their limit would be the wrong claim. Of
 ten thousand questions `operators` asks, the worst of five seeds on a sound CPU reached 0.94;
-`chance` has 200 figures that vary by chance, and its limit is 6.5 standard deviations."""
+`chance` has 200 figures that vary by chance, and its limit is 6.5 standard deviations; `softmax`
+reaches 0.50 of a limit that is as wide as a sum of a row may be off."""
 STARTING_SECONDS = 15.0
 """What one run takes before its numbers: torch, the context, the database of operators."""
 
@@ -55,12 +60,13 @@ def rows(work: Work) -> list[dict[str, Any]]:
     The first runs share the time, so that there are LEAST of them. `operators` and `optimizers`,
     which come last, ask until their time is over, and answer for what they asked.
     """
-    names, found = NUMERIC[:4] if work.short else NUMERIC, []
+    names: tuple[str, ...] = NUMERIC[:4] if work.short else NUMERIC
+    found: list[dict[str, Any]] = []
     for count in range(LEAST if work.short else 1000):
         began, seed = time.monotonic(), random.randrange(1 << 31)
         share = max(STARTING_SECONDS, (work.left() - STARTING_SECONDS) / max(1, LEAST - count))
-        words = ("verify", "--level", "standard", "--device", work.device, "--seed", str(seed))
-        words += ("--json", "--timeout", f"{share:.0f}", "--only", *names)
+        question = ("verify", "--level", "standard", "--device", work.device, "--seed", str(seed))
+        words = (*question, "--json", "--timeout", f"{share:.0f}", "--only", *names)
         said = work.gpusetup(*words, limit=share + STARTING_SECONDS)
         for row in (row for row in said.document["checks"] if row["name"] in names):
             kept = {name: row[name] for name in ("name", "status", "detail", "value", "limit")}

@@ -65,6 +65,9 @@ def asked(requirement: str, **values: str) -> tuple[Event, ...]:
     return event(PIP, requirement=requirement, **values)
 
 
+GRID = replace(RTX_3090, name="GRID A100-8C", visible=None)
+
+
 ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     # --- what stands around the process ---
     ("cuda-visible-devices-hidden",
@@ -108,8 +111,10 @@ ROOTS: tuple[tuple[str, Snapshot, Snapshot], ...] = (
     ("hybrid-gpu-off", text(event("driver-not-loaded"), event("hybrid-gpu-off", tool="asusctl")),
      text(event("driver-not-loaded"))),
     # --- CUDA starts, or does not ---
-    ("vgpu-no-compute", text(event("compute-mode-exclusive"), event("cuda-error", code="801")),
-     text(event("compute-mode-exclusive"))),
+    # CUDA refuses a virtual GPU that is named; without one an old driver says the same.
+    ("vgpu-no-compute",
+     text(event("compute-mode-exclusive"), event("cuda-error", code="801"), gpus=(GRID,)),
+     text(event("compute-mode-exclusive"), event("cuda-error", code="801"))),
     # --- the hardware ---
     ("pcie-degraded", text(event("pcie-errors", severity="Corrected")),
      text(event("pcie-errors", severity="Corrected"), event("xid", number="79"))),

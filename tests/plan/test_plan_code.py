@@ -16,15 +16,12 @@ from gpusetup.commands.plan_code import trace
 from gpusetup.errors import GpuSetupError, Unsatisfiable, UsageError
 from gpusetup.model.units import GIB
 from gpusetup.plan.code import (
-    CodeFailed,
     CodeQuestion,
-    Trace,
-    TracedStep,
-    TraceRequest,
     code_plan,
     largest_batch,
     phase_bytes,
 )
+from gpusetup.plan.code_trace import CodeFailed, Trace, TracedStep, TraceRequest
 from gpusetup.plan.place import place_of
 from gpusetup.render.plan import plan_text
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusetup.commands.plan_code import trace
-from gpusetup.plan.code import CodeFailed, Trace, TraceRequest
+from gpusetup.plan.code_trace import CodeFailed, Trace, TraceRequest
 
 pytestmark = pytest.mark.usefixtures("warm_torch")
 

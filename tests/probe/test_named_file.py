@@ -55,7 +55,7 @@ COMMANDS = (
     "snapshot diff {sound}",
     "doctor --from",
     "fleet run --print --hosts",
-    "fleet show {folder} --profile",
+    "fleet check --profile",
     "plan --from-config",
     "plan --cells",
     "plan --model",

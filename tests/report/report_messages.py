@@ -75,7 +75,7 @@ MESSAGES: tuple[tuple[str, str], ...] = (
     ("device-permission", "Failed to initialize NVML: Insufficient Permissions"),
     ("hybrid-gpu-off", "$ envycontrol --query\nintegrated"),
     ("vgpu-unlicensed", "    vGPU Software Licensed Product\n        Product Name                      : NVIDIA RTX Virtual Workstation\n        License Status                    : Unlicensed (Unrestricted)"),
-    ("vgpu-no-compute", "msg=\"error looking up nvidia GPU memory\" error=\"cuda driver library failed to get device context 801\""),
+    ("vgpu-no-compute", "GPU 0: GRID A100-8C\nmsg=\"error looking up nvidia GPU memory\" error=\"cuda driver library failed to get device context 801\""),
     # --- the kernel, dkms, containers: what pasted logs hold besides
     ("gpu-hang", "NVRM: Xid (PCI:0000:41:00): 109, pid=4711, name=python3, Ch 00000011, errorString CTX SWITCH TIMEOUT, Info 0x3c00c"),
     ("driver-build-failed", "Error! Bad return status for module build on kernel: 6.14.0-37-generic (x86_64)\nConsult /var/lib/dkms/nvidia/535.54.03/build/make.log for more information."),

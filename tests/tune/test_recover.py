@@ -19,7 +19,7 @@ from gpusetup.errors import UsageError
 from gpusetup.tune import recover_from_oom
 from gpusetup.tune.recover import CannotRecover, what_differs
 
-HERE = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
 SAID = "CUDA out of memory. Tried to allocate 2.00 GiB"
 
 
@@ -212,7 +212,7 @@ def test_real_memory_running_out_is_recovered_from() -> None:
     """A process that may only use so much address space; torch's own CPU allocator complains."""
     done = subprocess.run(
         [sys.executable, str(HERE / "oom_memory.py")],
-        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+        env={**os.environ, "PYTHONPATH": str(HERE.parents[1])},
         capture_output=True,
         text=True,
         timeout=120,

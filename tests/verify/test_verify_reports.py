@@ -17,6 +17,7 @@ from gpusetup.model.codec import from_json
 from gpusetup.model.documents import VerifyAnswer
 from gpusetup.verify.answer.junit import as_junit
 from gpusetup.verify.answer.render import as_json, as_text
+from gpusetup.verify.options import read_options
 from gpusetup.verify.program import main
 from gpusetup.verify.values import Outcome, Report, Result
 
@@ -105,10 +106,12 @@ def test_no_text_spoils_a_report(detail: str, hint: str, means: str) -> None:
 
 def test_each_failure_says_what_it_means_and_the_next_step_once() -> None:
     screen = as_text(report(WRONG, WRONG._replace(name="bfloat16")))
-    assert screen.endswith(
+    assert screen.startswith(
+        "verdict: failed (float16 on cuda:0 failed, bfloat16 on cuda:0 failed)\n\n"
         "float16 on cuda:0: half precision would be wrong\n"
         "bfloat16 on cuda:0: half precision would be wrong\n"
-        "hint: run it again\n"
+        "hint: run it again\n\n"
+        "PyTorch version: 2.9.0+cu128\n"
     )
 
 
@@ -146,6 +149,24 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
     assert [case.get("name") for case in root.iter("testcase")][-1] == "amp"
 
 
+@pytest.mark.parametrize(
+    ("words", "level"),
+    [
+        ((), "quick"),
+        (("--only", "matmul"), "quick"),
+        (("--only", "optimizers", "matmul"), "standard"),
+        (("--only", "operators/addmm/7"), "standard"),
+        (("--only", "load"), "stress"),
+        (("--level", "census", "--only", "matmul"), "census"),
+        (("--only", "load", "--seconds", "5"), "stress"),
+    ],
+)
+def test_without_a_level_the_first_one_runs_that_has_the_checks(
+    words: tuple[str, ...], level: str
+) -> None:
+    assert read_options(words).asked.level == level
+
+
 @each(
     "words, said",
     [
@@ -157,7 +178,7 @@ def test_a_run_is_written_in_every_form(tmp_path: Path) -> None:
         (("--exp", "gpus>=1"), "unrecognized"),
         (("--with", "numpy"), "it is not known"),
         (("--only", "softmx"), "no check 'softmx'"),
-        (("--only", "float8"), "`float8` is no check of level quick"),
+        (("--level", "quick", "--only", "float8"), "`float8` is no check of level quick"),
     ],
 )
 def test_a_wrong_question_is_refused_before_anything_runs(

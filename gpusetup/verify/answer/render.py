@@ -55,27 +55,53 @@ def as_error(stop: Stop) -> str:
 
 
 def as_text(report: Report, verbose: bool = False) -> str:
-    """The lines people know, then a line per check, then the verdict and the next steps."""
-    width = max(len(result.name) for result in report.results)
-    place = max(len(result.device) for result in report.results)
-    lines = [*known_lines(report), ""]
-    steps: Dict[str, List[str]] = {}
-    """What each failure means, by its next step."""
-    for result in report.results:
-        seconds = f"  {result.seconds:.2f} s" if verbose else ""
-        start = f"{result.outcome.status:<7}  {result.name:<{width}}  {result.device:<{place}}"
-        lines.append(f"{start}  {measured(result)}{seconds}")
-        means = [f"{result.name} on {result.device}: {result.means}"] if result.means else []
-        steps.setdefault(result.outcome.hint or "", []).extend(means)
-    answer = verdict(report)
-    bad = {FAILED, CRASHED} & {each.outcome.status for each in report.results} or {SKIPPED}
-    blamed = [r for r in report.results if r.outcome.status in bad and answer == FAILED]
-    names = ", ".join(f"{r.name} on {r.device} {r.outcome.status}" for r in blamed)
-    lines += ["", f"verdict: {answer} ({names})" if names else f"verdict: {answer}"]
-    for step, meanings in steps.items():
-        said = [*meanings, f"hint: {step}"] if step else meanings
-        lines += ["", *said] if said else []
+    """The verdict, what failed with its next step, the lines people know, a line per check."""
+    lines = [verdict_line(report), "", *step_lines(report), *known_lines(report), ""]
+    lines += check_lines(report, verbose)
     return "".join(harmless(line) + "\n" for line in lines)
+
+
+def verdict_line(report: Report) -> str:
+    """The verdict, with the checks to blame for a bad one."""
+    answer = verdict(report)
+    if answer == PASSED:
+        return f"verdict: {answer}"
+    statuses = {result.outcome.status for result in report.results}
+    # Skips are to blame only if nothing went wrong (under `--strict`, or if nothing passed).
+    blamed_statuses = {FAILED, CRASHED} & statuses or {SKIPPED}
+    blamed: List[str] = []
+    for result in report.results:
+        if result.outcome.status in blamed_statuses:
+            blamed.append(f"{result.name} on {result.device} {result.outcome.status}")
+    return f"verdict: {answer} ({', '.join(blamed)})" if blamed else f"verdict: {answer}"
+
+
+def step_lines(report: Report) -> List[str]:
+    """What each failure means, above the next step that it shares with others; a blank behind."""
+    meanings_by_step: Dict[str, List[str]] = {}
+    for result in report.results:
+        meanings = meanings_by_step.setdefault(result.outcome.hint or "", [])
+        if result.means:
+            meanings.append(f"{result.name} on {result.device}: {result.means}")
+    lines: List[str] = []
+    for step, meanings in meanings_by_step.items():
+        paragraph = [*meanings, f"hint: {step}"] if step else meanings
+        if paragraph:
+            lines += [*paragraph, ""]
+    return lines
+
+
+def check_lines(report: Report, verbose: bool) -> List[str]:
+    """One line for each check, in columns."""
+    name_width = max((len(result.name) for result in report.results), default=0)
+    device_width = max((len(result.device) for result in report.results), default=0)
+    lines: List[str] = []
+    for result in report.results:
+        status, device = result.outcome.status, result.device
+        seconds = f"  {result.seconds:.2f} s" if verbose else ""
+        columns = f"{status:<7}  {result.name:<{name_width}}  {device:<{device_width}}"
+        lines.append(f"{columns}  {measured(result)}{seconds}")
+    return lines
 
 
 def known_lines(report: Report) -> List[str]:

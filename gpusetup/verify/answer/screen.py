@@ -68,13 +68,15 @@ ERASED = "\r\x1b[2K"
 
 
 class Live:
-    """The line: which check of how many, on what, since when."""
+    """The line that says meanwhile which check runs."""
 
     def __init__(self, wanted: bool = True) -> None:
         dumb = os.environ.get("TERM", "").lower() in ("dumb", "unknown")
         self.wanted = wanted and sys.stderr.isatty() and not dumb and sys.platform != "win32"
         self.of = self.at = 0
         self.what = ""
+        self.most_seconds = float("inf")
+        """How long the check that runs may take."""
         self.began = time.monotonic()
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._ticks, daemon=True)
@@ -89,20 +91,29 @@ class Live:
         if self.wanted:
             self.thread.join()
 
-    def checks(self, name: str, device: str) -> None:
-        """The next check begins."""
+    def checks(self, name: str, device: str, most_seconds: float = float("inf")) -> None:
+        """The next check begins, which may take so long."""
         self.at += 1
         self.what, self.began = f"{name} on {device}", time.monotonic()
+        self.most_seconds = most_seconds
+
+    def text(self) -> str:
+        """Which check of how many, on what, since when, and how long it may still take."""
+        total = f" of {self.of}" if self.at <= self.of else ""
+        passed = time.monotonic() - self.began
+        text = f"check {self.at}{total}: {self.what}, {passed:.0f} s"
+        seconds_left = self.most_seconds - passed
+        if 0 < seconds_left < float("inf"):
+            text += f", at most {seconds_left:.0f} s more"
+        return text
 
     def _ticks(self) -> None:
         drawn, wait = "", FIRST_SECONDS
         colour = "\x1b[2m{}\x1b[0m\r" if wants_colour(os.environ, True) else "{}\r"
         while not self.over.wait(wait):
             drawn, wait = ERASED, EACH_SECONDS
-            of = f" of {self.of}" if self.at <= self.of else ""
-            text = f"check {self.at}{of}: {self.what}, {time.monotonic() - self.began:.0f} s"
             # The cursor stays in front of the line: what a library says begins there.
-            sys.stderr.write(ERASED + colour.format(text))
+            sys.stderr.write(ERASED + colour.format(self.text()))
             sys.stderr.flush()
         sys.stderr.write(drawn)
         sys.stderr.flush()

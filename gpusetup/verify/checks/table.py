@@ -7,12 +7,13 @@ from typing import Callable, Dict, Iterator, Tuple
 
 from ..companions import COMPANIONS
 from ..values import HOST, Check, Outcome, WrongQuestion, kind
+from .known.rows import KNOWN
 from .rows import DISTRIBUTED, PROGRAMS, QUICK, RANKS, RATION, STANDARD, STRESS
 
 LEVELS: Dict[str, Tuple[Check, ...]] = {
     "quick": QUICK,
-    "standard": QUICK + STANDARD + PROGRAMS + RATION + DISTRIBUTED,
-    "census": QUICK + STANDARD + PROGRAMS + RATION + DISTRIBUTED,
+    "standard": QUICK + STANDARD + KNOWN + PROGRAMS + RATION + DISTRIBUTED,
+    "census": QUICK + STANDARD + KNOWN + PROGRAMS + RATION + DISTRIBUTED,
     "stress": QUICK + STRESS,
 }
 
@@ -69,16 +70,45 @@ def named_rows(names: Tuple[str, ...]) -> None:
             raise WrongQuestion(f"There is no check {name!r}", "one of " + ", ".join(sorted(known)))
 
 
+def levels_with(name: str) -> Tuple[str, ...]:
+    """The levels that have a check.
+
+    >>> levels_with("float8"), levels_with("load")
+    (('standard', 'census'), ('stress',))
+    """
+    levels = []
+    for level, rows in LEVELS.items():
+        if name in {check.name for check in rows}:
+            levels.append(level)
+    return tuple(levels)
+
+
+def level_for(only: Tuple[str, ...]) -> str:
+    """The first level that has every check of `--only`; quick if there is none.
+
+    >>> level_for(("optimizers", "matmul")), level_for(()), level_for(("load", "float8"))
+    ('standard', 'quick', 'quick')
+    """
+    names = [each.partition("/")[0] for each in only]
+    # A check that no level has (one of the ranks) runs at every level.
+    levels_by_name = [levels for levels in map(levels_with, names) if levels]
+    for level in LEVELS:
+        if all(level in levels for levels in levels_by_name):
+            return level
+    return "quick"
+
+
 def within_level(only: Tuple[str, ...], level: str) -> None:
     """Complains of a check that only another level has: nothing would be computed, and passed.
 
     >>> within_level(("operators/addmm/7",), "standard")
     """
-    for name in (each.partition("/")[0] for each in only):
-        having = [one for one, rows in LEVELS.items() if name in {check.name for check in rows}]
-        if having and level not in having:
+    for each in only:
+        name = each.partition("/")[0]
+        levels = levels_with(name)
+        if levels and level not in levels:
             raise WrongQuestion(
-                f"`{name}` is no check of level {level}", f"add `--level {having[0]}`, which has it"
+                f"`{name}` is no check of level {level}", f"add `--level {levels[0]}`, which has it"
             )
 
 

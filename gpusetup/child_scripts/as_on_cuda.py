@@ -1,0 +1,104 @@
+"""Makes torch on the CPU keep for the backward pass what it keeps on CUDA, for a trace.
+
+`trace_code.py` imports it in the target interpreter. Python 3.8 syntax.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+from torch import nn
+
+aten: Any = torch.ops.aten
+
+
+def dropout() -> None:
+    """CUDA's dropout keeps a mask of one byte an element, the CPU's one as wide as its input.
+
+    Flash and memory-efficient attention keep the state of the random numbers alone, where the CPU
+    would leave them for the form that holds every pair.
+    """
+    functional: Any = nn.functional
+    dropout_on_cpu = functional.dropout
+    attention_on_cpu = functional.scaled_dot_product_attention
+
+    def masked(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        draws_mask = training and 0 < p < 1
+        has_native_form = input.is_floating_point() and not inplace
+        if draws_mask and has_native_form:
+            # (output, mask)
+            return torch.native_dropout(input, p, True)[0]
+        return dropout_on_cpu(input, p, training, inplace)
+
+    def attention(*arguments: Any, **keywords: Any) -> Any:
+        # The fifth argument is `dropout_p`.
+        without_dropout = list(arguments)
+        if len(without_dropout) >= DROPOUT_POSITION + 1:
+            without_dropout[DROPOUT_POSITION] = 0.0
+        else:
+            keywords["dropout_p"] = 0.0
+        return attention_on_cpu(*without_dropout, **keywords)
+
+    functional.dropout = masked
+    functional.scaled_dot_product_attention = attention
+    torch.dropout = lambda input, p, train: masked(input, p, train)
+
+
+DROPOUT_POSITION = 4
+"""Of `dropout_p` among the arguments of scaled_dot_product_attention."""
+
+
+IN_32_BITS = (
+    "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log2", "log1p",
+    "reciprocal", "rsqrt", "sinh", "tan", "pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar",
+    "softplus", "layer_norm", "native_layer_norm", "rms_norm", "group_norm", "cosine_similarity",
+    "dist", "pdist", "renorm", "logsumexp", "upsample_nearest2d", "upsample_bilinear2d",
+    "upsample_bicubic2d", "softmax.int", "log_softmax.int", "cumprod", "cumsum",
+    "linalg_vector_norm", "linalg_matrix_norm", "sum", "sum.dim_IntList", "norm.Scalar",
+    "norm.ScalarOpt_dim",
+)  # fmt: skip
+"""What autocast computes in 32 bits on CUDA, and in the smaller dtype on the CPU, which changes
+what stands for the backward pass (ATen/autocast_mode.h)."""
+
+
+def autocast() -> Any:
+    """Register what this torch has on CUDA alone; it holds as long as the library is kept."""
+    library = torch.library.Library("aten", "IMPL")
+    registered_for = torch._C._dispatch_get_registrations_for_dispatch_key
+    on_cuda = set(registered_for("AutocastCUDA"))
+    on_cpu = set(registered_for("AutocastCPU"))
+    on_cuda_alone = on_cuda - on_cpu
+    for name in IN_32_BITS:
+        if "aten::" + name not in on_cuda_alone:
+            continue
+        packet_name, _, overload = name.partition(".")
+        packet = getattr(aten, packet_name)
+        operator = getattr(packet, overload or "default")
+        library.impl(name, in_32_bits(operator), "AutocastCPU")
+    return library
+
+
+HALF_TYPES = (torch.float16, torch.bfloat16)
+
+
+def in_32_bits(operator: Any) -> Callable[..., Any]:
+    """The operator on 32-bit copies of what it is given, without autocast below it."""
+    autocast_key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+
+    def wide(value: Any) -> Any:
+        # Only tensors in 16 bits are cast; numbers and names go on as they are.
+        if not isinstance(value, torch.Tensor):
+            return value
+        is_half = value.dtype in HALF_TYPES
+        return value.float() if is_half else value
+
+    def run(*arguments: Any, **keywords: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(autocast_key):
+            wide_keywords = {}
+            for name, value in keywords.items():
+                wide_keywords[name] = wide(value)
+            # The copies live as long as the operator needs them.
+            return operator(*map(wide, arguments), **wide_keywords)
+
+    return run

@@ -1,0 +1,189 @@
+"""A trace of the user's code: what is asked of the child that traces, and what it answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from gpusetup.errors import BadInput, Blocked, GpuSetupError, UsageError
+from gpusetup.model.codec import from_json
+from gpusetup.model.frozen import Frozen
+
+STRATEGIES = ("single", "ddp", "fsdp", "zero3")  # ZeRO 3 is what FSDP2 does
+OPTIMIZERS = ("adamw", "adam", "sgd", "adafactor")
+
+
+class TraceRequest(Frozen):
+    """What is traced, and how it is trained."""
+
+    code: str
+    """`MODULE:FUNCTION`; MODULE may be the path of a file."""
+    batch: int
+    """Samples on one GPU."""
+    amp: Literal["bf16", "fp16"] | None = None
+    checkpointing: bool = False
+    strategy: str = "single"
+    gpus: int = 1
+    optimizer: str = "adamw"
+    accumulate: int = 1
+    """Micro-batches of one step; the last is traced, over the gradients of the others."""
+    line: bool = True
+    """Whether twice the batch is traced, too, as the largest batch needs."""
+
+
+class TracedStep(Frozen):
+    """One step with one batch on one GPU alone. Sizes are bytes."""
+
+    batch: int
+    phases: Mapping[str, int]
+    """`forward`, `backward`, `optimizer` -> most at once."""
+    transient: Mapping[str, int]
+    """The same of all but weights, gradients and optimizer states."""
+    activations: int
+    """What the forward pass keeps for the backward pass."""
+    states: int
+    """Weights, buffers and optimizer states."""
+    gradients: int
+    gathered: int
+    """What FSDP gathers at once: the repeated block that is largest, the next, and the rest."""
+    parameters: int
+    """How many."""
+    values_read: int = 0
+    """How often the code read the value of a tensor; each was taken as 1.0."""
+    compiled: bool = False
+    """Whether the code asked for `torch.compile`, which was left out."""
+    convolves: bool = False
+    """Whether the model has more convolutions than linear layers."""
+
+
+class Trace(Frozen):
+    """Steps of the same code with different batches, the one that was asked for first."""
+
+    torch: str
+    traces: tuple[TracedStep, ...]
+    refused: str | None = None
+    """Why no further batch could be traced, where that is so."""
+
+    @property
+    def asked(self) -> TracedStep:
+        return self.traces[0]
+
+
+class TraceProblem(Frozen):
+    problem: str
+    message: str
+    where: str = ""
+    trace: str = ""
+
+
+class CodeFailed(BadInput):
+    """The user's code raised; `trace` is its traceback, shown under `-v`."""
+
+    def __init__(self, message: str, hint: str | None = None, trace: str = "") -> None:
+        super().__init__(message, hint)
+        self.trace = trace
+
+
+OVERRIDES = {
+    "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1", "WANDB_MODE": "disabled", "PYTHONIOENCODING": "utf-8",
+}  # fmt: skip
+"""Variable -> its value in the child: no GPU is seen, nothing is fetched."""
+
+
+def check_request(request: TraceRequest) -> None:
+    """`UsageError` for a question that cannot be traced."""
+    module, _, function = request.code.rpartition(":")
+    if not module or not function:
+        raise UsageError(
+            f"`--code {request.code}` is not MODULE:FUNCTION",
+            hint="for example `--code train:build`, or `--code path/to/train.py:build`",
+        )
+    check_word("strategy", request.strategy, STRATEGIES)
+    check_word("optimizer", request.optimizer, OPTIMIZERS)
+    if min(request.batch, request.gpus, request.accumulate) < 1:
+        raise UsageError("the batch, the number of GPUs and `--accumulate` are at least 1")
+
+
+def check_word(option: str, word: str, traceable: tuple[str, ...]) -> None:
+    """`UsageError` for a strategy or an optimizer that the traced step does not have."""
+    if word not in traceable:
+        raise UsageError(
+            f"`--{option} {word}` cannot be traced from code",
+            hint=f"a trace knows {', '.join(traceable)}",
+        )
+
+
+def read_trace(request: TraceRequest, stdout: str, stderr: str, code: int | None) -> Trace:
+    """Read the child's answer, or raise what it says went wrong."""
+    # The user's code may print, too; the child's answer is its last line.
+    last_line = stdout.strip().rpartition("\n")[2]
+    if last_line.startswith('{"problem"'):
+        problem = from_json(last_line, TraceProblem, what="the trace's answer")
+        raise error_of(request, problem)
+    if last_line.startswith("{"):
+        return from_json(last_line, Trace, what="the trace's answer")
+    if "No module named 'torch'" in stderr:
+        raise Blocked(
+            "The environment has no torch, which `--code` needs",
+            hint="`gpusetup install`, or activate the environment that your code runs in",
+        )
+    # subprocess gives a child that a signal ended the signal's number below zero.
+    killed = code is not None and code < 0
+    end = f"killed by signal {-(code or 0)}" if killed else f"exit {code}"
+    raise CodeFailed(
+        f"`{request.code}` ended the trace ({end})",
+        trace=stderr[-LONGEST_TRACEBACK:],
+    )
+
+
+LONGEST_TRACEBACK = 4000
+"""Letters of the child's messages that are shown, from their end."""
+HINTS: dict[str, str] = {
+    "Contract": "the function takes the batch size (or nothing) and returns (model, batch), "
+    "(model, batch, loss) or (model, batch, loss, optimizer)",
+    "NoLoss": "also return a loss: a function of the model's output and the target (for a pair) "
+    "or the whole batch, which gives one number",
+    "TouchesGpu": "the tracing process sees no GPU: build the model and the batch on the CPU",
+    "NoNetwork": "build the model from its configuration, or from files on this machine",
+    "DataDependentOutputException": "a trace has shapes and no values: in place of a branch on a "
+    "tensor's value write `torch.where(condition, a, b)`, or leave the check out of the step",
+    "DynamicOutputShapeException": "a trace has shapes and no values: in place of a result whose "
+    "length depends on values (`x[mask]`, `nonzero`, `unique`) write `x * mask` or "
+    "`torch.where(mask, x, 0)`",
+}
+"""The child's name for a problem -> what to do."""
+PROBLEM_BY_WORDS = {
+    "a trace makes no connection": "NoNetwork",
+    "cuda": "TouchesGpu",
+    "NVIDIA": "TouchesGpu",
+}
+"""Words of a message -> the problem, if a library gave it another name."""
+
+
+SAYS_ALL = ("Contract", "NoLoss", "TouchesGpu")
+"""Problems whose message needs no name before it."""
+
+
+def error_of(request: TraceRequest, problem: TraceProblem) -> GpuSetupError:
+    """The error that says what the child ran into."""
+    message = problem.message
+    if problem.problem == "Question":
+        return UsageError(message)
+    hint = HINTS.get(problem_by_words(problem))
+    if problem.problem not in SAYS_ALL:
+        message = f"{problem.problem}: {message}".rstrip(": ")
+    line_of_code = f" ({problem.where})" if problem.where else ""
+    return CodeFailed(
+        f"`{request.code}` cannot be traced: {message}{line_of_code}",
+        hint=hint,
+        trace=problem.trace,
+    )
+
+
+def problem_by_words(problem: TraceProblem) -> str:
+    """The child's name for the problem, or ours if a library raised it in its own words."""
+    for words, name in PROBLEM_BY_WORDS.items():
+        if words in problem.message:
+            return name
+    return problem.problem

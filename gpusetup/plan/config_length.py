@@ -1,0 +1,135 @@
+"""How much a training config takes at once: tokens of a sequence, sequences, a budget of tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from gpusetup.plan.config_reader import Fields, Reader
+from gpusetup.plan.config_rl import method_of
+from gpusetup.plan.question import LARGEST
+from gpusetup.plan.rl_methods import GENERATING
+from gpusetup.plan.rope import RopeScaling
+from gpusetup.plan.trainers import usual_batch
+
+LENGTHS = {"trl": 1024, "llama-factory": 2048, "torchtitan": 2048}
+"""Trainer -> tokens of a sequence if its config says nothing (their own documentation)."""
+
+
+def length(reader: Reader, fields: Fields) -> Fields:
+    """Tokens of a sequence, which an RL trainer may have in two parts."""
+    trainer = fields["trainer"]
+    parts = read_lengths(reader)
+    if trainer != "trinity":
+        tokens = prompt_and_answer(reader, parts) or parts.sequence or parts.total
+    elif reader.has_map("actor_rollout_ref"):
+        tokens = parts.total or prompt_and_answer(reader, parts)
+    else:
+        tokens = parts.total or trinity_length(reader, parts)
+    default = LENGTHS.get(trainer or "")
+    if tokens is None and default:
+        reader.assumed.append(f"no length is named: {trainer}'s own {default:,} tokens")
+    return {"context": tokens or default}
+
+
+class Lengths(NamedTuple):
+    """Tokens as a config has them; None if it does not say."""
+
+    sequence: int | None
+    total: int | None
+    """Prompt and response together."""
+    prompt: int | None
+    response: int | None
+
+
+def read_lengths(reader: Reader) -> Lengths:
+    most = LARGEST["context"]
+    return Lengths(
+        sequence=reader.number("length", most),
+        total=reader.number("total-length", most),
+        prompt=reader.number("prompt", most),
+        response=reader.number("response", most),
+    )
+
+
+def trinity_length(reader: Reader, lengths: Lengths) -> int | None:
+    """Trinity-RFT's longest sequence, if its config says the two parts alone."""
+    if not lengths.prompt or not lengths.response:
+        return None
+    # The two are limited apart, so that a sequence may be as long as both.
+    tokens = lengths.prompt + lengths.response
+    reader.assumed.append(f"the longest sequence is prompt plus response: {tokens:,}")
+    return tokens
+
+
+PROMPT_TOKENS, ANSWER_TOKENS = 512, 256
+"""Tokens of a prompt and of its answer where nothing is said (TRL, GRPOConfig)."""
+
+
+def prompt_and_answer(reader: Reader, lengths: Lengths) -> int | None:
+    """Tokens of a prompt with the answer that is generated; None if nothing is generated."""
+    if method_of(reader) not in GENERATING:
+        return None
+    response = lengths.response
+    if response is None:
+        new_tokens = reader.text_named("max_new_tokens", "tokens of an answer") or ""
+        is_number = re.fullmatch(r"[1-9]\d{0,6}", new_tokens)
+        response = int(new_tokens) if is_number else ANSWER_TOKENS
+    prompt = lengths.sequence or lengths.prompt or PROMPT_TOKENS
+    reader.assumed.append(
+        f"the longest sequence is a prompt of {prompt:,} tokens and an answer of {response:,}"
+    )
+    return prompt + response
+
+
+def batch(reader: Reader, fields: Fields) -> Fields:
+    """Sequences of a GPU or of all, or the budget of tokens that RL trainers fill.
+
+    Trinity-RFT fills a budget unless it is told not to, verl only if it is told to.
+    """
+    if fields["trainer"] == "trinity":
+        return trinity_batch(reader)
+    per_gpu = reader.number("batch", LARGEST["batch"])
+    total = reader.number("total", LARGEST["batch"])
+    if per_gpu is None and total is None:
+        trainer = fields["trainer"]
+        per_gpu = usual_batch(trainer)
+        default = f"{trainer}'s own {per_gpu}" if per_gpu > 1 else "plan assumes 1"
+        reader.assumed.append(f"the config names no batch: {default} on each GPU")
+    return {
+        "per_gpu": per_gpu,
+        "total": total,
+    }
+
+
+def trinity_batch(reader: Reader) -> Fields:
+    """The budget or the batch of Trinity-RFT, and of verl, by which it trains."""
+    is_dynamic = reader.switch("dynamic")
+    if is_dynamic is None:
+        is_dynamic = not reader.has_map("actor_rollout_ref")
+    tokens = reader.number("tokens", LARGEST["tokens"])
+    if is_dynamic:
+        log_prob_tokens = reader.number_anywhere(
+            "log_prob_max_token_len_per_gpu", "tokens", LARGEST["tokens"]
+        )
+        return {"tokens": tokens, "log_prob_tokens": log_prob_tokens}
+    # A budget has no effect beside a number of sequences.
+    per_gpu = reader.number("batch", LARGEST["batch"])
+    if per_gpu is not None:
+        return {"per_gpu": per_gpu}
+    return {"total": reader.number("total", LARGEST["batch"])}
+
+
+def rope_scaling(reader: Reader) -> RopeScaling | None:
+    """How far the config extends the model's positions; None if it says nothing of it."""
+    factor = reader.decimal("rope-factor")
+    original = reader.number("rope-original", LARGEST["context"])
+    kind = reader.word("rope-kind")
+    if factor is None:
+        return None
+    return RopeScaling(
+        key=reader.key_and_line("rope-factor"),
+        factor=factor,
+        original=original,
+        kind=(kind or "yarn").lower(),
+    )

@@ -1,0 +1,180 @@
+"""How a training config trains: checkpointing, optimizer, types, kernels, and among which GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import KeysView
+from typing import get_type_hints
+
+from gpusetup.configs.keys import meaning
+from gpusetup.configs.settings import Setting, value_of
+from gpusetup.model.codec import from_plain
+from gpusetup.plan.config_reader import Fields, Reader, by_words
+from gpusetup.plan.job import JOB_DEFAULTS, Job
+from gpusetup.plan.question import LARGEST
+
+
+def checkpointing(reader: Reader, fields: Fields) -> Fields:
+    """Whether activations are recomputed, which of them, and whether they go to the host."""
+    text = (reader.word("checkpoints") or "").lower()
+    is_off = reader.switch("no-checkpoints")
+    offloads = reader.switch("checkpoint-offload") or text == "unsloth"
+    checkpoints: Fields = {"offload_checkpoints": True if offloads else None}
+    if is_off is not None:
+        checkpoints["checkpointing"] = not is_off
+    elif text == "selective" and fields["trainer"] != "megatron":
+        checkpoints["selective"] = True
+    elif text:
+        # Megatron-LM's selective recomputing is of what attention without a flash kernel holds.
+        words_for_none = ("selective", "none", "no", "false", "off", "n")
+        checkpoints["checkpointing"] = text not in words_for_none
+    return checkpoints
+
+
+def optimizer(reader: Reader, fields: Fields) -> Fields:
+    """The optimizer, and when it steps."""
+    # The name comes first: what a setting was first read as is what the answer shows.
+    name = reader.word("optimizer", by_words("optimizer"))
+    step = reader.word("optimizer", by_words("step"))
+    if reader.switch("step-in-backward"):
+        step = "backward"
+    return {"optimizer": name, "step": step}
+
+
+IN_16_BITS = ("axolotl", "unsloth", "torchtune", "litgpt", "torchtitan", "megatron", "trinity")
+"""Trainers that compute in 16 bits anyway, whose `bf16: true` says nothing of the weights."""
+
+
+def precision(reader: Reader, fields: Fields) -> Fields:
+    """What weights are kept in and what is computed in, by the words of each trainer.
+
+    `bf16: true` is autocast over 32-bit weights, unless trainer or adapters say otherwise.
+    """
+    weights = meaning("dtype", reader.word("dtype") or "")
+    weights_and_amp = meaning("precision", reader.word("precision") or "")
+    is_pure = reader.switch("pure-16-bit")
+    amp = autocast_of(reader, has_dtype=bool(weights))
+    if weights:
+        # `bf16: true` beside 16-bit weights: whether a 32-bit copy is stepped is the trainer's own
+        # choice (`trainer_defaults`), so what is computed in is kept as it was said.
+        return {"dtype": weights, "amp": amp}
+    if weights_and_amp:
+        return {"dtype": weights_and_amp[0], "amp": weights_and_amp[1]}
+    if is_pure:
+        return {"dtype": "bf16", "amp": "none"}
+    if fields["trainer"] in IN_16_BITS:
+        return {}
+    if amp is None:
+        says_32_bits = reader.switch("bf16") is False and fields["trainer"]
+        return {"dtype": "fp32", "amp": "none"} if says_32_bits else {}
+    if fields.get("lora") is not None:
+        return {"dtype": amp}
+    reader.assumed.append(f"weights in 32 bits under {amp} autocast, as {amp}: true means")
+    return {"dtype": "fp32", "amp": amp}
+
+
+def autocast_of(reader: Reader, *, has_dtype: bool) -> str | None:
+    """The type that switches say is computed in; `has_dtype`: whether the weights' type is said."""
+    is_mixed = reader.switch("amp")
+    bf16 = reader.switch("bf16")
+    fp16 = reader.switch("fp16")
+    if bf16 or (is_mixed and not has_dtype):
+        return "bf16"
+    return "fp16" if fp16 else None
+
+
+def kernels(reader: Reader, fields: Fields) -> Fields:
+    """The kernels of attention, of the loss and of the layers."""
+    plugins = " ".join(reader.texts_named("plugins", "a plugin"))
+    has_liger = bool(reader.switch("kernels"))
+    loss = reader.word("loss-kernel", by_words("loss", "fused"))
+    if loss is None:
+        # Liger's kernels have its fused loss among them; axolotl's plugin does not switch it on.
+        has_fused_loss = has_liger or "cut_cross_entropy" in plugins
+        default = "eager" if fields["trainer"] == "axolotl" else None
+        loss = "fused" if has_fused_loss else default
+    has_kernels = has_liger or "liger" in plugins.lower()
+    return {
+        "fused_kernels": True if has_kernels else None,
+        "loss": loss,
+        "attention": reader.word("attention", by_words("attention")),
+    }
+
+
+# --- among GPUs -----------------------------------------------------------------------------------
+
+
+def parallel(reader: Reader, fields: Fields) -> Fields:
+    """How many GPUs the training is on."""
+    gpus = reader.number("gpus", LARGEST["gpus"])
+    nodes = reader.number("nodes", 10**4)
+    replicas = reader.number("replicas", LARGEST["gpus"])
+    if replicas is not None and replicas > 1:
+        fields["notes"].append(
+            "replicas of shards are not counted: plan assumes one shard over all GPUs"
+        )
+    if gpus is None:
+        return {"devices": None}
+    return {"devices": gpus * (nodes or 1)}
+
+
+def strategy(reader: Reader, fields: Fields) -> Fields:
+    """DeepSpeed's stage, a number or in the name of a file; else FSDP's words."""
+    stage = reader.word("zero", stage_of)
+    if stage is not None:
+        texts = [text for _, text in reader.all("zero")]
+        if not any(map(str.isdigit, texts)):
+            reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
+        return {"strategy": f"zero{stage}" if stage else "ddp"}
+    words = strategy_words(reader)
+    strategies = [name for word in words if (name := meaning("strategy", word))]
+    if strategies:
+        names_fsdp2 = not words.isdisjoint(("2", "fsdp2"))
+        return {"strategy": "fsdp" if names_fsdp2 else strategies[0]}
+    # Megatron-LM shards the states alone.
+    shards_optimizer = reader.switch("distributed-optimizer")
+    if shards_optimizer is None:
+        return {"strategy": None}
+    return {"strategy": "zero1" if shards_optimizer else "ddp"}
+
+
+def strategy_words(reader: Reader) -> KeysView[str]:
+    """The words of FSDP's settings and of a strategy, in their order."""
+    words: dict[str, None] = {}
+    for role in ("fsdp", "strategy"):
+        for setting, text in reader.all(role):
+            reader.note(setting, f"{role}: {text}")
+            separate = text.lower().replace(",", " ").split()
+            words |= dict.fromkeys(separate)
+    return words.keys()
+
+
+def stage_of(_: Setting, text: str) -> int | None:
+    """DeepSpeed's stage by a number or a file's name (`ds_z3_config.json`, `zero2.json`)."""
+    if re.fullmatch(r"[0-3]", text):
+        return int(text)
+    in_name = re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
+    return int(in_name[1]) if in_name else None
+
+
+def offload(reader: Reader, fields: Fields) -> Fields:
+    """Whether the optimizer is on the host; whether the rest must be, the plan says itself."""
+    reader.word("offload")
+    target = (reader.word("optimizer-offload") or "").lower()
+    is_on_host = target in ("cpu", "nvme", "true", "yes", "on")
+    return {"offload_optimizer": True if is_on_host else None}
+
+
+def plan_map(reader: Reader, fields: Fields) -> Fields:
+    """The map `plan:`, settings of a job by their own names."""
+    job_fields: Fields = {}
+    types = get_type_hints(Job)
+    for path, setting in reader.by_path.items():
+        if path[:-1] != ("plan",):
+            continue
+        name = str(path[-1])
+        if name in JOB_DEFAULTS and name != "shape":
+            value = value_of(setting)
+            job_fields[name] = from_plain(value, types[name], what=f"plan.{name}")
+            reader.note(setting, f"{name} of the job")
+    return job_fields

@@ -1,0 +1,124 @@
+"""What a question of `gpusetup plan` says that cannot be together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import replace
+from gpusetup.plan.decide import Limits, sequence_degrees
+from gpusetup.plan.job import Job, least_tokens
+from gpusetup.plan.losses import LOSSES
+from gpusetup.plan.question import Question
+from gpusetup.plan.states import OPTIMIZERS
+
+
+def check(job: Job, question: Question) -> None:
+    """UsageError if the parts of a job exclude each other."""
+    for contradiction in contradictions(job, question):
+        raise UsageError(contradiction.message, hint=contradiction.hint)
+    check_sequence_degree(job, question)
+    check_budgets(job, question)
+
+
+def check_sequence_degree(job: Job, question: Question) -> None:
+    """UsageError for an `--sp` that cannot be, with the degrees that can."""
+    if not question.sp or question.sp in sequence_degrees(job, Limits(capacity=0)):
+        return
+    # Degrees are those of a sharded model: a whole copy on each GPU allows none.
+    sharded = replace(job, strategy="fsdp") if job.copies_model else job
+    degrees = sequence_degrees(sharded, Limits(capacity=0))
+    if question.sp in degrees:
+        raise UsageError(
+            f"`--sp {question.sp}` needs a strategy that shards the model; {job.strategy} keeps a "
+            "whole copy on each GPU",
+            hint="add `--strategy fsdp`",
+        )
+    raise UsageError(
+        f"`--sp {question.sp}` does not work: {what_divides(job)}",
+        hint=possible_degrees(job, degrees),
+    )
+
+
+def what_divides(job: Job) -> str:
+    """What a degree of sequence parallelism must divide."""
+    gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
+    key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
+    return (
+        f"the number must divide both the {gpus} and the {job.shape.heads} heads of attention, "
+        f"and suit the {key_value_heads} heads of keys and values"
+    )
+
+
+def possible_degrees(job: Job, degrees: Sequence[int]) -> str:
+    """The hint with the degrees that a job can have."""
+    numbers = " or ".join(map(str, degrees))
+    options = ", ".join(f"`--sp {degree}`" for degree in degrees)
+    possible = f"{numbers} ({options})"
+    needs_sharding = job.copies_model and len(degrees) > 1
+    if needs_sharding:
+        return f"possible here with `--strategy fsdp`: {possible}"
+    return f"possible here: {possible}"
+
+
+def check_budgets(job: Job, question: Question) -> None:
+    """UsageError for a budget of tokens that the longest sequence does not fit into."""
+    if question.solve == "gpus":
+        return
+    sp = question.sp or sequence_degrees(job, Limits(capacity=0))[-1]
+    least = least_tokens(job, sp)
+    for key, budget in (
+        ("ppo_max_token_len_per_gpu", job.tokens),
+        ("log_prob_max_token_len_per_gpu", question.log_prob_tokens),
+    ):
+        if budget is not None and budget < least:
+            raise UsageError(
+                f"{budget:,} tokens a GPU (`{key}`) are too few for a sequence of "
+                f"{job.length:,}: the trainer refuses them",
+                hint=f"at least {least:,} with SP={sp}",
+            )
+
+
+class Contradiction(NamedTuple):
+    """A way in which a question contradicts itself."""
+
+    message: str
+    hint: str | None = None
+
+
+def contradictions(job: Job, question: Question) -> Iterator[Contradiction]:
+    """What a question says that cannot be together."""
+    yield from contradictions_of_gpus(job)
+    if job.expert_parallel > 1 and not job.shape.experts:
+        yield Contradiction(f"{job.shape.name} has no experts that `--ep` could divide")
+    if job.is_quantized and job.trains_layers:
+        yield Contradiction(
+            f"Weights in {job.quantize} are not trained themselves", "add `--lora 16`"
+        )
+    if job.loss not in LOSSES:
+        yield Contradiction(f"No loss is called {job.loss!r}", ", ".join(LOSSES))
+    if job.optimizer not in OPTIMIZERS:
+        yield Contradiction(f"No optimizer {job.optimizer!r}", ", ".join(OPTIMIZERS))
+    if question.solve and getattr(question, question.solve) is not None:
+        flag = "--gpus-needed" if question.solve == "gpus" else f"--max-{question.solve}"
+        yield Contradiction(f"`{flag}` looks for what `--{question.solve}` gives: leave one out")
+
+
+def contradictions_of_gpus(job: Job) -> Iterator[Contradiction]:
+    """The same of how the model is divided among GPUs."""
+    gpus = job.gpus
+    if job.strategy == "single" and gpus > 1:
+        yield Contradiction(
+            f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"
+        )
+    group_size = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
+    if gpus % group_size > 0:
+        yield Contradiction(
+            f"`--tp` times `--pp` times `--cp` does not divide {gpus} GPUs",
+            f"{group_size} or a multiple of it is needed",
+        )
+    if job.expert_parallel > gpus:
+        yield Contradiction(f"`--ep {job.expert_parallel}` needs as many GPUs")
+    if job.shape.heads % job.tensor_parallel > 0:
+        yield Contradiction(f"`--tp` does not divide the {job.shape.heads} heads of the model")

@@ -1,0 +1,171 @@
+"""The job that a question of `gpusetup plan` describes, by its words and its trainer's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from gpusetup.model.frozen import replace
+from gpusetup.plan.contradictions import check
+from gpusetup.plan.decide import Limits
+from gpusetup.plan.frozen_parts import frozen_share
+from gpusetup.plan.job import (
+    BYTES,
+    JOB_DEFAULTS,
+    TOKEN_BUDGET,
+    Job,
+    Quantization,
+    TokenBudget,
+)
+from gpusetup.plan.losses import SAME_LOSS
+from gpusetup.plan.model_names import format_in_name
+from gpusetup.plan.models_beside import RlSetup, models_beside
+from gpusetup.plan.question import Question, context_of, counts_samples
+from gpusetup.plan.rl_methods import SUPERVISED, usual_loss, usual_setup
+from gpusetup.plan.shape import DENOISERS, Shape
+from gpusetup.plan.trainers import trainer_defaults
+
+
+def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
+    """The job of a question; UsageError if it contradicts itself.
+
+    What was said comes before what the trainer does by default: one that is not said is a plain
+    loop, or the trainer of the measured cells (FSDP2, on Linux). A frozen base of theirs is kept as
+    people do, in bf16.
+    """
+    named = named_fields(question)
+    trainer = question.trainer or usual_trainer(question, shape, named)
+    fields = job_fields(question, shape, named, trainer)
+    if not (counts_samples(question, shape) or limits.linux or "strategy" in named):
+        # FSDP2, which the measured cells have, needs Linux.
+        fields["strategy"] = "ddp" if gpus_of(question) > 1 else "single"
+    job = Job(
+        **fields
+        | {
+            "shape": shape,
+            "gpus": gpus_of(question),
+            "context": context_of(question, shape),
+            "batch": batch_of(question, shape),
+            "tokens": question.tokens,
+            "accumulate": question.accumulate or 1,
+            "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
+            "tables": sum(table.parameters for table in question.tables),
+            "encoder_parameters": encoders_on_gpu(shape, trainer),
+        }
+    )
+    setup = rl_setup_of(question, job)
+    if setup is not None:
+        job = with_models_beside(job, setup, limits)
+        says_loss = question.rl is not None or "loss" in named
+        # Unsloth's own kernels hold no logits for log-probabilities either.
+        if not says_loss and trainer != "unsloth":
+            job = replace(job, loss=usual_loss(setup.method))
+    check(job, question)
+    return job
+
+
+def gpus_of(question: Question) -> int:
+    return question.gpus or 1
+
+
+def named_fields(question: Question) -> dict[str, Any]:
+    """The fields of the job that the question names, the format in the model's name among them."""
+    named = dict(question.job_fields)
+    storage = format_in_name(question.model or "")
+    if storage in get_args(Quantization) and named.get("lora") is not None:
+        # Adapters on weights that are quantised already.
+        named.setdefault("quantize", storage)
+    return named
+
+
+def has_adapters(named: Mapping[str, Any]) -> bool:
+    """Whether the named fields are of adapters; a base in FP8 may be trained itself."""
+    if named.get("lora"):
+        return True
+    storage = named.get("quantize")
+    return storage not in (None, "fp8")
+
+
+def usual_trainer(question: Question, shape: Shape, named: Mapping[str, Any]) -> str:
+    """The trainer if none is named: that of the measured cells, a plain loop, or PEFT's."""
+    if not counts_samples(question, shape):
+        return "trinity"
+    # Adapters are PEFT's, which transformers' Trainer and what builds on it train.
+    return "hf" if has_adapters(named) else "loop"
+
+
+def job_fields(
+    question: Question, shape: Shape, named: Mapping[str, Any], trainer: str
+) -> dict[str, Any]:
+    """How is trained: as was said, and for the rest as the trainer does it."""
+    fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
+    if question.trainer is None and has_adapters(named):
+        fields["dtype"] = named.get("dtype", "bf16")
+        # Who trains adapters is short of memory: PEFT's `prepare_model_for_kbit_training`, TRL,
+        # axolotl, LLaMA-Factory, ms-swift and Unsloth all switch checkpointing on.
+        # Scripts for U-Nets (kohya, diffusers) do not.
+        fields["checkpointing"] = named.get("checkpointing", shape.kind != "unet")
+    if named.get("selective"):
+        fields["checkpointing"] = True
+    elif "checkpointing" in named:
+        fields["selective"] = False
+    # Autocast to a type as wide as the weights does nothing.
+    weight_bytes = BYTES[fields.get("dtype") or "fp32"]
+    amp_bytes = BYTES.get(fields.get("amp") or "", weight_bytes)
+    if amp_bytes >= weight_bytes:
+        fields["amp"] = None
+    loss = fields.get("loss") or JOB_DEFAULTS["loss"]
+    fields["loss"] = SAME_LOSS.get(loss, loss)
+    return fields
+
+
+def batch_of(question: Question, shape: Shape) -> int | TokenBudget:
+    """Samples of all GPUs together, or the mark of a budget of tokens."""
+    if not counts_samples(question, shape):
+        return TOKEN_BUDGET
+    if question.batch is not None:
+        return question.batch
+    # A trainer takes one sample a GPU at least, and so do images.
+    is_per_gpu = question.trainer is not None or not shape.writes_text
+    return gpus_of(question) if is_per_gpu else 1
+
+
+def rl_setup_of(question: Question, job: Job) -> RlSetup | None:
+    """What is held beside the policy: as the config says, or as the named method usually does."""
+    if question.rl is not None:
+        return question.rl
+    if question.method is None or question.method in SUPERVISED:
+        return None
+    sequences_of_gpu = -(-job.sequences // job.data_parallel)
+    return usual_setup(
+        question.method,
+        question.trainer,
+        sequences_of_gpu,
+        adapters=job.lora is not None,
+    )
+
+
+def encoders_on_gpu(shape: Shape, trainer: str) -> int:
+    """Parameters of the frozen encoders of text and the VAE that are on the GPU while it trains.
+
+    diffusers' and kohya's scripts hold them there unless you encode the data before; finetrainers
+    always encodes it before.
+    """
+    if shape.kind not in DENOISERS:
+        return 0
+    encodes_before = trainer == "finetrainers"
+    return 0 if encodes_before else shape.encoder_parameters
+
+
+def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
+    """The job with what preference or reinforcement learning holds beside the policy."""
+    engine_bytes = (setup.engine_share or 0.0) * limits.capacity
+    return replace(
+        job,
+        models_beside=models_beside(setup, job.shape, job.dtype),
+        sequences_of_sample=2 if setup.pairs else 1,
+        engine_bytes=engine_bytes,
+        engine_sleeps=setup.engine_sleeps,
+        policy_leaves=setup.policy_leaves,
+        generated_at_once=setup.generated_at_once,
+    )

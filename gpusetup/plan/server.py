@@ -1,0 +1,198 @@
+"""The server that the words of `plan --serve` describe: model, engine, formats, GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.model.frozen import Frozen
+from gpusetup.plan.model_names import format_in_name
+from gpusetup.plan.place import Place
+from gpusetup.plan.question import Question, shape_of_question
+from gpusetup.plan.serve_table import LARGE_GPU, Engine, LargeGpu, serve_table
+from gpusetup.plan.shape import Shape
+
+Fetch = Callable[[str], Shape] | None
+"""How the shape of an unknown model is fetched; None: nothing may be fetched."""
+USUAL_CONTEXT = 8192
+"""Tokens of a request if nobody says how many."""
+LLAMA_CPP = "llama.cpp"
+"""The engine whose weights are one GGUF file."""
+
+
+class Server(Frozen):
+    """One server to plan: what it holds, and on how many of which GPU."""
+
+    shape: Shape
+    engine_name: str
+    engine: Engine
+    engine_version: str = ""
+    """The engine's version if one was named; "" for the modelled one."""
+    share: float
+    """The share of the GPU's memory that it may use."""
+    weights: str
+    weight_bits: float
+    """Bits a weight of the layers."""
+    cache: str
+    cache_element_bytes: float
+    context: int
+    sequences: int
+    gpus: int
+    hardware: Place
+
+    @property
+    def tokens_at_once(self) -> int:
+        """Tokens of a prompt that one pass computes on this GPU."""
+        profile = self.large_gpu or self.engine
+        return profile.tokens
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of logits that one pass computes on this GPU."""
+        profile = self.large_gpu or self.engine
+        # As many requests as are asked for may end a token in one pass.
+        return max(profile.sequences, self.sequences)
+
+    @property
+    def large_gpu(self) -> LargeGpu | None:
+        """What the engine does otherwise because the GPU is large; None if it is not."""
+        large = self.engine.large
+        if large is None or self.hardware.capacity < LARGE_GPU:
+            return None
+        capability = self.hardware.capability
+        # A GPU that was named by its memory alone may be of any age.
+        is_new_enough = capability is None or capability >= large.capability
+        return large if is_new_enough else None
+
+    @property
+    def reads_gguf(self) -> bool:
+        """Whether its weights are one GGUF file, in which embedding and head are quantised too."""
+        return self.engine_name == LLAMA_CPP
+
+    @property
+    def computes_whole_prompts(self) -> bool:
+        """Whether the named version computes a whole prompt in one pass."""
+        before = self.engine.whole_context_before
+        if not before or not self.engine_version:
+            return False
+        return is_older(self.engine_version, before)
+
+
+def server_of(options: Mapping[str, Any], hardware: Place, fetch: Fetch) -> Server:
+    """The server that the options describe; UsageError for what cannot be."""
+    table = serve_table()
+    engine_name, engine_version = engine_of(str(options["serve"]))
+    engine = table.engines[engine_name]
+    context = options["context"] or USUAL_CONTEXT
+    question = Question(
+        model=options["model"],
+        params=options["params"],
+        context=context,
+        batch=options["batch"],
+    )
+    shape = shape_of_question(question, fetch)
+    reads_gguf = engine_name == LLAMA_CPP
+    weights = options["weights"] or usual_weights(engine_name, options["model"], shape)
+    formats = table.gguf if reads_gguf else table.weights
+    check_word(weights, f"format of {engine_name}'s weights", formats)
+    cache = options["cache"] or ("fp16" if reads_gguf else "bf16")
+    check_word(cache, "type of a cache", table.cache)
+    return Server(
+        shape=shape,
+        engine_name=engine_name,
+        engine=engine,
+        engine_version=engine_version,
+        share=share_of_memory(options.get("gpu_memory_utilization"), engine),
+        weights=weights,
+        weight_bits=formats[weights],
+        cache=cache,
+        cache_element_bytes=table.cache[cache],
+        context=context,
+        sequences=options["batch"] or 1,
+        gpus=options["gpus"] or hardware.count or 1,
+        hardware=hardware,
+    )
+
+
+VERSION = re.compile(r"\d{1,4}(?:\.\d{1,4}){0,3}")
+GGUF_FORMAT = re.compile(r"(?i)(?<![a-z0-9])(q\d_(?:k_[sml]|k|0)|iq4_xs|f16)(?![a-z0-9])")
+
+
+def engine_of(text: str) -> tuple[str, str]:
+    """The engine and its version in `vllm==0.6.3`; the version is "" if none is named."""
+    name, _, version = text.partition("==")
+    check_word(name, "engine", serve_table().engines)
+    if version and not VERSION.fullmatch(version):
+        raise UsageError(
+            f"{version!r} is no version of {name}",
+            hint=f"write it as `--serve {name}==0.6.3`",
+        )
+    return name, version
+
+
+def check_word(word: str, meaning: str, possible_words: Mapping[str, object]) -> None:
+    """UsageError for a word that is not in a table, with those that are."""
+    if word not in possible_words:
+        raise UsageError(
+            f"{word!r} is no {meaning}",
+            hint=f"one of: {', '.join(possible_words)}",
+        )
+
+
+def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
+    """The format of the weights if nobody says it: by the model's name, else as it is published."""
+    name = model or ""
+    if engine_name == LLAMA_CPP:
+        in_name = GGUF_FORMAT.search(name)
+        # llama.cpp's own tools default to it, and so do most files on the hub.
+        return in_name[1].lower() if in_name else "q4_k_m"
+    storage = format_in_name(name)
+    if storage is not None:
+        return storage
+    published = serve_table().published
+    return published.get(shape.kind, "bf16")
+
+
+def share_of_memory(share: float | None, engine: Engine) -> float:
+    """The share of the GPU's memory that a server may use; UsageError for what is no share."""
+    if share is None:
+        return engine.share
+    if not 0 < share <= 1:
+        raise UsageError(
+            f"`--gpu-memory-utilization {share:g}` is no share of a GPU's memory",
+            hint="a number up to 1, for example 0.95",
+        )
+    return share
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a version comes before another.
+
+    >>> is_older("0.6.3", "0.8"), is_older("0.10", "0.8")
+    (True, False)
+    """
+    numbers = version_numbers(version)
+    return numbers < version_numbers(than)
+
+
+def version_numbers(version: str) -> list[int]:
+    """The numbers of a version, which compare as it is newer or older."""
+    numbers = version.split(".")
+    return list(map(int, numbers))
+
+
+def check_server(server: Server) -> None:
+    """UsageError for a model that this many GPUs cannot serve, Unsatisfiable for too old a GPU."""
+    shape, hardware, engine = server.shape, server.hardware, server.engine
+    if shape.heads % server.gpus:
+        raise UsageError(f"{server.gpus} GPUs do not divide the {shape.heads} heads of the model")
+    if not shape.vocabulary:
+        raise UsageError(f"{shape.name} does not generate text: `--serve` is for models that do")
+    if hardware.capability and hardware.capability < engine.capability:
+        raise Unsatisfiable(
+            f"{server.engine_name} needs a GPU of compute capability {engine.capability} or newer; "
+            f"{hardware.gpu} has {hardware.capability}",
+            hint="`--serve llama.cpp` plans for a server that runs on older GPUs",
+        )

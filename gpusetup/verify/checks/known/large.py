@@ -1,0 +1,103 @@
+"""Tensors of more than 2**31 elements, whose places a number of 32 bits cannot hold.
+
+On a CPU they take hardly any memory: of one whose pages nobody touches the system gives none, and
+the rows of the other overlap. On a GPU they are made where two gigabytes are free.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, List
+
+import torch
+
+from ...host import available_bytes
+from ...judging.tolerance import Part
+from ...values import SKIPPED, Outcome, kind
+from .answers import ask_all, exactly, tensor_of
+
+PAST = 2**31
+BEYOND = 4096
+"""Elements behind the last one that 32 bits can name."""
+NEEDED_BYTES = 2 * PAST
+"""The tensor, and as much for what else computes meanwhile."""
+HEIGHT, WIDTH = 65_537, 32_769
+"""Rows and columns that make more than 2**31 elements together."""
+
+
+def large(device: str) -> Outcome:
+    """Elements past the 2**31st are read, written, copied and picked like all others."""
+    if free_bytes(device) < NEEDED_BYTES:
+        gigabytes = NEEDED_BYTES >> 30
+        return Outcome(SKIPPED, f"a tensor of 2**31 elements needs {gigabytes} GiB of free memory")
+    questions = (far_elements, overlapping_rows, spread_rows)
+    outcome = ask_all(device, questions, "numbers at known places past 2**31")
+    if kind(device) == "cuda":
+        torch.cuda.empty_cache()
+    return outcome
+
+
+def free_bytes(device: str) -> int:
+    if kind(device) == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return available_bytes()
+
+
+def far_elements(device: str) -> Iterator[Part]:
+    """Catches a place that loses its upper bits: it then lies near the start, or nowhere."""
+    row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
+    numbers = [place % 251 for place in range(BEYOND + 16)]
+    start = PAST - 16
+    row[:64] = 255  # what a place without its upper bits would name
+    row[start:] = tensor_of(numbers, "uint8", device)
+    yield exactly("a part across 2**31", row[start:], numbers)
+    far = [0, 15, 16, 17, 1000, BEYOND + 15]
+    places = tensor_of([start + place for place in far], "int64", device)
+    exact = [numbers[place] for place in far]
+    yield exactly("x[i] past 2**31", row[places], exact)
+    yield exactly("index_select past 2**31", row.index_select(0, places), exact)
+    yield exactly("gather past 2**31", row.gather(0, places), exact)
+    yield exactly("take past 2**31", row.take(places), exact)
+    yield exactly("one element past 2**31", row[start + 17], [numbers[17]])
+    yield exactly("every fifth past 2**31", row[start::5].clone(), numbers[::5])
+    written = list(numbers)
+    for place in far:
+        written[place] = 254
+    row[places] = 254
+    yield exactly("x[i] = 254 past 2**31", row[start:], written)
+    row.scatter_(0, places, torch.ones_like(places, dtype=torch.uint8))
+    row.index_add_(0, places, torch.ones_like(places, dtype=torch.uint8))
+    for place in far:
+        written[place] = 2
+    yield exactly("scatter_ and index_add_ past 2**31", row[start:], written)
+    yield exactly("the start of the tensor", row[:64], [255] * 64)
+
+
+def overlapping(values: List[int], device: str) -> Any:
+    """A view of 2**31 elements and more over a short row: each of its rows begins one later.
+
+    The end of the short row belongs to the last elements alone.
+    """
+    row = tensor_of(values, "uint8", device)
+    return row.as_strided((HEIGHT, WIDTH), (1, 1))
+
+
+def overlapping_rows(device: str) -> Iterator[Part]:
+    """Catches a fill or copy that ends at the 2**31st element."""
+    length = HEIGHT + WIDTH - 1
+    view = overlapping([0] * length, device)
+    view.fill_(3)
+    row = view.as_strided((length,), (1,))
+    yield exactly("fill_ past 2**31", row, [3] * length)
+    values = [(place // 7) % 251 for place in range(length)]
+    view.copy_(overlapping(values, device))
+    yield exactly("copy_ past 2**31", row, values)
+
+
+def spread_rows(device: str) -> Iterator[Part]:
+    """Catches a sum or maximum over a spread row that ends at the 2**31st element."""
+    line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
+    line[-1] = 1.0
+    spread = line.expand(HEIGHT, -1)
+    yield exactly("sum past 2**31", spread.sum(), [float(HEIGHT)])
+    yield exactly("largest of the last row past 2**31", spread[-1].max(), [1.0])
+    yield exactly("the last element past 2**31", spread[-1, -1], [1.0])

@@ -1,0 +1,224 @@
+"""Functions of single numbers, beside Python's math: near zero, far from it, at NaN and ties."""
+
+from __future__ import annotations
+
+import math
+from math import nan
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
+
+import torch
+
+from ...judging.tolerance import Part
+from ...values import Outcome
+from .answers import (
+    HALVES,
+    LEAST,
+    Limit,
+    ask_all,
+    exactly,
+    flat_list,
+    formats_on,
+    near,
+    roundoff,
+    tensor_of,
+)
+
+LENGTHS = (17, 1026)
+"""A length within one vector, and one past 1,024 that ends within a vector."""
+ANY = (0.0, 1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 9.0)
+"""Both signs of these are asked. Near zero exp(x) - 1 and log(1 + x) lose all their digits, unless
+they are functions of their own."""
+POSITIVE = (1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 90.0, 1000.0)
+ABOVE_MINUS_ONE = (-0.75, -0.5, -1e-4, -1e-7, 0.0, 1e-7, 1e-4, 0.5, 3.25, 90.0)
+
+
+def sigmoid(x: float) -> float:
+    """Without an exponential that has no end."""
+    if x >= 0:
+        return 1 / (1 + math.exp(-x))
+    return math.exp(x) / (1 + math.exp(x))
+
+
+def softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+
+
+def normal_share(x: float) -> float:
+    """The share of the normal distribution below x."""
+    return math.erfc(-x / math.sqrt(2)) / 2
+
+
+def tanh_gelu(x: float) -> float:
+    inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
+    return 0.5 * x * (1 + math.tanh(inner))
+
+
+class Function(NamedTuple):
+    """A function of torch, the same in Python, and the numbers that it is asked for."""
+
+    name: str
+    run: Callable[[Any], Any]
+    exact: Callable[[float], float]
+    numbers: Tuple[float, ...] = ANY
+    has_both_signs: bool = True
+    slack: float = 0.0
+    """Roundoffs of 1 by which an answer may be off besides: it is a difference of such numbers."""
+
+
+def functions() -> Tuple[Function, ...]:
+    """What models and losses are made of."""
+    f = torch.nn.functional
+    return (
+        Function("exp", torch.exp, math.exp),
+        Function("expm1", torch.expm1, math.expm1),
+        Function("log", torch.log, math.log, POSITIVE, has_both_signs=False),
+        Function("log2", torch.log2, math.log2, POSITIVE, has_both_signs=False),
+        Function("log1p", torch.log1p, math.log1p, ABOVE_MINUS_ONE, has_both_signs=False),
+        Function("sqrt", torch.sqrt, math.sqrt, POSITIVE, has_both_signs=False),
+        Function("rsqrt", torch.rsqrt, lambda x: 1 / math.sqrt(x), POSITIVE, has_both_signs=False),
+        Function("reciprocal", torch.reciprocal, lambda x: 1 / x, POSITIVE[1:]),
+        Function("sin", torch.sin, math.sin, slack=1.0),
+        Function("cos", torch.cos, math.cos, slack=1.0),
+        Function("tanh", torch.tanh, math.tanh),
+        Function("atan", torch.atan, math.atan),
+        Function("erf", torch.erf, math.erf),
+        Function("sigmoid", torch.sigmoid, sigmoid, (*ANY, 40.0)),
+        Function("logsigmoid", f.logsigmoid, lambda x: -softplus(-x), (*ANY, 96.0)),
+        Function("softplus", f.softplus, softplus, slack=1.0),
+        Function("relu", torch.relu, lambda x: max(x, 0.0)),
+        Function("leaky_relu", lambda x: f.leaky_relu(x, 0.25), lambda x: max(x, 0.25 * x)),
+        Function("elu", f.elu, lambda x: x if x > 0 else math.expm1(x)),
+        Function("silu", f.silu, lambda x: x * sigmoid(x)),
+        Function("gelu", f.gelu, lambda x: x * normal_share(x), slack=8.0),
+        Function("gelu by tanh", lambda x: f.gelu(x, approximate="tanh"), tanh_gelu, slack=8.0),
+        Function("square", torch.square, lambda x: x * x),
+        Function("to the third", lambda x: x**3, lambda x: x**3),
+        Function("abs", torch.abs, abs),
+        Function("floor", torch.floor, lambda x: float(math.floor(x))),
+        Function("ceil", torch.ceil, lambda x: float(math.ceil(x))),
+        Function("round", torch.round, lambda x: float(round(x)), (0.5, 1.5, 2.5, 3.25, 0.0)),
+        Function("remainder by 2", lambda x: x.remainder(2), lambda x: x % 2, ANY[3:]),
+        Function("fmod by 2", lambda x: x.fmod(2), lambda x: math.fmod(x, 2)),
+        Function("clamp", lambda x: x.clamp(-1, 2), lambda x: min(max(x, -1.0), 2.0)),
+    )
+
+
+def pointwise(device: str) -> Outcome:
+    """Functions, quotients and comparisons of single numbers are those of Python's math."""
+    questions = (values_of_functions, whole_quotients, what_nan_gives, sums_of_exponentials)
+    return ask_all(device, questions, "Python's math")
+
+
+def numbers_for(function: Function, name: str) -> List[float]:
+    """Its numbers as the format holds them, since the exact answer is that of the rounded ones."""
+    numbers = list(function.numbers)
+    if function.has_both_signs:
+        numbers += [-number for number in numbers if number]
+    return flat_list(torch.tensor(numbers, dtype=getattr(torch, name)))
+
+
+def values_of_functions(device: str) -> Iterator[Part]:
+    """Catches a function that loses its digits near zero, ends too early, or skips a tail."""
+    for name in formats_on(device):
+        for function in functions():
+            numbers = numbers_for(function, name)
+            exact = [function.exact(number) for number in numbers]
+            limit = limit_of(function, name)
+            for length in LENGTHS:
+                given = tensor_of(repeated(numbers, length), name, device)
+                expected = repeated(exact, length)
+                label = f"{function.name} of {length} {name} numbers"
+                yield near(label, function.run(given), expected, limit)
+                spread = torch.stack([given, given + 1], 1)[:, 0]
+                found = function.run(spread)
+                yield near(f"{label} with gaps", found, expected, limit)
+
+
+def limit_of(function: Function, name: str) -> Limit:
+    """Eight roundoffs of the answer (libraries promise four; halves are rounded once more)."""
+    unit = roundoff(name)
+    if name in HALVES:
+        # Their formulas are those of float32, with polynomials that are off by some 1e-7 near zero.
+        return Limit(4 * unit, 2.0**-20 + function.slack * unit)
+    return Limit(8 * unit, LEAST[name] + function.slack * unit)
+
+
+def repeated(values: Sequence[float], length: int) -> List[float]:
+    """So many numbers, the same ones again and again."""
+    return (list(values) * (length // len(values) + 1))[:length]
+
+
+def whole_quotients(device: str) -> Iterator[Part]:
+    """Catches a quotient or remainder that is rounded to the other side for negative numbers."""
+    pairs = [(a, b) for a in range(-7, 8) for b in (-3, -2, -1, 1, 2, 3)]
+    for name in (*formats_on(device), "int64", "int32"):
+        upper = tensor_of([a for a, _ in pairs], name, device)
+        lower = tensor_of([b for _, b in pairs], name, device)
+        floors = [a // b for a, b in pairs]
+        found = torch.div(upper, lower, rounding_mode="floor")
+        yield exactly(f"quotients rounded down, {name}", found, floors)
+        found = torch.div(upper, lower, rounding_mode="trunc")
+        yield exactly(f"quotients cut, {name}", found, [int(a / b) for a, b in pairs])
+        yield exactly(f"floor_divide, {name}", upper // lower, floors)
+        yield exactly(f"remainders, {name}", upper % lower, [a % b for a, b in pairs])
+        found = torch.fmod(upper, lower)
+        yield exactly(f"fmod, {name}", found, [math.fmod(a, b) for a, b in pairs])
+        yield exactly(f"products, {name}", upper * lower, [a * b for a, b in pairs])
+        found = torch.addcmul(upper, upper, lower, value=2)
+        yield exactly(f"addcmul, {name}", found, [a + 2 * a * b for a, b in pairs])
+        if upper.is_floating_point():
+            found = torch.lerp(upper, lower, 0.5)
+            yield exactly(f"lerp, {name}", found, [(a + b) / 2 for a, b in pairs])
+
+
+def what_nan_gives(device: str) -> Iterator[Part]:
+    """Catches a maximum, clamp or sum that loses a NaN, behind which training goes on."""
+    for name in formats_on(device):
+        for length in LENGTHS:
+            values = [float(place % 5) for place in range(length)]
+            values[-1] = nan
+            given = tensor_of(values, name, device)
+            ones = torch.ones_like(given)
+            label = f"of {length} {name} numbers with NaN"
+            capped = [min(value, 1.0) for value in values[:-1]] + [nan]
+            raised = [max(value, 1.0) for value in values[:-1]] + [nan]
+            yield exactly(f"minimum {label}", torch.minimum(given, ones), capped)
+            yield exactly(f"maximum {label}", torch.maximum(ones, given), raised)
+            yield exactly(f"clamp {label}", given.clamp(max=1), capped)
+            yield exactly(f"relu {label}", torch.relu(given), values)
+            for way in ("sum", "max", "min", "mean", "amax", "prod"):
+                yield exactly(f"{way} {label}", getattr(given, way)(), [nan])
+            flags = [False] * (length - 1) + [True]
+            yield exactly(f"isnan {label}", given.isnan(), flags)
+            yield exactly(f"isfinite {label}", given.isfinite(), [not flag for flag in flags])
+            yield exactly(f"any {label}", given.isnan().any(), [True])
+
+
+def sums_of_exponentials(device: str) -> Iterator[Part]:
+    """Catches a logsumexp of large numbers that has no end, and products that lose a sign."""
+    for name in formats_on(device):
+        for length in (17, 1026):
+            for base in (0.0, 256.0):
+                given = tensor_of([base] * length, name, device)
+                exact = [base + math.log(length)]
+                limit = Limit(16 * roundoff(name))
+                label = f"logsumexp of {length} times {base:g}, {name}"
+                yield near(label, given.logsumexp(0), exact, limit)
+            signs = [-1.0 if place % 3 else 1.0 for place in range(length)]
+            if signs.count(-1.0) % 2 == 0:
+                signs[-1] = -signs[-1]  # an odd number of them: the product is negative
+            given = tensor_of(signs, name, device)
+            label = f"of {length} {name} numbers"
+            yield exactly(f"product {label}", given.prod(), [-1.0])
+            yield exactly(f"product of a row {label}", given.prod(0), [-1.0])
+            running: List[float] = []
+            for sign in signs:
+                running.append(sign * (running[-1] if running else 1.0))
+            yield exactly(f"cumprod {label}", given.cumprod(0), running)
+            deviations = [float(place % 2) * 2 + 1000 for place in range(length // 2 * 2)]
+            if name in HALVES:
+                continue
+            given = tensor_of(deviations, name, device)
+            limit = Limit(64 * roundoff(name) * 1000)
+            yield near(f"variance {label}", given.var(0, unbiased=False), [1.0], limit)
+            yield near(f"deviation {label}", given.std(0, unbiased=False), [1.0], limit)

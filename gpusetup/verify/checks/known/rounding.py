@@ -1,0 +1,253 @@
+"""How matrix products round: single products in each format, and long sums of them.
+
+Whole numbers are multiplied whose sum Python knows exactly, so the nearest number of the format is
+known too. A kernel that cuts digits off, or rounds by chance, shows in many elements at once.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+
+import torch
+
+from ...database.calls import exact_products
+from ...judging.precision import read_precision
+from ...judging.tolerance import Part, holds
+from ...values import Outcome
+from .answers import (
+    HALVES,
+    SIGNIFICANT_BITS,
+    Limit,
+    ask_all,
+    dice,
+    flat_list,
+    formats_on,
+    near,
+    rounded,
+    tensor_of,
+)
+
+Rows = List[List[int]]
+INNER_LENGTHS = (1, 3, 17, 31, 33, 65, 127, 128, 255, 257, 509, 513, 1021, 1025, 2049, 4099, 8192)
+"""Odd, prime and long ones, on both sides of what kernels are cut into."""
+LONGEST = 65_537
+SIDE = 5
+"""Rows and columns of a product that is worked out in Python."""
+MISROUNDED_SHARE = 0.05
+"""So many elements may have been rounded twice. Cutting digits off changes half of them, rounding
+by chance a quarter."""
+SPREAD = 2**13
+"""The usual size of a sum for the halves: it needs more than their 11 digits, and is far below the
+65504 at which float16 ends."""
+SIGMAS = 6.5
+"""Of fair coins, so many standard deviations are met once in ten thousand million tries."""
+
+
+class Factors(NamedTuple):
+    """Two matrices of whole numbers, and their exact product."""
+
+    left: Rows
+    right_columns: Rows
+    product: List[int]
+    """Row by row."""
+
+    @property
+    def inner(self) -> int:
+        return len(self.left[0])
+
+
+def rounding(device: str) -> Outcome:
+    """Products are rounded to the nearest number, whatever their inner length and way."""
+    with exact_products(torch):
+        questions = (halves_round_once, single_products, long_sums_lean_to_no_side)
+        return ask_all(device, questions, "whole numbers, rounded by hand")
+
+
+def factors_of(inner: int, largest: int, salt: str) -> Factors:
+    """Matrices of whole numbers up to `largest`, of either sign."""
+    chance = dice(f"factors {inner} {salt}")
+    left = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
+    columns = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
+    return Factors(left, columns, products_of(left, columns))
+
+
+def products_of(left: Rows, columns: Rows) -> List[int]:
+    """Each row times each column, as integers without end."""
+    product = []
+    for row in left:
+        for column in columns:
+            product.append(sum(map(int.__mul__, row, column)))
+    return product
+
+
+# --- ways to multiply -----------------------------------------------------------------------------
+
+
+class Operands(NamedTuple):
+    """The tensors of one product: rows of the left factor, columns of the right one."""
+
+    left: Any
+    right_columns: Any
+
+
+def by_mm(x: Operands) -> Any:
+    return torch.mm(x.left, x.right_columns.t())
+
+
+def by_plain_mm(x: Operands) -> Any:
+    """Both factors lie row by row in memory."""
+    return torch.mm(x.left, x.right_columns.t().contiguous())
+
+
+def by_bmm(x: Operands) -> Any:
+    """The second product of a batch."""
+    both = torch.stack([torch.zeros_like(x.left), x.left])
+    columns = torch.stack([x.right_columns, x.right_columns])
+    return torch.bmm(both, columns.transpose(1, 2))[1]
+
+
+def by_linear(x: Operands) -> Any:
+    return torch.nn.functional.linear(x.left, x.right_columns)
+
+
+def by_mv(x: Operands) -> Any:
+    """One column after the other."""
+    columns = [torch.mv(x.left, column) for column in x.right_columns]
+    return torch.stack(columns, 1)
+
+
+def by_dot(x: Operands) -> Any:
+    """One element after the other."""
+    elements = [torch.dot(row, column) for row in x.left for column in x.right_columns]
+    return torch.stack(elements)
+
+
+WAYS: Dict[str, Callable[[Operands], Any]] = {
+    "mm": by_mm,
+    "plain mm": by_plain_mm,
+    "bmm": by_bmm,
+    "linear": by_linear,
+    "mv": by_mv,
+}
+
+
+def operands_of(factors: Factors, name: str, device: str) -> Operands:
+    left = [value for row in factors.left for value in row]
+    columns = [value for column in factors.right_columns for value in column]
+    shape = (SIDE, factors.inner)
+    return Operands(tensor_of(left, name, device, *shape), tensor_of(columns, name, device, *shape))
+
+
+# --- questions ------------------------------------------------------------------------------------
+
+
+def halves_round_once(device: str) -> Iterator[Part]:
+    """Catches a 16-bit product that is cut, rounded by chance, or summed up in 16 bits.
+
+    Every partial sum is exact in float32, so the one rounding at the end is the only one.
+    """
+    for inner in (*INNER_LENGTHS, LONGEST):
+        # The sum of `inner` products of numbers up to M spreads by M * M / 3 * sqrt(inner).
+        largest = max(2, int(sqrt(3 * SPREAD / sqrt(inner))))
+        factors = factors_of(inner, largest, "halves")
+        for name in HALVES:
+            if name not in formats_on(device):
+                continue
+            operands = operands_of(factors, name, device)
+            for way, multiply in WAYS.items():
+                label = f"{way} of {name}, inner length {inner}"
+                yield rounded_to_nearest(label, name, multiply(operands), factors.product)
+
+
+def rounded_to_nearest(label: str, name: str, found: Any, product: List[int]) -> Part:
+    """No element is farther off than the next number, and nearly all are the nearest one."""
+    bits = SIGNIFICANT_BITS[name]
+    nearest = [rounded(value, bits) for value in product]
+    # The next number is one unit of the last digit away: at most 2 to the 1 - bits of the number.
+    part = near(label, found, nearest, Limit(relative=2.0 ** (1 - bits)))
+    if part.worst > 1:
+        return part
+    misrounded = sum(map(int.__ne__, nearest, map(int, flat_list(found))))
+    allowed = max(1, int(MISROUNDED_SHARE * len(product)))
+    told = f"{misrounded} of {len(product)} elements are not rounded to the nearest number"
+    return holds(label, misrounded <= allowed, told)
+
+
+def single_products(device: str) -> Iterator[Part]:
+    """Catches a product of two numbers that is cut, or computed with fewer digits.
+
+    All but one number of each row are zero, so that nothing but the product is rounded.
+    """
+    for name in ("float32", "float64"):
+        if not has_all_digits(name, device):
+            continue
+        bits = SIGNIFICANT_BITS[name]
+        for inner in (1, 7, 64, 129, 1023):
+            factors = with_one_number_a_row(inner, bits)
+            operands = operands_of(factors, name, device)
+            for way, multiply in WAYS.items():
+                label = f"{way} of single {name} numbers, inner length {inner}"
+                yield rounded_to_nearest(label, name, multiply(operands), factors.product)
+
+
+def has_all_digits(name: str, device: str) -> bool:
+    """Whether the settings let products keep all digits of their factors (TF32 does not)."""
+    return name != "float32" or read_precision(torch, device).name == "ieee"
+
+
+def with_one_number_a_row(inner: int, bits: int) -> Factors:
+    """Factors of all digits; each row of the left one has a single number."""
+    chance = dice(f"single {inner} {bits}")
+    largest = 2**bits - 1
+    left = [[0] * inner for _ in range(SIDE)]
+    for row in left:
+        row[chance.randrange(inner)] = chance.randint(1, largest)
+    columns = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
+    return Factors(left, columns, products_of(left, columns))
+
+
+def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
+    """Catches sums that are cut at each step: all their errors then have one sign."""
+    for name in ("float32", "float64"):
+        if not has_all_digits(name, device):
+            continue
+        bits = SIGNIFICANT_BITS[name]
+        for inner in (1021, 4099):
+            tally = Tally()
+            for number in range(4):
+                factors = of_positive_numbers(inner, bits, number)
+                found = flat_list(by_mm(operands_of(factors, name, device)))
+                tally = tally.with_errors(found, factors.product)
+            yield tally.judged(f"long sums of {name}, inner length {inner}")
+
+
+def of_positive_numbers(inner: int, bits: int, number: int) -> Factors:
+    chance = dice(f"positive {inner} {bits} {number}")
+    largest = 2**bits - 1
+    left = [[chance.randint(1, largest) for _ in range(inner)] for _ in range(SIDE)]
+    columns = [[chance.randint(1, largest) for _ in range(inner)] for _ in range(SIDE)]
+    return Factors(left, columns, products_of(left, columns))
+
+
+class Tally(NamedTuple):
+    """How many sums came out too small, and how many too large."""
+
+    below: int = 0
+    above: int = 0
+
+    def with_errors(self, found: List[float], product: List[int]) -> Tally:
+        """The errors of further sums counted in; floats are compared with integers exactly."""
+        below, above = self
+        for value, exact in zip(found, product):
+            if value < exact:
+                below += 1
+            elif value > exact:
+                above += 1
+        return Tally(below, above)
+
+    def judged(self, label: str) -> Part:
+        """Whether both signs are about as frequent."""
+        allowed = SIGMAS * sqrt(self.below + self.above)
+        told = f"{self.below} sums are too small and {self.above} too large"
+        return holds(label, abs(self.below - self.above) <= allowed, told)
