@@ -15,10 +15,11 @@ from gpusetup.choose.compatibility import (
     notes_on_other_wheels,
     rows_meant,
     why_none_fits,
+    why_not_on_gpus,
     why_row_differs,
 )
 from gpusetup.choose.constraints import fitting_builds, preference
-from gpusetup.choose.host import Host, host_of, question_of
+from gpusetup.choose.host import Host, HostFacts, host_of, question_of
 from gpusetup.choose.newest import newest_fitting, nothing_fits
 from gpusetup.choose.wish import Wish, extras_of, name_of
 from gpusetup.errors import Unsatisfiable
@@ -119,7 +120,8 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
         alone = replace(question.companions, words=(project.name,))
         # Only what is at fault needs a way out.
         if why_none_fits(alone, newest):
-            hints.append(f"for {project.name}: {way_without_release(project, newest)}")
+            way = way_without_release(project, newest, host.facts)
+            hints.append(f"for {project.name}: {way}")
     hints += driver_that_helps(question, newest)
     version = host.machine.driver.version
     driver = f" (driver {version})" if version else ""
@@ -131,11 +133,13 @@ def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
     )
 
 
-def way_without_release(project: Project, build: TorchBuild) -> str:
-    """What to do where a package has no release for a build."""
+def way_without_release(project: Project, build: TorchBuild, host: HostFacts) -> str:
+    """What to do where a package has no release for a build on a host."""
     torch_index = index_url(build.backend)
     alternative = project.way_out(build, torch_index)
-    if any(map(project.has_wheels, project.rows)):
+    # What cannot compute on these GPUs is not worth an hour of building.
+    is_in_vain = why_not_on_gpus(project, build, host) is not None
+    if is_in_vain or any(map(project.has_wheels, project.rows)):
         return alternative
     command = how_to_build(project.name)
     return f"`{command}` builds it for your torch; or {alternative}"

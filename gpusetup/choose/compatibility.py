@@ -202,6 +202,11 @@ def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str
     platforms = project.on.split()
     if platform not in platforms:
         return f"{project.name} has no build for {platform} (only {', '.join(platforms)})"
+    return why_not_on_gpus(project, build, host)
+
+
+def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
+    """Why a package cannot compute on the GPUs of this host, also if it is built here."""
     # On a Mac such packages compute on Apple's GPU.
     is_without_gpu = build.cuda is None and build.os != "macos"
     if project.gpu and is_without_gpu:

@@ -230,3 +230,15 @@ def test_nothing_is_said_to_stay_in_a_new_environment(
     shown = " ".join(planned.out.split())
     assert "torch 2.10.0 is not the newest: Because" in shown
     assert "stays at" not in planned.out
+
+
+@pytest.mark.parametrize("host", [("--gpu", "T4", "--driver", "535.183.01"), ("--backend", "cpu")])
+def test_nobody_is_told_to_build_what_their_gpu_cannot_run(
+    capsys: pytest.CaptureFixture[str], host: tuple[str, ...]
+) -> None:
+    """FlashAttention 2 needs Ampere: an hour of building would end in the same no."""
+    words = ("--os", "linux", "--machine", "x86_64", "--python", "3.12", "--offline")
+    assert main(["resolve", "flash-attn", *words, *host]) == 1
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "scaled_dot_product_attention" in shown
+    assert "--no-build-isolation flash-attn` builds it" not in shown
