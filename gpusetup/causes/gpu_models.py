@@ -148,6 +148,7 @@ CAUSES = (
         means="torch uses Apple GPUs as device mps. There are no CUDA builds for macOS.",
         text="Use device mps or cpu: torch's ordinary wheel has both",
         proven_by="The system is macOS on arm64",
+        refuted_by=(Refutation(gpu_facts.the_gpu_computes),),
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
