@@ -28,7 +28,7 @@ NOTICES = lazy(
     # A person who has not begun.
     r"|\b(?:I|we) (?:have |had )?(?:not|haven't|didn't)(?: yet)? (?:\w+ )?(?:start|try|tri|run|install|us)\w*"
     # The first run of a shape is slow: it searches for kernels, or compiles them.
-    r"|\b(?:the )?(?:first|1st) (?:\w+ ){1,2}(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
+    r"|\b(?:the )?(?:first|1st) (?:step|run|image|batch|iteration|request|generation|inference|forward|call|start|prompt|token)s? (?:\w+ )?(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
     # A condition, and what somebody does not use by choice.
     r"|\b(?:if|when|where) (?:the |a )?(?:cuda|gpu|xpu|mps) is (?:unavailable|not available|missing)|\b(?:WSL2?|conda|docker|swap|a container) (?:is )?not used\b"
     r"|:\s{0,3}not (?:found|available|applicable|installed)\s*$"
@@ -146,7 +146,7 @@ TOPICS = {
         r"|\berrors? of (?:about |up to |around )?\d?[\d.]*e-\d|\b(?:numerical|rounding) (?:errors?|differences?)\b|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
     ),
     "first run": lazy(
-        r"(?i)\b(?:first|1st) (?:\w+ ){1,2}(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
+        r"(?i)\b(?:first|1st) (?:step|run|image|batch|iteration|request|generation|inference|forward|call|start|prompt|token)s? (?:\w+ )?(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
     ),
     "compile": lazy(r"(?i)\btorch[._]compile\b|--compile\b"),
     "loader": lazy(
