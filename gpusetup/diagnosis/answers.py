@@ -54,7 +54,25 @@ def plain_answer(context: RuleContext) -> str:
     question = plain_question(context)
     if question is None:
         return ""
-    return ANSWERS[question.values["topic"]](context, question)
+    topic = question.values["topic"]
+    if topic in ABOUT_BUILDS and _build_works(context):
+        return (
+            f"no change is needed: torch {context.torch.version} works here. {NEWEST_CUDA}. "
+            "To test it, run `gpusetup verify`"
+        )
+    return ANSWERS[topic](context, question)
+
+
+ABOUT_BUILDS = ("build", "torch-cuda", "card", "driver")
+"""Questions whose answer could be taken for the advice to replace a build that works."""
+
+
+def _build_works(context: RuleContext) -> bool:
+    """Whether a text shows the exact build, and that this build computes on the GPU."""
+    torch = context.torch
+    computes = torch.cuda_available or events(context, "gpu-in-use", "gpu-trains", "works-there")
+    is_cuda = bool(torch.backend and torch.backend.startswith("cu"))
+    return bool(is_cuda and torch.version and computes)
 
 
 def _of_the_driver(context: RuleContext, question: Event) -> str:

@@ -71,8 +71,9 @@ def _ended_well(context: RuleContext) -> bool:
 
 def torch_said_false(machine: Snapshot) -> bool:
     """Whether torch answered a text `False` somewhere, whatever it answered elsewhere."""
-    if machine.torch.backend == "xpu":
-        return False  # an XPU build has no CUDA
+    # An XPU build and a Mac have no CUDA to be available.
+    if machine.torch.backend == "xpu" or machine.os.family == "macos":
+        return False
     answers = (reading for reading in machine.readings if reading.subject == "torch.cuda_available")
     return machine.origin == "report" and any(answer.value == "False" for answer in answers)
 
@@ -83,8 +84,12 @@ def _report_is_healthy(context: RuleContext) -> bool:
     if computed(context) or _only_warned_of_capability(context):
         return True
     torch = context.torch
-    names_torch = torch.version or torch.installed is not None or context.snapshot.failing.program
-    in_vain = events(context, *CUDA_NOT_REACHED)
+    names_no_failure = events(context, "names-no-failure")
+    # Somebody may be about to install torch: then the driver is all that there is to judge.
+    lacks_torch = torch.installed is False and not names_no_failure
+    names_torch = torch.version or torch.installed or lacks_torch
+    complains = context.snapshot.failing.program and not names_no_failure
+    in_vain = complains or events(context, *CUDA_NOT_REACHED)
     return _driver_listed_a_gpu(context) and not names_torch and not in_vain
 
 
