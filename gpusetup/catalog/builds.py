@@ -34,9 +34,9 @@ from gpusetup.catalog.rows import (
     TorchRelease,
 )
 from gpusetup.errors import UsageError
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, Torch
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, cuda_of, parsed
 
 INDEX_ROOT = "https://download.pytorch.org/whl"

@@ -14,7 +14,7 @@ from gpusetup.accelerators.makers import LABELS
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release as cuda_release
 from gpusetup.catalog.rows import CompanionRelease, Name
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import allows, cuda_of, parsed
 
 

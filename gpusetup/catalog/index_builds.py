@@ -17,8 +17,8 @@ from gpusetup.accelerators.makers import LABEL, NVIDIA, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release as cuda_release
 from gpusetup.catalog.rows import OtherMakers
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import cuda_of, parsed
 
 PLATFORM = re.compile(

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 
 from gpusetup.catalog.facts import Integrated, facts
+from gpusetup.model.builds import Served, TorchBuild
 from gpusetup.model.machine import Gpu
-from gpusetup.model.resolution import Served, TorchBuild
 from gpusetup.model.versions import Capability
 
 BLACKWELL = Capability(10, 0)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import events, on, says_nothing_else
 from gpusetup.messages.working import NOT_SEEN
-from gpusetup.resolver.held import vendors_of
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
+from gpusetup.choose.host import driver_family
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -24,7 +25,6 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.resolver.situation import driver_family
 
 Fact = Callable[[RuleContext], str]
 """What was read, in a sentence; "" if it was not read, or if it does not hold."""

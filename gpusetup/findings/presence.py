@@ -10,6 +10,7 @@ from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.intel import device_has_xpu
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.causes.lenders import has_a_scheduler, lender_of
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -30,7 +31,6 @@ from gpusetup.fixes import gpu_naming, other_makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events
-from gpusetup.resolver.held import vendors_of
 
 NVML_DRIVER_NOT_LOADED = 9
 

@@ -12,10 +12,10 @@ from gpusetup.install.job import Job
 from gpusetup.install.target.find import Target
 from gpusetup.install.wheels import in_folder
 from gpusetup.model.frozen import replace
+from gpusetup.model.logins import split_login, without_logins
 from gpusetup.uv.errors import hint_for
 from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel, wheel_of
-from gpusetup.uv.logins import split_login, without_logins
 from gpusetup.uv.pages import answered
 from gpusetup.uv.question import Question, Requirements, changes_of, lock_of
 

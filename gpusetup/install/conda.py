@@ -18,12 +18,12 @@ from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.layout import Layout
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Step
+from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible
 from gpusetup.uv.errors import said_by
-from gpusetup.uv.logins import without_logins
 
 PROGRAMS = ("conda", "mamba", "micromamba")
 SOLVE_SECONDS = 600.0

@@ -8,32 +8,32 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unreached
-from gpusetup.install.decide import Task
 from gpusetup.install.job import Job
-from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
+from gpusetup.install.planning import plan_task
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
+from gpusetup.install.task import Task
 from gpusetup.install.wheels import SUMS, noted, size_text
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import Request
+from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.versions import parsed
 from gpusetup.system.refusals import blocked_by
 from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel
-from gpusetup.uv.logins import split_login, without_logins
 from gpusetup.uv.pages import answered
 
 TIMEOUTS = (5.0, 30.0)
 
 
-def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Request:
+def use_wheelhouse(job: Job, target: Target, folder: str, wish: Wish) -> Wish:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
-    return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
+    return wish if wish.torch else replace(wish, torch=f"=={torch}")
 
 
 def folder_of_settings(job: Job) -> str | None:
@@ -53,7 +53,7 @@ def folder_of_settings(job: Job) -> str | None:
 
 def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
     """The plan of fetching all that a new environment needs into a folder."""
-    folder = os.path.realpath(task.question.request.download or "")
+    folder = os.path.realpath(task.request.download or "")
     task, plan = plan_task(job, replace(target, venv=folder), task)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gpusetup.install.request import InstallRequest
+from gpusetup.install.options import InstallRequest
 from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked

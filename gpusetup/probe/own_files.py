@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpusetup.errors import BadInput
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.packages import normalised

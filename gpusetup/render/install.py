@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusetup.install.wheels import size_text
+from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.resolution import FAMILY, Choice
+from gpusetup.model.logins import without_logins
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.render.screen import (
     BUT,
@@ -26,7 +27,6 @@ from gpusetup.render.screen import (
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
 from gpusetup.uv.lock import DEFAULT_INDEX, TORCH_INDEX, Wheel
-from gpusetup.uv.logins import without_logins
 
 Words = Sequence[str]
 
@@ -77,7 +77,7 @@ def versions(packages: Mapping[str, str]) -> str:
     return ", ".join(texts) or "no torch"
 
 
-def fallback(choices: Sequence[Choice]) -> str:
+def fallback(choices: Sequence[Fallback]) -> str:
     """The backends that are tried next if the first build fails its test."""
     return ", then ".join(choice.backend for choice in choices)
 

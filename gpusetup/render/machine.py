@@ -10,8 +10,8 @@ from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:
+    from gpusetup.model.builds import Offer
     from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
-    from gpusetup.model.resolution import Offer
 
 
 def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str, str | None]:

@@ -7,9 +7,9 @@ import json
 import pytest
 from each_row import each
 
+from gpusetup.choose.wish import parse_words
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
-from gpusetup.install.packages import requested_packages
 
 LAPTOP = ("--from", "rtx3050-laptop")
 
@@ -49,7 +49,7 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     words: list[str], meant: str
 ) -> None:
     with pytest.raises(UsageError) as told:
-        requested_packages(words, {})
+        parse_words(words)
     assert f"`{meant}`" in (told.value.hint or "")
 
 

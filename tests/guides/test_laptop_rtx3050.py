@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tuned_configs import Tuner
 
+from gpusetup.choose.conda_environment import new_environment
 from gpusetup.cli import main
 from gpusetup.model.machine import Python, Snapshot
-from gpusetup.resolver.conda_environment import new_environment
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks.table import on_device
 from gpusetup.verify.values import Outcome, Report, Result

@@ -47,8 +47,8 @@ from gpusetup.install.switching.renames import renames_of
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 from gpusetup.uv.errors import complaint

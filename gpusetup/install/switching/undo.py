@@ -26,8 +26,8 @@ from gpusetup.install.target.layout import (
     record_rows,
     versions,
 )
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 

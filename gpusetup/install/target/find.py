@@ -9,9 +9,9 @@ from pathlib import Path
 from gpusetup.errors import Blocked, GpuSetupError, UsageError
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.target.layout import Layout, distributions, real_below, versions
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_line
 from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System

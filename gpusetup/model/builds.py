@@ -1,8 +1,8 @@
-"""Builds of torch, a request to the resolver, its answer, and the steps of an installation."""
+"""Builds of torch, and what an answer says of them and of the packages that go with them."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import Literal
 
 from gpusetup.model.frozen import Frozen, Text
@@ -22,7 +22,7 @@ class TorchBuild(Frozen):
     machine: str
     """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
     pythons: tuple[str, ...]
-    """`3.11`, and `3.13t` for free-threaded."""
+    """`3.11`, and `3.13t` for free-threaded; () for a build that no index is known to have."""
     kernels: tuple[str, ...]
     """`sm_80`, …; () for CPU builds."""
     ptx: tuple[str, ...] = ()
@@ -39,7 +39,12 @@ class TorchBuild(Frozen):
 
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
         """The versions of torch and its companions that belong to it, of these names."""
-        return {n: v for n in FAMILY if n in names and (v := getattr(self, n))}
+        versions = {
+            "torch": self.torch,
+            "torchvision": self.torchvision,
+            "torchaudio": self.torchaudio,
+        }
+        return {name: version for name, version in versions.items() if name in names and version}
 
     @property
     def cuda_major(self) -> str:
@@ -47,16 +52,9 @@ class TorchBuild(Frozen):
         return (self.cuda or "").partition(".")[0]
 
 
-class Request(Frozen):
-    """What was asked of the resolver beyond the machine itself."""
-
-    torch: Text = None
-    """A specifier or a bare version: `2.5.1`, `>=2.6,<2.9`."""
-    backend: str = "auto"
-    installer: str = "auto"
-
-
 class Rejection(Frozen):
+    """A build that was not chosen, and why."""
+
     torch: str
     backend: str
     reason: str
@@ -71,8 +69,8 @@ class Served(Frozen):
     """The kernel (`sm_86`) or the PTX (`compute_90`)."""
 
 
-class Choice(Frozen):
-    """A build one can fall back to."""
+class Fallback(Frozen):
+    """A build of the same torch that may be taken instead, if an index lacks the chosen one."""
 
     torch: str
     backend: str
@@ -85,27 +83,6 @@ class Advice(Frozen):
     change: Literal["driver", "python", "torch", "backend"]
     to: str
     gives: str
-
-
-class Resolution(Frozen):
-    """The chosen build, or none, and why not the others.
-
-    `build` is None when nothing fits; then `advice` names the change that would help most.
-    """
-
-    build: TorchBuild | None
-    index_url: Text = None
-    index_root: Text = None
-    """The mirror that commands and files name instead of torch's own index."""
-    served: tuple[Served, ...] = ()
-    fallbacks: tuple[Choice, ...] = ()
-    rejections: tuple[Rejection, ...] = ()
-    advice: Advice | None = None
-    conda: TorchBuild | None = None
-    """What conda's channels have for the same question (an older torch at times)."""
-    notes: tuple[str, ...] = ()
-    """What a reader should know: a driver newer than the catalog, a guessed platform…"""
-    catalog_as_of: str = ""
 
 
 class JointPackage(Frozen):
@@ -125,6 +102,12 @@ class JointPackage(Frozen):
     extras: tuple[str, ...] = ()
     """Those that were asked for with it: `cuda13` of `jax[cuda13]`."""
 
+    @property
+    def requirement(self) -> str:
+        """`vllm==0.32.0`, `jax[cuda13]==0.12.0`."""
+        name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
+        return f"{name}=={self.version}" if self.version else f"{name}{self.limits or ''}"
+
 
 class HeldBack(Frozen):
     """Something that is not at its newest, and what holds it."""
@@ -143,12 +126,3 @@ class Offer(Frozen):
     backend: str
     index_url: Text = None
     driver_floor: Text = None
-
-
-class Step(Frozen):
-    """One command to run, as data: shown, tested and run from the same value."""
-
-    argv: tuple[str, ...]
-    title: str = ""
-    environment: Mapping[str, str] = {}
-    timeout_seconds: float = 3600.0

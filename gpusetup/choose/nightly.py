@@ -10,14 +10,15 @@ from collections.abc import Iterable
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.commands import started
+from gpusetup.choose.host import Host, python_tag, question_of
+from gpusetup.choose.newest import newest_fitting
+from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
-from gpusetup.installers import started
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution, TorchBuild
-from gpusetup.resolver.decide import resolve
-from gpusetup.resolver.situation import python_tag
 
 NIGHTLY = "nightly"
 PACKAGES = ("torch", "torchvision")
@@ -34,22 +35,20 @@ def is_nightly(torch: str | None) -> bool:
     return words == [NIGHTLY]
 
 
-def nightly_answer(
-    machine: Snapshot, request: Request, catalog: Catalog, root: str
-) -> ResolveAnswer:
+def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> ResolveAnswer:
     """The answer to `--torch nightly`; Unsatisfiable where no nightly build serves the machine."""
-    platform = f"{machine.os.family or 'linux'}-{machine.os.machine or 'x86_64'}"
-    row = catalog.nightly_on(platform)
+    facts, machine = host.facts, host.machine
+    row = catalog.nightly_on(f"{facts.family}-{facts.architecture}")
     if row is None:
         raise Unsatisfiable(
-            f"No nightly build of torch is known for {platform.replace('-', ' on ')}",
+            f"No nightly build of torch is known for {facts.family} on {facts.architecture}",
             hint="`gpusetup resolve` names the newest release that fits",
         )
-    resolution = similar_release(machine, request, catalog, row.backends.split())
-    build = resolution.build
-    backend = build.backend if build else request.backend
+    similar = similar_release(wish, host, catalog, row.backends.split())
+    build = similar.build
+    backend = build.backend if build else wish.backend
     url = index_url(backend, f"{root.rstrip('/')}/{NIGHTLY}")
-    of_machine = resolution.notes if build else ()
+    of_machine = similar.notes if build else ()
     notes = (*of_machine, *_notes(build, backend, row.as_of))
     return ResolveAnswer(
         torch=NIGHTLY,
@@ -64,33 +63,31 @@ def nightly_answer(
     )
 
 
-def similar_release(
-    machine: Snapshot, request: Request, catalog: Catalog, backends: Iterable[str]
-) -> Resolution:
+def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
     """The newest release on a backend that has nightly builds: what its CUDA needs, the nightly
     build of it needs too. Without a build for a backend that was named and no release has yet.
 
     Unsatisfiable where no such backend serves the machine.
     """
     names = tuple(backends)
-    if request.backend != "auto" and request.backend not in names:
+    is_named = wish.backend != "auto"
+    if is_named and wish.backend not in names:
         raise Unsatisfiable(
-            f"No nightly builds are known for {request.backend}: they are for {', '.join(names)}",
+            f"No nightly builds are known for {wish.backend}: they are for {', '.join(names)}",
             hint="leave out `--backend` to get the one that fits",
         )
-    only_nightly = replace(
-        catalog, builds=tuple(row for row in catalog.builds if row.backend in names)
-    )
-    asked = replace(request, torch=None)
-    resolution = resolve(machine, asked, only_nightly)
-    has_no_release = all(row.backend != request.backend for row in catalog.builds)
-    if resolution.build is None and not (request.backend != "auto" and has_no_release):
-        reasons = dict.fromkeys(row.reason for row in resolution.rejections[:5])
+    with_nightlies = tuple(row for row in catalog.builds if row.backend in names)
+    only_nightly = replace(catalog, builds=with_nightlies)
+    question = question_of(replace(wish, torch=None), host, only_nightly)
+    choice = newest_fitting(question, host.machine)
+    has_release = any(row.backend == wish.backend for row in catalog.builds)
+    if choice.build is None and (has_release or not is_named):
+        reasons = dict.fromkeys(row.reason for row in choice.rejections[:5])
         raise Unsatisfiable(
             "\n  ".join(("No nightly build fits this machine", *reasons)),
             hint="`gpusetup resolve` names the newest release that fits",
         )
-    return resolution
+    return choice
 
 
 def commands(url: str, python: str | None) -> dict[str, tuple[tuple[str, ...], ...]]:

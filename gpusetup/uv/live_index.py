@@ -17,10 +17,10 @@ from urllib.parse import unquote, urlsplit
 from gpusetup.catalog.builds import INDEX_ROOT, Catalog
 from gpusetup.catalog.index_builds import Place, new_builds, with_other_makers
 from gpusetup.errors import Unreached, Unsatisfiable
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.logins import split_login, without_logins
 from gpusetup.uv.hosts import AllowedHosts
-from gpusetup.uv.logins import split_login, without_logins
 from gpusetup.uv.pages import answered
 
 if TYPE_CHECKING:
