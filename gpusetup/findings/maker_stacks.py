@@ -6,11 +6,13 @@ judged by its messages (`presence.py`).
 
 from __future__ import annotations
 
+import re
+
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
-from gpusetup.evidence.context import RuleContext, events, in_container, is_report, on
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, in_container, is_report, on
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import maker_stacks
 from gpusetup.model.finding import Findings
@@ -240,7 +242,62 @@ def override_is_wrong(context: RuleContext) -> Findings:
     yield finding(context, "rocm-override-wrong", (seen,))
 
 
+# --- texts ----------------------------------------------------------------------------------------
+
+REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
+NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
+MODULE_IS_MISSING = re.compile(r"(?i)rock module is not loaded")
+MPS_FROM = re.compile(r"(?i)MPS backend is supported on macOS (\d{1,2}(?:\.\d{1,2})?)")
+
+
+def said_of_the_stack(context: RuleContext) -> Findings:
+    """What ROCm's own tools say of the driver and its nodes in a text."""
+    if not is_report(context) or has_nvidia(context):
+        return
+    complaints = events(context, "no-hip-gpus")
+    refused = [event for event in complaints if REFUSED.search(event.text or "")]
+    missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
+    unloaded = [event for event in complaints if MODULE_IS_MISSING.search(event.text or "")]
+    if refused:
+        fix = maker_stacks.join_groups(context, None)
+        yield finding(context, "maker-device-permission", refused, fix=fix, node=KFD)
+    elif missing and in_container(context):
+        fix = maker_stacks.into_container(context, AMD)
+        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=AMD.name)
+    # In WSL there is no /dev/kfd, and no module of Linux.
+    elif (missing or unloaded) and context.os.wsl is not True:
+        stack = MakerStack(maker=AMD.id)
+        fix = maker_stacks.load_driver(context, stack)
+        seen = (*unloaded, *missing)
+        yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who="the AMD GPU")
+
+
+def said_of_macos(context: RuleContext) -> Findings:
+    """torch's own message that MPS needs a newer macOS, in a text."""
+    if not is_report(context):
+        return
+    for event in events(context, "mps-lacks"):
+        wanted = MPS_FROM.search(event.text or "")
+        named = re.search(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})", context.os.name or "")
+        macos = context.os.version or (named[1] if named else None)
+        # torch says the same where Metal itself is not reached: then the system is new enough.
+        if wanted is None or (macos and parsed(macos) >= parsed(wanted[1])):
+            continue
+        yield finding(
+            context,
+            "macos-too-old-for-mps",
+            (event,),
+            fix=maker_stacks.newer_macos(wanted[1]),
+            wanted=wanted[1],
+            version=(context.torch.version or "").partition("+")[0],
+            macos=macos or "",
+        )
+        return
+
+
 RULES = (
+    said_of_the_stack,
+    said_of_macos,
     driver_not_loaded,
     not_given_to_container,
     no_permission,

@@ -1,8 +1,8 @@
-"""Builds for GPUs of AMD, Intel and Apple: 40 described machines, and the wrong maker's build never.
+"""Builds for GPUs of AMD, Intel and Apple: 40 described machines; the wrong maker's build never.
 
 What an expert names was written down before `resolve` was asked, from PyTorch's pages (Get
-Started; Getting Started on Intel GPU, edition 2.15; MPS backend) and AMD's page "Install PyTorch on ROCm
-7.13.0", read in November 2026.
+Started; Getting Started on Intel GPU, edition 2.15; MPS backend) and AMD's page "Install PyTorch
+on ROCm 7.13.0", read in November 2026.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from tapes import Tape
 from gpusetup.catalog.file import load_catalog
 from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
 from gpusetup.model.finding import command_lines
+from gpusetup.report.read import read_bytes
 
 
 def doctor(tape: Tape, **environ: str) -> Diagnosis:
@@ -138,3 +139,31 @@ def test_the_name_is_that_of_libdrm_for_the_cards_revision() -> None:
     assert machine.makers is not None
     assert machine.makers.gpus[0].name == "AMD Radeon RX 7900 XTX"
     assert machine.makers.gpus[0].target == "gfx1100"
+
+
+TEXTS = (
+    ("Unable to open /dev/kfd read-write: Permission denied\nGPU: Radeon RX 7900 XTX\n",
+     "maker-device-permission", "sudo usermod -aG render,video"),
+    ("$ rocminfo\nROCk module is NOT loaded, possibly no GPU devices\nGPU: Radeon RX 7800 XT\n",
+     "maker-driver-not-loaded", "sudo modprobe amdgpu"),
+    ("docker run -it rocm/pytorch bash\nls: cannot access '/dev/kfd': No such file or directory\n"
+     "The GPU is an AMD Instinct MI210\n", "container-no-maker-gpu", "--device /dev/kfd"),
+    ("RuntimeError: The MPS backend is supported on MacOS 14.0+. Current OS version can be queried"
+     " using `sw_vers`\nPyTorch version: 2.10.0\nOS: macOS 13.7.4 (arm64)\n",
+     "macos-too-old-for-mps", "14.0"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "cause", "way"), TEXTS)
+def test_a_text_in_which_the_makers_own_tool_speaks_has_the_same_causes(
+    text: str, cause: str, way: str
+) -> None:
+    diagnosis = diagnose(read_bytes(text.encode()), load_catalog())
+    assert diagnosis.cause == cause
+    assert way in fix_of(diagnosis)
+
+
+def test_mps_that_fails_on_a_new_macos_is_not_the_age_of_the_system() -> None:
+    text = "RuntimeError: The MPS backend is supported on macOS 14.0+.\nOS: macOS 26.3.1 (arm64)\n"
+    diagnosis = diagnose(read_bytes(text.encode()), load_catalog())
+    assert diagnosis.cause != "macos-too-old-for-mps"
