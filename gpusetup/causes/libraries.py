@@ -124,7 +124,7 @@ CAUSES = (
                 title="A CUDA wheel has another version than torch requires",
                 means="Another package replaced a library that torch's wheel was built with.",
                 text="Install the version that torch requires again. What needs the other one "
-                "belongs into an environment of its own, or it replaces this one again (`pip "
+                "belongs into a separate environment, or it replaces this one again (`pip "
                 "check` names it)",
                 way=_wheel_that_torch_requires,
             ),

@@ -93,7 +93,7 @@ CAUSES = (
         cases=(
             Message(
                 where=(lambda context: bool(a_copied_runtime_is_loaded(context)),),
-                title="A copy of Windows' C++ runtime is loaded in the place of its own: {fact}",
+                title="A copy of the C++ runtime is loaded instead of Windows' own: {fact}",
                 means="Programs take DLLs from the folder of python.exe before those of Windows. A "
                 "copy stays as old as it was, and DLLs built with a newer compiler do not start.",
                 # Python's own installer puts vcruntime140.dll there, and no msvcp140.dll.

@@ -165,6 +165,9 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     # What is wrong with another maker's stack that was read has causes of its own.
     if maker_stacks.stack_of(context) is not None:
         return
+    # An error of CUDA comes from NVIDIA's driver: the Mac in the text is where somebody sits.
+    if _apple(context) and is_report(context) and events(context, "cuda-error"):
+        return
     cause, fix = _of_whom(context)
     machine = context.snapshot
     named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())

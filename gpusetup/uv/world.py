@@ -7,12 +7,15 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gpusetup.uv.gateway import Gateway, gateway
 from gpusetup.uv.hosts import AllowedHosts, Host
 from gpusetup.uv.program import private_folder
 from gpusetup.uv.settings import PersonSettings
 from gpusetup.uv.toml import toml_text
+
+if TYPE_CHECKING:
+    from gpusetup.uv.gateway import Gateway
 
 CREDENTIALS = "credentials.toml"
 """Where `uv auth login` keeps passwords, in a folder of its own."""
@@ -87,6 +90,9 @@ def private_world(
         if addresses is None:
             yield World(folder, variables, None)
             return
+        # Only who asks the network needs sockets and TLS, and not every Python has TLS.
+        from gpusetup.uv.gateway import gateway
+
         allowed = AllowedHosts((*addresses, *settings.addresses))
         with gateway(allowed, variables) as way_out:
             yield World(folder, variables, way_out)

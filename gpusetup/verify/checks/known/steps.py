@@ -1,4 +1,4 @@
-"""Steps of every optimizer, in its plain, foreach and fused form, beside a few lines of Python.
+"""Steps of every optimizer, in its plain, foreach and fused form, against a few lines of Python.
 
 The longest parameter has more elements than one chunk of a fused kernel (65,536 on a GPU). Its
 elements come again after a prime number of them, so Python trains only so many.
