@@ -5,7 +5,7 @@ python scripts/published.py [rows.csv ...] [--rows]     by set, and together; ea
 
 An empty cell, but of `gib`, says what the cell above it says; `-` says nothing. A row has `gib` of
 a `measure` (allocated, reserved, total), or says that the run ended (`fits`) or not (`oom`) on a
-`card`. `how` are settings of the run by their names in `Job`.
+`card`. `how` are settings of the run by their names in `TrainingJob`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from gpusetup.configs.keys import optimizer_named, strategy_named  # noqa: E402
 from gpusetup.model.frozen import fields, replace  # noqa: E402
 from gpusetup.model.units import GIB  # noqa: E402
 from gpusetup.plan import models, trainers  # noqa: E402
-from gpusetup.plan.job import Job, Recipe  # noqa: E402
+from gpusetup.plan.job import Recipe, TrainingJob  # noqa: E402
 from gpusetup.plan.losses import SAME_LOSS  # noqa: E402
-from gpusetup.plan.memory import Memory, memory  # noqa: E402
+from gpusetup.plan.memory import JobMemory, memory  # noqa: E402
 from gpusetup.plan.shape import Shape  # noqa: E402
 
 PUBLISHED = ROOT / "tests" / "plan_published.csv"
 PLAIN = {"yes": True, "no": False}
 NAMED = {"optimizer": optimizer_named, "strategy": strategy_named}
-KNOWN = {field.name for field in fields(Job)}
+KNOWN = {field.name for field in fields(TrainingJob)}
 BESIDE = {"offload", "sp", "mlm", "classes", "accumulation", "micro_batches"}
 """Words of `how` that are no settings of a job."""
 LEFT = {
@@ -87,7 +87,7 @@ def judged(row: dict[str, str]) -> Met:
     return Met(row, error, found.total / card if card else None)
 
 
-def predicted(found: Memory, measure: str, card: float) -> float:
+def predicted(found: JobMemory, measure: str, card: float) -> float:
     """In GiB; gaps are never more than the card has room for."""
     cached = found.total + found.cached if measure == "total" else found.reserved
     if measure == "allocated" or not card:
@@ -106,7 +106,7 @@ def recipe(row: dict[str, str]) -> Recipe:
     return Recipe(env=row["env"] == "yes", sp=int(said.get("sp", 1)), offload=offload)
 
 
-def job(row: dict[str, str]) -> Job:
+def job(row: dict[str, str]) -> TrainingJob:
     """The run that a row describes, by the trainer's defaults and what it says."""
     said = words(row)
     if unknown := set(said) - KNOWN - BESIDE - LEFT:
@@ -122,7 +122,7 @@ def job(row: dict[str, str]) -> Job:
     }
     shape = with_masked_head(shape) if said.get("mlm") == "yes" else shape
     accumulates = int(said.get("micro_batches") or 1 + (said.get("accumulation") == "yes"))
-    return Job(
+    return TrainingJob(
         shape=with_classes(shape, int(said["classes"])) if "classes" in said else shape,
         gpus=int(row["gpus"]),
         context=int(row["context"]),

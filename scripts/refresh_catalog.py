@@ -34,7 +34,7 @@ from refresh_companions import wheels_on, with_companions
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.file import read_catalog
 from gpusetup.catalog.index_builds import new_builds
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import Capability, parsed
 
 RECENT = 3

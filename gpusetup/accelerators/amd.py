@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gpusetup.model.versions import parsed
+
 BUILT_FOR = (
     *("gfx900", "gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1101"),
     *("gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
@@ -13,6 +15,9 @@ PyTorch's branch release/2.13 (ROCm 7.2), read in November 2026; older wheels la
 
 BUILT_FOR_TORCH = "2.13"
 """The torch whose build script `BUILT_FOR` was read from."""
+
+BUILT_FOR_ROCM = "7.2"
+"""The newest ROCm of that script."""
 
 RELATIVES = {
     **dict.fromkeys(("gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1036"), ("gfx1030", "10.3.0")),
@@ -67,6 +72,71 @@ BOARDS = (
 """Boards and their targets: LLVM's User Guide for the AMDGPU Backend, table of processors;
 read anew in November 2026 for RX 9060 and 9070, 890M, 860M and 8060S (LLVM pull requests 155577 and
 163717)."""
+
+
+INDEX_OF_AMD = "https://repo.amd.com/rocm/whl"
+"""AMD's own index of wheels: a folder for each family of targets."""
+
+FAMILIES = {
+    **dict.fromkeys(("gfx1100", "gfx1101", "gfx1102", "gfx1103"), "gfx110X-all"),
+    **dict.fromkeys(("gfx1200", "gfx1201"), "gfx120X-all"),
+    **{target: target for target in ("gfx908", "gfx90a", "gfx1150", "gfx1151", "gfx1152")},
+    "gfx942": "gfx94X-dcgpu",
+    "gfx950": "gfx950-dcgpu",
+    "gfx1030": "gfx103X-all",
+}
+"""Target -> the folder of AMD's index with wheels for it, as AMD's page "Install PyTorch on ROCm
+7.13.0" lists them (rocm.docs.amd.com/en/7.13.0-preview/frameworks/pytorch/install.html, read in
+November 2026). A target that the page does not list has none, although a folder's name may cover
+it."""
+
+WINDOWS_TARGETS = tuple(
+    target for target in FAMILIES if target not in ("gfx908", "gfx90a", "gfx942", "gfx950")
+)
+"""Those of them that the same page offers for Windows: Radeon and Ryzen, not Instinct."""
+
+LARGEST_VERSION = 999_999
+"""`gfx_target_version` has two digits each for minor and stepping, and at most two for major."""
+
+
+def target_of_version(number: int) -> str | None:
+    """The target that the kernel's number `gfx_target_version` means; None for a CPU's 0.
+
+    The number is major * 10000 + minor * 100 + stepping; a target's name has minor and stepping as
+    hexadecimal digits (Linux, drivers/gpu/drm/amd/amdkfd/kfd_device.c).
+
+    >>> [target_of_version(number) for number in (110000, 90010, 90402, 110501, 0)]
+    ['gfx1100', 'gfx90a', 'gfx942', 'gfx1151', None]
+    """
+    if not 0 < number <= LARGEST_VERSION:
+        return None
+    major, minor, stepping = number // 10000, number // 100 % 100, number % 100
+    return f"gfx{major}{minor:x}{stepping:x}"
+
+
+def index_of(target: str | None) -> str | None:
+    """The address of AMD's index for a target; None if AMD's page lists none.
+
+    >>> index_of("gfx1151"), index_of("gfx1031")
+    ('https://repo.amd.com/rocm/whl/gfx1151/', None)
+    """
+    family = FAMILIES.get(target or "")
+    return f"{INDEX_OF_AMD}/{family}/" if family else None
+
+
+def has_kernels(target: str, rocm: str) -> bool | None:
+    """Whether torch's wheels for a ROCm (`6.4`) have kernels for a target.
+
+    None for a ROCm that is newer than what was read.
+
+    >>> has_kernels("gfx1100", "6.0"), has_kernels("gfx1201", "6.3"), has_kernels("gfx1031", "7.2")
+    (True, False, False)
+    """
+    if parsed(rocm) > parsed(BUILT_FOR_ROCM):
+        return None
+    if target not in BUILT_FOR:
+        return False
+    return parsed(rocm) >= parsed(FIRST_ROCM.get(target, "0"))
 
 
 NAME_WITHOUT_LINE = re.compile(r"(?i)^(?=\d{4} ?(?:XT|GRE))|\bRadeon (?=\d{4})")

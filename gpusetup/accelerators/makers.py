@@ -136,7 +136,9 @@ def other_maker(name: str) -> str | None:
 def is_judged(maker: str | None) -> bool:
     """Whether gpusetup judges the GPUs of a maker."""
     row = BY_ID.get(maker or "")
-    return row is not None and row.judged
+    if row is None:
+        return False
+    return row.judged
 
 
 def is_seen_only(maker: str | None) -> bool:
@@ -146,12 +148,18 @@ def is_seen_only(maker: str | None) -> bool:
     (True, False, False, False)
     """
     row = BY_ID.get(maker or "")
-    return row is not None and not row.judged
+    # A device on the bus may be of any maker, a network card's for example.
+    if row is None:
+        return False
+    return not row.judged
 
 
 def judged_on(devices: Iterable[PciDevice] | None) -> tuple[PciDevice, ...]:
     """The devices on the PCI bus whose maker is judged."""
-    judged = [device for device in devices or () if is_judged(device.vendor)]
+    judged = []
+    for device in devices or ():
+        if is_judged(device.vendor):
+            judged.append(device)
     return tuple(judged)
 
 

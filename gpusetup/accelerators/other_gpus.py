@@ -14,8 +14,9 @@ from gpusetup.accelerators.amd import gfx_of
 from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, other_maker
 from gpusetup.model.machine import Gpu
 
-APPLE_CHIP = r"(?:apple\s+)?(m[1-9])(?:\s+(pro|max|ultra))?"
-"""The whole of a name. NVIDIA's Tesla M10 to M60 have two digits; only the Tesla M4 has one."""
+APPLE_CHIP = r"(?:apple\s+)?(m[1-9])(?:\s+(pro|max|ultra))?(?:\s+\d{1,3}\s?gi?b)?"
+"""The whole of a name, with or without the Mac's memory. NVIDIA's Tesla M10 to M60 have two digits;
+only the Tesla M4 has one."""
 INTEL_WITH_XPU = re.compile(
     # Arc A and B, and the Core Ultra's Arc graphics: `Arc A770`, `A380M`, `B580`.
     r"\barc\b|\b[ab](?:3[18]0|5[78]0|770)m?\b"

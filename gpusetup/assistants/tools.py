@@ -205,10 +205,16 @@ def _names(words: str | Sequence[str]) -> list[str]:
 def _plan(values: Values, python: str | None) -> Values:
     """Whether a training or a server fits."""
     model = values.get("model", "")
-    looks_like_path = model[:1] in ("/", "\\", "~", ".") or model.endswith(".json")
-    if model and (looks_like_path or named_file.is_there(model)):
+    if model and _is_path(model):
         raise UsageError(f"{model!r} is a path", hint="name the model: `qwen3-8b`, `Qwen/Qwen3-8B`")
     return _on_machine("plan", values, python)
+
+
+def _is_path(model: str) -> bool:
+    """Whether a model's name is a path of this machine, which no tool may read."""
+    if model.startswith(("/", "\\", "~", ".")):
+        return True
+    return model.endswith(".json") or named_file.is_there(model)
 
 
 def _explain(values: Values, _: str | None) -> Values:
@@ -316,8 +322,8 @@ def call(name: str, values: Mapping[str, Any], python: str | None) -> Values:
 def error_of(problem: GpuSetupError) -> Values:
     """The document for an error, redacted like the answers."""
     document: Values = {"schema": "gpusetup.error/1"}
-    for key, text in (("message", problem.message), ("hint", problem.hint)):
-        document[key] = redact_document(text) if text else text
+    document["message"] = redact_document(problem.message)
+    document["hint"] = redact_document(problem.hint) if problem.hint else problem.hint
     document["exit"] = problem.exit_code
     return bounded(document)
 

@@ -18,6 +18,7 @@ from gpusetup.catalog.gpus import (
 )
 from gpusetup.catalog.kernels import release
 from gpusetup.catalog.rows import (
+    AmdRelease,
     Branch,
     CompanionRelease,
     Compiler,
@@ -33,9 +34,9 @@ from gpusetup.catalog.rows import (
     TorchRelease,
 )
 from gpusetup.errors import UsageError
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Reading, Snapshot, Torch
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, cuda_of, parsed
 
 INDEX_ROOT = "https://download.pytorch.org/whl"
@@ -69,6 +70,8 @@ class Catalog(Frozen):
     milestones: tuple[Milestone, ...]
     other_makers: tuple[OtherMakers, ...] = ()
     """torch's builds for the GPUs of AMD and Intel, oldest torch first."""
+    amd_index: tuple[AmdRelease, ...] = ()
+    """torch on AMD's own index, oldest first."""
     nightly: tuple[Nightly, ...] = ()
     builds: tuple[TorchBuild, ...] = ()
 
@@ -104,8 +107,10 @@ class Catalog(Frozen):
 
     def driver_is_newer(self, driver_version: str) -> bool:
         """Whether a driver's branch is newer than every branch of the catalog."""
-        newest = max(row.branch for row in self.branches)
-        return parsed(driver_version).major > newest + WINDOWS_ABOVE
+        branches = [row.branch for row in self.branches]
+        newest_on_windows = max(branches) + WINDOWS_ABOVE
+        driver_branch = parsed(driver_version).major
+        return driver_branch > newest_on_windows
 
     def driver_floor(self, cuda: str, family: str = "linux") -> str | None:
         """The oldest driver that runs a CUDA version, by minor-version compatibility from 11 on.
@@ -123,7 +128,11 @@ class Catalog(Frozen):
     @property
     def minors_serve_from(self) -> int:
         """The first CUDA major whose minor versions run on the driver of any of them."""
-        majors = [int(row.cuda) for row in self.families if row.cuda.isdigit()]
+        majors = []
+        for row in self.families:
+            # A row may also be for a single version.
+            if row.cuda.isdigit():
+                majors.append(int(row.cuda))
         return min(majors)
 
     def toolkit_driver(self, cuda: str, family: str = "linux") -> str | None:
@@ -217,7 +226,9 @@ class Catalog(Frozen):
     def row_of(self, torch: str, backend: str, family: str, machine: str) -> TorchBuild | None:
         """PyTorch's own build of a torch (with or without its label) on a backend and platform."""
         public = torch.partition("+")[0]
-        return _wheels_by_place(self).get((public, backend, family, machine))
+        place = (public, backend, family, machine)
+        wheels = _wheels_by_place(self)
+        return wheels.get(place)
 
     def nightly_on(self, platform: str) -> Nightly | None:
         """The nightly builds on a platform: `linux-x86_64`."""

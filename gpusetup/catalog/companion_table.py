@@ -7,9 +7,9 @@ not declare itself are known here alone.
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import Capability, allows
 from gpusetup.named_file import shipped
 
@@ -24,6 +24,8 @@ class Pair(Frozen):
     cuda: str = ""
     """Majors that it is built for; `default`: as torch on the default index; `label`: as its own
     version says; "": it has no CUDA of its own."""
+    wheels: str = ""
+    """Where the wheels of these releases lie, if elsewhere than the project's others."""
     source: str = ""
 
 
@@ -35,6 +37,8 @@ class Project(Frozen):
     """Whether its METADATA says which torch it takes."""
     wheels: str
     """Where they lie: `index`, `torch index`, `release` page; `source`: there are none."""
+    on_torch_index: bool = False
+    """Whether torch's own index has it too, built for the CUDA of each of its folders."""
     on: str
     """`linux-x86_64 windows-x86_64`: where it has builds."""
     gpu: bool = False
@@ -49,6 +53,10 @@ class Project(Frozen):
     """The same on one system, without a GPU (`no GPU`), or where its CUDA is another (`CUDA`)."""
     source: str = ""
     rows: tuple[Pair, ...] = ()
+
+    def has_wheels(self, row: Pair) -> bool:
+        """Whether an index has wheels of some releases; else they are built, or lie on a page."""
+        return (row.wheels or self.wheels) in ("index", "torch index")
 
     def way_out(self, build: TorchBuild, index: str = "") -> str:
         """What to do in its place beside a build; `index` is PyTorch's own, of its backend."""

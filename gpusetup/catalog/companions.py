@@ -14,7 +14,7 @@ from gpusetup.accelerators.makers import LABELS
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release as cuda_release
 from gpusetup.catalog.rows import CompanionRelease, Name
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.versions import allows, cuda_of, parsed
 
 
@@ -179,5 +179,7 @@ def default_backend(catalog: Catalog, version: str, family: str, machine: str) -
 def usual_major(catalog: Catalog, build: TorchBuild) -> str:
     """The CUDA major of the default index's wheel of a build's torch; "" for one without CUDA."""
     backend = default_backend(catalog, build.torch, build.os, build.machine)
-    cuda = cuda_of(backend) if backend else None
-    return (cuda or "").partition(".")[0]
+    if backend is None:
+        return ""
+    cuda = cuda_of(backend) or ""
+    return cuda.partition(".")[0]

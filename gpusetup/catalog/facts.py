@@ -79,7 +79,10 @@ class Undeclared(Frozen):
 
     def by_pip(self, cuda_major: str) -> tuple[str, ...]:
         """The packages that have the library for a CUDA major."""
-        return tuple(name.format(major=cuda_major) for name in self.packages)
+        names = []
+        for name in self.packages:
+            names.append(name.format(major=cuda_major))
+        return tuple(names)
 
     def below(self, cuda_major: str) -> str:
         """The library's folder in site-packages for a CUDA major."""
@@ -128,7 +131,9 @@ FactRow = TypeVar("FactRow", bound=Frozen)
 @cache
 def _document() -> dict[str, Any]:
     """The whole file."""
-    return from_json(shipped(DATA), dict[str, Any], what="the table of facts")
+    raw = shipped(DATA)
+    document: dict[str, Any] = from_json(raw, dict[str, Any], what="the table of facts")
+    return document
 
 
 @cache
@@ -190,7 +195,8 @@ def switched(name: str) -> bool:
     >>> switched("NVIDIA A100 80GB PCIe"), switched("NVIDIA L4")
     (True, False)
     """
-    return any(row.part in name for row in facts(Switched))
+    parts = [row.part for row in facts(Switched)]
+    return any(part in name for part in parts)
 
 
 def nvlinks_of(name: str) -> int:
@@ -225,5 +231,8 @@ def extension_modules() -> Mapping[str, str]:
 
 def has_repository(id: str, release: str) -> bool:
     """Whether NVIDIA's own repository has a folder for a distribution's release."""
-    rows_of_distribution = [row for row in facts(Repository) if row.id == id]
-    return any(release in row.releases.split() for row in rows_of_distribution)
+    releases: set[str] = set()
+    for row in facts(Repository):
+        if row.id == id:
+            releases.update(row.releases.split())
+    return release in releases

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gpusetup.catalog.builds import Catalog
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.codec import from_json, from_plain
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import cuda_of
 from gpusetup.named_file import shipped
 

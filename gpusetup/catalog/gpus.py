@@ -90,8 +90,12 @@ def tokens(name: str) -> frozenset[str]:
     >>> sorted(tokens("NVIDIA A100-SXM4-80GB")), sorted(tokens("rtx3080Ti Max-Q"))
     (['80gb', 'a100', 'sxm'], ['3080', 'laptop', 'rtx', 'ti'])
     """
-    words = {_word(part) for part in PARTS.findall(name.lower())}
-    return frozenset(words) - VENDOR_WORDS - {""}
+    words = set()
+    for part in PARTS.findall(name.lower()):
+        words.add(_word(part))
+    # Some words mean nothing, and became "".
+    words.discard("")
+    return frozenset(words) - VENDOR_WORDS
 
 
 def _word(part: str) -> str:
@@ -292,7 +296,9 @@ def one_capability(text: str, rows: Iterable[GpuRow]) -> Capability:
 def one_memory(rows: Iterable[GpuRow]) -> int | None:
     """The memory that all rows of a name share, in bytes; None if they differ."""
     sizes = {row.memory_bytes for row in rows}
-    return sizes.pop() if len(sizes) == 1 else None
+    if len(sizes) != 1:
+        return None
+    return sizes.pop()
 
 
 def gpu_described(text: str, rows: Sequence[GpuRow]) -> Gpu:
@@ -350,5 +356,8 @@ def gpu_of_any_maker(text: str, rows: Sequence[GpuRow]) -> Gpu:
 
 def platform_of(text: str, rows: Sequence[GpuRow]) -> str | None:
     """The only platform on which a named GPU is found: `linux-aarch64` of a GB200."""
-    platforms = {row.on for row in rows_or_none(text, rows)}
-    return platforms.pop() if len(platforms) == 1 else None
+    matching_rows = rows_or_none(text, rows)
+    platforms = {row.on for row in matching_rows}
+    if len(platforms) != 1:
+        return None
+    return platforms.pop()

@@ -17,8 +17,8 @@ from gpusetup.accelerators.makers import LABEL, NVIDIA, maker_of
 from gpusetup.catalog.builds import Catalog
 from gpusetup.catalog.kernels import release as cuda_release
 from gpusetup.catalog.rows import OtherMakers
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.resolution import TorchBuild
 from gpusetup.model.versions import cuda_of, parsed
 
 PLATFORM = re.compile(
@@ -203,8 +203,11 @@ def with_other_makers(
 
 def _is_for_another_maker(wheel: NamedWheel) -> bool:
     """Whether a wheel is for the GPUs of AMD or Intel."""
-    is_backend = re.fullmatch(LABEL, wheel.label) is not None
-    return is_backend and maker_of(wheel.label) not in (None, NVIDIA.id)
+    # A label may be anything: `+local`.
+    if not re.fullmatch(LABEL, wheel.label):
+        return False
+    maker = maker_of(wheel.label)
+    return maker not in (None, NVIDIA.id)
 
 
 def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> TorchBuild | None:
@@ -222,7 +225,11 @@ def most_similar(catalog: Catalog, backend: str, family: str, machine: str) -> T
 
     def similarity(build: TorchBuild) -> tuple[object, ...]:
         build_cuda = cuda_release(build.cuda or "0")
-        has_same_major = bool(cuda) and build_cuda[0] == cuda_release(cuda or "0")[0]
-        return build.backend == backend, has_same_major, parsed(build.torch), build_cuda
+        has_same_backend = build.backend == backend
+        has_same_major = False
+        if cuda:
+            wanted_major, _ = cuda_release(cuda)
+            has_same_major = build_cuda[0] == wanted_major
+        return has_same_backend, has_same_major, parsed(build.torch), build_cuda
 
     return max(candidates, key=similarity, default=None)

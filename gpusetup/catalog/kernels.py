@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from functools import cache, lru_cache
 
 from gpusetup.catalog.facts import Integrated, facts
+from gpusetup.model.builds import Served, TorchBuild
 from gpusetup.model.machine import Gpu
-from gpusetup.model.resolution import Served, TorchBuild
 from gpusetup.model.versions import Capability
 
 BLACKWELL = Capability(10, 0)
@@ -25,7 +25,10 @@ FIRST_FOR_BLACKWELL = (12, 8)
 @cache
 def _boards() -> dict[Capability, Integrated]:
     """The GPUs of Jetson boards by their capability."""
-    return {row.capability: row for row in facts(Integrated)}
+    boards = {}
+    for row in facts(Integrated):
+        boards[row.capability] = row
+    return boards
 
 
 @cache
@@ -97,8 +100,9 @@ def compiles_for(
 
 def served_by(build: TorchBuild, gpu: Capability, driver_cuda: str | None) -> str | None:
     """The code of a build that a GPU would run: `sm_86`, `compute_120`; None when there is none."""
-    all_codes = (*build.kernels, *build.ptx)
-    return served_by_codes(all_codes, gpu, build.cuda, driver_cuda)
+    all_codes = build.kernels + build.ptx
+    cuda = build.cuda
+    return served_by_codes(all_codes, gpu, cuda, driver_cuda)
 
 
 @lru_cache(maxsize=8192)
@@ -150,4 +154,8 @@ def readable(codes: tuple[str, ...]) -> tuple[str, ...]:
     >>> readable(("sm_86", "sm_90a", "gfx1100", "compute_"))
     ('sm_86', 'sm_90a')
     """
-    return tuple(code for code in codes if CODE.fullmatch(code))
+    known_codes = []
+    for code in codes:
+        if CODE.fullmatch(code):
+            known_codes.append(code)
+    return tuple(known_codes)

@@ -105,6 +105,20 @@ class OtherMakers(Frozen):
     """Platform -> the backends: `linux-x86_64` -> `rocm7.1 rocm7.2 xpu`."""
 
 
+class AmdRelease(Frozen):
+    """A torch on AMD's own index, which has a folder for each family of targets."""
+
+    torch: str
+    torchvision: str
+    torchaudio: str
+    rocm: str
+    """As in the label of its version: `7.13.0`."""
+    pythons: str
+    """`3.11 3.12`."""
+    on: str
+    """The platforms: `linux-x86_64 windows-x86_64`. Windows has Radeon and Ryzen only."""
+
+
 class Nightly(Frozen):
     """The backends that have nightly builds on a platform."""
 

@@ -185,7 +185,17 @@ SHOWS: dict[Layer, tuple[str, ...]] = {
 ORDER: dict[Layer, tuple[str, ...]] = {
     Layer.UNFINISHED: ("install-unfinished",),
     Layer.NO_GPU: (
+        "python-for-intel-mac",
+        "maker-driver-not-loaded",
+        "container-no-maker-gpu",
+        "wsl-rocm-missing",
+        "maker-device-permission",
+        "rocm-gpu-unsupported",
         "rocm-override-wrong",
+        "maker-wrong-build",
+        "rocm-arch-missing",
+        "rocm-older-than-torch",
+        "macos-too-old-for-mps",
         "amd-gpu",
         "apple-silicon",
         "intel-gpu",

@@ -16,7 +16,7 @@ from gpusetup.model.finding import Fix
 
 
 def _replace_it(context: RuleContext, text: str) -> Fix:
-    build = context.resolution.build
+    build = context.choice.build
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
     return paste.another_torch(context, text)

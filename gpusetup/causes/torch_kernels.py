@@ -23,7 +23,7 @@ NOT_BUILT_FOR = (
 def _other_wheel(context: RuleContext, _: str) -> Fix:
     """The torch that serves the GPU; where none does, what can be done without."""
     build = paste.chosen_build(context)
-    if build.backend != "cpu" if build else context.resolution.advice or board_of(context.snapshot):
+    if build.backend != "cpu" if build else context.choice.advice or board_of(context.snapshot):
         return paste.another_torch(context)
     return Fix(
         text="No known wheel of torch supports this GPU: use the CPU build, or a newer or rented "

@@ -17,7 +17,7 @@ Machine = str | Path | Snapshot
 
 
 def _backend(text: str) -> str:
-    from gpusetup.resolver.spelled import backend_label
+    from gpusetup.choose.wish import backend_label
 
     return backend_label(text)
 
@@ -171,6 +171,6 @@ def words_with_files(
     packages: tuple[str, ...], requirements: tuple[str, ...], out: Console, *, installs: bool
 ) -> tuple[str, ...]:
     """The packages that were named, and those of the requirements' files."""
-    from gpusetup.install.packages import words_of_files
+    from gpusetup.commands.words import words_of_files
 
     return (*packages, *words_of_files(requirements, out.talk, installs=installs))

@@ -19,7 +19,6 @@ from gpusetup.commands.common import (
 from gpusetup.commands.question import CommandQuestion, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.model.finding import Severity
-from gpusetup.model.resolution import Request
 from gpusetup.render.console import Console
 
 if TYPE_CHECKING:
@@ -77,22 +76,26 @@ QUESTION = DoctorQuestion
 def run(question: DoctorQuestion, out: Console) -> Reply:
     if question.explain:
         return _explanation(question.explain)
+    from gpusetup.catalog.builds import with_catalog
     from gpusetup.catalog.file import load_catalog
+    from gpusetup.choose.choose import choose
+    from gpusetup.choose.host import host_of
+    from gpusetup.choose.wish import Wish, check_wish
     from gpusetup.diagnosis.diagnose import diagnose
     from gpusetup.render.doctor import doctor_markdown, doctor_screen
-    from gpusetup.resolver.decide import check_request
 
     catalog = load_catalog()
-    request = None if question.torch is None else Request(torch=question.torch)
-    if request:
-        check_request(request, catalog)
+    wish = Wish(torch=question.torch)
+    check_wish(wish, catalog)
     snapshot = _machine_of(question, out)
     is_shared = question.format == "markdown" and not out.json
     if is_shared:
         from gpusetup.redaction import redact
 
         snapshot = redact(snapshot)
-    diagnosis = diagnose(snapshot, catalog, request, other_host=question.describes_other_host)
+    host = host_of(with_catalog(snapshot, catalog), catalog)
+    choice = choose(wish, host, catalog)
+    diagnosis = diagnose(snapshot, catalog, choice, other_host=question.describes_other_host)
     screen = doctor_markdown if is_shared else doctor_screen
     code = exit_code(diagnosis, strict=question.strict)
     return Reply(document(diagnosis, catalog), screen, code)
@@ -126,7 +129,7 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
     if not question.describes_other_host:
         return snapshot
     from gpusetup.catalog.file import load_catalog
-    from gpusetup.resolver.described import for_host
+    from gpusetup.choose.described import for_host
 
     return for_host(snapshot, question.gpu, question.driver, load_catalog())
 
@@ -155,10 +158,10 @@ def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
 
 def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
     """The public answer."""
+    from gpusetup.choose.document import offer_of
     from gpusetup.model.documents import DoctorAnswer
-    from gpusetup.resolver.offer import newest_of
 
-    decision, machine = diagnosis.decision, diagnosis.snapshot
+    machine = diagnosis.snapshot
     return DoctorAnswer(
         cause=diagnosis.cause,
         confidence=diagnosis.confidence,
@@ -173,7 +176,7 @@ def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:
         stage=diagnosis.stage,
         findings=tuple(diagnosis.findings),
         resolution=diagnosis.answer,
-        newest=newest_of(decision, machine) if decision else None,
+        newest=offer_of(diagnosis.choice, machine),
         snapshot=machine,
         catalog_as_of=catalog.as_of,
     )

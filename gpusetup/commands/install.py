@@ -96,23 +96,24 @@ def run(question: InstallQuestion, out: Console) -> Reply:
     question = question.replaced(packages=packages)
     check_usage(question)
     from gpusetup.commands import install_flow as flow
-    from gpusetup.install.script_file import refuse_scripts
+    from gpusetup.commands.install_session import Session, request_of
+    from gpusetup.commands.words import refuse_scripts
 
     if question.project:
         from gpusetup.commands.install_project import show_project
 
-        return show_project(question, flow.request_of(question), out)
+        return show_project(question, request_of(question), out)
     refuse_scripts(question.packages)
     if question.machine:
         return flow.show_described(question, out)
-    session = flow.Session(question, out)
+    session = Session(question, out)
     return flow.undo(session) if question.undo else flow.install(session)
 
 
 def check_usage(question: InstallQuestion) -> None:
     """Contradictions, before anything is read."""
     if question.index:
-        from gpusetup.install.request import index_root_of
+        from gpusetup.commands.words import index_root_of
 
         index_root_of(question.index)
     if question.machine and not (question.dry_run or question.project):

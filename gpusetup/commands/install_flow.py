@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpusetup.choose.choice import Choice
 from gpusetup.commands.common import MachineToRead, gather
+from gpusetup.commands.install_session import Done, Session, request_of
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.errors import Blocked
+from gpusetup.install.checks import refuse_unnamed_base
+from gpusetup.install.choose_task import Order, Stops, choose_task, order_of, wish_of
 from gpusetup.install.conda import by_conda, conda_program, conda_says, install_by_conda
-from gpusetup.install.decide import Task, decide
 from gpusetup.install.described import describe
 from gpusetup.install.download import (
     fetch_into_folder,
@@ -23,16 +26,14 @@ from gpusetup.install.download import (
     use_wheelhouse,
 )
 from gpusetup.install.job import Job, Outcome
-from gpusetup.install.make_plan import free_bytes, plan_task
 from gpusetup.install.plan import Plan
+from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
 from gpusetup.install.proof import device_to_prove, prove
 from gpusetup.install.recovery import (
     recover_unfinished,
     target_folder,
     undo_changes,
 )
-from gpusetup.install.refusals import refuse_unnamed_base
-from gpusetup.install.request import InstallRequest, question_of
 from gpusetup.install.switching import change
 from gpusetup.install.switching import undo as undoing
 from gpusetup.install.switching.journal import STORE, UNDO, read_journal
@@ -46,77 +47,25 @@ from gpusetup.install.target.find import (
     venv_to_make,
 )
 from gpusetup.install.target.notes import notes_of_target
-from gpusetup.install.together import with_set
+from gpusetup.install.task import Task
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import replace
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import OWN_SYSTEM, own_line
 from gpusetup.model.versions import parsed
 from gpusetup.probe.own_files import interruptions
 from gpusetup.probe.target import choose_target
 from gpusetup.render import install as screens
-from gpusetup.render.clock import CLOCK
 from gpusetup.render.console import Console
-from gpusetup.render.progress import fetching
 from gpusetup.render.screen import Screen, ScreenLine, section
 from gpusetup.system.system import System
 from gpusetup.uv.lock import DEFAULT_INDEX
-from gpusetup.uv.logins import without_logins
+from gpusetup.uv.package_index import PersonIndex
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
-
-Done = tuple[InstallAnswer, str, bool]
-"""What was done, as a document and as text, and whether it is what was asked for."""
-
-
-class Session:
-    """One run of `install`: what was asked, and where it is shown."""
-
-    def __init__(self, question: InstallQuestion, out: Console) -> None:
-        self.out = out
-        self.request = request_of(question)
-        self.job = Job(show_progress=partial(fetching, out.talk), talk=out.talk)
-
-    def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
-        """Show what will be done, ask, and do it."""
-        if self.request.dry_run:
-            return reply(planned, screen)
-        self.out.talk(screen)
-        if not self.request.yes and not agreed():
-            self.out.talk("Nothing was changed.")
-            return Reply(exit_code=1)
-        answer, text, is_as_asked = do()
-        return reply(answer, text, yes=is_as_asked)
-
-
-def agreed() -> bool:
-    CLOCK.end()
-    sys.stderr.write("Proceed? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def request_of(question: InstallQuestion) -> InstallRequest:
-    """What the phases of an installation read of the question."""
-    return InstallRequest(
-        packages=question.packages,
-        torch=question.torch,
-        backend=question.backend,
-        python=question.python,
-        venv=question.venv,
-        index_root=question.index,
-        download=question.download,
-        wheelhouse=question.offline,
-        machine_from=str(question.machine) if question.machine else None,
-        for_gpu=question.gpu,
-        for_driver=question.driver,
-        upgrade=question.upgrade,
-        dry_run=question.dry_run,
-        yes=question.yes,
-        no_verify=question.no_verify,
-    )
 
 
 # --- into an environment, by uv -----------------------------------------------------------------
@@ -132,12 +81,15 @@ def install(session: Session) -> Reply:
     folder = folder_of_settings(job)
     if folder and not (request.wheelhouse or request.download):
         request = replace(request, wheelhouse=folder)
-    question = question_of(request, machine, target.installed, by_conda=False)
+    wish = wish_of(request, machine)
     if request.wheelhouse:
-        wanted = use_wheelhouse(job, target, request.wheelhouse, question.wanted)
-        question = replace(question, wanted=wanted)
+        wish = use_wheelhouse(job, target, request.wheelhouse, wish)
     fresh = target.venv is not None or request.download is not None
-    task = decide(question, job.talk, fresh=fresh)
+    order = order_of(request, wish, machine, fresh=fresh)
+    stops = Stops(order, job.talk)
+    asks_index = bool(wish.packages) and not (request.wheelhouse or request.download)
+    index = _index(session, target, order, stops) if asks_index else None
+    task = choose_task(order, stops, index)
     if request.download:
         return _download(session, target, task)
     if task.is_done:
@@ -148,7 +100,8 @@ def install(session: Session) -> Reply:
     refuse_unnamed_base(task.machine, task.elsewhere)
     if target.venv is None:
         check_target(target.layout, task.elsewhere)
-    task, plan = plan_task(job, target, with_set(job, task, target))
+    older = partial(_with_older_torch, order, stops)
+    task, plan = plan_newest_of_mirror(job, target, task, older)
     if not plan.wheels:
         return _unchanged(session, target, task)
 
@@ -161,6 +114,29 @@ def install(session: Session) -> Reply:
     planned = plan_answer(job, plan, task)
     notes = notes_of_target(target, plan.before)
     return session.carry_out(planned, _plan_screen(job, plan, task, planned, notes), done)
+
+
+def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
+    """The task for a torch that is older than one that a mirror lacks."""
+    wish = replace(order.wish, torch=f"<{torch}")
+    task = choose_task(replace(order, wish=wish), stops)
+    return replace(task, wish=order.wish, why="the newest that fits and that the mirror has")
+
+
+def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
+    """The person's indexes for the packages of an order. Whatever stops the order comes before the
+    first question: it may take minutes."""
+    job = session.job
+
+    def before(choice: Choice, words: tuple[str, ...]) -> None:
+        stops.look(choice)
+        machine, elsewhere = order.host.machine, stops.elsewhere(choice)
+        refuse_unnamed_base(machine, elsewhere)
+        if target.venv is None:
+            check_target(target.layout, elsewhere)
+        job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
+
+    return PersonIndex(order.host.machine, session.request.root, job.settings, before)
 
 
 def _read(session: Session) -> tuple[Target, Snapshot]:
@@ -243,8 +219,8 @@ def _plan_screen(
     others = any(wheel.source == DEFAULT_INDEX for wheel in plan.wheels)
     told = {
         "indexes": ", ".join(job.settings.shown_indexes) if others else None,
-        "packages": without_logins(", ".join((*task.asked.packages, *task.asked.followers))),
-        "stays": ", ".join(task.asked.pinned),
+        "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
+        "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
@@ -374,15 +350,15 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
 def _described_screen(
     machine: Snapshot, answer: InstallAnswer, task: Task, rows: Iterable[str] = ()
 ) -> Screen:
-    build, asked = task.build, task.asked
+    build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)
-    comes = not build.labelled and "torch" in asked.family
+    comes = not build.labelled and "torch" in coming.family
     told = {
-        "packages": without_logins(", ".join(asked.packages)),
-        "stays": ", ".join(asked.pinned),
+        "packages": without_logins(", ".join(coming.packages)),
+        "stays": ", ".join(coming.pinned),
         "backend": build.backend if comes else None,
-        "fallback": screens.fallback(task.choices[1:]),
+        "fallback": screens.fallback(task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
     screen = screens.plan_screen(answer, told, rows, system=system)

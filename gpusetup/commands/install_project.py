@@ -8,11 +8,19 @@ from typing import TYPE_CHECKING
 
 from gpusetup.catalog.builds import index_url
 from gpusetup.catalog.file import load_catalog
+from gpusetup.choose.choose import choose
+from gpusetup.choose.coming import Coming, wanted_family
+from gpusetup.choose.described import without_torch
+from gpusetup.choose.host import python_tag
+from gpusetup.choose.newest import nothing_fits
+from gpusetup.choose.wish import Wish
 from gpusetup.commands.common import MachineToRead, gather
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
+from gpusetup.commands.words import is_script, refuse_missing_scripts
 from gpusetup.errors import UsageError
-from gpusetup.install.packages import RequestedPackages
+from gpusetup.install.choose_task import order_of, wish_of
+from gpusetup.install.options import InstallRequest
 from gpusetup.install.project import (
     Variant,
     common_release,
@@ -22,18 +30,14 @@ from gpusetup.install.project import (
     variants_wanted,
 )
 from gpusetup.install.project_file import PROJECT_FILE, ProjectFile, read_project
-from gpusetup.install.request import InstallRequest, question_of
-from gpusetup.install.script_file import block_lines, is_script, read_script
+from gpusetup.install.script_file import block_lines, read_script
+from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.documents import DoneStep, InstallAnswer
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import FAMILY, Request, TorchBuild
 from gpusetup.render import install as screens
 from gpusetup.render.console import Console
-from gpusetup.resolver.decide import check_request, nothing_fits, resolve
-from gpusetup.resolver.described import for_host
-from gpusetup.resolver.situation import python_tag
-from gpusetup.uv.logins import without_logins
 
 if TYPE_CHECKING:
     from gpusetup.commands.install import InstallQuestion
@@ -42,8 +46,8 @@ if TYPE_CHECKING:
 class ExtrasQuestion(Frozen):
     """What is asked of a project with extras."""
 
-    asked: RequestedPackages
-    wanted: Request
+    coming: Coming
+    wish: Wish
     root: str
     chosen: Variant
     """The extra whose build fits this machine, else the last."""
@@ -51,6 +55,7 @@ class ExtrasQuestion(Frozen):
 
 def show_project(question: InstallQuestion, request: InstallRequest, out: Console) -> Reply:
     """The lines for a uv project, which others may use on other machines, or for a script."""
+    refuse_missing_scripts(request.packages)
     scripts = [word for word in request.packages if is_script(word)]
     packages = tuple(word for word in request.packages if word not in scripts)
     if len(scripts) > 1:
@@ -63,31 +68,32 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
     request = replace(request, packages=packages)
     catalog = load_catalog()
     machine = gather(MachineToRead(question.machine, question.python), out)
-    if request.for_other_host:
-        machine = for_host(machine, list(request.for_gpu), request.for_driver, catalog)
-    asked = question_of(request, machine, {}, by_conda=False)
-    check_request(asked.wanted, catalog)
+    wish = wish_of(request, machine)
+    # A project is locked for other machines, too: what is installed here does not count.
+    order = order_of(request, wish, without_torch(machine))
     project = ProjectFile() if scripts else read_project(Path(PROJECT_FILE), out.talk)
-    resolution = resolve(machine, asked.wanted, catalog)
-    root = without_logins(request.root)
-    variants = variants_wanted(question.extra, project, resolution.build, catalog)
+    choice = choose(wish, order.host, catalog)
+    build, root = choice.build, without_logins(request.root)
+    coming = Coming(family=wanted_family(choice, order.host), packages=wish.packages)
+    variants = variants_wanted(question.extra, project, build, catalog)
     if variants:
-        own = [
-            one for one in variants if resolution.build and one.backend == resolution.build.backend
-        ]
-        chosen = next(iter(own), variants[-1])
-        shown = ExtrasQuestion(asked=asked.asked, wanted=asked.wanted, root=root, chosen=chosen)
+        fitting = [one for one in variants if build and one.backend == build.backend]
+        chosen = next(iter(fitting), variants[-1])
+        shown = ExtrasQuestion(coming=coming, wish=wish, root=root, chosen=chosen)
         return _show_extras(variants, project, shown)
-    if resolution.build is None:
-        raise nothing_fits(resolution)
+    if build is None:
+        raise nothing_fits(choice)
     if scripts:
-        return _show_script(scripts[0], machine, (asked.asked, resolution.build, root))
-    return _show_pins(asked.asked, resolution.build, root)
+        return _show_script(scripts[0], machine, (coming, build, root))
+    # A torchvision from the default index is built for that index's torch.
+    members = {*coming.family, *project.base_family}
+    family = tuple(name for name in FAMILY if name in members)
+    return _show_pins(replace(coming, family=family), build, root)
 
 
-def _show_pins(asked: RequestedPackages, build: TorchBuild, root: str) -> Reply:
+def _show_pins(coming: Coming, build: TorchBuild, root: str) -> Reply:
     """One build for the whole project."""
-    pins = build.family(asked.family)
+    pins = build.family(coming.family)
     url = index_url(build.backend, root)
     add = ("uv", "add", *(f"{name}=={version}" for name, version in pins.items()))
     answer = InstallAnswer(
@@ -95,7 +101,7 @@ def _show_pins(asked: RequestedPackages, build: TorchBuild, root: str) -> Reply:
         target=PROJECT_FILE,
         before={},
         after=pins,
-        steps=(DoneStep(argv=(*add, *asked.packages)),),
+        steps=(DoneStep(argv=(*add, *coming.packages)),),
         lines=tuple(project_lines(pins, url, build, load_catalog())),
     )
     return reply(answer, screens.project_screen)
@@ -107,16 +113,16 @@ def _show_extras(
     question: ExtrasQuestion,
 ) -> Reply:
     """Each extra gets its source, and two of them exclude each other."""
-    asked, wanted = question.asked, question.wanted
+    coming, wish = question.coming, question.wish
     catalog = load_catalog()
-    common = common_release([variant.backend for variant in variants], wanted, catalog)
+    common = common_release([variant.backend for variant in variants], wish, catalog)
     pins = {
-        variant: pins_of(variant, asked.family, common, (wanted, catalog)) for variant in variants
+        variant: pins_of(variant, coming.family, common, (wish, catalog)) for variant in variants
     }
     steps = [_add_step(variant, pins[variant]) for variant in variants if variant.is_there]
     steps.append(("uv", "sync", *question.chosen.words))
-    if asked.packages:
-        steps.insert(0, ("uv", "add", "--no-sync", *asked.packages))
+    if coming.packages:
+        steps.insert(0, ("uv", "add", "--no-sync", *coming.packages))
     answer = InstallAnswer(
         state="planned",
         target=PROJECT_FILE,
@@ -151,7 +157,7 @@ def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> lis
     if tables:
         names = ", ".join(f"`{name}`" for name in tables)
         notes.append(f"{PROJECT_FILE} has {names} already: {JOIN}")
-    if project.base_names_torch:
+    if project.base_family:
         notes.append(
             "torch is also among the dependencies of the whole project: remove it there, or it "
             "comes from the default index whenever no extra is chosen"
@@ -166,17 +172,17 @@ SOURCES = "[tool.uv.sources]"
 def _show_script(
     path: str,
     machine: Snapshot,
-    question: tuple[RequestedPackages, TorchBuild, str],
+    question: tuple[Coming, TorchBuild, str],
 ) -> Reply:
     """The lines for a script's metadata block (PEP 723), and uv's command for it."""
-    asked, build, root = question
+    coming, build, root = question
     script = read_script(path)
-    family = tuple(name for name in FAMILY if name in (*asked.family, *script.family))
+    family = tuple(name for name in FAMILY if name in (*coming.family, *script.family))
     pins = build.family(family)
     exact = tuple(f"{name}=={version}" for name, version in pins.items())
     tables = project_lines(pins, index_url(build.backend, root), build, load_catalog())
     run = ("uv", "run", path)
-    add = ("uv", "add", "--script", path, *exact, *asked.packages)
+    add = ("uv", "add", "--script", path, *exact, *coming.packages)
     answer = InstallAnswer(
         state="planned",
         target=path,
@@ -184,7 +190,7 @@ def _show_script(
         after=pins,
         steps=tuple(DoneStep(argv=argv) for argv in ((add, run) if script.has_block else (run,))),
         lines=tuple(
-            block_lines(script, tables, (*exact, *asked.packages), python_tag(machine) or "3.10")
+            block_lines(script, tables, (*exact, *coming.packages), python_tag(machine) or "3.10")
         ),
     )
     where = f"the metadata block of {path}, above its last line `# ///`"

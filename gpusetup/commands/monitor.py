@@ -180,11 +180,14 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
 
 
 def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> Source:
-    """NVML, else nvidia-smi, else the machine alone; `not_watched` says why it is not more.
+    """NVML, else nvidia-smi, another maker's source, or the machine alone.
+
+    `not_watched` says why it is not more.
 
     Raises Unsatisfiable or Blocked if a GPU was asked for and none can be watched.
     """
     from gpusetup.monitor.nvml import open_nvml
+    from gpusetup.monitor.other_makers import open_other_maker
     from gpusetup.monitor.smi import open_nvidia_smi
     from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.probe.deadline import Deadline
@@ -198,11 +201,18 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
         source = open_nvidia_smi(question.interval)
     except SourceEnded as problem:
         reason += f"; {problem}"
+        try:
+            source = open_other_maker(question.interval)
+            source.not_watched = reason
+            return source
+        except SourceEnded as other_problem:
+            others_reason = str(other_problem)
         if question.gpu:
             kind = Blocked if blocked else Unsatisfiable
             message = f"No NVIDIA GPU can be watched ({reason})"
             raise kind(message, hint="`gpusetup doctor` names the cause") from None
         source = Machine(question.interval)
+        reason += f"; {others_reason}"
     source.not_watched = reason
     return source
 
@@ -213,6 +223,10 @@ def _say_what_is_watched(source: Source, question: MonitorQuestion, out: Console
         out.talk(
             "Watching the GPUs with nvidia-smi, which tells neither their processes nor their "
             f"links, because NVIDIA's library cannot be used ({source.not_watched})"
+        )
+    elif source.name in ("amdgpu", "xpu-smi", "powermetrics"):
+        out.talk(
+            f"Watching the GPU with {source.name}, which tells neither its processes nor its links"
         )
     elif source.name == "machine":
         command = "the command's CPU, memory and data loader, and " if question.after else ""

@@ -25,22 +25,22 @@ from gpusetup.plan.cells import plans
 from gpusetup.plan.fetch_config import fetched_shape
 from gpusetup.plan.job import SHARDED, Attention
 from gpusetup.plan.job_of_question import job_of
+from gpusetup.plan.other_makers import place_of_machine, place_of_name
 from gpusetup.plan.place import (
     Place,
     count_in_name,
-    machine_place,
     memory_size,
-    named_gpu,
     place_of,
 )
-from gpusetup.plan.question import Question, shape_of_question
+from gpusetup.plan.question import TrainingQuestion, shape_of_question
 from gpusetup.plan.rl_methods import method_named
 from gpusetup.plan.serve import serve_plan
 from gpusetup.plan.shape import Shape
-from gpusetup.plan.tables import Table, table_named
+from gpusetup.plan.tables import EmbeddingTable, table_named
 from gpusetup.plan.trainers import trainer_named
 from gpusetup.render.console import Console
-from gpusetup.render.plan import plan_text, serve_text
+from gpusetup.render.plan import plan_text
+from gpusetup.render.serve import serve_text
 from gpusetup.tune.config_file import read_bytes
 
 SUMMARY = (
@@ -92,7 +92,7 @@ class PlanQuestion(CommandQuestion):
         metavar="PART",
         group=MODEL,
     )
-    embedding: tuple[Table, ...] = options(
+    embedding: tuple[EmbeddingTable, ...] = options(
         "an embedding table next to the model: users=6040x64; repeat it for items",
         metavar="ROWSxWIDTH",
         parse=table_named,
@@ -346,9 +346,9 @@ def fetcher(options: PlanQuestion, out: Console) -> Callable[[str], Shape] | Non
     return lambda model: fetched_shape(model, out.talk)
 
 
-def question_of(options: PlanQuestion) -> Question:
+def question_of(options: PlanQuestion) -> TrainingQuestion:
     """The question of the command line."""
-    return Question(
+    return TrainingQuestion(
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
         tables=options.embedding,
@@ -356,7 +356,7 @@ def question_of(options: PlanQuestion) -> Question:
     )
 
 
-def config_question(file: str, from_options: Question) -> config.FromConfig:
+def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
     """The question of a config, with the options over it; UsageError if neither names a model."""
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
@@ -402,9 +402,9 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
         return place_of(None, memory_size(options.gpu_mem))
     catalog = load_catalog()
     if options.gpu:
-        return named_gpu(options.gpu, catalog.gpus)
+        return place_of_name(options.gpu, catalog.gpus)
     machine = gather(MachineToRead(options.machine), out)
-    return machine_place(with_catalog(machine, catalog))
+    return place_of_machine(with_catalog(machine, catalog))
 
 
 # --- what goes together ---------------------------------------------------------------------------

@@ -9,39 +9,40 @@ from functools import partial
 from gpusetup.accelerators.makers import APPLE, LABEL
 from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
-from gpusetup.commands.common import MachineToRead, gather, words_with_files
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.choose import choose
+from gpusetup.choose.commands import tool_command
+from gpusetup.choose.compatibility import notes_on_installed
+from gpusetup.choose.conda_environment import conda_name, new_environment
+from gpusetup.choose.described import Description, completed_by_gpus, described, without_torch
+from gpusetup.choose.document import answer_of, offer_of
+from gpusetup.choose.host import host_of
+from gpusetup.choose.installed import followers, marker_environment
+from gpusetup.choose.nightly import is_nightly, nightly_answer
+from gpusetup.choose.notes import age_note
+from gpusetup.choose.wish import Wish, check_wish, parse_words, with_torch_named
+from gpusetup.commands.common import (
+    MachineToRead,
+    gather,
+    words_with_files,
+)
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.resolve_question import ResolveQuestion
-from gpusetup.diagnosis.request import choose_request, decision_for
-from gpusetup.errors import Unsatisfiable, UsageError
-from gpusetup.install.live_index import LiveIndex, ask_index
-from gpusetup.install.packages import requested_packages
-from gpusetup.install.request import index_root_of
-from gpusetup.install.script_file import refuse_scripts
-from gpusetup.install.together import choose_together
-from gpusetup.installers import tool_command
+from gpusetup.commands.words import index_root_of, refuse_scripts
+from gpusetup.errors import UsageError
+from gpusetup.model.builds import FAMILY, Rejection
 from gpusetup.model.documents import ResolveAnswer
-from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.machine import Snapshot, Torch
-from gpusetup.model.resolution import FAMILY, Offer, Request, Resolution
+from gpusetup.model.frozen import replace
+from gpusetup.model.logins import without_logins
+from gpusetup.model.machine import Snapshot
 from gpusetup.probe.own_files import interruptions
 from gpusetup.render.console import Console
-from gpusetup.render.resolution import family, requirement, resolution_text
+from gpusetup.render.resolution import family, resolution_text
 from gpusetup.render.screen import plural
-from gpusetup.resolver.companions import beside_in_words, environment_of, pinned
-from gpusetup.resolver.conda_environment import conda_name, new_environment
-from gpusetup.resolver.decide import check_request, resolve, to_answer
-from gpusetup.resolver.described import Description, completed_by_gpus, described
-from gpusetup.resolver.joint import Asked, Joint, by_name, by_table, name_of
-from gpusetup.resolver.least import Decision
-from gpusetup.resolver.nightly import is_nightly, nightly_answer
-from gpusetup.resolver.notes import age_note
-from gpusetup.resolver.offer import at_root, newest_of
-from gpusetup.resolver.other_makers import maker_to_serve, resolve_for_maker
-from gpusetup.resolver.situation import label_of
 from gpusetup.system.system import System
-from gpusetup.uv.logins import without_logins
+from gpusetup.uv.live_index import LiveIndex, ask_index
+from gpusetup.uv.package_index import PersonIndex
 from gpusetup.uv.settings import person_settings
 
 SUMMARY = (
@@ -64,22 +65,14 @@ QUESTION = ResolveQuestion
 def run(question: ResolveQuestion, out: Console) -> Reply:
     packages = words_with_files(question.packages, question.requirements, out, installs=False)
     refuse_scripts(packages)
-    question = _with_torch_of_words(question.replaced(packages=packages))
-    return _answer(question.replaced(installer=_installer_of(question)), out)
-
-
-def _with_torch_of_words(question: ResolveQuestion) -> ResolveQuestion:
-    """The question, in which a torch among the words is what `--torch` asks for."""
-    if not question.packages:
-        return question
-    requested = requested_packages(question.packages, {})
-    if question.torch and requested.torch and question.torch != requested.torch:
-        raise UsageError(
-            f"`--torch {question.torch}` and torch {requested.torch} exclude each other"
-        )
-    question = question.replaced(torch=question.torch or requested.torch)
-    names_torch_alone = not requested.packages and {*requested.named} <= {"torch"}
-    return question.replaced(packages=()) if names_torch_alone else question
+    # A torch among the words is what `--torch` asks for.
+    wish = with_torch_named(parse_words(packages), question.torch)
+    question = question.replaced(
+        packages=packages if wish.words else (),
+        torch=wish.torch,
+        installer=_installer_of(question),
+    )
+    return _answer(question, out)
 
 
 def _installer_of(question: ResolveQuestion) -> str | None:
@@ -95,92 +88,114 @@ def _installer_of(question: ResolveQuestion) -> str | None:
     return "conda"
 
 
-class Chosen(Frozen):
-    """The build for a machine, and what the answer needs beside it."""
-
-    resolution: Resolution
-    newest: Offer | None = None
-    joint: Joint | None = None
-    """The set that was chosen together, where packages were named."""
-    is_other_makers: bool = False
-    """Whether the build is for GPUs of AMD or Intel."""
-
-
 def _answer(question: ResolveQuestion, out: Console) -> Reply:
     root = index_root_of(question.index)
-    request = Request(
-        torch=question.torch,
-        backend=question.backend,
-        installer=question.installer or "auto",
-    )
     live = _live_index(question, root, out)
     catalog = live.catalog if live else load_catalog()
-    given = completed_by_gpus(question.description(), catalog)
-    if is_nightly(request.torch):
-        return _answer_nightly(question, out, given, replace(request, torch=None))
-    check_request(request, catalog)
-    snapshot = with_catalog(described(_machine(question, given, out), given, catalog), catalog)
-    asked = Asked(machine=snapshot, request=request, catalog=catalog)
-    chosen = _chosen(question, asked, out, is_described=given != Description())
-    resolution = at_root(chosen.resolution, without_logins(root))
-    notes = (*_notes(resolution, snapshot, root), *_live_notes(live, resolution, snapshot))
-    chosen = replace(chosen, resolution=replace(resolution, notes=notes))
-    document = _document(question, asked, chosen)
+    description = completed_by_gpus(question.description(), catalog)
+    if is_nightly(question.torch):
+        return _answer_nightly(question, out, description)
+    machine = described(_machine(question, description, out), description, catalog)
+    machine = with_catalog(machine, catalog)
+    wish = _wish(question, machine)
+    check_wish(wish, catalog)
+    # A described machine has no torch; and packages are asked for with the newest that they take.
+    is_new = description != Description() or bool(wish.words)
+    host = host_of(without_torch(machine) if is_new else machine, catalog)
+    index = _index(machine, root, out) if wish.words and not wish.offline else None
+    choice = choose(wish, host, catalog, index)
+    document = _document(question, choice, machine, root)
+    notes = (*_notes(document, machine, root), *_live_notes(live, choice, machine))
+    document = replace(document, notes=notes)
     if live:
-        is_new = live.lists(resolution.build)
-        document = replace(document, live=is_new, asked_index=live.url)
+        is_listed_now = live.lists(choice.build)
+        document = replace(document, live=is_listed_now, asked_index=live.url)
     screen = partial(
         resolution_text,
-        snapshot=snapshot,
+        snapshot=machine,
         installer=question.installer or "uv",
         explain=question.explain,
     )
     return reply(document, screen, yes=document.torch)
 
 
-def _chosen(question: ResolveQuestion, asked: Asked, out: Console, *, is_described: bool) -> Chosen:
-    """The build: with the packages that were named, for another maker's GPUs, or by itself."""
-    snapshot, catalog = asked.machine, asked.catalog
-    root = index_root_of(question.index)
-    maker = maker_to_serve(snapshot, asked.request)
-    if question.packages and maker:
-        raise Unsatisfiable(
-            f"Packages are chosen together with torch for NVIDIA GPUs only, not for {maker.name}'s",
-            hint="leave out the packages to see torch's build, and install them after it",
-        )
-    if question.packages:
-        joint, resolution = _together(question, asked, root, out)
-        return Chosen(resolution=resolution, joint=joint)
-    if maker:
-        resolution = resolve_for_maker(snapshot, asked.request, catalog, maker)
-        return Chosen(resolution=resolution, is_other_makers=True)
-    decision = _decision(asked, is_described=is_described)
-    at_mirror = at_root(decision.newest, without_logins(root))
-    newest = newest_of(replace(decision, newest=at_mirror), snapshot)
-    return Chosen(resolution=decision.resolution, newest=newest)
+def _wish(question: ResolveQuestion, machine: Snapshot) -> Wish:
+    """What is wanted of a machine: the options, and the words whose markers are true there."""
+    wish = parse_words(question.packages, marker_environment(machine))
+    return replace(
+        wish,
+        torch=question.torch,
+        backend=question.backend,
+        installer=question.installer or "auto",
+        offline=question.offline,
+    )
 
 
-def _document(question: ResolveQuestion, asked: Asked, chosen: Chosen) -> ResolveAnswer:
+def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
+    """The person's own indexes, which are named before they are asked."""
+    settings = person_settings()
+
+    def before(_choice: Choice, _words: tuple[str, ...]) -> None:
+        places = (without_logins(root), *settings.shown_indexes)
+        out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
+        for note in settings.notes:
+            out.talk(f"note: {note}")
+
+    return PersonIndex(machine, root, settings, before)
+
+
+# --- the document ---------------------------------------------------------------------------------
+
+
+def _document(
+    question: ResolveQuestion, choice: Choice, machine: Snapshot, root: str
+) -> ResolveAnswer:
     """The answer as a document, with the commands of every installer."""
-    snapshot, resolution, joint = asked.machine, chosen.resolution, chosen.joint
-    created = new_environment(snapshot, question.name)
-    if joint:
-        packages = joint.packages
-        named = (requirement(one) for one in packages if one.asked and one.name not in FAMILY)
-        document = to_answer(resolution, snapshot, (*family(packages), *named), created)
-        document = replace(document, packages=packages, held_back=joint.held_back)
-    else:
-        build, names = resolution.build, [*FAMILY]
-        if build is not None and snapshot.python.executable and not chosen.is_other_makers:
-            # What of the environment must move with torch, and what is to be said of it.
-            names += [one.name for one in pinned(snapshot, build) if one.can_follow]
-            notes = (*resolution.notes, *beside_in_words(snapshot, build, asked.catalog))
-            resolution = replace(resolution, notes=notes)
-        document = to_answer(resolution, snapshot, tuple(names), created)
-        document = replace(document, newest=chosen.newest)
-    if any(gpu.maker == APPLE.id for gpu in snapshot.gpus or ()):
-        document = replace(document, notes=(*document.notes, ON_APPLE))
+    shown_root = without_logins(root)
+    choice = choice.at_root(shown_root)
+    if choice.newest:
+        choice = replace(choice, newest=choice.newest.at_root(shown_root))
+    document = answer_of(
+        choice,
+        machine,
+        _names_to_install(choice, machine),
+        new_environment(machine, question.name),
+    )
+    document = replace(
+        document,
+        packages=choice.packages,
+        held_back=choice.held_back,
+        rejections=_rejections(choice),
+        notes=(*choice.notes, *_notes_beside(choice, machine)),
+    )
+    if not choice.packages:
+        document = replace(document, newest=offer_of(choice, machine))
     return _with_tools(question, document)
+
+
+def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
+    """What the commands install: torch's family, what was asked for, and what must move with
+    torch."""
+    packages, build = choice.packages, choice.build
+    if packages:
+        others = [each for each in packages if each.name not in FAMILY and not each.index_url]
+        asked = [each for each in others if each.asked]
+        return (*family(packages), *(each.requirement for each in asked))
+    # Of a described environment nothing is known to move.
+    if build is None or not machine.python.executable or choice.newest is None:
+        return FAMILY
+    return (*FAMILY, *followers(machine, build))
+
+
+def _notes_beside(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
+    """What stands beside torch, and what else a reader should know of the machine."""
+    notes = [*choice.notes_on_packages]
+    is_in_environment = machine.python.executable and choice.newest and not choice.packages
+    if choice.build is not None and is_in_environment:
+        notes += notes_on_installed(machine, choice.build, load_catalog())
+    if any(gpu.maker == APPLE.id for gpu in machine.gpus or ()):
+        notes.append(ON_APPLE)
+    return tuple(notes)
 
 
 ON_APPLE = (
@@ -188,9 +203,17 @@ ON_APPLE = (
 )
 
 
-def _answer_nightly(
-    question: ResolveQuestion, out: Console, given: Description, request: Request
-) -> Reply:
+def _rejections(choice: Choice) -> tuple[Rejection, ...]:
+    """Why not the others, of what was asked for and not of the version that stays."""
+    build, newest = choice.build, choice.newest
+    if build is None or newest is None or choice.packages:
+        return choice.rejections
+    chosen = {(build.torch, build.backend)}
+    chosen |= {(fallback.torch, fallback.backend) for fallback in choice.alternatives}
+    return tuple(row for row in newest.rejections if (row.torch, row.backend) not in chosen)
+
+
+def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
     """The nightly index for this machine and its commands; nothing is installed."""
     if question.packages:
         raise UsageError(
@@ -198,11 +221,24 @@ def _answer_nightly(
             hint="leave them out: few packages support a nightly build",
         )
     catalog = load_catalog()
-    machine = with_catalog(described(_machine(question, given, out), given, catalog), catalog)
+    machine = described(_machine(question, description, out), description, catalog)
+    machine = with_catalog(machine, catalog)
+    wish = Wish(backend=question.backend, installer=question.installer or "auto")
     root = without_logins(index_root_of(question.index))
-    found = nightly_answer(machine, request, catalog, root)
+    document = nightly_answer(wish, host_of(machine, catalog), catalog, root)
     screen = partial(resolution_text, snapshot=machine, installer=question.installer or "uv")
-    return reply(found, screen, yes=found.torch)
+    return reply(document, screen, yes=document.torch)
+
+
+def _notes(document: ResolveAnswer, machine: Snapshot, root: str) -> tuple[str, ...]:
+    """The notes of an answer, those on the reading first."""
+    notes = [*interruptions(machine), *document.notes]
+    age = age_note(document.catalog_as_of, date.today().isoformat())
+    if age:
+        notes.append(age)
+    if root != without_logins(root):
+        notes.append("the index's user and password are left out of what is shown")
+    return tuple(notes)
 
 
 # --- the index, asked now ------------------------------------------------------------------------
@@ -219,7 +255,7 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
             "`--refresh` looks for releases, and `--torch nightly` is none",
             hint="leave out `--refresh`: the nightly index is printed without asking it",
         )
-    backend = label_of(question.torch) or question.backend
+    backend = Wish(torch=question.torch, backend=question.backend).wanted_backend
     if backend != "auto" and not re.fullmatch(LABEL, backend):
         raise UsageError(
             f"{backend!r} is no backend of torch", hint="such as `cpu`, `cu134` or `rocm7.2`"
@@ -227,13 +263,11 @@ def _live_index(question: ResolveQuestion, root: str, out: Console) -> LiveIndex
     return ask_index(root, backend, load_catalog(), out.talk)
 
 
-def _live_notes(
-    live: LiveIndex | None, resolution: Resolution, machine: Snapshot
-) -> tuple[str, ...]:
+def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     """What the index said that the table does not know."""
     if live is None:
         return ()
-    build, table = resolution.build, load_catalog()
+    build, table = choice.build, load_catalog()
     if not live.lists(build) or build is None:
         count = live.count_on(machine.os.family or "linux")
         news = f"{plural(count, 'build')} for this system" if count else "nothing for this system"
@@ -259,9 +293,9 @@ def _live_notes(
     )
 
 
-def _machine(question: ResolveQuestion, given: Description, out: Console) -> Snapshot:
+def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:
     """This machine, or its system alone where the rest is described: no driver is waited for."""
-    if question.machine or not given.is_whole:
+    if question.machine or not description.is_whole:
         return gather(MachineToRead(question.machine), out)
     from gpusetup.probe.host import read_os
 
@@ -271,74 +305,21 @@ def _machine(question: ResolveQuestion, given: Description, out: Console) -> Sna
 # --- tools ---------------------------------------------------------------------------------------
 
 
-def _with_tools(question: ResolveQuestion, found: ResolveAnswer) -> ResolveAnswer:
+def _with_tools(question: ResolveQuestion, answer: ResolveAnswer) -> ResolveAnswer:
     """The answer with the command for a tool of uv, where one is asked for."""
     if question.installer != "uv-tool":
-        return found
+        return answer
     if not question.packages:
         raise UsageError(
             "`--installer uv-tool` needs the tool's package",
             hint="such as `gpusetup resolve --installer uv-tool whisperx`",
         )
-    named = [requirement(one) for one in found.packages if one.asked and one.name not in FAMILY]
-    if found.torch is None or found.backend is None:
-        return found
-    argv = tool_command(named, found.torch, found.backend, found.index_url)
-    return replace(found, commands={**found.commands, "uv-tool": (argv,) if argv else ()})
-
-
-def _decision(asked: Asked, *, is_described: bool) -> Decision:
-    """The least change to the torch that was read, as doctor and `install` say it; of a described
-    machine, which has none, the newest that fits."""
-    snapshot, request, catalog = asked.machine, asked.request, asked.catalog
-    if is_described:
-        snapshot = replace(snapshot, torch=Torch(installed=False))
-    elif request.torch is None and request.backend == "auto":
-        request = replace(choose_request(snapshot, catalog)[0], installer=request.installer)
-    decision = decision_for(snapshot, catalog, request)
-    taken = decision.resolution
-    there = {(one.torch, one.backend) for one in (taken.build, *taken.fallbacks) if one}
-    # The reasons are of what was asked, not of the version that stays.
-    reasons = decision.newest.rejections if taken.build else taken.rejections
-    rows = tuple(row for row in reasons if (row.torch, row.backend) not in there)
-    return replace(decision, resolution=replace(taken, rejections=rows))
-
-
-def _notes(resolution: Resolution, snapshot: Snapshot, root: str) -> tuple[str, ...]:
-    hidden = "the index's user and password are left out of what is shown"
-    said = (
-        *interruptions(snapshot),
-        *resolution.notes,
-        age_note(resolution.catalog_as_of, date.today().isoformat()),
-        hidden if root != without_logins(root) else None,
-    )
-    return tuple(filter(None, said))
-
-
-# --- packages, chosen together -------------------------------------------------------------------
-
-
-def _together(
-    question: ResolveQuestion, asked: Asked, root: str, out: Console
-) -> tuple[Joint, Resolution]:
-    """The set, by the user's own indexes or offline by our table, and its torch; or why there is
-    none. UsageError for what is no package."""
-    requested = requested_packages(question.packages, {}, environment_of(asked.machine))
-    family = [word for word in question.packages if name_of(word) in FAMILY[1:]]
-    asked = replace(asked, words=by_name((*family, *requested.packages)))
-    if question.offline:
-        joint = by_table(asked)
-    else:
-        settings = person_settings()
-        places = (without_logins(root), *settings.shown_indexes)
-        out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
-        for note in settings.notes:
-            out.talk(f"note: {note}")
-        joint = choose_together(asked, root, settings)
-    exact = replace(asked.request, torch=f"=={joint.build.torch}", backend=joint.build.backend)
-    found = resolve(asked.machine, exact, asked.catalog)
-    there = {one.name: (one.version or "").partition("+")[0] for one in joint.packages}
-    companions = {name: there[name] for name in FAMILY[1:] if there.get(name)}
-    build = replace(found.build, **companions) if found.build else None
-    notes = (*found.notes, *joint.notes)
-    return joint, replace(found, build=build, rejections=(), advice=None, notes=notes)
+    named = [
+        package.requirement
+        for package in answer.packages
+        if package.asked and package.name not in FAMILY
+    ]
+    if answer.torch is None or answer.backend is None:
+        return answer
+    argv = tool_command(named, answer.torch, answer.backend, answer.index_url)
+    return replace(answer, commands={**answer.commands, "uv-tool": (argv,) if argv else ()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gpusetup.choose.described import Description
 from gpusetup.commands.common import (
     BACKEND,
     DRIVER,
@@ -17,7 +18,6 @@ from gpusetup.commands.common import (
 )
 from gpusetup.commands.question import CommandQuestion, Group, arguments, option, switch
 from gpusetup.model.units import architecture_named
-from gpusetup.resolver.described import Description
 
 ANOTHER_MACHINE = Group("another machine")
 REQUEST = Group("request")

@@ -24,19 +24,26 @@ BARE = re.compile(r"[A-Za-z0-9_.+\-]+")
 """What a value may look like that is replaced: no quotes, tags, anchors or comments."""
 
 
+Format = Literal["yaml", "json", "toml", "python"]
+
+
 class Config(Frozen):
     """A config file: its text, and every setting with its place."""
 
     name: str
     text: str
-    format: Literal["yaml", "json", "toml", "python"]
+    format: Format
     settings: tuple[Setting, ...]
     bom: bool = False
     newline: str = "\n"
 
     @property
     def raw(self) -> bytes:
-        return ((BOM if self.bom else "") + self.text).encode()
+        """The file's bytes."""
+        text = self.text
+        if self.bom:
+            text = BOM + text
+        return text.encode()
 
 
 class Edit(Frozen):
@@ -58,11 +65,15 @@ def read_config(raw: bytes, name: str) -> Config:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as problem:
         line = raw[: problem.start].count(b"\n") + 1
-        hint = "save the file again as UTF-8"
-        raise BadInput(f"{name}, line {line}: not UTF-8 text", hint=hint) from problem
-    bom = text.startswith(BOM)
-    text = text[1:] if bom else text
-    kind = FORMATS.get(name.lower().rpartition(".")[2], "yaml")
+        raise BadInput(
+            f"{name}, line {line}: not UTF-8 text",
+            hint="save the file again as UTF-8",
+        ) from problem
+    # The mark is no part of the text: places are counted without it.
+    has_bom = text.startswith(BOM)
+    text = text.removeprefix(BOM)
+    ending = name.lower().rpartition(".")[2]
+    kind = FORMATS.get(ending, "yaml")
     try:
         settings = tuple(READERS[kind](text, name))
     except (RecursionError, MemoryError) as problem:
@@ -70,9 +81,9 @@ def read_config(raw: bytes, name: str) -> Config:
     return Config(
         name=name,
         text=text,
-        format=kind,  # type: ignore[arg-type]
+        format=kind,
         settings=settings,
-        bom=bom,
+        bom=has_bom,
         newline="\r\n" if "\r\n" in text else "\n",
     )
 
@@ -83,26 +94,40 @@ def edited(config: Config, edits: Sequence[Edit]) -> Config:
         return config
     text = config.text
     # From the end, so that the places of the others stay.
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
-        text = text[: edit.start] + edit.text + text[edit.end :]
-    after = read_config(replace(config, text=text).raw, config.name)
-    _check_edits(config, after, edits)
-    return after
+    in_order = sorted(edits, key=lambda edit: (edit.start, edit.end))
+    for edit in reversed(in_order):
+        before = text[: edit.start]
+        after = text[edit.end :]
+        text = f"{before}{edit.text}{after}"
+    new_file = replace(config, text=text).raw
+    changed = read_config(new_file, config.name)
+    _check_edits(config, changed, edits)
+    return changed
 
 
 def _check_edits(before: Config, after: Config, edits: Sequence[Edit]) -> None:
     """The trees are the same, but for the settings that were meant."""
-    old = {setting.path: _content(setting) for setting in before.settings}
-    new = {setting.path: _content(setting) for setting in after.settings}
+    old, new = _contents(before), _contents(after)
     for edit in edits:
-        if new.pop(edit.path, None) != ("scalar", edit.value):
+        content = new.pop(edit.path, None)
+        if content != ("scalar", edit.value):
             raise BadInput(f"{before.name}: {dotted(edit.path)} cannot be changed in place")
+        # A setting that was added is not among the old ones.
         old.pop(edit.path, None)
+    # The order counts too: equal dicts may differ in it.
     if list(old.items()) != list(new.items()):
         raise BadInput(
             f"{before.name}: the change would reach further than the value itself",
             hint="an anchor, a tag or an unusual layout is in the way: change it by hand",
         )
+
+
+def _contents(config: Config) -> dict[Path, tuple[str, ...]]:
+    """Path -> what must stay the same, in the file's order."""
+    contents = {}
+    for setting in config.settings:
+        contents[setting.path] = _content(setting)
+    return contents
 
 
 def _content(setting: Setting) -> tuple[str, ...]:
@@ -114,16 +139,25 @@ def _content(setting: Setting) -> tuple[str, ...]:
 
 def replacement(config: Config, setting: Setting, value: str) -> Edit | None:
     """The edit that writes a value over a setting's; None if the place does not allow it."""
-    if config.format == "toml" and not setting.end:
-        return None  # no place is known of it
-    unquoted_text = unquoted(setting.text)
-    if setting.kind != "scalar" or setting.shared or not BARE.fullmatch(unquoted_text):
+    has_no_place = config.format == "toml" and not setting.end
+    if has_no_place or setting.kind != "scalar" or setting.shared:
+        return None
+    text = setting.text
+    unquoted_text = unquoted(text)
+    if not BARE.fullmatch(unquoted_text):
         return None
     new_text = _in_its_spelling(config, value, unquoted_text)
-    if unquoted_text != setting.text:
-        new_text = setting.text[0] + new_text.strip('"') + setting.text[0]
-    start, end = setting.start, setting.end
-    return Edit(path=setting.path, start=start, end=end, text=new_text, value=new_text)
+    if unquoted_text != text:
+        # Its quotes stay as they were.
+        quote = text[0]
+        new_text = quote + new_text.strip('"') + quote
+    return Edit(
+        path=setting.path,
+        start=setting.start,
+        end=setting.end,
+        text=new_text,
+        value=new_text,
+    )
 
 
 def _in_its_spelling(config: Config, value: str, like: str) -> str:
@@ -132,44 +166,103 @@ def _in_its_spelling(config: Config, value: str, like: str) -> str:
     >>> _in_its_spelling(Config(name="c", text="", format="yaml", settings=()), "true", "False")
     'True'
     """
-    switches = {"true": TRUE, "false": FALSE}
-    if value in switches and like in TRUE + FALSE:
+    spellings = {"true": TRUE, "false": FALSE}.get(value)
+    if spellings is not None and like in TRUE + FALSE:
         # Both lists have the spellings in the same order.
-        spelling = TRUE.index(like) if like in TRUE else FALSE.index(like)
-        return switches[value][spelling]
-    is_text = re.fullmatch(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None", value) is None
-    return f'"{value}"' if is_text and config.format in ("json", "python") else value
+        list_of_like = TRUE if like in TRUE else FALSE
+        number = list_of_like.index(like)
+        return spellings[number]
+    needs_quotes = config.format in ("json", "python")
+    if not needs_quotes or NOT_QUOTED.fullmatch(value):
+        return value
+    return f'"{value}"'
 
 
-def added_line(config: Config, beside: Setting, name: str, value: str) -> Edit | None:
+NOT_QUOTED = re.compile(r"-?\d+(\.\d+)?|[Tt]rue|[Ff]alse|null|None")
+"""Values that JSON and Python write without quotes."""
+
+
+def added_line(config: Config, neighbour: Setting, name: str, value: str) -> Edit | None:
     """The edit that adds a key on a line of its own below another; None if that has no place."""
-    key_start, end, text = beside.key_start, beside.end, config.text
     # TOML and Python tell no place of a key.
-    if beside.kind != "scalar" or beside.shared or key_start is None:
+    if neighbour.kind != "scalar" or neighbour.shared or neighbour.key_start is None:
         return None
-    line_start = text.rfind("\n", 0, key_start) + 1
     if config.format == "json":
-        indent = text[line_start:key_start]
-        # In a file of one line the new key stands behind its neighbour.
-        has_own_line = line_start > 0 and not indent.strip()
-        gap = config.newline + indent if has_own_line else " "
-        addition = f',{gap}"{name}": {value}'
+        end = neighbour.end
+        addition = _json_line(config, neighbour.key_start, name, value)
+    elif _ends_its_line(config, neighbour, neighbour.key_start):
+        end = _line_end(config.text, neighbour.end)
+        line = _yaml_line(config, neighbour.key_start, f"{name}: {value}")
+        addition = f"{line}{config.newline}"
+        # A last line without an end gets one, and the new last line has none.
+        if not config.text[:end].endswith("\n"):
+            addition = f"{config.newline}{line}"
     else:
-        rest_of_line, newline, _ = text[end:].partition("\n")
-        is_last_of_line = re.fullmatch(r"\s*(#.*)?\r?", rest_of_line) is not None
-        has_several_lines = "\n" in text[key_start:end]
-        if beside.flow or has_several_lines or not is_last_of_line:
-            return None
-        end += len(rest_of_line) + len(newline)
-        indent = " " * (key_start - line_start)
-        new_line = f"{indent}{name}: {value}"
-        addition = new_line + config.newline if newline else config.newline + new_line
-    return Edit(path=(*beside.path[:-1], name), start=end, end=end, text=addition, value=value)
+        return None
+    return Edit(
+        path=(*neighbour.path[:-1], name),
+        start=end,
+        end=end,
+        text=addition,
+        value=value,
+    )
 
 
-FORMATS = {"json": "json", "jsonc": "json", "json5": "json", "toml": "toml", "py": "python"}
+def _line_start(text: str, position: int) -> int:
+    """Where the line of a place starts."""
+    last_end = text.rfind("\n", 0, position)
+    return last_end + 1
+
+
+def _line_end(text: str, position: int) -> int:
+    """Where the line of a place ends, its newline included."""
+    newline = text.find("\n", position)
+    # The last line may have no end.
+    if newline < 0:
+        return len(text)
+    return newline + 1
+
+
+def _json_line(config: Config, key_start: int, name: str, value: str) -> str:
+    """What adds a key behind another in JSON."""
+    line_start = _line_start(config.text, key_start)
+    indent = config.text[line_start:key_start]
+    # In a file of one line the new key stands behind its neighbour.
+    has_own_line = line_start > 0 and not indent.strip()
+    gap = " "
+    if has_own_line:
+        gap = f"{config.newline}{indent}"
+    return f',{gap}"{name}": {value}'
+
+
+def _yaml_line(config: Config, key_start: int, text: str) -> str:
+    """A line with the indent of another key."""
+    line_start = _line_start(config.text, key_start)
+    column = key_start - line_start
+    indent = " " * column
+    return f"{indent}{text}"
+
+
+def _ends_its_line(config: Config, neighbour: Setting, key_start: int) -> bool:
+    """Whether a YAML setting stands on one line of its own, with no more than a comment behind."""
+    key_and_value = config.text[key_start : neighbour.end]
+    if neighbour.flow or "\n" in key_and_value:
+        return False
+    line_end = _line_end(config.text, neighbour.end)
+    behind = config.text[neighbour.end : line_end]
+    is_comment = re.fullmatch(r"\s*(#.*)?\r?", behind.rstrip("\n"))
+    return is_comment is not None
+
+
+FORMATS: dict[str, Format] = {
+    "json": "json",
+    "jsonc": "json",
+    "json5": "json",
+    "toml": "toml",
+    "py": "python",
+}
 """The end of a file's name -> its format; every other is YAML."""
-READERS: dict[str, Callable[[str, str], Iterator[Setting]]] = {
+READERS: dict[Format, Callable[[str, str], Iterator[Setting]]] = {
     "yaml": read_yaml,
     "json": read_json,
     "toml": read_toml,

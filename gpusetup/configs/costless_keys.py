@@ -137,8 +137,13 @@ MAPS = frozenset((
 
 def is_switched_off(text: str) -> bool:
     """Whether a value switches its key off: `false`, `0`, `none`."""
-    bare = text.strip().strip("'\"").lower()
-    return bare in FALSE or bare in EMPTY or bare in ("0", "0.0", "none", "no", "disabled", "-1")
+    without_blanks = text.strip()
+    bare = without_blanks.strip("'\"")
+    return bare.lower() in OFF
+
+
+OFF = frozenset((*FALSE, *EMPTY, "0", "0.0", "none", "no", "disabled", "-1"))
+"""Values that switch a key off."""
 
 
 def takes_no_memory(path: Path) -> bool:
@@ -149,16 +154,25 @@ def takes_no_memory(path: Path) -> bool:
     >>> takes_no_memory(("reward_model_path",)), takes_no_memory(("use_galore",))
     (False, False)
     """
-    parts = [part.lower().replace("-", "_").lstrip("_") for part in path if isinstance(part, str)]
+    parts = [part for part in path if isinstance(part, str)]
     if not parts:
         return True
-    *maps, name = parts
+    # Evaluation has its own batch, without gradients.
+    if any(map(is_other_phase, parts)):
+        return True
+    *maps, name = map(plain_key, parts)
     if name in NAMES or not MAPS.isdisjoint(maps):
         return True
-    if any(is_other_phase(part) for part in path if isinstance(part, str)):
-        return True  # evaluation has its own batch, without gradients
     key = key_of(path)
     if key is not None and key.role in ROLES:
         return True
     words = words_of(name)
+    # A name without words, as a number, says nothing.
     return bool(words) and words <= WORDS
+
+
+def plain_key(word: str) -> str:
+    """A key in small letters, without the dashes of an option."""
+    small = word.lower()
+    with_underlines = small.replace("-", "_")
+    return with_underlines.lstrip("_")

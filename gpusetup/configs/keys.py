@@ -12,7 +12,7 @@ torchtune, litgpt, LLaMA-Factory and verl spell them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -44,6 +44,7 @@ class Added(Frozen):
     """A key that may be written on a line of its own."""
 
     beside: str
+    """The key below which it is written."""
     role: str
     name: str
     source: str
@@ -78,7 +79,9 @@ class KeyTable(Frozen):
 
 @lru_cache(maxsize=1)
 def key_table() -> KeyTable:
-    return from_json(ROWS.read_bytes(), KeyTable, what=ROWS.name)
+    """All rows."""
+    text = ROWS.read_bytes()
+    return from_json(text, KeyTable, what=ROWS.name)
 
 
 OTHER_PHASES = frozenset((
@@ -101,8 +104,10 @@ def _keys_by_name() -> Mapping[str, list[Key]]:
     """Name -> the rows that have it, in the table's order."""
     rows: dict[str, list[Key]] = {}
     for row in key_table().keys:
+        # The first row that suits counts, so the order stays.
         for name in row.names.split():
-            rows.setdefault(name, []).append(row)
+            rows_of_name = rows.setdefault(name, [])
+            rows_of_name.append(row)
     return rows
 
 
@@ -117,16 +122,28 @@ def key_of(path: Iterable[str | int]) -> Key | None:
     ('named-model', True)
     """
     words = [key_name(word) for word in path if isinstance(word, str)]
-    if not words or any(is_other_phase(word) for word in words[:-1]):
+    if not words:
         return None
-    maps, name = words[:-1], words[-1]
+    *maps, name = words
+    if any(map(is_other_phase, maps)):
+        return None
     for row in _keys_by_name().get(name, ()):
         nearby_maps = maps[-1:] if row.directly else maps
-        if row.under and set(row.under.split()).isdisjoint(nearby_maps):
+        # A row that is narrowed counts in its own maps alone; the next may count here.
+        if row.under and not _has_word(row.under, nearby_maps):
             continue
-        is_no_loaders = row.role in LOADER_ROLES and not NOT_LOADER_MAPS.isdisjoint(maps)
-        return None if is_no_loaders else row
+        is_no_loaders = not NOT_LOADER_MAPS.isdisjoint(maps)
+        if row.role in LOADER_ROLES and is_no_loaders:
+            return None
+        return row
     return None
+
+
+def _has_word(words: str, maps: Sequence[str]) -> bool:
+    """Whether one of the words is the key of one of the maps."""
+    possible = set(words.split())
+    common = possible.intersection(maps)
+    return bool(common)
 
 
 LOADER_ROLES = ("batch", "workers", "pin", "persistent", "prefetch")
@@ -140,8 +157,11 @@ def is_other_phase(word: str) -> bool:
     >>> is_other_phase("train_eval_loader"), is_other_phase("value_network")
     (False, False)
     """
-    parts = words_of(word)
-    return bool(parts & OTHER_PHASES) and not parts & TRAINING
+    words = words_of(word)
+    if words.isdisjoint(OTHER_PHASES):
+        return False
+    # `train_test_loader` is the training's all the same.
+    return words.isdisjoint(TRAINING)
 
 
 # --- a loader's workers ---------------------------------------------------------------------------
@@ -174,10 +194,15 @@ def belongs_to_loader(path: Iterable[str | int], without_ray: bool = True) -> bo
     *maps, name = [word for word in path if isinstance(word, str)]
     if name not in SHARED_NAMES:
         return True
-    meaningful_maps = [words_of(word) - NEUTRAL_WORDS for word in maps]
-    meaningful_maps = [words for words in meaningful_maps if words]
-    if any(words <= LOADER_MAPS for words in meaningful_maps):
-        return True
+    meaningful_maps: list[set[str]] = []
+    for map_name in maps:
+        words = words_of(map_name) - NEUTRAL_WORDS
+        if words:
+            meaningful_maps.append(words)
+    for words in meaningful_maps:
+        if words <= LOADER_MAPS:
+            return True
+    # Under a map with a meaning they are that map's own workers.
     return without_ray and not meaningful_maps
 
 
@@ -192,9 +217,11 @@ def meaning(kind: str, text: str) -> Any:
     >>> meaning("strategy", "FULL_SHARD"), meaning("precision", "bf16-mixed")
     ('fsdp1', ['fp32', 'bf16'])
     """
-    last_name = text.lower().rpartition(".")[2]
+    # What stands before the last point is a module.
+    _, _, last_name = text.lower().rpartition(".")
     letters = re.sub(r"[^a-z0-9]", "", last_name)
-    return key_table().words[kind].get(letters)
+    meanings = key_table().words[kind]
+    return meanings.get(letters)
 
 
 def optimizer_named(text: str) -> str:
@@ -203,7 +230,11 @@ def optimizer_named(text: str) -> str:
     >>> optimizer_named("adamw_torch_fused"), optimizer_named("adamw8bit")
     ('adamw', 'adamw8bit')
     """
-    return meaning("optimizer", text) or text
+    name = meaning("optimizer", text)
+    # A name that no table has is refused later, with those that there are.
+    if name is None:
+        return text
+    return str(name)
 
 
 def strategy_named(text: str) -> str:
@@ -212,4 +243,7 @@ def strategy_named(text: str) -> str:
     >>> strategy_named("FULL_SHARD"), strategy_named("zero-3"), strategy_named("ddp")
     ('fsdp1', 'zero3', 'ddp')
     """
-    return meaning("strategy", text) or text.lower().replace("_", "-")
+    name = meaning("strategy", text)
+    if name is not None:
+        return str(name)
+    return text.lower().replace("_", "-")

@@ -22,28 +22,42 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 def read_python(text: str, name: str) -> Iterator[Setting]:
     """Every assigned value with its place, in order; `BadInput` names what is no Python."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)
-            settings = list(_Walk(text).body(ast.parse(text, name).body, ()))
+        tree = _parsed(text, name)
+        settings = list(_Walk(text).body(tree.body, ()))
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
     except ValueError as problem:
         raise BadInput(f"{name}: not Python: {problem}") from problem
+    yield from _last_assignments(settings)
+
+
+def _last_assignments(settings: list[Setting]) -> Iterator[Setting]:
+    """The settings without those that a later assignment replaces."""
     last_of_path = {setting.path: setting for setting in settings}
-    repeated_paths = {
-        setting.path for setting in settings if last_of_path[setting.path] is not setting
-    }
+    repeated_paths = set()
     for setting in settings:
-        # Of two assignments the last one counts. Which of them to change is left to a person.
-        if last_of_path[setting.path] is setting:
-            is_repeated = any(is_below(setting.path, path) for path in repeated_paths)
-            yield replace(setting, shared=is_repeated)
+        if last_of_path[setting.path] is not setting:
+            repeated_paths.add(setting.path)
+    for setting in settings:
+        if last_of_path[setting.path] is not setting:
+            continue
+        # Which of two assignments to change is left to a person.
+        is_repeated = any(is_below(setting.path, path) for path in repeated_paths)
+        yield replace(setting, shared=is_repeated)
+
+
+def _parsed(text: str, name: str) -> ast.Module:
+    """The syntax tree, without Python's warnings about the person's file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return ast.parse(text, name)
 
 
 def is_below(path: Path, parent: Path) -> bool:
     """Whether a path is another one, or stands below it."""
-    return path[: len(parent)] == parent
+    beginning = path[: len(parent)]
+    return beginning == parent
 
 
 class _Walk:
@@ -51,14 +65,19 @@ class _Walk:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        line_ends = LINE_END.finditer(text)
-        self.line_starts = [0, *(line_end.end() for line_end in line_ends)]
+        self.line_starts = [0]
+        # `splitlines` knows more ends of a line than Python's own syntax does.
+        for line_end in LINE_END.finditer(text):
+            self.line_starts.append(line_end.end())
 
     def body(self, nodes: list[ast.stmt], path: Path) -> Iterator[Setting]:
+        """The settings of a file or of a class: its assignments."""
         for node in nodes:
             if isinstance(node, ast.ClassDef):
-                yield from self.body(node.body, child_path(path, node.name))
+                class_path = child_path(path, node.name)
+                yield from self.body(node.body, class_path)
             elif isinstance(node, ast.Assign):
+                # `a = b = 1` has two targets.
                 for target in node.targets:
                     yield from self.assigned(target, node.value, path)
             elif isinstance(node, ast.AnnAssign) and node.value is not None:
@@ -66,11 +85,14 @@ class _Walk:
 
     def assigned(self, target: ast.expr, value: ast.expr, path: Path) -> Iterator[Setting]:
         """The settings of `target = value`; none if the target is no name, attribute or key."""
-        target_path = _target(target)
-        if target_path:
-            yield from self.value(value, (*path, *target_path))
+        names = _target(target)
+        if not names:
+            return
+        whole_path = (*path, *names)
+        yield from self.value(value, whole_path)
 
     def value(self, node: ast.expr, path: Path) -> Iterator[Setting]:
+        """A value as a setting, then those in it."""
         children = list(_children(node))
         kind: Kind = "scalar"
         if isinstance(node, SEQUENCES):
@@ -79,17 +101,26 @@ class _Walk:
             kind = "map"
         start = self._at(node.lineno, node.col_offset)
         end = self._at(node.end_lineno or node.lineno, node.end_col_offset or 0)
-        text = self.text[start:end] if kind == "scalar" else ""
-        yield Setting(path=path, kind=kind, text=text, start=start, end=end, line=node.lineno)
+        yield Setting(
+            path=path,
+            kind=kind,
+            text=self.text[start:end] if kind == "scalar" else "",
+            start=start,
+            end=end,
+            line=node.lineno,
+        )
         for key, child in children:
             yield from self.value(child, child_path(path, key))
 
     def _at(self, line: int, column: int) -> int:
         """The place in the text of a line's byte: Python's columns count bytes of UTF-8."""
         line_start = self.line_starts[line - 1]
+        # No letter has less than a byte.
         longest_part = self.text[line_start : line_start + column]
-        bytes_before = longest_part.encode()[:column]
-        return line_start + len(bytes_before.decode(errors="ignore"))
+        encoded = longest_part.encode()
+        bytes_before = encoded[:column]
+        letters = bytes_before.decode(errors="ignore")
+        return line_start + len(letters)
 
 
 SEQUENCES = ast.List | ast.Tuple | ast.Set
@@ -113,11 +144,13 @@ def _children(node: ast.expr) -> Iterator[tuple[str | int, ast.expr]]:
     """The values inside of one that is gone into."""
     if isinstance(node, ast.Dict):
         for key, value in zip(node.keys, node.values, strict=True):
+            # A key that is computed has no name; `**other` has no key.
             if isinstance(key, ast.Constant) and isinstance(key.value, str):
                 yield key.value, value
     elif isinstance(node, SEQUENCES):
         yield from enumerate(node.elts)
     elif isinstance(node, ast.Call):
         for keyword in node.keywords:
+            # `**options` has no name.
             if keyword.arg:
                 yield keyword.arg, keyword.value

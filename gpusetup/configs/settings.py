@@ -57,7 +57,10 @@ def dotted(path: Path) -> str:
     """
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += f".{part}"
     return text.removeprefix(".")
 
 
@@ -90,15 +93,18 @@ def words_of(word: str) -> set[str]:
     (['data', 'loader'], ['ds', 'val'])
     """
     separated = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word)
-    return set(re.findall(r"[a-z]+", separated.lower()))
+    words = re.findall(r"[a-z]+", separated.lower())
+    return set(words)
 
 
 def names_in(settings: Iterable[Setting]) -> frozenset[str]:
     """Every key of the config."""
     names: set[str] = set()
     for setting in settings:
-        words = [part for part in setting.path if isinstance(part, str)]
-        names.update(map(key_name, words))
+        for part in setting.path:
+            # The number of an item is no name.
+            if isinstance(part, str):
+                names.add(key_name(part))
     return frozenset(names)
 
 
@@ -135,8 +141,11 @@ def unquoted(text: str) -> str:
     """
     if len(text) < 2:
         return text
-    is_quoted = text[0] in "'\"" and text[0] == text[-1]
-    return text[1:-1] if is_quoted else text
+    first, last = text[0], text[-1]
+    # A quote on one side alone is a letter of the text.
+    if first == last and first in "'\"":
+        return text[1:-1]
+    return text
 
 
 def value_of(setting: Setting) -> int | bool | str | None:

@@ -18,7 +18,7 @@ else:
 TABLE = re.compile(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?\s*(?:#.*)?$")
 KEY = re.compile(r"""\s*([\w.\"'-]+)\s*=\s*((?:"[^"\\]*"|'[^']*'|[^\s#"'\[{]+)\s*(?:#.*)?$)?""")
 VALUE = re.compile(r"""["']?([^"'#]*[^"'#\s])""")
-Place = tuple[int, int, int]
+Spot = tuple[int, int, int]
 """The line of a name, and where its value stands if it is a plain one; 0 and 0 else."""
 
 
@@ -28,30 +28,47 @@ def read_toml(text: str, name: str) -> Iterator[Setting]:
         values = tomllib.loads(text)
     except ValueError as problem:  # also a number too long for Python
         raise BadInput(f"{name}: not TOML: {problem}") from problem
-    places = _places(text)
+    spots = _spots(text)
     for path, value in _children(values, ()):
-        line, start, end = _nearest_place(path, places)
-        kind: Kind = "scalar"
-        if isinstance(value, dict):
-            kind = "map"
-        elif isinstance(value, list):
-            kind = "list"
-        value_text = ""
-        if kind == "scalar":
-            # TOML writes `true`, Python's `str` gives `True`.
-            value_text = str(value).lower() if isinstance(value, bool) else str(value)
+        line, start, end = _nearest_spot(path, spots)
+        kind = _kind(value)
+        value_text = _spelled(value) if kind == "scalar" else ""
+        # It has no place, or only looks like the line of one.
         if kind != "scalar" or value_text != text[start:end]:
-            start = end = 0  # it has no place, or only looks like the line of one
-        yield Setting(path=path, kind=kind, text=value_text, start=start, end=end, line=line)
+            start, end = 0, 0
+        yield Setting(
+            path=path,
+            kind=kind,
+            text=value_text,
+            start=start,
+            end=end,
+            line=line,
+        )
 
 
-def _nearest_place(path: Path, places: Mapping[str, Place]) -> Place:
+def _kind(value: Any) -> Kind:
+    """What a value of the decoder is."""
+    if isinstance(value, dict):
+        return "map"
+    return "list" if isinstance(value, list) else "scalar"
+
+
+def _spelled(value: Any) -> str:
+    """A plain value as TOML writes it: `true`, where Python's `str` gives `True`."""
+    text = str(value)
+    if isinstance(value, bool):
+        return text.lower()
+    return text
+
+
+def _nearest_spot(path: Path, spots: Mapping[str, Spot]) -> Spot:
     """The place of a value, else the line of the nearest table or key above it."""
     words = [part for part in path if isinstance(part, str)]
     for depth in range(len(words), 0, -1):
-        place = places.get(".".join(words[:depth]))
-        if place is not None:
-            return place
+        name = ".".join(words[:depth])
+        spot = spots.get(name)
+        if spot is not None:
+            return spot
     return (1, 0, 0)
 
 
@@ -64,25 +81,34 @@ def _children(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, list):
         children = enumerate(value)
     for key, child in children:
-        yield from _children(child, child_path(path, key))
+        path_of_child = child_path(path, key)
+        yield from _children(child, path_of_child)
 
 
-def _places(text: str) -> dict[str, Place]:
+def _spots(text: str) -> dict[str, Spot]:
     """Dotted name -> its line and place, of what stands at the start of one."""
-    places: dict[str, Place] = {}
-    table, offset = "", 0
+    spots: dict[str, Spot] = {}
+    table = ""
+    offset = 0
     for number, line in enumerate(text.splitlines(keepends=True), 1):
-        table_line, assignment = TABLE.match(line.rstrip()), KEY.match(line.rstrip())
+        table_line = TABLE.match(line.rstrip())
+        assignment = KEY.match(line.rstrip())
         if table_line:
-            name = re.sub(r"[\s\"']", "", table_line[1])
-            places[name] = (number, 0, 0)
+            name = _bare_name(table_line[1])
+            spots[name] = (number, 0, 0)
             table = f"{name}."
         elif assignment:
-            name = table + re.sub(r"[\s\"']", "", assignment[1])
+            name = table + _bare_name(assignment[1])
             # A name that comes twice is of a list of tables: which one is meant is not known.
-            is_plain = assignment[2] and name not in places
+            is_plain = assignment[2] and name not in spots
             value = VALUE.match(line, assignment.start(2)) if is_plain else None
-            start, end = (offset + value.start(1), offset + value.end(1)) if value else (0, 0)
-            places[name] = (number, start, end)
+            spots[name] = (number, 0, 0)
+            if value:
+                spots[name] = (number, offset + value.start(1), offset + value.end(1))
         offset += len(line)
-    return places
+    return spots
+
+
+def _bare_name(text: str) -> str:
+    """A dotted name without blanks and quotes."""
+    return re.sub(r"[\s\"']", "", text)

@@ -47,6 +47,7 @@ TRAINER_KEYS = (
 )  # fmt: skip
 """In the order in which they are tried: transformers comes last, because the others build on it."""
 
+LONGEST_NAME = 200
 ENCODER_NAME = re.compile(
     r"(?i)(?:^|[/_.-])(?:\w*bert\w*|(?:xlm-?)?roberta\w*|electra|mpnet|minilm\w*|longformer|bigbird"
     r"|xlnet|vit|deit|beit|swin\w*|convnext\w*|clip|wav2vec2?|hubert|whisper|t5|bart)(?:[/_.-]|$)"
@@ -69,10 +70,12 @@ def trainer_of(config: Config) -> str | None:
     names = names_in(config.settings)
     names_encoder = _names_encoder(config)
     for row in TRAINER_KEYS:
-        own_names = names & set(row.own.split())
-        shared_names = names & set(row.shared.split())
-        is_recognised = bool(own_names) or len(shared_names) >= 2
-        if is_recognised and not (row.generates_text and names_encoder):
+        # An encoder is trained by transformers' own scripts, whose keys stand in the last row.
+        if row.generates_text and names_encoder:
+            continue
+        own_names = names.intersection(row.own.split())
+        shared_names = names.intersection(row.shared.split())
+        if own_names or len(shared_names) >= 2:
             return row.trainer
     return None
 
@@ -80,8 +83,10 @@ def trainer_of(config: Config) -> str | None:
 def _is_torchtunes(config: Config) -> bool:
     """Whether a component is one of torchtune's, which only its own recipes build."""
     for setting in config.settings:
-        is_component = setting.path[-1:] == ("_component_",)
-        if is_component and unquoted(setting.text).startswith("torchtune."):
+        if setting.path[-1:] != ("_component_",):
+            continue
+        component = unquoted(setting.text)
+        if component.startswith("torchtune."):
             return True
     return False
 
@@ -90,7 +95,10 @@ def _names_encoder(config: Config) -> bool:
     """Whether the model that the config names does not generate text."""
     for setting in config.settings:
         key = key_of(setting.path)
-        is_model_name = key is not None and key.role == "named-model"
-        if is_model_name and ENCODER_NAME.search(unquoted(setting.text)[:200]):
+        if key is None or key.role != "named-model":
+            continue
+        # No name is longer; a whole text would be searched for long.
+        name = unquoted(setting.text)[:LONGEST_NAME]
+        if ENCODER_NAME.search(name):
             return True
     return False

@@ -29,9 +29,14 @@ def without_comments(text: str) -> str:
 
     def blanked(match: re.Match[str]) -> str:
         is_string = match[0].startswith('"')
-        return match[0] if is_string else re.sub(r"[^\r\n]", " ", match[0])
+        if is_string:
+            return match[0]
+        # Lines stay lines.
+        return re.sub(r"[^\r\n]", " ", match[0])
 
-    return LAST_COMMA.sub(blanked, COMMENT.sub(blanked, text))
+    # A last comma may stand before a comment.
+    without = COMMENT.sub(blanked, text)
+    return LAST_COMMA.sub(blanked, without)
 
 
 def read_json(text: str, name: str) -> Iterator[Setting]:
@@ -44,8 +49,8 @@ def read_json(text: str, name: str) -> Iterator[Setting]:
     try:
         json.loads(text, parse_constant=no_number)
     except JSONDecodeError as problem:
-        place = f"line {problem.lineno}, column {problem.colno}"
-        raise BadInput(f"{name}, {place}: not JSON: {problem.msg}") from problem
+        position = f"line {problem.lineno}, column {problem.colno}"
+        raise BadInput(f"{name}, {position}: not JSON: {problem.msg}") from problem
     yield from read_yaml(text, name)
 
 
@@ -62,21 +67,25 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
         mark = problem.problem_mark or problem.context_mark
         raise BadInput(_where(name, mark, str(problem.problem or "not YAML"))) from problem
     except (YAMLError, ValueError) as problem:
-        raise BadInput(f"{name}: not YAML: {' '.join(str(problem).split())[:200]}") from problem
+        # ruamel.yaml's own words go over several lines.
+        reason = " ".join(str(problem).split())
+        raise BadInput(f"{name}: not YAML: {reason[:200]}") from problem
     if root is None:
         return
-    settings = list(_Walk(text, name).settings(root, _Place()))
+    settings = list(_Walk(text, name).settings(root, _Parents()))
     # An empty document is one scalar without a text.
     if len(settings) > 1 or settings[0].text:
         yield from settings
 
 
-def _where(name: str, mark: Any, what: str) -> str:
-    place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    problem = " ".join(what.split()).removeprefix("but ")
-    if "\\t" in what:
+def _where(name: str, mark: Any, reason: str) -> str:
+    """What is wrong at a mark of ruamel.yaml, which counts lines and columns from 0."""
+    position = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    problem = " ".join(reason.split())
+    problem = problem.removeprefix("but ")
+    if "\\t" in reason:
         problem = "a tab where YAML takes only blanks"
-    return f"{name}{place}: {problem}"
+    return f"{name}{position}: {problem}"
 
 
 def _children(node: Any) -> Iterator[tuple[Any, Any]]:
@@ -92,7 +101,7 @@ KINDS: Mapping[str, Kind] = {"MappingNode": "map", "SequenceNode": "list"}
 """ruamel.yaml's names of its nodes; every other is a scalar."""
 
 
-class _Place(NamedTuple):
+class _Parents(NamedTuple):
     """Where a node stands: what its parents decide for it."""
 
     path: Path = ()
@@ -112,28 +121,29 @@ class _Walk:
         self.name = name
         self.visited = set[int]()
 
-    def settings(self, node: Any, place: _Place) -> Iterator[Setting]:
+    def settings(self, node: Any, parents: _Parents) -> Iterator[Setting]:
         """A node as a setting, then those in it; an alias is not gone into again."""
         is_alias = id(node) in self.visited
         self.visited.add(id(node))
         kind = KINDS.get(type(node).__name__, "scalar")
-        is_shared = place.shared or bool(node.anchor)
-        start, end = node.start_mark.index, node.end_mark.index
+        is_shared = parents.shared or bool(node.anchor)
+        start = node.start_mark.index
+        end = node.end_mark.index
         text = ""
         if kind == "scalar":
             # A block of text (`|`, `>`) counts by what it means, not by its indented lines.
             is_block = getattr(node, "style", None) in ("|", ">")
             text = str(node.value) if is_block else self.text[start:end]
         yield Setting(
-            path=place.path,
+            path=parents.path,
             kind="alias" if is_alias else kind,
             text=text,
             start=start,
             end=end,
-            line=(place.key or node).start_mark.line + 1,
-            key_start=place.key and place.key.start_mark.index,
+            line=(parents.key or node).start_mark.line + 1,
+            key_start=parents.key and parents.key.start_mark.index,
             shared=is_shared,
-            flow=place.flow,
+            flow=parents.flow,
         )
         if is_alias:
             return
@@ -141,13 +151,13 @@ class _Walk:
         for index, (key, child) in enumerate(_children(node)):
             word = key if kind == "list" else self.word(key, key_lines, index)
             has_plain_key = kind == "map" and type(key).__name__ == "ScalarNode"
-            child_place = _Place(
-                path=child_path(place.path, word),
+            parents_of_child = _Parents(
+                path=child_path(parents.path, word),
                 key=key if has_plain_key else None,
                 shared=is_shared,
                 flow=bool(node.flow_style),
             )
-            yield from self.settings(child, child_place)
+            yield from self.settings(child, parents_of_child)
 
     def word(self, key: Any, key_lines: dict[str, int], index: int) -> str:
         """The word of a key; no word appears twice."""

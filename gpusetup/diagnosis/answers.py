@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpusetup.catalog.kernels import served_by
+from gpusetup.choose.host import driver_family
 from gpusetup.diagnosis.working_stack import maker_in_a_text
 from gpusetup.evidence.context import (
     cuda_needed,
@@ -23,12 +24,11 @@ from gpusetup.fixes import other_makers
 from gpusetup.model.patterns import lazy
 from gpusetup.model.shell import own_word
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.situation import driver_family
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
+    from gpusetup.model.builds import TorchBuild
     from gpusetup.model.machine import Event, Gpu
-    from gpusetup.model.resolution import TorchBuild
 
 NEWEST_CUDA = (
     "The CUDA that nvidia-smi shows is the newest that the driver supports; builds for older ones "
@@ -54,7 +54,25 @@ def plain_answer(context: RuleContext) -> str:
     question = plain_question(context)
     if question is None:
         return ""
-    return ANSWERS[question.values["topic"]](context, question)
+    topic = question.values["topic"]
+    if topic in ABOUT_BUILDS and _build_works(context):
+        return (
+            f"no change is needed: torch {context.torch.version} works here. {NEWEST_CUDA}. "
+            "To test it, run `gpusetup verify`"
+        )
+    return ANSWERS[topic](context, question)
+
+
+ABOUT_BUILDS = ("build", "torch-cuda", "card", "driver")
+"""Questions whose answer could be taken for the advice to replace a build that works."""
+
+
+def _build_works(context: RuleContext) -> bool:
+    """Whether a text shows the exact build, and that this build computes on the GPU."""
+    torch = context.torch
+    computes = torch.cuda_available or events(context, "gpu-in-use", "gpu-trains", "works-there")
+    is_cuda = bool(torch.backend and torch.backend.startswith("cu"))
+    return bool(is_cuda and torch.version and computes)
 
 
 def _of_the_driver(context: RuleContext, question: Event) -> str:
@@ -196,7 +214,7 @@ def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
 
 def _of_a_build(context: RuleContext, question: Event) -> str:
     """Which build a GPU needs."""
-    build, named = context.resolution.build, gpus(context)
+    build, named = context.choice.build, gpus(context)
     if not named or build is None or not build.cuda:
         return (
             "the GPU and the driver decide, not an installed CUDA: torch brings its own. RTX 50 "
@@ -235,7 +253,7 @@ def _of_a_release(context: RuleContext, question: Event) -> str:
 
 def _of_a_card(context: RuleContext, question: Event) -> str:
     """Whether torch runs on a GPU."""
-    build, named = context.resolution.build, gpus(context)
+    build, named = context.choice.build, gpus(context)
     capability = next((gpu.compute_capability for gpu in named if gpu.compute_capability), None)
     if capability is None:
         return ""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import events
-from gpusetup.resolver.held import vendors_of
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext

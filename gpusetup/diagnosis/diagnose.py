@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS
+from gpusetup.choose.choice import Choice
 from gpusetup.diagnosis.answers import plain_answer
+from gpusetup.diagnosis.case import build_case
 from gpusetup.diagnosis.certainty import Doubt, doubts
 from gpusetup.diagnosis.ok import is_proven, may_be_ok, proof
 from gpusetup.diagnosis.open_causes import (
@@ -22,7 +24,6 @@ from gpusetup.diagnosis.platforms import fit_to_lent_machine, fit_to_system
 from gpusetup.diagnosis.precedence import order_of, root_of, unexplained, with_explanations
 from gpusetup.diagnosis.program import failure_without_cause, fit_to_program, stage_of
 from gpusetup.diagnosis.refute import Remaining, refute
-from gpusetup.diagnosis.request import build_case
 from gpusetup.diagnosis.rules import RULE_FILES, findings_of, rules_of
 from gpusetup.diagnosis.working_stack import shows_a_working_gpu
 from gpusetup.evidence.context import Rule, RuleContext, events, is_report
@@ -39,13 +40,11 @@ from gpusetup.model.finding import (
 )
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
     from gpusetup.model.documents import ResolveAnswer
     from gpusetup.model.finding import Stage
-    from gpusetup.resolver.least import Decision
 
 OK, UNKNOWN = "ok", "unknown"
 Sureness = Literal["certain", "likely"]
@@ -57,13 +56,12 @@ class Diagnosis(Frozen):
     """The id of the root cause, of what a program of a text failed at, `ok`, or `unknown`."""
     findings: tuple[Finding, ...]
     """The root first, then by severity; a consequence names what explains it."""
-    resolution: Resolution
-    decision: Decision | None = None
-    """How that was decided, and the newest beside it."""
+    choice: Choice
+    """What `install` would make of torch, and the newest beside it."""
     snapshot: Snapshot
     """What was judged: the machine, completed from the catalog."""
     answer: ResolveAnswer
-    """The resolution as a document, with the commands of every installer."""
+    """The choice as a document, with the commands of every installer."""
     proof: str | None = None
     """What `ok` rests on: what was seen, in one line."""
     confidence: Sureness | None = None
@@ -89,18 +87,18 @@ class Diagnosis(Frozen):
 def diagnose(
     snapshot: Snapshot,
     catalog: Catalog,
-    request: Request | None = None,
+    choice: Choice | None = None,
     *,
     other_host: bool = False,
     rules: Iterable[Rule] | None = None,
 ) -> Diagnosis:
-    """Judge one machine. `request` is what the person asked for; else what the machine shows.
+    """Judge one machine. `choice` is the torch that was chosen for it; None: for what it shows.
 
     The steps: collect what the rules find, refute it by what was read, fit each way out to the
     program and the machine, explain one finding by another, choose the root, infer the cause behind
     a symptom, choose the question that decides.
     """
-    context, answer = build_case(snapshot, catalog, request, other_host=other_host)
+    context, answer = build_case(snapshot, catalog, choice, other_host=other_host)
     collected = collect(context, rules)
     remaining = refute(context, collected)
     if plain_answer(context):
@@ -139,8 +137,7 @@ def diagnose(
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
         findings=tuple(sorted(marked, key=_display_order)),
-        resolution=context.resolution,
-        decision=context.decision,
+        choice=context.choice,
         snapshot=context.snapshot,
         answer=answer,
         confidence=sureness(doubted) if has_root else None,

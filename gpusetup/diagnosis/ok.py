@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpusetup.accelerators.makers import maker_of
+from gpusetup.accelerators.makers import BY_ID, maker_of
 from gpusetup.diagnosis.answers import plain_answer
 from gpusetup.diagnosis.working_stack import answer_to_a_working_stack, shows_a_working_gpu
 from gpusetup.evidence.context import (
@@ -71,8 +71,9 @@ def _ended_well(context: RuleContext) -> bool:
 
 def torch_said_false(machine: Snapshot) -> bool:
     """Whether torch answered a text `False` somewhere, whatever it answered elsewhere."""
-    if machine.torch.backend == "xpu":
-        return False  # an XPU build has no CUDA
+    # An XPU build and a Mac have no CUDA to be available.
+    if machine.torch.backend == "xpu" or machine.os.family == "macos":
+        return False
     answers = (reading for reading in machine.readings if reading.subject == "torch.cuda_available")
     return machine.origin == "report" and any(answer.value == "False" for answer in answers)
 
@@ -83,8 +84,12 @@ def _report_is_healthy(context: RuleContext) -> bool:
     if computed(context) or _only_warned_of_capability(context):
         return True
     torch = context.torch
-    names_torch = torch.version or torch.installed is not None or context.snapshot.failing.program
-    in_vain = events(context, *CUDA_NOT_REACHED)
+    names_no_failure = events(context, "names-no-failure")
+    # Somebody may be about to install torch: then the driver is all that there is to judge.
+    lacks_torch = torch.installed is False and not names_no_failure
+    names_torch = torch.version or torch.installed or lacks_torch
+    complains = context.snapshot.failing.program and not names_no_failure
+    in_vain = complains or events(context, *CUDA_NOT_REACHED)
     return _driver_listed_a_gpu(context) and not names_torch and not in_vain
 
 
@@ -137,7 +142,10 @@ def proof(context: RuleContext) -> str:
     names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
     kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
     if serves_its_maker(context):
-        return f"{build} is the right build for this GPU; not tested: run `gpusetup verify`"
+        return (
+            f"{build} is the right build for this GPU{_device_name(context)}; not tested: run "
+            "`gpusetup verify`"
+        )
     if kernels and context.other_host:
         return f"{build} has kernels for {names}; gpusetup did not test the driver there"
     if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
@@ -157,6 +165,12 @@ def proof(context: RuleContext) -> str:
     return (
         f"the driver works and shows no fault; the text does not show torch{_two_numbers(context)}"
     )
+
+
+def _device_name(context: RuleContext) -> str:
+    """What torch calls another maker's GPU, where that was read; programs often say `cuda`."""
+    stack = context.snapshot.makers
+    return f', device "{BY_ID[stack.maker].device}"' if stack else ""
 
 
 def _answer_without_a_gpu(context: RuleContext) -> str:

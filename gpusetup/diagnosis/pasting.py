@@ -10,6 +10,7 @@ import re
 
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.lenders import lender_of
+from gpusetup.choose.host import driver_family, first_drivers
 from gpusetup.evidence.context import RuleContext, gpus, in_container, is_report, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
@@ -22,7 +23,6 @@ from gpusetup.model.shell import (
     with_words,
 )
 from gpusetup.model.versions import cuda_of, parsed
-from gpusetup.resolver.situation import driver_family, first_drivers
 
 
 def fit_for_pasting(context: RuleContext, finding: Finding) -> Finding:

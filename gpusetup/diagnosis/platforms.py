@@ -124,7 +124,7 @@ def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: 
         return Fix(text=lender.gives_a_gpu)
     why = f"The driver belongs to {lender.name}, so you cannot update it there"
     old = record.lacks == "driver"
-    if old and context.driver.version and context.resolution.build:
+    if old and context.driver.version and context.choice.build:
         fix = paste.install_torch(context, f"{why}. ")
     elif old or (record.place and record.place[0] in OF_THE_DRIVER):
         return Fix(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.causes import alike
+from gpusetup.choose.installed import vendors_of
 from gpusetup.diagnosis.contrast_questions import (
     is_of_another_maker,
     names_a_contrast,
@@ -36,7 +37,6 @@ from gpusetup.messages import working
 from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.versions import Capability
-from gpusetup.resolver.held import vendors_of
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext

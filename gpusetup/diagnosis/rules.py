@@ -15,7 +15,7 @@ from gpusetup.model.finding import Findings, Severity
 DRIVER_FILES = ("driver", "kernels", "gpu_access", "cuda", "gpu_faults")
 """A driver and its GPUs."""
 RULE_FILES = (
-    *("message_rules", "container", "presence", "environment", "companions"),
+    *("message_rules", "container", "maker_stacks", "presence", "environment", "companions"),
     *DRIVER_FILES,
     *("running", "wheels"),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import maker_of
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import events, on, says_nothing_else
 from gpusetup.messages.working import NOT_SEEN
-from gpusetup.resolver.held import vendors_of
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -23,13 +23,17 @@ OF_OTHER_MAKERS = {
 """Whose GPU `gpusetup monitor` does not read -> what shows its load."""
 
 
+DEVICES_SEEN = ("foreign-gpu", "smi-sees-it", "backend-runs", "no-nvidia-gpu")
+"""Events that only say whose GPU it is, and who sees it."""
+
+
 def shows_a_working_gpu(context: RuleContext) -> bool:
     """Whether a GPU computes in a text that leaves no failure open."""
     shown = events(context, *WORKS)
     # Who only does not see the GPU is denied by the program that names it (`report.works`).
     unused = [e for e in events(context, "gpu-unused") if not NOT_SEEN.search(e.text or "")]
     stands_still = unused or events(context, "run-hangs")
-    return bool(shown and not stands_still and says_nothing_else(context, "foreign-gpu"))
+    return bool(shown and not stands_still and says_nothing_else(context, *DEVICES_SEEN))
 
 
 def answer_to_a_working_stack(context: RuleContext) -> str:
@@ -86,6 +90,10 @@ def _next_step(context: RuleContext, topic: str) -> str:
         "compile": (
             "torch.compile needs its first runs to compile: do not count them (warm-up), and "
             "compile a function without Python loops over batches"
+        ),
+        "first run": (
+            "The first run of a new shape searches for the fastest kernels or compiles them, and "
+            "later runs use what it found, so do not count it. A fixed size of inputs avoids it"
         ),
         "memory": (
             "To see what needs the memory (weights, gradients, optimizer, activations, cache), "

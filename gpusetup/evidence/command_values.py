@@ -1,7 +1,7 @@
-"""What may stand in a command: a value that was read is used only if it looks like what it is.
+"""Checks for values that go into a command: each must look like what it should be.
 
-Quoting keeps a value from acting in the shell; here it is kept from acting on the program: no
-option (`--index-url=…`) for a name, no control code in a path, no sentence for a version.
+Quoting keeps a value from acting in the shell. These checks keep it from acting on the program: an
+option (`--index-url=…`) is no name, a control code belongs in no path, a sentence is no version.
 
 >>> is_a_name("flash-attn"), is_a_name("--index-url=x"), is_a_name("a b")
 (True, False, False)
@@ -19,38 +19,51 @@ import re
 from collections.abc import Callable, Iterable
 
 
-def _like(pattern: str, most: int) -> Callable[[str], bool]:
-    return lambda text: len(text) <= most and bool(re.fullmatch(pattern, text))
+def _matcher(pattern: str, most_letters: int) -> Callable[[str], bool]:
+    """A check for texts of a form and of limited length."""
+
+    def matches(text: str) -> bool:
+        # A longer text is nobody's name, and patterns take long for it.
+        if len(text) > most_letters:
+            return False
+        return re.fullmatch(pattern, text) is not None
+
+    return matches
 
 
-is_a_name = _like(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
+is_a_name = _matcher(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", 100)
 """A distribution's name, by PEP 508."""
-is_a_version = _like(r"[0-9][A-Za-z0-9.+!_-]*", 60)
+is_a_version = _matcher(r"[0-9][A-Za-z0-9.+!_-]*", 60)
 """A version, with its local label."""
-is_a_kernel = _like(r"[0-9][A-Za-z0-9._+~-]*", 80)
+is_a_kernel = _matcher(r"[0-9][A-Za-z0-9._+~-]*", 80)
 """What `uname -r` prints."""
-is_an_identifier = _like(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
+is_an_identifier = _matcher(r"[A-Za-z0-9][A-Za-z0-9:._/@-]*", 120)
 """A UUID, a bus address, an interface, an image: one word."""
 
 
 def is_a_path(text: str) -> bool:
-    """A path that can be read aloud: printable, no option, no quote, of a sensible length.
+    """Whether a text is a path that can be read aloud: printable, no option, no quote, not long.
 
     >>> is_a_path("/opt/my env/bin/python"), is_a_path("-c"), is_a_path("C:/a\\"b"), is_a_path("")
     (True, False, False, False)
     """
-    plain = text.isprintable() and not set(text) & set('"`$|<>;&*?!')
-    return 0 < len(text) <= 500 and plain and text[0] not in "-="
+    if not 0 < len(text) <= 500:
+        return False
+    acting_letters = set(text) & set('"`$|<>;&*?!')
+    if acting_letters or not text.isprintable():
+        return False
+    # An option, or a word that zsh expands.
+    return not text.startswith(("-", "="))
 
 
 def exactly(pairs: Iterable[tuple[str | None, str | None]]) -> tuple[str, ...]:
-    """Exact requirements of what is a name and a version.
+    """Exact requirements from the pairs that are a name and a version.
 
     >>> exactly((("numpy", "2.1.0"), ("--pre", "1"), ("x", None)))
     ('numpy==2.1.0',)
     """
-    return tuple(
-        f"{name}=={version}"
-        for name, version in pairs
-        if name and version and is_a_name(name) and is_a_version(version)
-    )
+    requirements = []
+    for name, version in pairs:
+        if name and version and is_a_name(name) and is_a_version(version):
+            requirements.append(f"{name}=={version}")
+    return tuple(requirements)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import judged_on, other_maker
 from gpusetup.catalog.kernels import served_by_codes
+from gpusetup.choose.choice import Choice
 from gpusetup.model.finding import Evidence, Findings
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import (
@@ -28,16 +29,12 @@ from gpusetup.model.machine import (
     Snapshot,
     Torch,
 )
-from gpusetup.model.resolution import Request, Resolution
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import cuda_of
 from gpusetup.readings.packages import normalised
 
 if TYPE_CHECKING:
     from gpusetup.catalog.builds import Catalog
-    from gpusetup.resolver.least import Decision
-
-NOTHING_CHOSEN = Resolution(build=None)
 
 
 class RuleContext(Frozen):
@@ -45,15 +42,12 @@ class RuleContext(Frozen):
 
     snapshot: Snapshot
     catalog: Catalog
-    resolution: Resolution = NOTHING_CHOSEN
-    decision: Decision | None = None
-    """How `resolution` was decided: what stays, what changes, the newest beside it."""
+    choice: Choice = Choice()
+    """What `install` would make of torch, and the newest beside it."""
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}
-    """Installer -> the argument lists that install `resolution`."""
+    """Installer -> the argument lists that install the chosen build."""
     installer: str = "pip"
     """The installer of this environment: a key of `commands`."""
-    request: Request = Request()
-    """What was asked for, by a person or by what the machine shows."""
     other_host: bool = False
     """The GPUs and the driver were named (`--gpu`), not read: what is not named is unasked."""
 

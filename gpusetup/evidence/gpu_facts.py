@@ -1,6 +1,6 @@
 """Facts about kernels, wheels, GPUs of other makers and memory that rule a cause out.
 
-Each returns what was read in a sentence, or "", like those in `evidence.facts`.
+Each returns a sentence about what was read, or "", like those in `evidence.facts`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,9 @@ from gpusetup.evidence.context import (
     serving,
     whole_number,
 )
-from gpusetup.evidence.facts import Fact
+from gpusetup.evidence.facts import Fact, gpu_names
 from gpusetup.model.machine import Gpu
 from gpusetup.model.versions import Capability, parsed
-
-
-def _named(listed: tuple[Gpu, ...]) -> str:
-    return ", ".join(dict.fromkeys(gpu.name for gpu in listed))
-
 
 # --- kernels --------------------------------------------------------------------------------------
 
@@ -35,29 +30,39 @@ def torch_has_the_kernels(context: RuleContext) -> str:
     # torch's own warning about the GPU comes from the torch that runs, whatever a list shows.
     if events(context, "gpu-not-in-wheel"):
         return ""
-    known = tuple(gpu for gpu in gpus(context) if gpu.compute_capability)
-    if not known or not all(_torch_serves(context, gpu) for gpu in known):
+    served_gpus = []
+    targets = []
+    for gpu in gpus(context):
+        if gpu.compute_capability is None:
+            continue
+        if not _torch_serves(context, gpu):
+            return ""
+        served_gpus.append(gpu)
+        targets.append(gpu.compute_capability.sm)
+    if not served_gpus:
         return ""
-    version = f"torch {context.torch.version or ''}".strip()
-    targets = [gpu.compute_capability.sm for gpu in known if gpu.compute_capability]
-    return f"{version} has kernels for {_named(known)} ({', '.join(dict.fromkeys(targets))})"
+    torch = f"torch {context.torch.version or ''}".strip()
+    names = gpu_names(tuple(served_gpus))
+    return f"{torch} has kernels for {names} ({', '.join(dict.fromkeys(targets))})"
 
 
 def kernels_that_a_text_prints(context: RuleContext) -> bool:
-    """Whether torch's list of kernels stands in the text, and is not the catalog's."""
-    listed = readings(context, "torch.kernels")
-    return any(reading.value and reading.source != "catalog" for reading in listed)
+    """Whether torch's list of kernels is in the text, and not only in the catalog."""
+    for reading in readings(context, "torch.kernels"):
+        if reading.value and reading.source != "catalog":
+            return True
+    return False
 
 
 def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
-    """A text names a release of torch, and builds of it have the kernels that are said to lack.
+    """A text names a release of torch, and builds of it have the kernels that seem to be missing.
 
-    Then the torch that fails is another one, or an extension fails: only its own list tells. What
-    torch said itself, or a list that the text prints, goes before this.
+    Then the torch that fails is another one, or an extension fails: only its own list tells. A
+    message of torch itself, and a list that the text prints, count more than this.
     """
     torch = context.torch
-    listed = kernels_that_a_text_prints(context)
-    if not is_report(context) or listed or events(context, "gpu-not-in-wheel"):
+    prints_kernels = kernels_that_a_text_prints(context)
+    if not is_report(context) or prints_kernels or events(context, "gpu-not-in-wheel"):
         return ""
     # A program that printed its own build runs that build.
     if torch.backend is not None and not events(context, "torch-only-named"):
@@ -66,27 +71,37 @@ def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
     targets = {gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability}
     if not release or not targets:
         return ""
-    for row in context.catalog.builds:
-        of_the_release = row.torch == release or row.torch.startswith(f"{release}.")
-        of_the_build = torch.backend == row.backend or (torch.backend is None and row.cuda)
-        if of_the_release and of_the_build and targets <= {*row.kernels}:
-            return f"torch {release} from {row.backend} has kernels for {_named(gpus(context))}"
+    for build in context.catalog.builds:
+        # A text may name the release without its patch: `2.5`.
+        is_of_release = build.torch == release or build.torch.startswith(f"{release}.")
+        may_be_the_build = torch.backend == build.backend
+        if torch.backend is None:
+            may_be_the_build = build.cuda is not None
+        if is_of_release and may_be_the_build and targets <= {*build.kernels}:
+            names = gpu_names(gpus(context))
+            return f"torch {release} from {build.backend} has kernels for {names}"
     return ""
 
 
 def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
-    """By the list of kernels; of a build newer than the catalog, by the newest of its index."""
+    """Whether the installed torch has kernels for a GPU.
+
+    Its list of kernels tells; a build newer than the catalog counts like the newest of its index.
+    """
     torch = context.torch
     if torch.kernels is not None:
         return serving(context, gpu) is not None
-    rows = [row for row in context.catalog.builds if row.backend == torch.backend]
-    newest = max((parsed(row.torch) for row in rows), default=None)
-    own = parsed((torch.version or "0").partition("+")[0])
+    builds = [build for build in context.catalog.builds if build.backend == torch.backend]
+    if not builds or torch.version is None:
+        return False
+    newest_release = max(parsed(build.torch) for build in builds)
+    release = torch.version.partition("+")[0]
     # Only a build that is newer than those in the catalog is judged by its index.
-    if newest is None or torch.version is None or own < newest:
+    if parsed(release) < newest_release:
         return False
     capability = gpu.compute_capability or Capability(0, 0)
-    return any(capability.sm in row.kernels for row in rows if parsed(row.torch) == newest)
+    newest_builds = [build for build in builds if parsed(build.torch) == newest_release]
+    return any(capability.sm in build.kernels for build in newest_builds)
 
 
 def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
@@ -94,12 +109,17 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
     least = Capability(major, minor)
 
     def fact(context: RuleContext) -> str:
-        known = [gpu for gpu in gpus(context) if gpu.compute_capability]
-        if not known or any(
-            gpu.compute_capability < least for gpu in known if gpu.compute_capability
-        ):
+        known_gpus = []
+        for gpu in gpus(context):
+            if gpu.compute_capability is None:
+                continue
+            if gpu.compute_capability < least:
+                return ""
+            known_gpus.append(gpu)
+        if not known_gpus:
             return ""
-        return f"{_named(tuple(known))} has compute capability {known[0].compute_capability}"
+        first_capability = known_gpus[0].compute_capability
+        return f"{gpu_names(tuple(known_gpus))} has compute capability {first_capability}"
 
     return fact
 
@@ -107,10 +127,14 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
 def torch_lists_the_target(context: RuleContext) -> str:
     """torch's list has the target of the AMD GPU that a text names."""
     kernels = context.torch.kernels or ()
-    named = (event.values for event in events(context, "hip-kernel-missing", "foreign-gpu"))
-    targets = {values.get("gfx") or gfx_of(values.get("name", "")) for values in named}
-    listed = sorted(target for target in targets if target in kernels)
-    return f"torch has kernels for {listed[0]}" if listed else ""
+    listed_targets = []
+    for event in events(context, "hip-kernel-missing", "foreign-gpu"):
+        target = event.values.get("gfx") or gfx_of(event.values.get("name", ""))
+        if target in kernels:
+            listed_targets.append(target)
+    if not listed_targets:
+        return ""
+    return f"torch has kernels for {min(listed_targets)}"
 
 
 def another_release_works(context: RuleContext) -> str:
@@ -123,14 +147,16 @@ def another_release_works(context: RuleContext) -> str:
 def the_gpu_computes(context: RuleContext) -> str:
     """A text that leaves no failure open shows a device in use, a speed, or a training."""
     for event in events(context, "gpu-in-use", "gpu-speed", "gpu-trains"):
-        return f"the GPU computes ({(event.text or '')[:60].strip()})"
+        quote = (event.text or "")[:60].strip()
+        return f"the GPU computes ({quote})"
     return ""
 
 
 def a_program_found_the_gpu(context: RuleContext) -> str:
     """A program's own log lists the GPU of another maker as usable."""
     for event in events(context, "program-found-gpu"):
-        return f"the program found the GPU itself ({(event.text or '')[:60].strip()})"
+        quote = (event.text or "")[:60].strip()
+        return f"the program found the GPU itself ({quote})"
     return ""
 
 
@@ -140,14 +166,16 @@ def rocm_build_has_the_target(context: RuleContext) -> str:
     A kernel that is missing all the same is one for another GPU: the processor's own graphics, or
     the target that a variable names.
     """
-    rocm = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
-    if rocm is None or context.torch.kernels is not None:
+    backend = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
+    # torch's own list of kernels would tell it exactly.
+    if backend is None or context.torch.kernels is not None:
         return ""
+    rocm = backend[1]
     for event in events(context, "foreign-gpu"):
         target = gfx_of(event.values.get("name", ""))
-        first = FIRST_ROCM.get(target or "", "0")
-        if target in BUILT_FOR and parsed(rocm[1]) >= parsed(first):
-            return f"torch's builds for ROCm {rocm[1]} have kernels for {target}"
+        first_rocm = FIRST_ROCM.get(target or "", "0")
+        if target in BUILT_FOR and parsed(rocm) >= parsed(first_rocm):
+            return f"torch's builds for ROCm {rocm} have kernels for {target}"
     return ""
 
 
@@ -199,6 +227,7 @@ NO_SEARCH = ("question-asked", "cuda-error")
 
 
 ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
+"""Words of ROCm: `hipErrorNoDevice`, `rocm-smi`, `ROCk module`, `/dev/kfd`."""
 
 
 def only_the_maker_is_named(context: RuleContext) -> str:
@@ -206,22 +235,27 @@ def only_the_maker_is_named(context: RuleContext) -> str:
 
     Whether the build, the driver or the program is at fault, the maker's name does not tell.
     """
-    named = [e.values.get("name") or e.text or "" for e in events(context, "foreign-gpu")]
-    torch = context.torch
-    messages = events(context, "no-hip-gpus")
-    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that its runtime was asked.
-    rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
-    is_read = torch.backend or torch.version or rocm_complains or events(context, *LOOK_FOR_CUDA)
-    complains = messages or events(context, "gpu-unused")
-    if not is_report(context) or is_read or not (named and complains):
+    if not is_report(context) or context.torch.backend or context.torch.version:
         return ""
-    return f"the text names the GPU ({named[0][:40].strip()}) and does not show which torch runs"
+    # ROCm's own words (`No HIP GPUs`, `/dev/kfd`, `amdhip64.dll`) show that its runtime was asked.
+    messages = events(context, "no-hip-gpus")
+    rocm_complains = any(ROCM_WORDS.search(event.text or "") for event in messages)
+    if rocm_complains or events(context, *LOOK_FOR_CUDA):
+        return ""
+    if not messages and not events(context, "gpu-unused"):
+        return ""
+    for event in events(context, "foreign-gpu"):
+        gpu = (event.values.get("name") or event.text or "")[:40].strip()
+        return f"the text names the GPU ({gpu}) and does not show which torch runs"
+    return ""
 
 
 def target_is_overridden(context: RuleContext) -> str:
-    """HSA_OVERRIDE_GFX_VERSION makes the runtime take another target."""
+    """HSA_OVERRIDE_GFX_VERSION makes the runtime use another target's kernels."""
     value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
-    return f"HSA_OVERRIDE_GFX_VERSION={value} is set" if value else ""
+    if not value:
+        return ""
+    return f"HSA_OVERRIDE_GFX_VERSION={value} is set"
 
 
 VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
@@ -230,9 +264,12 @@ VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
 
 def no_virtual_gpu_is_named(context: RuleContext) -> str:
     """CUDA refuses a text's program, and the text names no virtual GPU: an old driver does too."""
-    names = [gpu.name for gpu in context.snapshot.gpus or ()]
-    words = [event.text or "" for event in events(context, "vgpu-no-compute", "vgpu-unlicensed")]
-    if not is_report(context) or any(map(VIRTUAL_GPU.search, (*names, *words))):
+    if not is_report(context):
+        return ""
+    texts = [gpu.name for gpu in context.snapshot.gpus or ()]
+    for event in events(context, "vgpu-no-compute", "vgpu-unlicensed"):
+        texts.append(event.text or "")
+    if any(VIRTUAL_GPU.search(text) for text in texts):
         return ""
     return "the text names no virtual GPU, and an old driver refuses alike"
 
@@ -245,43 +282,53 @@ def this_python_has_wheels(context: RuleContext) -> str:
 
     Then pip did not reach the index, or this is a 32-bit Python.
     """
-    refused = events(context, "no-matching-distribution")
+    refusals = events(context, "no-matching-distribution")
+    saw_no_file = all(event.values.get("none_found") == "true" for event in refusals)
+    if not refusals or not saw_no_file:
+        return ""
+    # A Python whose bits are known, or without a global lock, has wheels of its own.
     python = context.snapshot.python
     minor = ".".join((python.version or "").split(".")[:2])
-    saw_nothing = refused and all(event.values.get("none_found") == "true" for event in refused)
-    if not saw_nothing or not minor or python.bits or python.free_threaded:
+    if not minor or python.bits or python.free_threaded:
         return ""
+
     wanted = context.snapshot.wanted
     release = (wanted.torch or "").removeprefix("==")
-    for row in context.catalog.builds:
-        fits = minor in row.pythons and row.os == context.os.family
-        asked = wanted.backend in (None, row.backend) and release in ("", row.torch)
-        if fits and asked:
-            return f"torch {row.torch} has a wheel for Python {minor} on this system"
+    for build in context.catalog.builds:
+        fits_python = minor in build.pythons and build.os == context.os.family
+        fits_request = wanted.backend in (None, build.backend) and release in ("", build.torch)
+        if fits_python and fits_request:
+            return f"torch {build.torch} has a wheel for Python {minor} on this system"
     return ""
 
 
 # --- memory ---------------------------------------------------------------------------------------
 
 HARDLY_ANY = 64 << 20
-"""Bytes: a GPU that has room for a context has room for this."""
+"""Bytes: a GPU that has room for a CUDA context has room for so much more."""
 MOSTLY_FREE = 0.5
+"""The share of the memory that is free if a program that needs little cannot lack it."""
 
 
 def memory_is_not_short(context: RuleContext) -> str:
-    """A message says "out of memory", and its own numbers deny it: hardly anything is asked for and
-    used, or most of the GPU is free."""
+    """A message says "out of memory", and its own numbers deny it.
+
+    Hardly anything was requested and is used, or most of the GPU is free.
+    """
     for message in events(context, "out-of-memory"):
-        asked, total, free, held = (
-            whole_number(message.values.get(f"{name}_bytes"))
-            for name in ("asked", "total", "free", "held")
-        )
-        if asked is None or total is None or asked > HARDLY_ANY:
+        requested = whole_number(message.values.get("asked_bytes"))
+        total = whole_number(message.values.get("total_bytes"))
+        free = whole_number(message.values.get("free_bytes"))
+        used_by_torch = whole_number(message.values.get("held_bytes"))
+        if requested is None or total is None or requested > HARDLY_ANY:
             continue
-        # Where torch says how much it holds, the record's own case for unused memory speaks.
-        if free is not None and held is None and free > MOSTLY_FREE * total:
-            return f"{gib(asked)} was asked for, and {gib(free)} of {gib(total)} is free"
-        nothing_else = message.values.get("beside", "").startswith("0")
-        if held is not None and held < HARDLY_ANY and nothing_else:
-            return f"{gib(asked)} was asked for, and nothing of {gib(total)} is used"
+        # If torch says how much it uses, the cause's own case for unused memory answers.
+        is_mostly_free = free is not None and free > MOSTLY_FREE * total
+        if free is not None and is_mostly_free and used_by_torch is None:
+            return f"{gib(requested)} was asked for, and {gib(free)} of {gib(total)} is free"
+        # `0 bytes by other processes`.
+        nothing_else_uses_it = message.values.get("beside", "").startswith("0")
+        uses_hardly_any = used_by_torch is not None and used_by_torch < HARDLY_ANY
+        if uses_hardly_any and nothing_else_uses_it:
+            return f"{gib(requested)} was asked for, and nothing of {gib(total)} is used"
     return ""

@@ -1,4 +1,4 @@
-"""Where a program runs: closed questions that the record of a cause asks."""
+"""Where a program runs: yes-or-no questions that the record of a cause asks."""
 
 from __future__ import annotations
 
@@ -14,31 +14,45 @@ from gpusetup.evidence.context import (
     listed_gpus,
     on,
 )
-from gpusetup.model.machine import Events
+from gpusetup.model.machine import Event, Events
 
 Question = Callable[[RuleContext], bool]
 
 
 def no(question: Question) -> Question:
     """The opposite of a question."""
-    return lambda context: not question(context)
+
+    def is_false(context: RuleContext) -> bool:
+        return not question(context)
+
+    return is_false
 
 
 def of_system(family: str) -> Question:
-    return lambda context: on(context, family)
+    """On an operating system: `linux`, `windows`, `macos`."""
+
+    def is_on_system(context: RuleContext) -> bool:
+        return on(context, family)
+
+    return is_on_system
 
 
 def in_container_kind(kind: str) -> Question:
     """In this kind of container: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
-    return lambda context: context.snapshot.container.kind == kind
+
+    def is_in_kind(context: RuleContext) -> bool:
+        return context.snapshot.container.kind == kind
+
+    return is_in_kind
 
 
 def in_wsl(context: RuleContext) -> bool:
+    """In the Windows Subsystem for Linux."""
     return bool(context.os.wsl)
 
 
 def on_windows_without_container(context: RuleContext) -> bool:
-    """There are no kernel modules and no device nodes, and no container that is given them."""
+    """On Windows itself: without kernel modules and device nodes, and in no container with them."""
     return on(context, "windows") and not in_container(context)
 
 
@@ -48,51 +62,63 @@ def gpu_is_listed(context: RuleContext) -> bool:
 
 
 def in_an_image_build(context: RuleContext) -> bool:
-    """A step of an image's build failed: whatever the host has, there is no GPU in it."""
+    """A step of an image's build failed; such a step has no GPU, whatever the host has."""
     return bool(events(context, "image-build"))
 
 
 def in_a_hosted_notebook(context: RuleContext) -> bool:
+    """In a notebook of a service (Colab, Kaggle), where the machine is lent."""
     return bool(events(context, "hosted-notebook"))
 
 
 def wsl_lists_no_gpu(context: RuleContext) -> bool:
     """A text from WSL in which no program lists a GPU, and torch may be any."""
-    seen = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
-    machine = context.snapshot
-    return (
-        in_wsl(context) and machine.torch.backend != "cpu" and not (seen or in_container(context))
-    )
+    if not in_wsl(context) or in_container(context):
+        return False
+    # A torch for the CPU sees no GPU anyway.
+    if context.torch.backend == "cpu":
+        return False
+    gpu_is_shown = listed_gpus(context) or events(context, "smi-sees-it", "gpu-computes")
+    return not gpu_is_shown
 
 
 def windows_shows_no_torch(context: RuleContext) -> bool:
     """A driver that answers on Windows, where pip's own torch has no CUDA."""
     torch = context.torch
-    shown = torch.cuda or "+" in (torch.version or "")
-    return ON_WINDOWS(context) and not shown and driver_answers(context)
+    # A label such as +cu124 names the build.
+    names_build = torch.cuda or "+" in (torch.version or "")
+    if names_build:
+        return False
+    return ON_WINDOWS(context) and driver_answers(context)
 
 
 def in_a_container_without_gpu(context: RuleContext) -> bool:
     """In a container, and nothing shows that it was given a GPU."""
+    if not in_container(context):
+        return False
     container = context.snapshot.container
     # apptainer gives a GPU by --nv alone; docker may by its default runtime.
-    none = container.nvidia_requested is False and container.kind == "singularity"
-    given = container.nvidia_requested or driver_answers(context)
-    return in_container(context) and (none or not given)
+    if container.kind == "singularity" and container.nvidia_requested is False:
+        return True
+    was_given = container.nvidia_requested or driver_answers(context)
+    return not was_given
 
 
 def started_without_a_gpu(context: RuleContext) -> bool:
     """A start that is shown, and gives no GPU: apptainer gives one by `--nv` alone."""
     container = context.snapshot.container
-    asked_for_none = container.nvidia_requested is False or container.kind == "singularity"
-    return asked_for_none and in_a_container_without_gpu(context)
+    starts_without = container.nvidia_requested is False or container.kind == "singularity"
+    return starts_without and in_a_container_without_gpu(context)
 
 
 def message_matches(kind: str, form: str) -> Question:
-    """A message of this kind has one of these words in it."""
-    return lambda context: any(
-        re.search(form, (e.text or "").lower()) for e in events(context, kind)
-    )
+    """A message of this kind matches a pattern, in lower case."""
+
+    def is_matched(context: RuleContext) -> bool:
+        texts = [(event.text or "").lower() for event in events(context, kind)]
+        return any(re.search(form, text) for text in texts)
+
+    return is_matched
 
 
 ON_LINUX, ON_WINDOWS, ON_MACOS = map(of_system, ("linux", "windows", "macos"))
@@ -101,7 +127,8 @@ IN_A_CONTAINER = in_container
 
 
 def is_beside_torch(context: RuleContext) -> bool:
-    """Whether a text is about a program that comes to the GPU without torch."""
+    """Whether a text is about a program that uses the GPU without torch."""
+    # Imported late: the table of programs is long, and few answers need it.
     from gpusetup.messages.programs import BY_NAME
 
     program = BY_NAME.get(context.snapshot.failing.program or "")
@@ -112,22 +139,35 @@ NO_GPU_MESSAGE = "no cuda gpus are available"
 
 
 def job_without_gpu(context: RuleContext) -> Events:
-    """What shows a Slurm job that asked for no GPU and sees none; else nothing."""
-    job = events(context, "slurm-job")
+    """The events that show a Slurm job that requested no GPU and sees none; else nothing."""
+    job_events = events(context, "slurm-job")
     # Slurm's own word: a GPU that the text lists is then of the whole node.
-    for event in job:
+    for event in job_events:
         if "gave" in event.values:
             return (event,)
-    # Slurm's plugin empties it in a job without a GPU.
-    emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
-    requests = {event.values.get("gpus") for event in job} - {
-        None,
-        "not shown" if emptied else None,
-    }
-    if not job or requests or gpus(context):
+    if not job_events or gpus(context):
         return ()
-    blind = events(context, "no-devices-found", "cuda-unavailable")
-    messages = [
-        e for e in blind if e.kind == "no-devices-found" or NO_GPU_MESSAGE in (e.text or "").lower()
-    ]
-    return (*job[:1], *messages) if messages or emptied else ()
+
+    # Slurm's plugin empties the variable in a job without a GPU.
+    is_emptied = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES") == ""
+    requests = {event.values.get("gpus") for event in job_events}
+    requests.discard(None)
+    if is_emptied:
+        requests.discard("not shown")
+    if requests:
+        return ()
+    messages = _messages_of_no_gpu(context)
+    if not messages and not is_emptied:
+        return ()
+    return (job_events[0], *messages)
+
+
+def _messages_of_no_gpu(context: RuleContext) -> list[Event]:
+    """The messages of programs that found no GPU at all."""
+    messages = []
+    for event in events(context, "no-devices-found", "cuda-unavailable"):
+        # CUDA may be unavailable for other reasons.
+        finds_none = event.kind == "no-devices-found"
+        if finds_none or NO_GPU_MESSAGE in (event.text or "").lower():
+            messages.append(event)
+    return messages

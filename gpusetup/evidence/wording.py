@@ -5,16 +5,22 @@ from __future__ import annotations
 from gpusetup.model.patterns import lazy
 
 PRINTED = lazy(
+    # Errors and warnings: `RuntimeError`, `error 35`, `fatal:`, `WARNING`.
     r"\b[A-Z]\w*(?:Error|Exception|Warning|Failed)\b|(?i:\berror:? ?\d)"
     r"|(?i:\b(?:error|fatal|warning)\b[\]:])|\bNo module named\b|\b(?:WARNING|ERROR|CRITICAL)\b"
+    # Files and codes: `libcudart.so`, `sm_86`, `0x1f`.
     r"|\.(?:so|dll|dylib|pyd?|whl|cuh?|hpp|exe)\b|\b(?:sm|compute|gfx)_?\d{2,4}\b|0x[0-9A-Fa-f]{2}"
+    # A shell's answers.
     r"|command not found|No such file|is not recognized as|^(?:ba|z)?sh: "
+    # The driver's words, and constants of CUDA.
     r"|\bNVRM\b|\bXid\b|NVIDIA-SMI|\bNVML\b|\b(?:CUDA|CUDNN|CUBLAS|NCCL|HIP)_[A-Z]"
+    # Calls and sizes: `cudaMalloc`, `torch.cuda`, `main()`, `2.5 GiB`.
     r"|\bcuda[A-Z]\w+|\bcu[A-Z]\w+|torch\.\w+|\w+\(\)|\d+(?:\.\d+)? ?[KMG]i?B\b"
+    # `2.5.1+cu124`, `==2.5`, a prompt of Python, paths, tables and prompts, settings.
     r"|\d\+(?:cpu|cu\d|rocm|xpu)|==\d|>>> |[\w.]+/[\w.]+/|[A-Z]:\\|^\s*[\[{|+$#]|\w+=\S"
     r"|^[EWIF]\d{4} \d\d:\d\d"
 )
-"""What stands in the lines of programs and hardly in sentences: names of errors and their numbers,
+"""Parts that lines of programs have and sentences hardly do: names of errors and their numbers,
 files, addresses, sizes, calls, versions with a build."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.choose.host import driver_family, first_drivers, gpus_to_serve
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -40,7 +41,6 @@ from gpusetup.fixes import drivers, gpu_naming, paste
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Events, Torch
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.situation import driver_family, first_drivers, gpus_to_serve
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
@@ -130,8 +130,8 @@ def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> 
     """A newer driver, or a torch that this one serves."""
     wanted = f"{floor} or newer" if floor else "the newest that supports your GPU"
     newer = drivers.driver_fix(context, f"Update the driver to {wanted}", floor)
-    build, driver = context.resolution.build, context.driver
-    stays = context.decision is not None and context.decision.how == "kept"
+    build, driver = context.choice.build, context.driver
+    stays = context.choice.action == "kept"
     if build is None or build.backend == "cpu" or stays or not (driver.version or driver.cuda):
         return newer
     torch = f"torch {build.torch} from {build.backend}"

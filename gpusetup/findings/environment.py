@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from gpusetup.causes.host import short_disks
 from gpusetup.causes.torch import HALVES_DO_NOT_FIT, conda_and_pip
+from gpusetup.choose.compatibility import takes_numpy
+from gpusetup.choose.host import python_tag
 from gpusetup.evidence.command_values import exactly
 from gpusetup.evidence.context import (
     RuleContext,
@@ -28,7 +30,6 @@ from gpusetup.model.finding import Evidence, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.situation import python_tag
 
 
 def torch_missing(context: RuleContext) -> Findings:
@@ -55,9 +56,8 @@ def torch_itself(context: RuleContext) -> Findings:
         yield seen(context, "mixed-conda-pip", "packages", both)
     if problem := torch.import_error:
         yield seen(context, "torch-import-failed", "torch.import_error", problem)
-    version = parsed((torch.version or "99").partition("+")[0])
-    first = context.catalog.milestone("torch for numpy 1 and 2")
-    if version < parsed(first) and numpy and parsed(numpy.version).major >= 2:
+    version = torch.version
+    if version and numpy and not takes_numpy(version, numpy.version, context.catalog):
         both = f"torch {torch.version}, numpy {numpy.version}"
         yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
     if "stub" in (path := context.driver.libcuda_path or ""):
@@ -90,7 +90,7 @@ def torch_outside_target(context: RuleContext) -> Findings:
     own = tuple(filter(None, (python.prefix, python.site_packages)))
     told = events(context, *HALVES_DO_NOT_FIT)
     if place and python.prefix and not place.startswith(own) and not told:
-        in_the_way = context.decision is not None and context.decision.how != "kept"
+        in_the_way = context.choice.action != "kept"
         broken = in_the_way and not paste.target_refuses(context)
         cause = "torch-outside-environment"
         yield seen(context, cause, "torch.location", place, weak=not broken, place=place)

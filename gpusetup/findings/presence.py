@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterable
 
 from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
+from gpusetup.accelerators.amd_devices import amd_device
+from gpusetup.accelerators.intel import device_has_xpu
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.causes.lenders import has_a_scheduler, lender_of
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
     cuda_errors,
@@ -22,12 +25,12 @@ from gpusetup.evidence.context import (
     on,
 )
 from gpusetup.evidence.places import in_an_image_build
+from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, other_makers, paste
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events
-from gpusetup.resolver.held import vendors_of
 
 NVML_DRIVER_NOT_LOADED = 9
 
@@ -126,18 +129,40 @@ def serves_its_maker(context: RuleContext) -> bool:
     if _apple(context):
         return True
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
-        # No GPU of any maker that torch has a build for: the CPU's is the right one.
-        return not {"amd", "intel"} & {
-            device.vendor for device in context.snapshot.pci_devices or ()
-        }
+        # No GPU that torch has a build for: the CPU's is the right one.
+        return not torch_has_another_build(context)
     on_bus = {device.vendor for device in context.snapshot.pci_devices or ()}
+    stack = context.snapshot.makers
+    if stack is not None:
+        on_bus.add(stack.maker)
     maker = maker_of(torch.backend)
     return is_seen_only(maker) and maker in on_bus
+
+
+def torch_has_another_build(context: RuleContext) -> bool:
+    """Whether torch has a build for a GPU of AMD or Intel that is there.
+
+    Old cards of AMD, and the graphics of most processors, have none that pays.
+    """
+    stack = context.snapshot.makers
+    if stack is not None:
+        return maker_stacks.has_a_build(stack) and not maker_stacks.is_small(stack)
+    for device in context.snapshot.pci_devices or ():
+        if device.vendor == "intel" and device_has_xpu(device.device_id, device.name):
+            return True
+        # An id that no table has may be a new card.
+        known = amd_device(device.device_id, device.name)
+        if device.vendor == "amd" and (known is None or known.target in BUILT_FOR):
+            return True
+    return False
 
 
 def no_nvidia_gpu(context: RuleContext) -> Findings:
     """No NVIDIA GPU: and who made the one that is there. A note where no program wanted CUDA."""
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
+        return
+    # What is wrong with another maker's stack that was read has causes of its own.
+    if maker_stacks.stack_of(context) is not None and context.torch.installed:
         return
     cause, fix = _of_whom(context)
     machine = context.snapshot

@@ -7,16 +7,16 @@ import re
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
 from gpusetup.causes.wheels import good_python, no_platform_way
+from gpusetup.choose.host import python_tag
 from gpusetup.evidence.context import RuleContext, events
 from gpusetup.findings.message_rules import finding
 from gpusetup.fixes import paste
 from gpusetup.fixes.jetson import jetson_fix
+from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
-from gpusetup.model.resolution import FAMILY, TorchBuild
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
-from gpusetup.resolver.situation import python_tag
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),

@@ -40,7 +40,7 @@ def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
     """The GPUs of this machine whose generation is known: by their driver, or by the PCI bus; a
     driver lists none that it does not drive, so the bus counts where it has more, each as the
     oldest that its id may mean."""
-    from gpusetup.resolver.situation import gpus_to_serve
+    from gpusetup.choose.host import gpus_to_serve
 
     listed = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
     known = [gpu for gpu in listed if gpu.compute_capability]

@@ -165,7 +165,7 @@ def python_of_another_program(context: RuleContext) -> str:
 def reinstall_was_tried(context: RuleContext) -> str:
     """The torch that would be installed is the one that was reinstalled already."""
     tried = {event.values.get("what") for event in events(context, "remedy-tried")}
-    build = context.resolution.build
+    build = context.choice.build
     torch = context.torch
     if "torch" not in tried or build is None or torch.version is None:
         return ""

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, FIRST_ROCM, RELATIVES, gfx_of
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines
 from gpusetup.model.versions import parsed
-from gpusetup.resolver.held import vendors_of
 
 AMDS_FOR_WINDOWS = "AMD's builds for Windows: https://rocm.docs.amd.com"
 """PyTorch's index has ROCm builds for Linux only (as of November 2026)."""

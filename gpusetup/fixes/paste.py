@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
+from gpusetup.choose.compatibility import notes_on_installed
+from gpusetup.choose.document import new_folder, options_of_new_environment
 from gpusetup.evidence.command_values import is_a_path, is_a_version
 from gpusetup.evidence.context import RuleContext, gpus, is_report, on
 from gpusetup.fixes import needs
 from gpusetup.model import shell
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.finding import Alternative, Fix
-from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.shell import Line, Lines, lines, shell_line
-from gpusetup.resolver.companions import beside_in_words
-from gpusetup.resolver.offer import in_new_environment, new_folder
 
 
 def command(context: RuleContext, *argv: str) -> Line:
@@ -125,10 +125,8 @@ def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Li
 
 def into_new_environment(context: RuleContext) -> Line:
     """The same beside a target that may not be changed: its version, its companions."""
-    known = context.decision and in_new_environment(
-        context.decision, context.snapshot, context.request
-    )
-    words = ("--venv", new_folder(context.snapshot), *(known or ()), *_host_options(context))
+    prescribed = options_of_new_environment(context.choice, context.snapshot)
+    words = ("--venv", new_folder(context.snapshot), *prescribed, *_host_options(context))
     return command(context, "gpusetup", "install", *words)
 
 
@@ -164,10 +162,11 @@ def _build_options(context: RuleContext, *, torch_removed: bool) -> tuple[str, .
     build = chosen_build(context)
     if build is None:
         return ()
-    how = context.decision.how if context.decision else "first"
-    if context.request != Request() or how == "refused":
+    action = context.choice.action
+    if context.choice.wish.names_build or action == "refused":
         return ("--torch", build.torch, "--backend", build.backend)
-    return ("--torch", build.torch) if torch_removed and how not in ("first", "newest") else ()
+    keeps_version = action not in ("first", "newest")
+    return ("--torch", build.torch) if torch_removed and keeps_version else ()
 
 
 def _host_options(context: RuleContext) -> tuple[str, ...]:
@@ -217,8 +216,8 @@ other = look
 def chosen_build(context: RuleContext) -> TorchBuild | None:
     """The build that fits, of the kind that this environment's installer installs."""
     if context.installer == "conda":
-        return context.resolution.conda or context.resolution.build
-    return context.resolution.build
+        return context.choice.conda or context.choice.build
+    return context.choice.build
 
 
 ANOTHER_RUNS = (
@@ -255,16 +254,16 @@ def install_torch(context: RuleContext, why: str = "") -> Fix:
     elif in_a_project(context):
         how = "the command prints what to add to pyproject.toml (`uv sync` undoes `uv pip install`)"
     text = [f"{why}Install torch {build.torch} from {where}: {how}"]
-    if context.decision and context.decision.moves and not target_refuses(context):
+    if context.choice.moves and not target_refuses(context):
         # What of the target moves with the torch to come, and what cannot.
-        text += beside_in_words(context.snapshot, build, context.catalog)
+        text += notes_on_installed(context.snapshot, build, context.catalog)
     commands, others = install_commands(context), by_hand(context)
     return Fix(text=". ".join(text), commands=commands, alternatives=others)
 
 
 def _no_build_fix(context: RuleContext) -> Fix:
     """What to change first."""
-    advice = context.resolution.advice
+    advice = context.choice.advice
     if board := board_of(context.snapshot):
         return Fix(
             text=f"Wheels for servers do not run on this board ({board}): use the torch that "
@@ -306,7 +305,7 @@ def pip(context: RuleContext, *words: str) -> Line:
         # `uv pip uninstall` asks nothing and knows no -y.
         rest = [UV_NAMES.get(word, word) for word in rest if (verb, word) != ("uninstall", "-y")]
         return command(context, "uv", "pip", verb, "--python", python(context), *rest)
-    from gpusetup.installers import started
+    from gpusetup.choose.commands import started
 
     return command(context, *started(python(context)), "-m", "pip", *words)
 

@@ -12,15 +12,17 @@ from gpusetup.install.job import Job
 from gpusetup.install.target.find import Target
 from gpusetup.install.wheels import in_folder
 from gpusetup.model.frozen import replace
+from gpusetup.model.logins import split_login, without_logins
 from gpusetup.uv.errors import hint_for
 from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel, wheel_of
-from gpusetup.uv.logins import split_login, without_logins
 from gpusetup.uv.pages import answered
 from gpusetup.uv.question import Question, Requirements, changes_of, lock_of
 
 SIZE_TIMEOUTS = (5.0, 5.0)
 WORKERS = 4
+MOST_DIGITS = 19
+"""Of a length: a number of bytes has 64 bits at most."""
 
 
 def wheels_for(
@@ -31,24 +33,29 @@ def wheels_for(
     Into an existing environment comes what changes; of the family all members if every one is
     installed at this very version already. Unsatisfiable if there is no solution.
     """
-    installed, family = target.installed, wanted.names
+    installed = target.installed
     if not installed:
         return _locked(job, target, wanted)
     changes = changes_of(_question(job, target, wanted), job.settings)
-    exact = changes.versions
-    comes = [name for name in family if installed.get(name) != exact.get(name)] or family
-    wanted = replace(
+    new_versions = changes.versions
+    family = wanted.names
+    changing = [name for name in family if installed.get(name) != new_versions.get(name)]
+    # All are there at this very version: they come again, because somebody asked for that.
+    coming_family = changing or family
+    others = [name for name in new_versions if name not in family]
+    exact = replace(
         wanted,
-        family=tuple(f"{name}=={exact[name]}" for name in comes),
-        others=tuple(f"{n}=={v}" for n, v in exact.items() if n not in family),
+        family=tuple(f"{name}=={new_versions[name]}" for name in coming_family),
+        others=tuple(f"{name}=={new_versions[name]}" for name in others),
     )
-    if not (wanted.family or wanted.others):
+    if not coming_family and not others:
         return (), ()
-    wheels, _ = _locked(job, target, wanted, with_dependencies=False)
+    wheels, _ = _locked(job, target, exact, with_dependencies=False)
     return wheels, changes.notes
 
 
 def _question(job: Job, target: Target, wanted: Requirements) -> Question:
+    """What uv is asked about this environment."""
     return Question(
         requirements=wanted,
         python=target.layout.python,
@@ -62,7 +69,8 @@ def _locked(
     job: Job, target: Target, wanted: Requirements, *, with_dependencies: bool = True
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
     """The files of uv's lock, torch's family first."""
-    question, family = _question(job, target, wanted), wanted.names
+    family = wanted.names
+    question = _question(job, target, wanted)
     locked = lock_of(question, job.settings, with_dependencies=with_dependencies)
     rows = sorted(locked.rows, key=lambda row: row["name"] not in family)
     wheels = [wheel_of(row, family, target.layout.version) for row in rows]
@@ -75,29 +83,34 @@ def _locked(
 
 
 def require_lack(wanted: Requirements, no: Unsatisfiable) -> None:
-    """Return where the index of the family has no such wheel: a page is missing, lists other
-    versions, or files for other machines. All else that uv may mean by its "no" ends the command:
-    a login, a circle, a web page, a broken wheel, what comes with torch. torch's own index says
-    403 of what it has not."""
+    """Return if the index of the family really has no such wheel, so that another one may have it.
+
+    Then a page is missing, or lists other versions, or files for other machines. All else that uv
+    may mean by its "no" ends the command: a login, a circle, a web page, a broken wheel, what comes
+    with torch.
+    """
     import requests
     from urllib3.exceptions import HTTPError
 
     allowed = AllowedHosts((split_login(wanted.index)[0],))
     message = no.message
-    missing = ("403", "404") if wanted.index.startswith(INDEX_ROOT) else ("404",)
-    for name, version in (word.split("==") for word in wanted.family):
+    # torch's own index says 403 of what it does not have.
+    is_torchs_own = wanted.index.startswith(INDEX_ROOT)
+    missing = ("403", "404") if is_torchs_own else ("404",)
+    for word in wanted.family:
+        name, _, version = word.partition("==")
         url, login = split_login(f"{wanted.index}/{name}/")
         try:
             with answered(url, allowed, login=login, timeouts=SIZE_TIMEOUTS) as page:
                 status, listing = f"{page.status_code} {page.reason}", unquote(page.text)
         except (requests.RequestException, HTTPError) as problem:
             status, listing = str(problem), ""
-        lacks = f"{name}-{version}" not in listing or re.search(
-            LACKS.format(name, version), no.message
-        )
-        if status.startswith(missing) or (".whl" in listing and lacks):
+        is_list = ".whl" in listing
+        is_listed = f"{name}-{version}" in listing
+        has_no_file = re.search(LACKS.format(name, version), no.message) is not None
+        if status.startswith(missing) or (is_list and (not is_listed or has_no_file)):
             return
-        if ".whl" not in listing:
+        if not is_list:
             message += f"\n  cause: {url}: {without_logins(status)}, and no list of wheels"
     if wanted.others and message == no.message:
         raise no
@@ -128,4 +141,7 @@ def _size_of(address: str, allowed: AllowedHosts) -> int | None:
     except (requests.RequestException, HTTPError, OSError, ValueError):
         # No HTTP at all, a header without an end: the size is only shown.
         return None
-    return int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
+    is_number = length.isascii() and length.isdigit()
+    if not is_number or len(length) > MOST_DIGITS:
+        return None
+    return int(length)

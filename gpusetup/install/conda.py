@@ -18,16 +18,18 @@ from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.switching.lock import locked
 from gpusetup.install.target.layout import Layout
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Step
+from gpusetup.model.steps import Step
 from gpusetup.system.processes import run
 from gpusetup.system.signals import interruptible
 from gpusetup.uv.errors import said_by
-from gpusetup.uv.logins import without_logins
 
 PROGRAMS = ("conda", "mamba", "micromamba")
 SOLVE_SECONDS = 600.0
 """conda's solver takes minutes on a slow disk with a fresh channel."""
+INSTALL_SECONDS = 6 * 3600.0
+"""Gigabytes over a slow line take hours."""
 CLEANING_SECONDS = 30.0
 """How long conda may take to roll back after a Ctrl-C."""
 
@@ -39,31 +41,45 @@ def by_conda(machine: Snapshot) -> bool:
 
 def conda_program() -> str | None:
     """The conda, mamba or micromamba of this machine; an active one's own variable first."""
-    named = filter(None, map(os.environ.get, ("CONDA_EXE", "MAMBA_EXE")))
-    return next(filter(None, map(shutil.which, (*named, *PROGRAMS))), None)
+    names: list[str] = []
+    for variable in ("CONDA_EXE", "MAMBA_EXE"):
+        path = os.environ.get(variable)
+        if path:
+            names.append(path)
+    for name in (*names, *PROGRAMS):
+        program = shutil.which(name)
+        if program:
+            return program
+    return None
 
 
 def conda_says(argv: Sequence[str]) -> str:
     """What conda itself says that it would change."""
-    said = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
-    return without_logins(said.stdout.strip() or said.problem or said.stderr.strip())
+    output = run((*argv, "--dry-run"), timeout=SOLVE_SECONDS)
+    text = output.stdout.strip() or output.problem or output.stderr.strip()
+    return without_logins(text)
 
 
 def install_by_conda(
     job: Job, layout: Layout, argv: tuple[str, ...], device: str | None
 ) -> dict[str, Any] | None:
-    """Run conda's command under the environment's lock; what verify says then of a device."""
+    """Run conda's command under the environment's lock; what verify then says of a device.
+
+    None if no device is given, because no proof was asked for.
+    """
     store = Path(layout.prefix, STORE)
     with interruptible(), locked(store, job.talk):
         job.store = store
         recover(store)
         job.talk("conda solves, downloads and installs: this takes minutes ...")
-        step = Step(argv=argv, title="", timeout_seconds=6 * 3600.0)
+        step = Step(argv=argv, title="", timeout_seconds=INSTALL_SECONDS)
         output = run_step(job, step, gently_seconds=CLEANING_SECONDS)
         if not output.ok:
-            said = output.problem or said_by(output)
+            reason = output.problem or said_by(output)
             raise ToolFailed(
-                f"conda cannot install it: {said}",
+                f"conda cannot install it: {reason}",
                 hint="conda itself rolls back what it began: `conda list --revisions`",
             )
-        return prove(job, layout.python, device) if device else None
+        if device is None:
+            return None
+        return prove(job, layout.python, device)

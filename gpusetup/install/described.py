@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gpusetup.choose.commands import INSTALLERS, InstallerOptions
+from gpusetup.choose.installed import installed_packages
+from gpusetup.install.checks import check_described
+from gpusetup.install.choose_task import Stops, choose_task, order_of, wish_of
 from gpusetup.install.conda import by_conda
-from gpusetup.install.decide import Task, decide
-from gpusetup.install.refusals import check_described
-from gpusetup.install.request import InstallRequest, question_of
-from gpusetup.installers import INSTALLERS, InstallerOptions
+from gpusetup.install.options import InstallRequest
+from gpusetup.install.task import Task
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.documents import DoneStep, InstallAnswer
+from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import FAMILY
-from gpusetup.resolver.companions import installed
-from gpusetup.uv.logins import without_logins
 
 
 def describe(
@@ -24,22 +25,25 @@ def describe(
     """What would be typed on the machine that is described, and why."""
     before = _family_of(machine)
     installer = "conda" if by_conda(machine) else "uv"
-    question = question_of(request, machine, before, by_conda=installer == "conda")
-    task = decide(question, talk)
+    wish = wish_of(request, machine, by_conda=installer == "conda")
+    order = order_of(request, wish, machine)
+    task = choose_task(order, Stops(order, talk))
     if not task.is_done and installer == "uv":
         check_described(machine, task.elsewhere)
-    asked = task.asked
-    followers = (*asked.followers, *asked.pinned) if installer == "uv" else ()  # conda's own names
+    coming, build = task.coming, task.build
+    # conda has its own names for what follows torch.
+    beside = (*coming.followers, *coming.pinned) if installer == "uv" else ()
     options = InstallerOptions(
         python=machine.python.executable,
-        packages=(*asked.family, *asked.packages, *followers),
+        packages=(*coming.family, *coming.packages, *beside),
         index_root=request.root,
         conda_prefix=machine.conda.prefix,
-        again=task.decision.how == "again",
+        again=task.choice.action == "again",
     )
-    label = f"+{task.build.backend}" if task.build.labelled else ""
-    comes = {name: f"{version}{label}" for name, version in task.build.family(asked.family).items()}
-    steps = () if task.is_done else INSTALLERS[installer](task.resolution, options)
+    label = f"+{build.backend}" if build.labelled else ""
+    versions = build.family(coming.family)
+    comes = {name: f"{version}{label}" for name, version in versions.items()}
+    steps = () if task.is_done else INSTALLERS[installer](task.choice, options)
     answer = InstallAnswer(
         state="unchanged" if task.is_done else "planned",
         target=machine.python.prefix or machine.python.executable or request.machine_from or "",
@@ -54,6 +58,8 @@ def describe(
 
 def _family_of(machine: Snapshot) -> dict[str, str]:
     """What would be imported: of two of one name the first, and torch as its own files say."""
-    there, torch = installed(machine), machine.torch.version
-    found = {name: there[name].version for name in FAMILY if name in there}
-    return {**found, **({"torch": torch} if machine.torch.installed and torch else {})}
+    packages, torch = installed_packages(machine), machine.torch
+    versions = {name: packages[name].version for name in FAMILY if name in packages}
+    if torch.installed and torch.version:
+        versions["torch"] = torch.version
+    return versions

@@ -8,32 +8,35 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unreached
-from gpusetup.install.decide import Task
 from gpusetup.install.job import Job
-from gpusetup.install.make_plan import plan_task
 from gpusetup.install.plan import Plan
+from gpusetup.install.planning import plan_task
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
 from gpusetup.install.target.find import Target
+from gpusetup.install.task import Task
 from gpusetup.install.wheels import SUMS, noted, size_text
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import Request
+from gpusetup.model.logins import split_login, without_logins
 from gpusetup.model.versions import parsed
 from gpusetup.system.refusals import blocked_by
 from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.lock import Wheel
-from gpusetup.uv.logins import split_login, without_logins
 from gpusetup.uv.pages import answered
 
 TIMEOUTS = (5.0, 30.0)
+"""Seconds for the connection and between two parts of a file."""
 
 
-def use_wheelhouse(job: Job, target: Target, folder: str, wanted: Request) -> Request:
+def use_wheelhouse(job: Job, target: Target, folder: str, wish: Wish) -> Wish:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
     torch = newest_torch(job.wheels, tag)
-    return wanted if wanted.torch else replace(wanted, torch=f"=={torch}")
+    if wish.torch:
+        return wish
+    return replace(wish, torch=f"=={torch}")
 
 
 def folder_of_settings(job: Job) -> str | None:
@@ -53,7 +56,7 @@ def folder_of_settings(job: Job) -> str | None:
 
 def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
     """The plan of fetching all that a new environment needs into a folder."""
-    folder = os.path.realpath(task.question.request.download or "")
+    folder = os.path.realpath(task.request.download or "")
     task, plan = plan_task(job, replace(target, venv=folder), task)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
 
@@ -94,31 +97,33 @@ def _fetched(job: Job, wheel: Wheel, fetching: Fetching) -> str:
 
     folder = fetching.folder
     path, part = folder / wheel.filename, folder / f"{wheel.filename}.part"
-    if path.is_file() and wheel.sha256 == (there := sha256_of(path)):
-        return there
+    if path.is_file() and wheel.sha256 == sha256_of(path):
+        return wheel.sha256
     job.talk(f"Fetching {wheel.filename} ({size_text(wheel.size_bytes or 0)})")
     part.unlink(missing_ok=True)
     login = fetching.logins.get(urlsplit(wheel.url).netloc)
     try:
         with (
-            answered(wheel.url, fetching.allowed, login=login, timeouts=TIMEOUTS) as got,
+            answered(wheel.url, fetching.allowed, login=login, timeouts=TIMEOUTS) as answer,
             open(part, "xb", opener=no_link) as file,
         ):
-            got.raise_for_status()
-            file.writelines(got.iter_content(1 << 20))
+            answer.raise_for_status()
+            file.writelines(answer.iter_content(1 << 20))
     except requests.RequestException as problem:
         raise _blocked(wheel, without_logins(str(problem))) from problem
-    found = sha256_of(part)
-    if wheel.sha256 not in (None, found):
+    digest = sha256_of(part)
+    # An old index names no hash; the plan says so.
+    if wheel.sha256 not in (None, digest):
         part.unlink()
         raise _blocked(wheel, f"wrong hash: expected sha256 {wheel.sha256}")
     os.replace(part, path)
-    return found
+    return digest
 
 
-def _blocked(wheel: Wheel, said: str) -> Blocked:
+def _blocked(wheel: Wheel, reason: str) -> Blocked:
+    """The error for a wheel that did not come."""
     return Unreached(
-        f"{without_logins(wheel.url)}: {said}",
+        f"{without_logins(wheel.url)}: {reason}",
         hint="nothing was changed; run this again (complete files are kept), or name a mirror: "
         "`--index URL`",
     )

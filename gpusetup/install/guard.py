@@ -61,19 +61,23 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
     >>> guarded({"numpy": "2.0", "torchvision": "0.28.0+cpu", "torch": "2.13.0+cpu"})
     {'torch': '2.13.0+cpu', 'torchvision': '0.28.0+cpu'}
     """
-    found = {}
+    pins: dict[str, str] = {}
     for name in sorted(installed, key=lambda name: (name != "torch", name)):
-        if name == "torch" or companion_table().project(name):
-            try:
-                found[name] = str(Version(installed[name].replace("_", ".")))
-            except InvalidVersion:
-                continue
-    if "torch" not in found:
+        is_companion = companion_table().project(name) is not None
+        if name != "torch" and not is_companion:
+            continue
+        try:
+            # A metadata folder writes the local part with `_`.
+            version = Version(installed[name].replace("_", "."))
+        except InvalidVersion:
+            continue
+        pins[name] = str(version)
+    if "torch" not in pins:
         raise Unsatisfiable(
             "This environment has no torch to guard",
             hint="install it first: `gpusetup install`",
         )
-    return found
+    return pins
 
 
 # --- where it is written --------------------------------------------------------------------------
@@ -81,16 +85,20 @@ def guarded(installed: Mapping[str, str]) -> dict[str, str]:
 
 def places_of(prefix: Path, pins: Mapping[str, str]) -> Iterator[tuple[Path, tuple[str, ...]]]:
     """The files of an environment with their lines."""
-    yield prefix / CONSTRAINTS, tuple(f"{name}=={version}" for name, version in pins.items())
-    ours = named_in_lists(prefix / CONSTRAINTS)
-    read_now = pip_settings(str(prefix)).get("constraint", "").split()
-    others = (one for one in read_now if one != ours)
-    yield prefix / PIP_FILE, ("[install]", f"constraint = {' '.join((*others, ours))}")
+    constraints = prefix / CONSTRAINTS
+    yield constraints, tuple(f"{name}=={version}" for name, version in pins.items())
+    ours = named_in_lists(constraints)
+    files_read_now = pip_settings(str(prefix)).get("constraint", "").split()
+    # pip's setting replaces those of other files, so that these are named again.
+    others = [file for file in files_read_now if file != ours]
+    value = " ".join((*others, ours))
+    yield prefix / PIP_FILE, ("[install]", f"constraint = {value}")
 
 
 def named_in_lists(path: Path) -> str:
     """How pip's and uv's lists, which are split at spaces, name a file."""
-    return path.as_uri() if len(str(path).split()) > 1 else str(path)
+    has_space = len(str(path).split()) > 1
+    return path.as_uri() if has_space else str(path)
 
 
 # --- what is shown and done -----------------------------------------------------------------------
@@ -99,18 +107,24 @@ def named_in_lists(path: Path) -> str:
 def planned(
     places: Iterable[tuple[Path, tuple[str, ...]]], when: str
 ) -> tuple[tuple[GuardFile, ...], tuple[str, ...]]:
-    """The files that are not yet as they should be; and for each file of somebody else, which may
-    have a line about that already, what to write into it."""
-    found, notes = [], []
+    """The files that are not yet as they should be, and notes on the files of somebody else.
+
+    A note says what to write into such a file; none is needed if its lines are there already.
+    """
+    files: list[GuardFile] = []
+    notes: list[str] = []
     for path, rows in places:
         text = "\n".join((f"{MARK}, {when}: from here", *rows, f"{MARK}: to here", ""))
         before = _text_of(path)
         if before is None or is_guard(before):
-            if (before or "").split("\n")[1:] != text.split("\n")[1:]:
-                found.append(GuardFile(path=str(path), text=text))
+            # The first line has the date, which alone is no difference.
+            _, *lines_before = (before or "").split("\n")
+            _, *lines = text.split("\n")
+            if lines_before != lines:
+                files.append(GuardFile(path=str(path), text=text))
         elif not all(row in before for row in rows):
             notes.append(f"{path} is yours and stays; write this into it: {' '.join(rows)}")
-    return tuple(found), tuple(notes)
+    return tuple(files), tuple(notes)
 
 
 def _text_of(path: Path) -> str | None:
@@ -127,7 +141,8 @@ def _text_of(path: Path) -> str | None:
 
 def is_guard(text: str) -> bool:
     """Whether the guard wrote a file, and nobody else."""
-    return text.startswith(MARK) and text.rstrip().rpartition("\n")[2] == f"{MARK}: to here"
+    _, _, last_line = text.rstrip().rpartition("\n")
+    return text.startswith(MARK) and last_line == f"{MARK}: to here"
 
 
 def write(files: tuple[GuardFile, ...]) -> None:
@@ -140,8 +155,11 @@ def write(files: tuple[GuardFile, ...]) -> None:
 
 def undo(prefix: Path) -> tuple[str, ...]:
     """Remove the guard's own files; what makes others read the constraints first."""
-    paths = (prefix / PIP_FILE, prefix / CONSTRAINTS)
-    ours = [path for path in paths if not path.is_symlink() and is_guard(_text_of(path) or "")]
+    ours: list[Path] = []
+    for path in (prefix / PIP_FILE, prefix / CONSTRAINTS):
+        is_ours = not path.is_symlink() and is_guard(_text_of(path) or "")
+        if is_ours:
+            ours.append(path)
     for path in ours:
         with blocked_by_files(f"{path} cannot be removed", "`gpusetup guard --undo` again goes on"):
             path.unlink()

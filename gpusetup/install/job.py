@@ -11,7 +11,7 @@ from typing import Any
 from gpusetup.install.switching.lock import launched
 from gpusetup.model.documents import DoneStep
 from gpusetup.model.frozen import Frozen, Record, replace
-from gpusetup.model.resolution import Step
+from gpusetup.model.steps import Step
 from gpusetup.system.processes import Output, run
 from gpusetup.uv.lock import Wheel
 from gpusetup.uv.settings import PersonSettings, person_settings

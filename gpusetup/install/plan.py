@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpusetup.model.builds import Fallback
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import Choice, Step
+from gpusetup.model.steps import Step
 from gpusetup.uv.lock import Wheel
 
 
@@ -17,9 +18,9 @@ class Plan(Frozen):
     """The interpreter of the target."""
     venv: str | None = None
     """The environment to be made first."""
-    choice: Choice
+    choice: Fallback
     """Its index may have a login."""
-    fallbacks: tuple[Choice, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
     """What is left to fall back to."""
     wheels: tuple[Wheel, ...] = ()
     steps: tuple[Step, ...] = ()

@@ -12,13 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.choose.wish import Wish, backend_label, specifier
 from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.install.project_file import EXTRA_NAME, Kind, NamedExtra, ProjectFile
+from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import Request, TorchBuild
 from gpusetup.model.versions import allows, cuda_of
-from gpusetup.resolver.situation import specifier
-from gpusetup.resolver.spelled import backend_label
 
 PLATFORMS = {
     "sys_platform == 'linux' and platform_machine != 'aarch64'": ("linux", "x86_64"),
@@ -27,6 +26,9 @@ PLATFORMS = {
 }
 """The marker of each platform for which torch's own index has builds. The two of Linux make all of
 it: uv locks a project for every machine that its `environments` leave."""
+
+
+LINUX_MARKERS = tuple(marker for marker, (family, _) in PLATFORMS.items() if family == "linux")
 
 
 def project_lines(
@@ -42,8 +44,16 @@ def project_lines(
 
 def marker_of(torch: str, backend: str, catalog: Catalog) -> str:
     """Where torch's index has a build, as a marker of uv."""
-    rows = ((m, catalog.row_of(torch, backend, *on)) for m, on in PLATFORMS.items())
-    return " or ".join(marker for marker, row in rows if row)
+    markers = [
+        marker
+        for marker, platform in PLATFORMS.items()
+        if catalog.row_of(torch, backend, *platform)
+    ]
+    # Every Linux is one of the two: a marker that is always true there says nothing.
+    if set(LINUX_MARKERS) <= set(markers):
+        others = [marker for marker in markers if marker not in LINUX_MARKERS]
+        markers = ["sys_platform == 'linux'", *others]
+    return " or ".join(markers)
 
 
 # --- one extra for each build --------------------------------------------------------------------
@@ -129,17 +139,17 @@ def backend_of(name: str, build: TorchBuild | None, catalog: Catalog) -> str | N
     return next((backend for backend in reversed(defaults) if cuda_of(backend)), None)
 
 
-def common_release(backends: Sequence[str], wanted: Request, catalog: Catalog) -> str | None:
+def common_release(backends: Sequence[str], wish: Wish, catalog: Catalog) -> str | None:
     """The newest torch that was asked for and has builds on all of these backends."""
     for release in reversed(catalog.releases):
         has_all = all(marker_of(release.torch, backend, catalog) for backend in backends)
-        if has_all and is_wanted(release.torch, wanted):
+        if has_all and is_wanted(release.torch, wish):
             return release.torch
     return None
 
 
-def is_wanted(torch: str, wanted: Request) -> bool:
-    limits = specifier(wanted.torch)
+def is_wanted(torch: str, wish: Wish) -> bool:
+    limits = specifier(wish.torch)
     return limits is None or allows(str(limits), torch)
 
 
@@ -147,12 +157,12 @@ def pins_of(
     variant: Variant,
     family: Sequence[str],
     torch: str | None,
-    question: tuple[Request, Catalog],
+    question: tuple[Wish, Catalog],
 ) -> dict[str, str]:
     """The versions of torch and its companions in an extra; the newest torch of its backend where
     the extras have none in common. Unsatisfiable if there is none."""
-    wanted, catalog = question
-    torch = torch or common_release([variant.backend], wanted, catalog)
+    wish, catalog = question
+    torch = torch or common_release([variant.backend], wish, catalog)
     rows = (catalog.row_of(torch or "", variant.backend, *on) for on in PLATFORMS.values())
     build = next(filter(None, rows), None)
     if build is None:

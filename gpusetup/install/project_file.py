@@ -16,8 +16,8 @@ from packaging.utils import canonicalize_name
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import FAMILY
 from gpusetup.uv.toml import parse_toml
 
 PROJECT_FILE = "pyproject.toml"
@@ -44,8 +44,8 @@ class ProjectFile(Frozen):
     """uv's tables that are there already and that new lines must be joined with."""
     has_extras: bool = False
     """Whether it has a table of extras."""
-    base_names_torch: bool = False
-    """Whether the dependencies of the whole project name torch."""
+    base_family: tuple[str, ...] = ()
+    """What of torch's family the dependencies of the whole project name."""
 
 
 def read_project(path: Path, talk: Callable[[str], None]) -> ProjectFile:
@@ -74,7 +74,7 @@ def project_of(document: Mapping[str, Any]) -> ProjectFile:
         extras=(*extras, *groups),
         tables=tables_of_uv(document),
         has_extras="optional-dependencies" in project,
-        base_names_torch=bool(family_in(project.get("dependencies"))),
+        base_family=family_in(project.get("dependencies")),
     )
 
 

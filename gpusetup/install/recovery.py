@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from gpusetup.install.request import InstallRequest
+from gpusetup.install.options import InstallRequest
 from gpusetup.install.switching.change import drop_leftovers, recover
 from gpusetup.install.switching.journal import STAGING, STORE, Journal, read_journal
 from gpusetup.install.switching.lock import locked
@@ -16,11 +16,14 @@ from gpusetup.system.system import System
 
 def target_folder(request: InstallRequest) -> Path:
     """The folder of the target; one whose interpreter is not there yet is a folder all the same."""
-
-    named = request.venv or request.python
-    if named and (request.venv or (Path(named).absolute() / STORE).is_dir()):
-        return Path(named).absolute()
-    return Path(choose_target(System(), named).prefix)
+    if request.venv:
+        return Path(request.venv).absolute()
+    if request.python:
+        folder = Path(request.python).absolute()
+        # A killed run may have left an environment without an interpreter.
+        if (folder / STORE).is_dir():
+            return folder
+    return Path(choose_target(System(), request.python).prefix)
 
 
 def recover_unfinished(
@@ -36,10 +39,12 @@ def recover_unfinished(
             way_on = how_to_end(str(folder), System().family, half_made=half_made)
             talk(f"{head}; {way_on}.")
         return None
-    ends = (store / STAGING, store / "installer")  # what stands if it was killed at its very end
-    if journal is None and not any(path.exists() for path in ends):
+    # What a run leaves that was killed at its very end.
+    leftovers = (store / STAGING, store / "installer")
+    if journal is None and not any(path.exists() for path in leftovers):
         return None
-    with locked(store, talk):  # one that still runs has the lock
+    # One that still runs has the lock.
+    with locked(store, talk):
         if read_journal(store) is None:
             drop_leftovers(store)
             return None
@@ -55,9 +60,11 @@ def recover_unfinished(
 
 def undo_changes(journal: Journal) -> str:
     """What an undo changes: `torch 2.5.1+cpu -> 2.4.0`, `filelock 3.20.0 goes`."""
-    return ", ".join(
-        f"{name} {version} -> {journal.before[name]}"
-        if name in journal.before
-        else f"{name} {version} goes"
-        for name, version in journal.after.items()
-    )
+    changes: list[str] = []
+    for name, version in journal.after.items():
+        previous_version = journal.before.get(name)
+        if previous_version is None:
+            changes.append(f"{name} {version} goes")
+        else:
+            changes.append(f"{name} {version} -> {previous_version}")
+    return ", ".join(changes)

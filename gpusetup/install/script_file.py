@@ -8,17 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from gpusetup import named_file
-from gpusetup.errors import BadInput, UsageError
+from gpusetup.errors import BadInput
 from gpusetup.install.project_file import family_in, tables_of_uv
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.shell import own_word
 from gpusetup.uv.toml import parse_toml
 
 MOST_BYTES = 1 << 20
-SUFFIXES = (".py", ".pyw")
 START, END = "# /// script", "# ///"
 
 
@@ -27,45 +25,48 @@ class Script(Frozen):
 
     has_block: bool = False
     family: tuple[str, ...] = ()
-    """What of torch's family its dependencies name."""
+    """What of torch's family its dependencies name, or its code imports."""
     tables: tuple[str, ...] = ()
     """uv's tables that are in the block already."""
 
 
-def is_script(word: str) -> bool:
-    """Whether a word of the command line is a script: a file that is there. `discord.py` and others
-    are packages with such a name."""
-    return word.lower().endswith(SUFFIXES) and Path(word).is_file()
-
-
-def refuse_scripts(words: Iterable[str]) -> None:
-    """UsageError for a script where packages are meant: an index may have a package of its name."""
-    for word in filter(is_script, words):
-        raise UsageError(
-            f"{word!r} is a script here, not a package",
-            hint=f"`gpusetup install --project {own_word(word)}` prints the lines for its metadata",
-        )
-
-
 def read_script(path: str) -> Script:
     """What a script's block says; BadInput where it has two, or one that is no TOML."""
-    blocks = list(blocks_of(named_file.read_text(path, MOST_BYTES)))
+    text = named_file.read_text(path, MOST_BYTES)
+    blocks = list(blocks_of(text))
+    imported = family_imported(text)
     if len(blocks) > 1:
         raise BadInput(
             f"{path} has {len(blocks)} blocks of metadata, and PEP 723 allows one",
             hint=f"join them into one, from `{START}` to `{END}`",
         )
     if not blocks:
-        return Script()
+        return Script(family=imported)
     try:
         document = parse_toml(blocks[0])
     except (ValueError, RecursionError) as problem:
         raise BadInput(f"the metadata block of {path} is no TOML: {problem}") from problem
     return Script(
         has_block=True,
-        family=family_in(document.get("dependencies")),
+        family=(*family_in(document.get("dependencies")), *imported),
         tables=tables_of_uv(document),
     )
+
+
+IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+(.{0,300})", re.MULTILINE)
+
+
+def family_imported(text: str) -> tuple[str, ...]:
+    """What of torch's family a script imports; the script is not run, and need not be valid.
+
+    >>> family_imported("import torch, torchvision.transforms as T\\nfrom torch import nn")
+    ('torch', 'torchvision')
+    """
+    names: set[str] = set()
+    for statement in IMPORT.findall(text):
+        modules = statement.partition(" import ")[0]
+        names.update(re.findall(r"(?:^|,)[ \t]*(\w+)", modules))
+    return tuple(name for name in FAMILY if name in names)
 
 
 def blocks_of(text: str) -> Iterator[str]:

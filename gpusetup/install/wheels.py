@@ -18,17 +18,21 @@ def noted(folder: Path) -> dict[str, str]:
     if not (folder / SUMS).is_file():
         return {}
     text = (folder / SUMS).read_text(encoding="utf-8", errors="replace")
-    rows = re.findall(r"(?m)^([0-9a-f]{64})  ([^/\\\s]+)$", text)
-    return {name: digest for digest, name in rows if (folder / name).is_file()}
+    sums: dict[str, str] = {}
+    # A name with a slash could lead out of the folder.
+    for digest, name in re.findall(r"(?m)^([0-9a-f]{64})  ([^/\\\s]+)$", text):
+        if (folder / name).is_file():
+            sums[name] = digest
+    return sums
 
 
 def in_folder(folder: str, wheels: Iterable[Wheel]) -> Iterator[Wheel]:
     """Wheels that lie in a folder, with the hashes that were noted when it was filled."""
     sums = noted(Path(folder))
-    for one in wheels:
-        size = Path(folder, one.filename).stat().st_size
-        known = sums.get(one.filename, one.sha256)
-        yield replace(one, sha256=known, size_bytes=size, source=folder)
+    for wheel in wheels:
+        size_bytes = Path(folder, wheel.filename).stat().st_size
+        digest = sums.get(wheel.filename, wheel.sha256)
+        yield replace(wheel, sha256=digest, size_bytes=size_bytes, source=folder)
 
 
 def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
@@ -37,11 +41,15 @@ def unhashed(wheels: Iterable[Wheel]) -> tuple[str, ...]:
     >>> unhashed([Wheel(name="x", version="1", filename="", url="https://i/x")])
     ('No sha256 at the index for x: the file is only as trusted as the connection',)
     """
-    names = [one.name for one in wheels if not one.sha256 and not one.url.startswith("file:")]
+    names: list[str] = []
+    for wheel in wheels:
+        is_on_disk = wheel.url.startswith("file:")
+        if not wheel.sha256 and not is_on_disk:
+            names.append(wheel.name)
     if not names:
         return ()
-    said = f"No sha256 at the index for {', '.join(names)}"
-    return (f"{said}: the file is only as trusted as the connection",)
+    fact = f"No sha256 at the index for {', '.join(names)}"
+    return (f"{fact}: the file is only as trusted as the connection",)
 
 
 def size_text(count: int | float) -> str:

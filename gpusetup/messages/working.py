@@ -21,6 +21,14 @@ NOTICES = lazy(
     # A program that takes what it has in the place of what it did not find, and goes on.
     r"|^.*\b(?:using the latest cached|defaulting to|skipping|will be (?:skipped|ignored)|optional\b.{0,40}\bnot (?:found|installed)|detection failed despite)\b.*$"
     r"|\berrors?: (?:0|none)\b|\b(?:is_available|cuda\.is_available)\(\)|\b(?:no|without|zero|any) (?:more )?(?:errors?|failures?|problems?|issues?|crash(?:es)?|OOM)\b|\bCould not collect\b|--kill-on-bad-exit\S*"
+    # What a tool prints on every machine without CUDA, quoted by somebody.
+    r"|\b(?:is cuda available|cuda runtime version|nvidia driver version|gpu models and configuration|cuda used to build pytorch|cudnn version)\b ?[:?] ?\W?(?:false|none|n/?a|no cuda)\b|[\"'“]no cuda[\"'”]"
+    # A bug that is denied, and the report of one.
+    r"|\b(?:rather than|not|isn't|no) (?:a |an )?(?:bug|failure|crash)\b|\bbug reports?\b"
+    # A person who has not begun.
+    r"|\b(?:I|we) (?:have |had )?(?:not|haven't|didn't)(?: yet)? (?:\w+ )?(?:start|try|tri|run|install|us)\w*"
+    # The first run of a shape is slow: it searches for kernels, or compiles them.
+    r"|\b(?:the )?(?:first|1st) (?:step|run|image|batch|iteration|request|generation|inference|forward|call|start|prompt|token)s? (?:\w+ )?(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
     # A condition, and what somebody does not use by choice.
     r"|\b(?:if|when|where) (?:the |a )?(?:cuda|gpu|xpu|mps) is (?:unavailable|not available|missing)|\b(?:WSL2?|conda|docker|swap|a container) (?:is )?not used\b"
     r"|:\s{0,3}not (?:found|available|applicable|installed)\s*$"
@@ -35,7 +43,7 @@ FAILURE = lazy(
     rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
     r"|(?:does|do|did|is|are|was|were)(?: not|n't)(?: help\w*)?(?: me)? ?(?:[.,;!]|$)|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%"
     r"|\b(?:reboots?|shuts? (?:off|down|itself)|turns? (?:itself )?off|powers? (?:itself )?off|blue ?screen|BSOD|(?:PC|computer|machine|system) restarts?)\b|\b(?:screen|display|monitor|PC|computer|machine|system|it|laptop|desktop)\b (?:just |then |simply )?(?:switch\w*|turn\w*|go(?:es|ing)?|went|power\w*) (?:\w+ )?(?:off|dark|dim|blank)\b|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|device_count\(\)\W{1,12}0(?!\d)|\bmissing\b|\bbroken?\b|\bcorrupt\w*|\bNaNs?\b|\bsilent|\bbugs?\b|\bgpu crash dump|\bdevice removed\b"
-    r"|\b(?:falls?|falling) back\b(?! (?:in)?to (?:the )?(?:xpu|mps|cuda|gpu|rocm)\b)|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:uses?|using|on|with) (?:the |my )?(?:cpu|igpu)\b(?: (?:only|instead)\b)?|\bonly (?:the )?cpu\b|\bworked (?:until|before|yesterday|last)\b|\bused to work\b|\bstopped working\b|\bno longer\b"
+    r"|\b(?:falls?|falling) back\b(?! (?:in)?to (?:the )?(?:xpu|mps|cuda|gpu|rocm)\b)|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:uses?|using|on|with) (?:the |my )?(?:cpu|igpu)\b(?: (?:only|instead)\b)?|\bonly (?:the )?cpu\b|\bworked (?:until|before|yesterday|last)\b|\bused to work\b|\bstopp?(?:s|ed) (?:working|using|seeing|detecting|finding)\b|\b\d{2,3} ?% CPU\b|\b(?:gpu|util\w*)(?: \w+){0,2}[ :]{1,3}(?:only |about |at |just )?[0-9] ?(?:%|percent)\b|\bno longer\b"
     # zh, ja, ko
     r"|报错|错误|失败|无法|不能(?!忽)|不了|不到|不行|不动|不工作|没(?:有)?(?:反应|识别|用上|使用)|用不|认不|识别不|崩溃|闪退|死机|蓝屏|黑屏|花屏|重启|关机|卡(?:住|死)|掉卡|溢出|爆显存|怎么回事"
     r"|エラー|できな|できま?せん|ません(?!か)|ない(?:です|の|。|\.|$)|落ち|固ま|止ま|フリーズ|クラッシュ|失敗|真っ黒|再起動|シャットダウン"
@@ -71,12 +79,13 @@ SOLVED = lazy(
 # --- what shows that a GPU computes ---------------------------------------------------------------
 
 A_GPU = lazy(
-    r"(?i)(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|7900 ?XTX?|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
+    r"(?i)(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|[5-9]\d00 ?(?:XTX?|GRE)|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
     r"|--device cuda|\bcuda:\d\b|\b(?:on|uses?|the|my|a|an) (?:\w+ ){0,2}GPUs?\b|\bGPU(?:s| (?:memory|utili[sz]ation|usage|occupation))\b|显卡|グラボ|그래픽|видеокарт|Grafikkarte|carte graphique|tarjeta|placa de v[ií]deo|\bxpu\b|\bmps\b"
 )
 """A GPU on which it computes, by its name or its device."""
 DEVICE_SHOWN = lazy(
     r"(?i)\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
+    r"|\bget_device_name\b[^\n]{0,12}\b(?:says?|returns?|prints?|gives?|shows?|is)\b|\bget_device_name\(?\d?\)? ?(?:->|=>|=|:) ?['\"]?\w"
     r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b"
     r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\d ?[MG]B +100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
 )
@@ -100,19 +109,22 @@ TRAINING_SHOWN = lazy(
 SPEED = lazy(
     r"(?i)(?<![\w.])\d[\d.,]{0,8} ?(?:it/s|its/s|s/it|sec(?:onds?)?/it|tokens?/s(?:ec(?:ond)?)?|tok/s|t/s\b|tps\b|tokens? (?:a|per|each) second|token(?:s)? pro Sekunde|tokens? par seconde|tokens? por segundo|токен\w* в секунду|samples?/s\w*|im(?:g|ages?)/s\w*|fps\b|steps?/s\w*|ms/(?:step|iter\w*|batch|token|image)|TFLOPS)"
     r"|(?<![\w.])\d[\d.,]{0,8} ?(?:ms|s|sec(?:onds?)?|秒|сек\w*|Sekunden)(?: ?/ ?| (?:per|a|an|each|pro|на|par|por) )(?:step|batch|image|iter\w*|epoch|token|frame|item|Bild|Schritt|шаг)"
+    r"|\b(?:step|iter\w*|epoch|batch) \d{1,6}: ?\d[\d.]* ?(?:ms|s)\b|\b\d{3,4}(?: ?(?:px|x ?\d{3,4}))?,? in ~? ?\d[\d.]{0,6} ?(?:s|sec\w*)\b"
     r"|\b(?:on|with|using|auf|sur|на) (?:my |an? |the |meiner |ma )?(?:RTX |GeForce |GTX )?(?:[2-5]0[5-9]0\w{0,3}(?: Ti| Super)?|A100|H100|A6000|V100|L40S?|T4)\b[^.\n]{0,24}?[:=,]? ?\d[\d.,]{0,6} ?(?:ms|s|sec\w*|min\w*)\b"
     r"|(?:每|一)(?:个)? ?(?:step|步|张|轮|epoch)[^。\n]{0,6}?\d[\d.]* ?(?:秒|ms|分钟)|\d[\d.]* ?(?:token|步|张)/?(?:每)?秒|1 ?(?:ステップ|エポック|枚)[^。\n]{0,6}?\d[\d.]* ?(?:秒|分)|(?:스텝|에포크)당? ?\d[\d.]* ?(?:초|분)"
 )
 """How fast something computes, in the units that programs and people use."""
 TRAINS_WELL = lazy(
     r"(?i)\bloss(?:es)? (?:go(?:es)?|is going|decreas\w+|keeps? (?:going|falling)|falls?|drops?|converges?)(?: down)?\b|\b(?:epochs?|training|it) (?:finish(?:es|ed)?|completes?|runs? through)\b|\b(?:trains?|training|fine-?tuning|inference) (?:runs?|works?|is running|goes (?:on|fine)|fine|well|ok)\b|\bserves? (?:\w+ )?(?:fine|well)\b|\b(?:can|could) run \S+(?: \w+)? on (?:a|the|my|an)\b|\bI(?: am|'m)? (?:currently |now )?(?:train|fine-?tun|run|us)\w* [^.\n]{0,40}?\bon (?:an?|my|the|one|two|[1-8]) ?x? ?\w"
+    r"|\btrained\b[^.\n]{0,40}\b(?:overnight|fine|well|for (?:hours|days|\d+ ?h\w*)|without)\b|\bloss(?:es)? (?:is|was|are|looks?) (?:fine|good|ok(?:ay)?|normal)\b|\bresults? (?:are |is |look )?(?:correct|right|good|fine)\b|\b(?:at|to) (?:9\d|100) ?(?:%|percent)\b"
+    r"|\b(?:gpu|card|util\w*)s?\b[^.\n]{0,40}\b[1-9]\d? ?(?:and|to|-|–) ?\d{2} ?(?:%|percent)"
     r"|\b(?:each|every|an?) (?:spike|peak) (?:\w+ ){0,3}(?:is|=) (?:a|an|one) (?:training )?(?:epoch|batch|step)\b"
     r"|(?:训练|学习|推理|微调)[^。,\n]{0,6}?(?:起来|正常|没问题|跑通|可用)|功能可用|(?:学習|推論)(?:は|も|が)?(?:問題なく|正常に|普通に)(?:動|でき|進)|(?:학습|훈련|추론)(?:은|는|이)? ?(?:정상|잘|문제 ?없이)"
     r"|обучение идёт|обучается (?:нормально|хорошо)|Training läuft|(?:l')?entra[iî]nement (?:tourne|marche|fonctionne|se passe bien)|\b(?:entrena|entrenamiento) (?:sin problemas|bien|funciona)|(?:treina|treinamento) (?:sem problemas|bem|roda|funciona)"
 )
 """A person's word that a training or a program goes on."""
 WORKS_THERE = lazy(
-    r"(?i)(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran|running) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm|for me)\b|\blooks (?:good|fine|ok)(?: to me)?\b|\bsees? and uses? (?:the|my) GPU\b"
+    r"(?i)(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran|running) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm|for me)\b|\blooks (?:good|fine|ok)(?: to me)?\b|\bworks too\b|\b(?:really |very |quite |so |I'm )(?:happy|pleased)\b|\bsees? and uses? (?:the|my) GPU\b"
     r"|\b(?:tested|verified|confirmed|checked) (?:on|with) (?:my |an? |the |two )?(?:\S{1,16} ){0,4}?(?:GPUs?|cards?|[RG]TX ?\d{3,4}|machine|Arc \w+)\b|\ball good\b|一切正常|运行正常|正常运行|可以正常|問題なく動|正常に動|잘 (?:됩|돌아|작동)|정상(?:적으로)? ?(?:작동|동작)"
     r"|funktioniert (?:einwandfrei|super|gut)|l(?:ä|ae)uft (?:\w+ ){0,4}(?:wunderbar|super|gut|einwandfrei|problemlos)|вс[её] (?:отлично |хорошо |нормально )?работает|работает (?:отлично|нормально|хорошо)|(?:tout )?(?:fonctionne|marche) (?:bien|tr[eè]s bien|parfaitement)|tout fonctionne|(?:funciona|va todo|todo va|corre) (?:bien|perfectamente|perfecto)|va todo bien|funciona (?:perfeitamente|bem)|roda (?:bem|liso)"
 )
@@ -132,6 +144,9 @@ TOPICS = {
     "result": lazy(
         r"(?i)\b(?:different|wrong|inaccurate|unequal|inconsistent|mismatch\w*)\b[^.\n]{0,30}\b(?:results?|outputs?|values?|numbers?|digits?)\b|\b(?:results?|outputs?|values?|digits?)\b[^.\n]{0,60}?\b(?:differs?|different|wrong|not (?:equal|the same)|deviates?|diverges?|mismatch\w*)\b"
         r"|\berrors? of (?:about |up to |around )?\d?[\d.]*e-\d|\b(?:numerical|rounding) (?:errors?|differences?)\b|\bprecision\b[^.\n]{0,30}\b(?:loss|lower|differ\w+|lost)|结果[^。\n]{0,8}(?:不一致|不同|不一样)|精度[^。\n]{0,6}(?:不|差|损失)|結果が(?:異な|違)|결과가 (?:다르|달라)|результат\w*[^.\n]{0,20}отлича|Ergebnis\w*[^.\n]{0,20}(?:anders|unterschied|abweich)"
+    ),
+    "first run": lazy(
+        r"(?i)\b(?:first|1st) (?:step|run|image|batch|iteration|request|generation|inference|forward|call|start|prompt|token)s? (?:\w+ )?(?:is|are|was|takes?|took)\b[^.\n]{0,24}\b(?:slow\w*|long\w*|minutes?|min)\b"
     ),
     "compile": lazy(r"(?i)\btorch[._]compile\b|--compile\b"),
     "loader": lazy(

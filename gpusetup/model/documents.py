@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from gpusetup.model.finding import Finding, RuledOut, Stage
-from gpusetup.model.frozen import Amount, Frozen, Number, Text
-from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import (
+from gpusetup.model.builds import (
     Advice,
-    Choice,
+    Fallback,
     HeldBack,
     JointPackage,
     Offer,
     Rejection,
     Served,
 )
+from gpusetup.model.finding import Finding, RuledOut, Stage
+from gpusetup.model.frozen import Amount, Frozen, Number, Text
+from gpusetup.model.machine import Snapshot
 
 
 class ErrorAnswer(Frozen):
@@ -41,7 +41,7 @@ class ResolveAnswer(Frozen):
     python: Text = None
     driver_floor: Text = None
     served: tuple[Served, ...] = ()
-    fallbacks: tuple[Choice, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     advice: Advice | None = None
     commands: Mapping[str, tuple[tuple[str, ...], ...]] = {}

@@ -77,8 +77,12 @@ def map_blocks(fix: Fix, change: Callable[[Alternative], Alternative | None]) ->
     """The fix with each of its blocks changed; one that becomes None is left out."""
 
     def changed(blocks: tuple[Alternative, ...]) -> tuple[Alternative, ...]:
-        changed_blocks = [change(block) for block in blocks]
-        return tuple(block for block in changed_blocks if block is not None)
+        changed_blocks = []
+        for block in blocks:
+            new_block = change(block)
+            if new_block is not None:
+                changed_blocks.append(new_block)
+        return tuple(changed_blocks)
 
     first_block = change(Alternative(title="", commands=fix.commands))
     return replace(

@@ -51,6 +51,7 @@ else:
         """Fields are given by name in every subclass; msgspec would inherit all but that."""
 
         def __new__(cls, name: str, bases: tuple[type, ...], body: dict[str, Any], **config: Any):
+            # msgspec's own default is by position, in which nobody reads a record's fields.
             config.setdefault("kw_only", True)
             return super().__new__(cls, name, bases, body, **config)
 

@@ -26,7 +26,9 @@ def without_hidden_marks(text: str) -> str:
     """
     # Most texts are plain, and the test is faster than the pattern.
     is_plain = text.isascii() and text.isprintable()
-    return text if is_plain else re.sub(HIDDEN, "?", text)
+    if is_plain:
+        return text
+    return re.sub(HIDDEN, "?", text)
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -292,6 +292,25 @@ class DeviceNode(Frozen):
     writable: Flag = None
 
 
+class MakerStack(Frozen):
+    """GPUs of AMD, Intel or Apple in a machine without NVIDIA's, and what their driver shows."""
+
+    maker: str
+    """`amd`, `intel`, `apple`."""
+    gpus: tuple[Gpu, ...] = ()
+    kernel_driver: Text = None
+    """The kernel driver that is bound to the GPUs: `amdgpu`, `xe`; None if none is."""
+    driver_version: Text = None
+    runtime: Text = None
+    """The ROCm of the machine itself: `6.4.1`. torch's wheels bring their own."""
+    nodes: tuple[DeviceNode, ...] | None = None
+    """`/dev/kfd` and the render nodes; None where they were not looked for."""
+    bundles_runtime: Flag = None
+    """Whether the installed torch brings HIP in its own folder."""
+    translated: Flag = None
+    """Whether this is a Python for Intel's processors on a chip of Apple (Rosetta)."""
+
+
 class Cpu(Frozen):
     name: Text = None
     logical_cores: Number = None
@@ -356,6 +375,8 @@ class Snapshot(Frozen):
     disks: tuple[Disk, ...] = ()
     devices: tuple[DeviceNode, ...] | None = None
     """The `/dev/nvidia*` nodes; None where they were not looked for."""
+    makers: MakerStack | None = None
+    """Another maker's GPUs; None where NVIDIA's are, or where none were found."""
     environment: Mapping[str, str] = {}
     """The environment variables of the allow-list."""
     wanted: Wanted = Wanted()

@@ -120,7 +120,8 @@ def _old_value_in_bash(name: str) -> str:
 
 def lines(*texts: str) -> Lines:
     """Lines that are in our own source, word for word (a test makes sure that they are)."""
-    return tuple(Line(text) for text in texts)
+    typed_lines = [Line(text) for text in texts]
+    return tuple(typed_lines)
 
 
 def filled(pattern: str, **values: str) -> Line:
@@ -129,7 +130,9 @@ def filled(pattern: str, **values: str) -> Line:
     >>> filled("echo {text} | sudo tee {file}", text="a b", file="/etc/x.conf")
     "echo 'a b' | sudo tee /etc/x.conf"
     """
-    quoted = {name: _for_bash(value) for name, value in values.items()}
+    quoted = {}
+    for name, value in values.items():
+        quoted[name] = _for_bash(value)
     return Line(pattern.format_map(quoted))
 
 
@@ -140,8 +143,10 @@ def with_words(before: Line, words: Sequence[str], family: str | None) -> Line:
     'gpusetup install --yes'
     """
     shell = shell_for(family)
-    quoted = [word(argument, shell) for argument in words]
-    return Line(" ".join((before, *quoted)))
+    all_words: list[str] = [before]
+    for argument in words:
+        all_words.append(word(argument, shell))
+    return Line(" ".join(all_words))
 
 
 ASSIGNED = re.compile(
@@ -159,10 +164,14 @@ def settings_in_powershell(text: str) -> Line:
     ("$env:A = 'b'  # run it again", 'ls')
     """
     statement, mark, remark = text.partition("  #")
-    settings = [setting(name, value, "powershell") for name, value in _exported(statement)]
+    settings = []
+    for name, value in _exported(statement):
+        settings.append(setting(name, value, "powershell"))
+    # Other commands are the same in both shells.
     if not settings:
         return Line(text)
-    return Line("; ".join(settings) + mark + remark)
+    typed = "; ".join(settings)
+    return Line(f"{typed}{mark}{remark}")
 
 
 def _exported(statement: str) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from gpusetup.readings.plausibility import LIMITS, implausible
 
 PATIENCE_SECONDS = 10.0
 """How long a sample may be late before the source is given up, where nobody says."""
-SourceName = Literal["nvml", "nvidia-smi", "machine"]
+SourceName = Literal["nvml", "nvidia-smi", "amdgpu", "xpu-smi", "powermetrics", "machine"]
 
 
 class SourceEnded(Exception):

@@ -18,21 +18,29 @@ from gpusetup.model.units import GIB
 from gpusetup.plan.data_parallel import other_gpu_bytes
 from gpusetup.plan.decide import (
     SOLVERS,
-    Decision,
-    Limits,
+    MachineLimits,
+    RecipeDecision,
     decide,
     max_batch,
     max_context,
     near_limit,
 )
 from gpusetup.plan.fewer_gpus import better_with_fewer, visible_devices
-from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.job import (
+    BESIDE_FIELDS,
+    JOB_DEFAULTS,
+    Recipe,
+    TrainingJob,
+    samples,
+    tokens,
+    yarn,
+)
 from gpusetup.plan.job_of_question import job_of, rl_setup_of
 from gpusetup.plan.measured import NONE, is_standard
 from gpusetup.plan.models_beside import uncounted_models
 from gpusetup.plan.notes import notes, uncertainties
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import Question
+from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.rope import RopeScaling, factor_remark
 from gpusetup.plan.savings import helps
 from gpusetup.plan.smallest_gpu import smallest_gpu
@@ -56,10 +64,10 @@ SOURCES = {
 class PlanRequest(Frozen):
     """One job to plan, and what its answer shows beside the plan."""
 
-    question: Question
+    question: TrainingQuestion
     hardware: Place
-    limits: Limits
-    job: Job
+    limits: MachineLimits
+    job: TrainingJob
     config: ConfigRead | None = None
     """What was read of a training config."""
     notes: tuple[str, ...] = ()
@@ -165,13 +173,14 @@ GPUS_IN_A_MACHINE = 8
 """More GPUs than this are in several machines, where one variable cannot name them."""
 
 
-def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
+def environment(decision: RecipeDecision, request: PlanRequest) -> dict[str, str]:
     """The variables to export: the allocator's, and which GPUs a program may use."""
     if not decision.fits:
         return {}
     variables = dict(ENV) if decision.shown.recipe.env else {}
     gpus = decision.job.gpus
-    machine_has_more = request.hardware.count is not None and request.hardware.count > gpus
+    count = request.hardware.count
+    machine_has_more = count is not None and count > gpus
     # Who asks for the fewest GPUs hides the others from the training.
     asks_for_fewest = request.question.solve == "gpus" and gpus <= GPUS_IN_A_MACHINE
     if machine_has_more or asks_for_fewest:
@@ -179,7 +188,7 @@ def environment(decision: Decision, request: PlanRequest) -> dict[str, str]:
     return variables
 
 
-def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
+def advice(request: PlanRequest, decision: RecipeDecision) -> Iterator[str]:
     """All sentences of the answer: what is wrong, what must be done in time, what is open."""
     if request.hardware.remark:
         yield request.hardware.remark
@@ -192,7 +201,7 @@ def advice(request: PlanRequest, decision: Decision) -> Iterator[str]:
     yield from notes(request.question, decision, request.hardware)
 
 
-def cell(decision: Decision, gpu: str) -> PlanCell:
+def cell(decision: RecipeDecision, gpu: str) -> PlanCell:
     """The plan of one job of many, without what would help."""
     job, shown, limits = decision.job, decision.shown, decision.limits
     confidence: Literal["measured", "clear", "close"] = "clear" if decision.clear else "close"
@@ -225,7 +234,7 @@ PARTS = ("states", "checkpoints", "logits", "fragmentation", "other", "total", "
          "allocated", "reserved")  # fmt: skip
 
 
-def memory_gib(decision: Decision) -> PlanMemory:
+def memory_gib(decision: RecipeDecision) -> PlanMemory:
     """The memory of the fullest GPU, part by part, in GiB."""
     memory, capacity = decision.shown.memory, decision.limits.capacity
     job = decision.job
@@ -247,7 +256,7 @@ NAMED_OTHERWISE = ("shape", "gpus", "context", "batch", "tokens", "strategy", "o
                "amp", "dtype", "checkpointing", "frozen", "tables", *BESIDE_FIELDS)  # fmt: skip
 
 
-def settings(job: Job, recipe: Recipe) -> dict[str, Any]:
+def settings(job: TrainingJob, recipe: Recipe) -> dict[str, Any]:
     """What to write into the trainer's configuration; what is usual is left out."""
     values: dict[str, Any] = {
         "strategy": "fsdp2" if job.strategy == "fsdp" else job.strategy,
@@ -310,7 +319,7 @@ def ways(request: PlanRequest) -> Iterator[Way]:
         yield way_of(name, job, limits)
 
 
-def way_of(name: str, job: Job, limits: Limits) -> Way:
+def way_of(name: str, job: TrainingJob, limits: MachineLimits) -> Way:
     """Whether a way of training fits, with its largest batch and its longest context."""
     one_sequence = decide(job, limits)
     largest = max_batch(job, limits)

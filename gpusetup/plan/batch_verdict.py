@@ -12,7 +12,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.config import FromConfig, for_gpus, question_of
 from gpusetup.plan.decide import decide, doubt, near_limit
-from gpusetup.plan.job import BYTES, Job, Recipe
+from gpusetup.plan.job import BYTES, Recipe, TrainingJob
 from gpusetup.plan.job_of_question import job_of
 from gpusetup.plan.memory import memory
 from gpusetup.plan.place import Place
@@ -47,7 +47,7 @@ def batch_verdict(
     config has. UsageError if the config does not say enough for a plan, or fills a budget of
     tokens.
     """
-    run = Run(per_gpu=per_gpu, any_length=any_length, accumulate=accumulate)
+    run = ConfigRun(per_gpu=per_gpu, any_length=any_length, accumulate=accumulate)
     from_config = question_of(config)
     job, recipe = _job_of_run(from_config, run, hardware)
     needed = memory(job, recipe).total / GIB
@@ -69,7 +69,7 @@ def batch_verdict(
     )
 
 
-class Run(Frozen):
+class ConfigRun(Frozen):
     """How a config is run."""
 
     per_gpu: int
@@ -80,7 +80,7 @@ class Run(Frozen):
     """Other steps than the config has."""
 
 
-def _is_counted(from_config: FromConfig, job: Job, recipe: Recipe) -> bool:
+def _is_counted(from_config: FromConfig, job: TrainingJob, recipe: Recipe) -> bool:
     """Whether all that takes memory is counted."""
     # A key that nothing has read may take memory, so no batch is sure beside it.
     if from_config.read.not_understood:
@@ -91,7 +91,9 @@ def _is_counted(from_config: FromConfig, job: Job, recipe: Recipe) -> bool:
 MOST_KEYS_NAMED = 3
 
 
-def _why_it_may_fit(from_config: FromConfig, job: Job, recipe: Recipe, capacity_gib: float) -> str:
+def _why_it_may_fit(
+    from_config: FromConfig, job: TrainingJob, recipe: Recipe, capacity_gib: float
+) -> str:
     """Why a run that is too large by the plan may fit all the same; "" if nothing can save enough.
 
     Three things are outside of what plan counts: a launcher that shards the model (accelerate's and
@@ -122,10 +124,11 @@ def _why_it_may_fit(from_config: FromConfig, job: Job, recipe: Recipe, capacity_
     return f"a key that plan does not know saves memory ({names})"
 
 
-def _least_weights_gib(job: Job, *, divided: bool) -> float:
+def _least_weights_gib(job: TrainingJob, *, divided: bool) -> float:
     """What a GPU holds whatever saves memory: weights in 16 bits, or as they are quantised."""
     bytes_per_weight = job.stored_bytes or BYTES["bf16"]
     weights = job.shape.parameters * bytes_per_weight
+    # However weights are divided, all GPUs together hold them once.
     if divided:
         weights /= job.gpus
     return weights / GIB
@@ -136,7 +139,8 @@ def _may_save_memory(key: ConfigKey) -> bool:
 
     Paths, names on a hub, special tokens and the items of a list are none of these.
     """
-    if key.key.endswith("]"):
+    is_list_item = key.key.endswith("]")
+    if is_list_item:
         return False
     value = key.value.lower()
     is_off = value in ("false", "no", "off", "0", "none", "null", "")
@@ -144,7 +148,9 @@ def _may_save_memory(key: ConfigKey) -> bool:
     return bool(is_plain) and not is_off
 
 
-def _job_of_run(from_config: FromConfig, run: Run, hardware: Place) -> tuple[Job, Recipe]:
+def _job_of_run(
+    from_config: FromConfig, run: ConfigRun, hardware: Place
+) -> tuple[TrainingJob, Recipe]:
     """The run as the config has it."""
     if from_config.per_gpu is None and from_config.total is None:
         raise UsageError("The config sets a budget of tokens and no batch")
@@ -165,7 +171,7 @@ def _job_of_run(from_config: FromConfig, run: Run, hardware: Place) -> tuple[Job
 
 def ways_to_fit(config: Config, hardware: Place, accumulate: int | None = None) -> tuple[str, ...]:
     """What would make one sequence on each GPU fit, by the plan's own answer."""
-    run = Run(per_gpu=1, any_length=True, accumulate=accumulate)
+    run = ConfigRun(per_gpu=1, any_length=True, accumulate=accumulate)
     from_config = question_of(config)
     job, _ = _job_of_run(from_config, run, hardware)
     limits = hardware.limits(predict=True)

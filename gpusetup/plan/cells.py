@@ -15,7 +15,7 @@ from gpusetup.model.documents import PlanCell, PlanMemory
 from gpusetup.model.units import GIB
 from gpusetup.plan.answer import cell
 from gpusetup.plan.decide import decide
-from gpusetup.plan.job import Job
+from gpusetup.plan.job import TrainingJob
 from gpusetup.plan.models import model_named
 from gpusetup.plan.place import Place, named_gpu, place_of
 
@@ -72,12 +72,12 @@ def place_of_row(name: str, size: str, gpus: Sequence[GpuRow]) -> Place:
     return hardware
 
 
-def job_of_row(row: Mapping[str, str | None]) -> Job:
+def job_of_row(row: Mapping[str, str | None]) -> TrainingJob:
     """The job of a row, as Trinity-RFT trains it."""
     gpus = number("num_gpus", row.get("num_gpus"), LARGEST_GPUS)
     context = number("max_model_len", row.get("max_model_len"), LARGEST_LENGTH)
     model = row.get("model") or ""
-    return Job(
+    return TrainingJob(
         shape=_model(model.strip()),
         gpus=int(gpus),
         context=int(context),

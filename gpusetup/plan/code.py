@@ -81,6 +81,7 @@ def step_at_batch(trace: Trace, batch: int) -> TracedStep:
 def notes(trace: Trace, request: TraceRequest, largest: int | None, fits: bool) -> tuple[str, ...]:
     """What the reader should know about the trace, and what would help if it does not fit."""
     remarks = list(trace_remarks(trace, largest))
+    # What fits needs no remedy.
     if not fits:
         remarks += remedies(request, largest)
     return tuple(remarks)
@@ -156,9 +157,10 @@ def largest_batch(trace: Trace, question: CodeQuestion) -> int | None:
     """The largest batch of one GPU with expandable segments if they work; None: none was found."""
     if len(trace.traces) < 2:
         return None
+    free = question.free
     # Expandable segments are what the answer will advise where they work.
-    expandable = question.hardware.limits().env
-    free = question.free if expandable else question.free / (1 + FRAGMENTATION)
+    if not question.hardware.limits().env:
+        free /= 1 + FRAGMENTATION
 
     def fits(batch: int) -> bool:
         step = step_at_batch(trace, batch)

@@ -28,7 +28,7 @@ from gpusetup.plan.config_training import (
     strategy,
 )
 from gpusetup.plan.job import JOB_DEFAULTS
-from gpusetup.plan.question import LARGEST, Question
+from gpusetup.plan.question import LARGEST, TrainingQuestion
 from gpusetup.plan.rope import RopeScaling
 
 NUMBERS = {
@@ -42,9 +42,9 @@ SWITCHES = {"tp-sp": "sequence_parallel", "compile": "compile"}
 class FromConfig(Frozen):
     """A question whose batch waits for the number of GPUs."""
 
-    question: Question
+    question: TrainingQuestion
     per_gpu: int | None
-    """Sequences of one micro-batch of a group of GPUs (see `Question.group_size`)."""
+    """Sequences of one micro-batch of a group of GPUs (see `TrainingQuestion.group_size`)."""
     total: int | None
     """Sequences of one optimizer step of all GPUs, accumulated."""
     gpus: int | None
@@ -94,18 +94,18 @@ def assumed_trainer(fields: Fields) -> str:
     return f"the trainer is unknown: plan assumes {usual}, unless the config says otherwise"
 
 
-def question_of_fields(fields: Fields) -> Question:
+def question_of_fields(fields: Fields) -> TrainingQuestion:
     """The question with its own fields, and those of the job that the config says."""
     question_fields: Fields = {}
     job_fields: Fields = {}
-    for name in dict(defaults(Question)):
+    for name in dict(defaults(TrainingQuestion)):
         if name in fields:
             question_fields[name] = fields[name]
     # What is not said stays out: the trainer's default counts for it.
     for name in JOB_DEFAULTS.keys() - question_fields:
         if fields.get(name) is not None:
             job_fields[name] = fields[name]
-    return Question(**question_fields, job_fields=job_fields)
+    return TrainingQuestion(**question_fields, job_fields=job_fields)
 
 
 def read_of(reader: Reader, fields: Fields) -> ConfigRead:
@@ -133,7 +133,7 @@ def counted_maps(fields: Fields) -> frozenset[str]:
     return frozenset(("rollout", "explorer", "inference"))
 
 
-def for_gpus(from_config: FromConfig, gpus: int) -> Question:
+def for_gpus(from_config: FromConfig, gpus: int) -> TrainingQuestion:
     """The question with its batch, which is of all GPUs together."""
     question = replace(from_config.question, gpus=gpus)
     if from_config.per_gpu is None and from_config.total is None:

@@ -149,8 +149,10 @@ def quantised(reader: Reader, fields: Fields) -> Fields:
 def frozen(reader: Reader, fields: Fields) -> Fields:
     """The part of the model that is not trained; beside adapters that is all of it anyway."""
     part = frozen_in(reader, fields.get("model"))
+    if part is None:
+        return {}
     has_adapters = fields.get("lora") is not None
-    if part is None or has_adapters:
+    if has_adapters:
         return {}
     return {"freeze": part}
 

@@ -175,7 +175,7 @@ def critic_of(fields: Fields, method: str) -> Critic:
     return "head" if fields["trainer"] == "llama-factory" else "model"
 
 
-class Engine(NamedTuple):
+class SharedEngine(NamedTuple):
     """An inference engine on the GPUs of the training."""
 
     share: float | None
@@ -184,10 +184,10 @@ class Engine(NamedTuple):
     """Whether it frees its memory while is trained."""
 
 
-NO_ENGINE = Engine(share=None, sleeps=False)
+NO_ENGINE = SharedEngine(share=None, sleeps=False)
 
 
-def engine_of(reader: Reader) -> Engine:
+def engine_of(reader: Reader) -> SharedEngine:
     """The engine on the same GPUs, if the config starts one there."""
     mode = reader.text_named("vllm_mode", "where the engine runs")
     share = reader.text_named("vllm_gpu_memory_utilization", "the engine's share of the card")
@@ -199,7 +199,7 @@ def engine_of(reader: Reader) -> Engine:
     if not uses_engine or is_elsewhere(reader):
         return NO_ENGINE
     sleeps = sleep is not None and sleep not in (*FALSE, "0")
-    return Engine(share_of(share, TRL_ENGINE_SHARE), sleeps)
+    return SharedEngine(share_of(share, TRL_ENGINE_SHARE), sleeps)
 
 
 SERVER_KEYS = ("vllm_server_host", "vllm_server_base_url", "vllm_num_engines")

@@ -10,7 +10,7 @@ from gpusetup.configs.keys import meaning
 from gpusetup.configs.settings import Setting, value_of
 from gpusetup.model.codec import from_plain
 from gpusetup.plan.config_reader import Fields, Reader, by_words
-from gpusetup.plan.job import JOB_DEFAULTS, Job
+from gpusetup.plan.job import JOB_DEFAULTS, TrainingJob
 from gpusetup.plan.question import LARGEST
 
 
@@ -36,6 +36,7 @@ def optimizer(reader: Reader, fields: Fields) -> Fields:
     # The name comes first: what a setting was first read as is what the answer shows.
     name = reader.word("optimizer", by_words("optimizer"))
     step = reader.word("optimizer", by_words("step"))
+    # torchtune's `optimizer_in_bwd` steps each weight as soon as its gradient is there.
     if reader.switch("step-in-backward"):
         step = "backward"
     return {"optimizer": name, "step": step}
@@ -123,7 +124,8 @@ def strategy(reader: Reader, fields: Fields) -> Fields:
     stage = reader.word("zero", stage_of)
     if stage is not None:
         texts = [text for _, text in reader.all("zero")]
-        if not any(map(str.isdigit, texts)):
+        says_stage = any(map(str.isdigit, texts))
+        if not says_stage:
             reader.assumed.append(f"ZeRO stage {stage} by the name of a file that was not opened")
         return {"strategy": f"zero{stage}" if stage else "ddp"}
     words = strategy_words(reader)
@@ -154,7 +156,9 @@ def stage_of(_: Setting, text: str) -> int | None:
     if re.fullmatch(r"[0-3]", text):
         return int(text)
     in_name = re.search(r"z(?:ero)?[_-]?([0-3])", text.lower())
-    return int(in_name[1]) if in_name else None
+    if in_name is None:
+        return None
+    return int(in_name[1])
 
 
 def offload(reader: Reader, fields: Fields) -> Fields:
@@ -168,7 +172,7 @@ def offload(reader: Reader, fields: Fields) -> Fields:
 def plan_map(reader: Reader, fields: Fields) -> Fields:
     """The map `plan:`, settings of a job by their own names."""
     job_fields: Fields = {}
-    types = get_type_hints(Job)
+    types = get_type_hints(TrainingJob)
     for path, setting in reader.by_path.items():
         if path[:-1] != ("plan",):
             continue

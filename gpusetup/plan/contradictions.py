@@ -7,28 +7,29 @@ from typing import NamedTuple
 
 from gpusetup.errors import UsageError
 from gpusetup.model.frozen import replace
-from gpusetup.plan.decide import Limits, sequence_degrees
-from gpusetup.plan.job import Job, least_tokens
+from gpusetup.plan.decide import MachineLimits, sequence_degrees
+from gpusetup.plan.job import TrainingJob, least_tokens
 from gpusetup.plan.losses import LOSSES
-from gpusetup.plan.question import Question
+from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.states import OPTIMIZERS
 
 
-def check(job: Job, question: Question) -> None:
+def check(job: TrainingJob, question: TrainingQuestion) -> None:
     """UsageError if the parts of a job exclude each other."""
+    # One is enough: the next may follow from it.
     for contradiction in contradictions(job, question):
         raise UsageError(contradiction.message, hint=contradiction.hint)
     check_sequence_degree(job, question)
     check_budgets(job, question)
 
 
-def check_sequence_degree(job: Job, question: Question) -> None:
+def check_sequence_degree(job: TrainingJob, question: TrainingQuestion) -> None:
     """UsageError for an `--sp` that cannot be, with the degrees that can."""
-    if not question.sp or question.sp in sequence_degrees(job, Limits(capacity=0)):
+    if not question.sp or question.sp in sequence_degrees(job, MachineLimits(capacity=0)):
         return
     # Degrees are those of a sharded model: a whole copy on each GPU allows none.
     sharded = replace(job, strategy="fsdp") if job.copies_model else job
-    degrees = sequence_degrees(sharded, Limits(capacity=0))
+    degrees = sequence_degrees(sharded, MachineLimits(capacity=0))
     if question.sp in degrees:
         raise UsageError(
             f"`--sp {question.sp}` needs a strategy that shards the model; {job.strategy} keeps a "
@@ -41,9 +42,10 @@ def check_sequence_degree(job: Job, question: Question) -> None:
     )
 
 
-def what_divides(job: Job) -> str:
+def what_divides(job: TrainingJob) -> str:
     """What a degree of sequence parallelism must divide."""
     gpus = "1 GPU" if job.data_parallel == 1 else f"{job.data_parallel} GPUs"
+    # Tensor parallelism has divided the heads already.
     key_value_heads = max(1, job.shape.key_value_heads // job.tensor_parallel)
     return (
         f"the number must divide both the {gpus} and the {job.shape.heads} heads of attention, "
@@ -51,7 +53,7 @@ def what_divides(job: Job) -> str:
     )
 
 
-def possible_degrees(job: Job, degrees: Sequence[int]) -> str:
+def possible_degrees(job: TrainingJob, degrees: Sequence[int]) -> str:
     """The hint with the degrees that a job can have."""
     numbers = " or ".join(map(str, degrees))
     options = ", ".join(f"`--sp {degree}`" for degree in degrees)
@@ -62,11 +64,11 @@ def possible_degrees(job: Job, degrees: Sequence[int]) -> str:
     return f"possible here: {possible}"
 
 
-def check_budgets(job: Job, question: Question) -> None:
+def check_budgets(job: TrainingJob, question: TrainingQuestion) -> None:
     """UsageError for a budget of tokens that the longest sequence does not fit into."""
     if question.solve == "gpus":
         return
-    sp = question.sp or sequence_degrees(job, Limits(capacity=0))[-1]
+    sp = question.sp or sequence_degrees(job, MachineLimits(capacity=0))[-1]
     least = least_tokens(job, sp)
     for key, budget in (
         ("ppo_max_token_len_per_gpu", job.tokens),
@@ -87,7 +89,7 @@ class Contradiction(NamedTuple):
     hint: str | None = None
 
 
-def contradictions(job: Job, question: Question) -> Iterator[Contradiction]:
+def contradictions(job: TrainingJob, question: TrainingQuestion) -> Iterator[Contradiction]:
     """What a question says that cannot be together."""
     yield from contradictions_of_gpus(job)
     if job.expert_parallel > 1 and not job.shape.experts:
@@ -105,12 +107,13 @@ def contradictions(job: Job, question: Question) -> Iterator[Contradiction]:
         yield Contradiction(f"`{flag}` looks for what `--{question.solve}` gives: leave one out")
 
 
-def contradictions_of_gpus(job: Job) -> Iterator[Contradiction]:
+def contradictions_of_gpus(job: TrainingJob) -> Iterator[Contradiction]:
     """The same of how the model is divided among GPUs."""
     gpus = job.gpus
     if job.strategy == "single" and gpus > 1:
         yield Contradiction(
-            f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}", "name ddp or fsdp"
+            f"`--strategy single` uses one GPU, `--gpus {gpus}` names {gpus}",
+            "name ddp or fsdp",
         )
     group_size = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
     if gpus % group_size > 0:

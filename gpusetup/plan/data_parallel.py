@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import activations, layer_backward
-from gpusetup.plan.job import Job, Recipe, samples, tokens
+from gpusetup.plan.job import Recipe, TrainingJob, samples, tokens
 from gpusetup.plan.memory import memory, runtime
 from gpusetup.plan.states import gradient_bytes, model_weights
 
 
-def other_gpu_bytes(job: Job, recipe: Recipe) -> float:
+def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of each GPU but the first: weights, gradients and activations of its own share."""
     shape = job.shape
     logits = shape.vocabulary * tokens(job, recipe)
@@ -32,7 +32,7 @@ def other_gpu_bytes(job: Job, recipe: Recipe) -> float:
     return model_weights(job) + peak + runtime(job, recipe)
 
 
-def data_parallel_notes(job: Job, recipe: Recipe) -> Iterator[str]:
+def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
     """What a person should know who uses DataParallel."""
     first_gib = memory(job, recipe).total / GIB
     other_gib = other_gpu_bytes(job, recipe) / GIB

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.plan.job import Job, Recipe, Strategy, takes_longest
+from gpusetup.plan.job import Recipe, Strategy, TrainingJob, takes_longest
 from gpusetup.plan.measured import NONE, is_standard, measured_recipe
-from gpusetup.plan.memory import Memory, memory
+from gpusetup.plan.memory import JobMemory, memory
 from gpusetup.plan.models_beside import beside_in_words
 from gpusetup.plan.shape import DENOISERS
 from gpusetup.plan.states import host_bytes
@@ -20,7 +20,7 @@ LARGEST_SOLUTION, MOST_GPUS = 1 << 24, 1024
 """The largest batch or context that is looked for, and the most GPUs."""
 
 
-class Limits(Frozen):
+class MachineLimits(Frozen):
     """What the machine gives and allows."""
 
     capacity: float
@@ -39,24 +39,24 @@ class Limits(Frozen):
     """The GPU's name in the measured table; None leaves the table aside."""
 
 
-class Option(Frozen):
+class RecipeOption(Frozen):
     """A recipe and the memory it takes."""
 
     recipe: Recipe
-    memory: Memory
+    memory: JobMemory
 
-    def over(self, limits: Limits) -> float:
+    def over(self, limits: MachineLimits) -> float:
         """Bytes that it lacks; negative: that it leaves."""
         return self.memory.total - limits.capacity
 
 
-class Decision(Frozen):
+class RecipeDecision(Frozen):
     """A recipe, or none, and the memory of it and of those that were tried before it."""
 
-    job: Job
-    limits: Limits
-    tried: tuple[Option, ...]
-    shown: Option
+    job: TrainingJob
+    limits: MachineLimits
+    tried: tuple[RecipeOption, ...]
+    shown: RecipeOption
     """The chosen option; if none fits, the one that lacks least."""
     fits: bool
     measured: bool = False
@@ -86,10 +86,11 @@ class Decision(Frozen):
 # --- how sure an answer is ------------------------------------------------------------------------
 
 
-def near_limit(job: Job) -> float:
+def near_limit(job: TrainingJob) -> float:
     """The share of the limit within which an answer is close."""
     if is_standard(job):
         return CLEAR
+    # What FSDP gathers and sends was rarely compared with published runs.
     is_sharded = job.gpus > 1 and not job.copies_model
     return CLEAR_SHARDED if is_sharded else CLEAR_UNMEASURED
 
@@ -102,12 +103,12 @@ MARGINS = {
 kind (`tests/plan_published.csv`) stayed within about as much."""
 
 
-def error_margin(job: Job, recipe: Recipe) -> float:
+def error_margin(job: TrainingJob, recipe: Recipe) -> float:
     """By how much a run of this kind may need more than is counted, as a share of it."""
     return MARGINS[margin_kind(job, recipe)]
 
 
-def margin_kind(job: Job, recipe: Recipe) -> str:
+def margin_kind(job: TrainingJob, recipe: Recipe) -> str:
     """The kind of a job in `MARGINS`; the first that is true of it."""
     if is_standard(job):
         return "measured"
@@ -124,7 +125,7 @@ def margin_kind(job: Job, recipe: Recipe) -> str:
     return "several GPUs" if has_several_gpus else "one GPU"
 
 
-def doubt(job: Job, recipe: Recipe) -> str | None:
+def doubt(job: TrainingJob, recipe: Recipe) -> str | None:
     """Why a job that fits is not sure to, for kinds of which little is known."""
     shape = job.shape
     # Scripts for images differ in what they hold, and the levels of a U-Net in their widths.
@@ -167,15 +168,15 @@ OFTEN_MORE = "often need more memory than plan counts"
 # --- the decision ---------------------------------------------------------------------------------
 
 
-def option_of(job: Job, recipe: Recipe) -> Option:
+def option_of(job: TrainingJob, recipe: Recipe) -> RecipeOption:
     """A recipe with the memory that the job takes then."""
-    return Option(recipe=recipe, memory=memory(job, recipe))
+    return RecipeOption(recipe=recipe, memory=memory(job, recipe))
 
 
-def decide(job: Job, limits: Limits) -> Decision:
+def decide(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     """The measured recipe if the table reaches and the system allows it, else the model's."""
     recipes = [recipe for recipe in candidates(job, limits) if host_holds(job, recipe, limits)]
-    tried: list[Option] = []
+    tried: list[RecipeOption] = []
     last_fits = False
     for recipe in recipes:
         option = option_of(job, recipe)
@@ -185,7 +186,7 @@ def decide(job: Job, limits: Limits) -> Decision:
         if last_fits:
             break
     table_recipe = recipe_in_table(job, limits)
-    measured: Option | None = None
+    measured: RecipeOption | None = None
     for recipe in recipes:
         if str(recipe) == table_recipe:
             measured = option_of(job, recipe)
@@ -193,7 +194,7 @@ def decide(job: Job, limits: Limits) -> Decision:
     # The table also knows where nothing fitted, whatever the model says.
     none_was_measured = table_recipe == NONE
     fits = measured is not None or (last_fits and not none_was_measured)
-    return Decision(
+    return RecipeDecision(
         job=job,
         limits=limits,
         tried=tuple(tried),
@@ -203,7 +204,7 @@ def decide(job: Job, limits: Limits) -> Decision:
     )
 
 
-def recipe_in_table(job: Job, limits: Limits) -> str | None:
+def recipe_in_table(job: TrainingJob, limits: MachineLimits) -> str | None:
     """The recipe of the measured table; None if it does not reach, or not to this system."""
     # The cells were measured on Linux with expandable segments, and with any degree.
     is_as_measured = limits.env and limits.linux and limits.sp is None
@@ -212,12 +213,12 @@ def recipe_in_table(job: Job, limits: Limits) -> str | None:
     return measured_recipe(limits.measured_gpu, job)
 
 
-def smallest_option(options: Sequence[Option]) -> Option:
+def smallest_option(options: Sequence[RecipeOption]) -> RecipeOption:
     """The option that takes least memory: what an answer shows if none fits."""
     return min(options, key=lambda option: option.memory.total)
 
 
-def host_holds(job: Job, recipe: Recipe, limits: Limits) -> bool:
+def host_holds(job: TrainingJob, recipe: Recipe, limits: MachineLimits) -> bool:
     """Whether the machine's own memory takes what a recipe keeps there; yes if it is unknown."""
     if limits.host is None:
         return True
@@ -225,7 +226,7 @@ def host_holds(job: Job, recipe: Recipe, limits: Limits) -> bool:
     return needed_bytes <= limits.host
 
 
-def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
+def candidates(job: TrainingJob, limits: MachineLimits) -> tuple[Recipe, ...]:
     """The recipes that this job may use here, in order.
 
     Offload is always used with Env if Env works. A budget of tokens leaves the degrees that take
@@ -248,17 +249,17 @@ def candidates(job: Job, limits: Limits) -> tuple[Recipe, ...]:
     return tuple(dict.fromkeys(recipes))
 
 
-def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
+def sequence_degrees(job: TrainingJob, limits: MachineLimits) -> tuple[int, ...]:
     """The degrees of sequence parallelism: common divisors of the GPUs and the heads.
 
     They must divide the key-value heads, or be a multiple of them, which then are repeated (verl's
     Ulysses).
 
     >>> from gpusetup.plan.models import model_named
-    >>> job = Job(shape=model_named("qwen3-14b"), gpus=6, context=4096)
-    >>> sequence_degrees(job, Limits(capacity=0))
+    >>> job = TrainingJob(shape=model_named("qwen3-14b"), gpus=6, context=4096)
+    >>> sequence_degrees(job, MachineLimits(capacity=0))
     (1, 2)
-    >>> sequence_degrees(replace(job, gpus=8), Limits(capacity=0))
+    >>> sequence_degrees(replace(job, gpus=8), MachineLimits(capacity=0))
     (1, 2, 4, 8)
     """
     if limits.sp is not None:
@@ -279,6 +280,7 @@ def sequence_degrees(job: Job, limits: Limits) -> tuple[int, ...]:
 def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
     """Whether a degree divides the heads of keys and values, or repeats each of them as often."""
     divides_heads = key_value_heads % degree == 0
+    # A repeated head is on several GPUs, each with other queries.
     repeats_heads = degree % key_value_heads == 0
     return divides_heads or repeats_heads
 
@@ -286,7 +288,7 @@ def suits_key_value_heads(degree: int, key_value_heads: int) -> bool:
 # --- solving for the unknown --------------------------------------------------------------------
 
 
-def max_context(job: Job, limits: Limits) -> Decision:
+def max_context(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     """The longest context that some recipe fits."""
 
     def fits(context: int) -> bool:
@@ -299,7 +301,7 @@ def max_context(job: Job, limits: Limits) -> Decision:
     return decide(replace(job, context=longest), limits)
 
 
-def max_batch(job: Job, limits: Limits) -> Decision:
+def max_batch(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     """The largest batch of all GPUs together that some recipe fits."""
 
     def fits(batch: int) -> bool:
@@ -311,13 +313,13 @@ def max_batch(job: Job, limits: Limits) -> Decision:
     return decide(replace(job, batch=most), limits)
 
 
-def gpus_needed(job: Job, limits: Limits) -> Decision:
+def gpus_needed(job: TrainingJob, limits: MachineLimits) -> RecipeDecision:
     """The fewest GPUs with which some recipe fits without offload.
 
     Where only offload fits, the fewest with it: a model of 70 billion parameters "fits" on one GPU
     with a terabyte of RAM, but nobody trains it there.
     """
-    with_offload: Decision | None = None
+    with_offload: RecipeDecision | None = None
     for decision in decisions_by_gpus(job, limits):
         if not decision.fits:
             continue
@@ -335,7 +337,7 @@ def gpus_needed(job: Job, limits: Limits) -> Decision:
     return decide(replace(job, gpus=groups * group), limits)
 
 
-def fewest_gpus(job: Job, limits: Limits) -> Decision | None:
+def fewest_gpus(job: TrainingJob, limits: MachineLimits) -> RecipeDecision | None:
     """The fewest GPUs with which any recipe fits, offload included; None if none does."""
     for decision in decisions_by_gpus(job, limits):
         if decision.fits:
@@ -343,7 +345,7 @@ def fewest_gpus(job: Job, limits: Limits) -> Decision | None:
     return None
 
 
-def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
+def decisions_by_gpus(job: TrainingJob, limits: MachineLimits) -> Iterator[RecipeDecision]:
     """The job on more and more GPUs: up to eight, then whole nodes of eight."""
     group = group_size(job)
     most_gpus = MOST_GPUS
@@ -361,13 +363,13 @@ def decisions_by_gpus(job: Job, limits: Limits) -> Iterator[Decision]:
         yield decide(replace(job, gpus=gpus, strategy=strategy), limits)
 
 
-def group_size(job: Job) -> int:
+def group_size(job: TrainingJob) -> int:
     """The GPUs that hold one copy of the model together."""
     gpus_of_layer = job.tensor_parallel * job.context_parallel
     return gpus_of_layer * job.pipeline_parallel
 
 
-SOLVERS: dict[str, Callable[[Job, Limits], Decision]] = {
+SOLVERS: dict[str, Callable[[TrainingJob, MachineLimits], RecipeDecision]] = {
     "context": max_context, "batch": max_batch, "gpus": gpus_needed,
 }  # fmt: skip
 

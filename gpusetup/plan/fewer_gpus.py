@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from gpusetup.model.documents import FewerGpus
 from gpusetup.model.frozen import replace
-from gpusetup.plan.decide import Decision, decide, group_size, max_context, sequence_degrees
+from gpusetup.plan.decide import RecipeDecision, decide, group_size, max_context, sequence_degrees
 
 MOST_TRIED = 8
 """Smaller numbers of GPUs that are tried: a node has eight GPUs."""
 
 
-def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None:
+def better_with_fewer(decision: RecipeDecision, solve: str | None) -> FewerGpus | None:
     """A smaller number of the GPUs that does better; None if none does.
 
     Better: it fits where all of them do not; it needs no offload, which costs most speed; or it
@@ -25,7 +25,7 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
     # The fewest GPUs are asked for already, and a larger batch needs all of them.
     if solve in ("gpus", "batch"):
         return None
-    best: Decision | None = None
+    best: RecipeDecision | None = None
     for smaller in smaller_numbers(decision, solve):
         if rank(smaller, solve) <= rank(decision, solve):
             continue
@@ -45,7 +45,7 @@ def better_with_fewer(decision: Decision, solve: str | None) -> FewerGpus | None
     )
 
 
-def smaller_numbers(decision: Decision, solve: str | None) -> Iterator[Decision]:
+def smaller_numbers(decision: RecipeDecision, solve: str | None) -> Iterator[RecipeDecision]:
     """The same job on fewer GPUs, the most first: with equal recipes more GPUs are faster."""
     job, limits = decision.job, decision.limits
     solver = max_context if solve == "context" else decide
@@ -61,7 +61,7 @@ def smaller_numbers(decision: Decision, solve: str | None) -> Iterator[Decision]
         yield solver(smaller_job, limits)
 
 
-def rank(decision: Decision, solve: str | None) -> tuple[int, ...]:
+def rank(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
     """How good a decision is; larger is better."""
     fits = decision.fits
     length = 0
@@ -71,14 +71,14 @@ def rank(decision: Decision, solve: str | None) -> tuple[int, ...]:
     return (int(fits), length, int(needs_no_offload))
 
 
-def rank_with_source(decision: Decision, solve: str | None) -> tuple[int, ...]:
+def rank_with_source(decision: RecipeDecision, solve: str | None) -> tuple[int, ...]:
     """The rank of a decision, where a measured one is better than an equal prediction."""
     plain_rank = rank(decision, solve)
     is_measured = int(decision.measured)
     return (*plain_rank, is_measured)
 
 
-def reason(all_gpus: Decision, fewer: Decision) -> str:
+def reason(all_gpus: RecipeDecision, fewer: RecipeDecision) -> str:
     """Why fewer GPUs do better, in a sentence."""
     most_with_all = sequence_degrees(all_gpus.job, all_gpus.limits)[-1]
     most_with_fewer = sequence_degrees(fewer.job, fewer.limits)[-1]

@@ -5,7 +5,7 @@ All in bytes of one GPU. An amount is of a token where the name of the function 
 
 from __future__ import annotations
 
-from gpusetup.plan.job import BYTES, Job, Recipe, samples, tokens
+from gpusetup.plan.job import BYTES, Recipe, TrainingJob, samples, tokens
 from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.states import keeps_cast_weights, per_gpu, rest_is_32_bit
 
@@ -13,14 +13,14 @@ CHECKPOINT_IN_BUDGET = 1.5
 """Bytes of a checkpoint's element in batches that do not fill their budget of tokens; 2 in full."""
 
 
-def sequence_shards(job: Job) -> int:
+def sequence_shards(job: TrainingJob) -> int:
     """By what sequence parallelism divides norms and residuals (Megatron: arXiv 2205.05198)."""
     if not job.sequence_parallel:
         return 1
     return job.tensor_parallel
 
 
-def residual_bytes(job: Job) -> int:
+def residual_bytes(job: TrainingJob) -> int:
     """Bytes of an element of the hidden state between the layers."""
     # PEFT's 32-bit norms and embedding make it 32-bit.
     if rest_is_32_bit(job):
@@ -31,7 +31,7 @@ def residual_bytes(job: Job) -> int:
     return job.compute_bytes
 
 
-def activations(job: Job, recipe: Recipe) -> float:
+def activations(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes that the forward pass keeps for the backward pass, with autocast's copies of weights.
 
     The first of p stages holds p micro-batches of L / p layers, which is L again (arXiv
@@ -44,7 +44,7 @@ def activations(job: Job, recipe: Recipe) -> float:
     return layer_bytes(job) * tokens_times_layers + weight_copies(job)
 
 
-def checkpoint_bytes(job: Job) -> float:
+def checkpoint_bytes(job: TrainingJob) -> float:
     """Bytes a token of the input of every recomputed layer (Chen et al., arXiv 1604.06174)."""
     if job.offload_checkpoints:
         return 0.0
@@ -54,7 +54,7 @@ def checkpoint_bytes(job: Job) -> float:
     return job.shape.hidden * element_bytes / sequence_shards(job)
 
 
-def selected_bytes(job: Job) -> float:
+def selected_bytes(job: TrainingJob) -> float:
     """Bytes a token that a layer keeps under selective checkpointing.
 
     Every second matrix product of wq, wk, wv, wo, w1, w3, w2, and what attention gives
@@ -71,7 +71,7 @@ def selected_bytes(job: Job) -> float:
     return elements * job.compute_bytes
 
 
-def weight_copies(job: Job) -> float:
+def weight_copies(job: TrainingJob) -> float:
     """Bytes of autocast's 16-bit copies of the weights."""
     if not keeps_cast_weights(job):
         return 0.0
@@ -80,7 +80,7 @@ def weight_copies(job: Job) -> float:
     return per_gpu(job, unquantised) * job.compute_bytes
 
 
-def layer_bytes(job: Job) -> float:
+def layer_bytes(job: TrainingJob) -> float:
     """Bytes a token that one layer keeps without checkpointing.
 
     Attention and MLP, and between them two norms, each perhaps with a dropout's mask of a byte an
@@ -95,7 +95,7 @@ def layer_bytes(job: Job) -> float:
     return between / sequence_shards(job) + inside / job.tensor_parallel
 
 
-def norm_bytes(job: Job) -> int:
+def norm_bytes(job: TrainingJob) -> int:
     """Bytes an element that one norm keeps: its input, what it normalised, and its output.
 
     RMSNorm keeps its input in 32 bits. A frozen weight needs no normalised value; kernels and
@@ -110,7 +110,7 @@ def norm_bytes(job: Job) -> int:
     return input_bytes + normalised + output
 
 
-def attention_bytes(job: Job) -> float:
+def attention_bytes(job: TrainingJob) -> float:
     """Bytes a token of queries, keys, values, output, norms of queries and keys, scores."""
     compute = job.compute_bytes
     # Queries and output are as wide, keys and values too.
@@ -122,7 +122,7 @@ def attention_bytes(job: Job) -> float:
     return width * bytes_per_element + score_bytes(job)
 
 
-def score_bytes(job: Job) -> float:
+def score_bytes(job: TrainingJob) -> float:
     """Bytes a token for its scores with all others, if attention writes them to memory."""
     if job.attention != "eager":
         return 0.0
@@ -138,7 +138,7 @@ def score_bytes(job: Job) -> float:
     return job.length * job.shape.heads * bytes_per_score
 
 
-def mlp_bytes(job: Job) -> float:
+def mlp_bytes(job: TrainingJob) -> float:
     """Bytes a token of what the MLP keeps."""
     shape = job.shape
     elements = shape.intermediate * mlp_tensors(job)
@@ -147,7 +147,7 @@ def mlp_bytes(job: Job) -> float:
     return elements * job.compute_bytes
 
 
-def mlp_tensors(job: Job) -> int:
+def mlp_tensors(job: TrainingJob) -> int:
     """Tensors as wide as the MLP that it keeps."""
     # The up projection and its activation.
     if not job.shape.gated:
@@ -159,7 +159,7 @@ def mlp_tensors(job: Job) -> int:
     return 4
 
 
-def layer_backward(job: Job, recipe: Recipe) -> float:
+def layer_backward(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of one layer's backward pass: what it recomputes, and gradients half as large."""
     scores = score_bytes(job) / job.tensor_parallel
     kept_without_scores = layer_bytes(job) - scores
@@ -177,7 +177,7 @@ def layer_backward(job: Job, recipe: Recipe) -> float:
     return bytes_per_token * tokens(job, recipe)
 
 
-def score_peak_bytes(job: Job, scores: float) -> float:
+def score_peak_bytes(job: TrainingJob, scores: float) -> float:
     """Bytes a token of the scores, `scores`, and their gradients when most of them are there."""
     with_gradients = 1.5 * scores
     if job.attention != "eager":
@@ -187,7 +187,7 @@ def score_peak_bytes(job: Job, scores: float) -> float:
     return max(with_gradients, three_in_32_bits)
 
 
-def layer_gradient_bytes(job: Job, kept_bytes: float) -> float:
+def layer_gradient_bytes(job: TrainingJob, kept_bytes: float) -> float:
     """Bytes a token of one layer's gradients, of which half are there at once."""
     half = 0.5 * kept_bytes
     writes_over_inputs = job.fused_kernels and job.shape.gated
@@ -198,7 +198,7 @@ def layer_gradient_bytes(job: Job, kept_bytes: float) -> float:
     return min(half, written_over * job.compute_bytes)
 
 
-def logits(job: Job, recipe: Recipe) -> float:
+def logits(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the logits and of all that their loss holds."""
     bytes_in_16_bits, bytes_in_32_bits = LOSSES[job.loss]
     bytes_per_logit = bytes_in_16_bits
@@ -208,7 +208,7 @@ def logits(job: Job, recipe: Recipe) -> float:
     return logit_count(job, recipe) * bytes_per_logit
 
 
-def logit_count(job: Job, recipe: Recipe) -> float:
+def logit_count(job: TrainingJob, recipe: Recipe) -> float:
     """Tokens times vocabulary, or samples times classes."""
     shape = job.shape
     of_tokens = shape.vocabulary * tokens(job, recipe)

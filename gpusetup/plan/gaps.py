@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.plan.forward_memory import activations, logit_count, logits
-from gpusetup.plan.job import Job, Recipe, samples
+from gpusetup.plan.job import Recipe, TrainingJob, samples
 from gpusetup.plan.losses import TRAINER_LOGIT
 from gpusetup.plan.states import gradients, gradients_stay
 
@@ -15,7 +15,7 @@ Gaps = tuple[float, float]
 that it gives back before it fails."""
 
 
-def gaps(job: Job, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
+def gaps(job: TrainingJob, recipe: Recipe, transient: float, *, logits_decide: bool) -> Gaps:
     """The allocator's gaps, which are a share of what comes and goes.
 
     `transient`: bytes of the largest tensors that come and go; `logits_decide`: whether the logits
@@ -64,14 +64,14 @@ def gaps_of_measured_trainer(recipe: Recipe, transient: float) -> float:
     return transient * lost_share
 
 
-def segments_of_logits_idle(job: Job, recipe: Recipe) -> bool:
+def segments_of_logits_idle(job: TrainingJob, recipe: Recipe) -> bool:
     """Whether the segments of the logits lie idle while something else is at the peak."""
     # Expandable segments are unmapped, and gathered units fill what is idle.
     reuses_segments = recipe.env or recipe.offload or job.gathers
     return not reuses_segments
 
 
-def own_segments(job: Job, recipe: Recipe) -> float:
+def own_segments(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes in segments of logits, or of their copies, of a size that nothing else has."""
     if recipe.env or job.gathers:
         return 0.0

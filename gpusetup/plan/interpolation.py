@@ -115,7 +115,8 @@ class Interpolation:
         text = self.text_at(target)
         if text is None:
             return None
-        return unquoted_value(self.resolve(text, target, depth))
+        value = self.resolve(text, target, depth)
+        return unquoted_value(value)
 
     def _variable(self, name: str, default: str | None) -> str | None:
         """A variable of the environment. One that is set to nothing counts as not set."""

@@ -53,7 +53,7 @@ class ModelBeside(Frozen):
     on_host: bool = False
 
 
-class Job(Frozen):
+class TrainingJob(Frozen):
     """One training. Lengths are tokens; `gpus` are the trainer's."""
 
     shape: Shape
@@ -272,7 +272,7 @@ class Job(Frozen):
         return not (has_adapters or is_all_frozen)
 
 
-JOB_DEFAULTS: dict[str, Any] = dict(defaults(Job))
+JOB_DEFAULTS: dict[str, Any] = dict(defaults(TrainingJob))
 """The fields of a job with their defaults."""
 
 
@@ -307,7 +307,7 @@ class Recipe(Frozen):
         return " + ".join(parts)
 
 
-def samples(job: Job, recipe: Recipe) -> int:
+def samples(job: TrainingJob, recipe: Recipe) -> int:
     """Sequences of one micro-batch: the batch over the data-parallel groups."""
     gpus_of_sequence = recipe.sp * job.context_parallel
     groups = job.data_parallel // gpus_of_sequence
@@ -316,7 +316,7 @@ def samples(job: Job, recipe: Recipe) -> int:
     return math.ceil(job.sequences / groups)
 
 
-def tokens(job: Job, recipe: Recipe) -> int:
+def tokens(job: TrainingJob, recipe: Recipe) -> int:
     """Tokens that one GPU computes at once.
 
     A batch: sequences of a group times context, over the SP of the group. No batch: the trainer's
@@ -333,12 +333,12 @@ def tokens(job: Job, recipe: Recipe) -> int:
     return math.ceil(usual_budget / recipe.sp)
 
 
-def least_tokens(job: Job, sp: int) -> int:
+def least_tokens(job: TrainingJob, sp: int) -> int:
     """The least budget of a GPU that takes the longest sequence; verl refuses a smaller one."""
     return math.ceil(job.length / sp)
 
 
-def takes_longest(job: Job, sp: int) -> bool:
+def takes_longest(job: TrainingJob, sp: int) -> bool:
     """Whether the longest sequence fits into the budget of the GPUs that share it."""
     # Without a budget of its own, a job has one that takes two of them.
     if job.tokens is None:
@@ -351,7 +351,7 @@ YARN_FAMILIES = ("qwen2", "qwen3", "qwen2_moe", "qwen3_moe")
 """Families whose model cards say that YaRN extends them."""
 
 
-def yarn(job: Job) -> dict[str, Any] | None:
+def yarn(job: TrainingJob) -> dict[str, Any] | None:
     """The YaRN block for contexts beyond the native one; None if it is not needed or known."""
     native = job.shape.native_context
     if native is None or job.context <= native:

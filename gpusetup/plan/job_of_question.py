@@ -7,26 +7,26 @@ from typing import Any, get_args
 
 from gpusetup.model.frozen import replace
 from gpusetup.plan.contradictions import check
-from gpusetup.plan.decide import Limits
+from gpusetup.plan.decide import MachineLimits
 from gpusetup.plan.frozen_parts import frozen_share
 from gpusetup.plan.job import (
     BYTES,
     JOB_DEFAULTS,
     TOKEN_BUDGET,
-    Job,
     Quantization,
     TokenBudget,
+    TrainingJob,
 )
 from gpusetup.plan.losses import SAME_LOSS
 from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.models_beside import RlSetup, models_beside
-from gpusetup.plan.question import Question, context_of, counts_samples
+from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
 from gpusetup.plan.rl_methods import SUPERVISED, usual_loss, usual_setup
 from gpusetup.plan.shape import DENOISERS, Shape
 from gpusetup.plan.trainers import trainer_defaults
 
 
-def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
+def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> TrainingJob:
     """The job of a question; UsageError if it contradicts itself.
 
     What was said comes before what the trainer does by default: one that is not said is a plain
@@ -39,7 +39,7 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     if not (counts_samples(question, shape) or limits.linux or "strategy" in named):
         # FSDP2, which the measured cells have, needs Linux.
         fields["strategy"] = "ddp" if gpus_of(question) > 1 else "single"
-    job = Job(
+    job = TrainingJob(
         **fields
         | {
             "shape": shape,
@@ -64,11 +64,11 @@ def job_of(question: Question, shape: Shape, limits: Limits) -> Job:
     return job
 
 
-def gpus_of(question: Question) -> int:
+def gpus_of(question: TrainingQuestion) -> int:
     return question.gpus or 1
 
 
-def named_fields(question: Question) -> dict[str, Any]:
+def named_fields(question: TrainingQuestion) -> dict[str, Any]:
     """The fields of the job that the question names, the format in the model's name among them."""
     named = dict(question.job_fields)
     storage = format_in_name(question.model or "")
@@ -86,7 +86,7 @@ def has_adapters(named: Mapping[str, Any]) -> bool:
     return storage not in (None, "fp8")
 
 
-def usual_trainer(question: Question, shape: Shape, named: Mapping[str, Any]) -> str:
+def usual_trainer(question: TrainingQuestion, shape: Shape, named: Mapping[str, Any]) -> str:
     """The trainer if none is named: that of the measured cells, a plain loop, or PEFT's."""
     if not counts_samples(question, shape):
         return "trinity"
@@ -95,7 +95,7 @@ def usual_trainer(question: Question, shape: Shape, named: Mapping[str, Any]) ->
 
 
 def job_fields(
-    question: Question, shape: Shape, named: Mapping[str, Any], trainer: str
+    question: TrainingQuestion, shape: Shape, named: Mapping[str, Any], trainer: str
 ) -> dict[str, Any]:
     """How is trained: as was said, and for the rest as the trainer does it."""
     fields = trainer_defaults(trainer, shape.kind, gpus_of(question), named)
@@ -119,7 +119,7 @@ def job_fields(
     return fields
 
 
-def batch_of(question: Question, shape: Shape) -> int | TokenBudget:
+def batch_of(question: TrainingQuestion, shape: Shape) -> int | TokenBudget:
     """Samples of all GPUs together, or the mark of a budget of tokens."""
     if not counts_samples(question, shape):
         return TOKEN_BUDGET
@@ -130,7 +130,7 @@ def batch_of(question: Question, shape: Shape) -> int | TokenBudget:
     return gpus_of(question) if is_per_gpu else 1
 
 
-def rl_setup_of(question: Question, job: Job) -> RlSetup | None:
+def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
     """What is held beside the policy: as the config says, or as the named method usually does."""
     if question.rl is not None:
         return question.rl
@@ -157,7 +157,7 @@ def encoders_on_gpu(shape: Shape, trainer: str) -> int:
     return 0 if encodes_before else shape.encoder_parameters
 
 
-def with_models_beside(job: Job, setup: RlSetup, limits: Limits) -> Job:
+def with_models_beside(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> TrainingJob:
     """The job with what preference or reinforcement learning holds beside the policy."""
     engine_bytes = (setup.engine_share or 0.0) * limits.capacity
     return replace(

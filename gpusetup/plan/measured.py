@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gpusetup.catalog.gpus import tokens
 from gpusetup.model.units import GIB
-from gpusetup.plan.job import Job
+from gpusetup.plan.job import TrainingJob
 
 CELLS = Path(__file__).resolve().parents[1] / "data" / "plan" / "cells.csv"
 NONE = "-"
@@ -44,17 +44,17 @@ def gpu_of(name: str | None, total_bytes: float) -> str | None:
     return None
 
 
-def is_standard(job: Job) -> bool:
+def is_standard(job: TrainingJob) -> bool:
     """Whether a job is of the kind that was measured: a text, the trainer's defaults."""
     shape = job.shape
     # Qwen3 has no tower of images, and none was measured.
     if shape.tower or not shape.writes_text:
         return False
-    measured_kind = Job(shape=shape, gpus=job.gpus, context=job.context)
+    measured_kind = TrainingJob(shape=shape, gpus=job.gpus, context=job.context)
     return job == measured_kind
 
 
-def measured_recipe(gpu: str | None, job: Job) -> str | None:
+def measured_recipe(gpu: str | None, job: TrainingJob) -> str | None:
     """The measured recipe (`-`: none fits), or None if the table does not reach."""
     if gpu is None or not is_standard(job):
         return None

@@ -15,7 +15,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.units import GIB
 from gpusetup.plan.forward_memory import activations, layer_backward, logits
 from gpusetup.plan.gaps import gaps
-from gpusetup.plan.job import Job, Recipe, tokens
+from gpusetup.plan.job import Recipe, TrainingJob, tokens
 from gpusetup.plan.models_beside import generation_cache
 from gpusetup.plan.states import (
     frozen_encoders,
@@ -48,7 +48,7 @@ EXCHANGE = 15.981
 """Bytes an exchanged element, of an RL trainer, fitted to the measured cells."""
 
 
-def runtime(job: Job, recipe: Recipe) -> float:
+def runtime(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of CUDA's context, and of NCCL's buffers if GPUs exchange tensors."""
     if job.gpus == 1:
         return CUDA_CONTEXT
@@ -57,7 +57,7 @@ def runtime(job: Job, recipe: Recipe) -> float:
     return CUDA_CONTEXT + NCCL
 
 
-def exchange(job: Job, recipe: Recipe) -> float:
+def exchange(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes that sequence parallelism exchanges in one layer (Ulysses, arXiv 2309.14509)."""
     if recipe.sp == 1:
         return 0.0
@@ -67,12 +67,12 @@ def exchange(job: Job, recipe: Recipe) -> float:
     return elements * EXCHANGE * width
 
 
-def engine_while_generating(job: Job, recipe: Recipe) -> float:
+def engine_while_generating(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes that an inference engine on the same GPU reserves: its weights, cache and passes."""
     return job.engine_bytes
 
 
-def engine_in_step(job: Job, recipe: Recipe) -> float:
+def engine_in_step(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the engine while the policy is trained; none if it sleeps."""
     if job.engine_sleeps:
         return 0.0
@@ -84,7 +84,7 @@ def engine_in_step(job: Job, recipe: Recipe) -> float:
 FORWARD: tuple[Moment, ...] = ("logits", "layer")
 IN_STEP: tuple[Moment, ...] = (*FORWARD, "backward", "step")
 WHOLE_RUN: tuple[Moment, ...] = (*IN_STEP, "generation")
-TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ...] = (
+TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[TrainingJob, Recipe], float]], ...] = (
     ("states", IN_STEP, resident_states),
     ("states", ("generation",), states_while_generating),
     ("states", WHOLE_RUN, states_beside),
@@ -109,7 +109,7 @@ TERMS: tuple[tuple[Part, tuple[Moment, ...], Callable[[Job, Recipe], float]], ..
 # --- the sum --------------------------------------------------------------------------------------
 
 
-class Memory(Frozen):
+class JobMemory(Frozen):
     """The memory of the fullest GPU by what it is for, in bytes, and the host's."""
 
     states: float
@@ -168,7 +168,7 @@ def bytes_at(terms: Sequence[SizedTerm], moment: Moment, part: Part | None = Non
     return total
 
 
-def memory(job: Job, recipe: Recipe) -> Memory:
+def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     """The memory at the highest moment of a run, part by part."""
     terms = [SizedTerm(part, moments, size(job, recipe)) for part, moments, size in TERMS]
     # RL trainers were measured, and fitted, by the end of the forward pass alone.
@@ -178,7 +178,7 @@ def memory(job: Job, recipe: Recipe) -> Memory:
     highest = max(moments, key=lambda moment: bytes_at(terms, moment))
     transient = max(logits(job, recipe), layer_backward(job, recipe))
     staying, cached = gaps(job, recipe, transient, logits_decide=highest == "logits")
-    return Memory(
+    return JobMemory(
         states=bytes_at(terms, highest, "states"),
         checkpoints=bytes_at(terms, highest, "checkpoints"),
         logits=bytes_at(terms, highest, "logits"),

@@ -69,7 +69,8 @@ def format_in_name(text: str) -> str | None:
     >>> format_in_name("Qwen/Qwen3-8B") is None
     True
     """
-    hits = FORMAT_PART.finditer(name_with_dashes(text))
+    name = name_with_dashes(text)
+    hits = FORMAT_PART.finditer(name)
     format_parts = "".join(hit[0] for hit in hits)
     for word, storage in FORMAT_OF_WORD:
         if word in format_parts:

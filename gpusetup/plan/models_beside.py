@@ -12,7 +12,7 @@ from typing import Literal
 
 from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import BYTES, Job, ModelBeside, Recipe
+from gpusetup.plan.job import BYTES, ModelBeside, Recipe, TrainingJob
 from gpusetup.plan.models import model_named
 from gpusetup.plan.shape import Shape
 
@@ -108,7 +108,7 @@ def uncounted_models(setup: RlSetup | None, policy: Shape) -> Iterator[str]:
         yield f"the critic {setup.critic_name}"
 
 
-def beside_in_words(job: Job) -> str:
+def beside_in_words(job: TrainingJob) -> str:
     """What is counted beside the policy, as a sentence names it; empty if nothing is."""
     roles = [f"the {model.role} model" for model in job.models_beside]
     if job.engine_bytes:
@@ -125,7 +125,7 @@ def beside_in_words(job: Job) -> str:
 # --- in bytes of one GPU --------------------------------------------------------------------------
 
 
-def generation_cache(job: Job, recipe: Recipe) -> float:
+def generation_cache(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of keys and values while the policy itself generates, and of its last logits."""
     shape = job.shape
     # Keys and values, in the dtype that is computed in.

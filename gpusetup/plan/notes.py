@@ -7,14 +7,21 @@ from collections.abc import Iterator
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.data_parallel import data_parallel_notes
-from gpusetup.plan.decide import Decision, Limits, doubt, fewest_gpus, gpus_needed, max_batch
-from gpusetup.plan.job import BYTES, Job, yarn
+from gpusetup.plan.decide import (
+    MachineLimits,
+    RecipeDecision,
+    doubt,
+    fewest_gpus,
+    gpus_needed,
+    max_batch,
+)
+from gpusetup.plan.job import BYTES, TrainingJob, yarn
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import Question
+from gpusetup.plan.question import TrainingQuestion
 from gpusetup.plan.states import FROZEN_ENCODER_BYTES
 
 
-def notes(question: Question, decision: Decision, hardware: Place) -> Iterator[str]:
+def notes(question: TrainingQuestion, decision: RecipeDecision, hardware: Place) -> Iterator[str]:
     """What a person should know beside the plan, the model's own notes first."""
     job = decision.job
     yield from model_notes(job)
@@ -33,7 +40,7 @@ def notes(question: Question, decision: Decision, hardware: Place) -> Iterator[s
     yield from uncertainties(question, decision, hardware)
 
 
-def model_notes(job: Job) -> Iterator[str]:
+def model_notes(job: TrainingJob) -> Iterator[str]:
     """Whose shape the model has, and what a denoiser has on the GPU beside itself."""
     shape = job.shape
     if shape.base:
@@ -54,7 +61,7 @@ def model_notes(job: Job) -> Iterator[str]:
         )
 
 
-def parts_beside(question: Question, decision: Decision) -> Iterator[str]:
+def parts_beside(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
     """What is trained beside the model, and what of the model is not trained."""
     job = decision.job
     if job.tables:
@@ -96,7 +103,7 @@ def size_text(size_bytes: float) -> str:
 # --- what was assumed -----------------------------------------------------------------------------
 
 
-def assumptions(question: Question, decision: Decision) -> Iterator[str]:
+def assumptions(question: TrainingQuestion, decision: RecipeDecision) -> Iterator[str]:
     """What was assumed because the question leaves it open."""
     job = decision.job
     yield from assumed_length(question, job)
@@ -108,7 +115,7 @@ def assumptions(question: Question, decision: Decision) -> Iterator[str]:
     yield from assumed_settings(question, job)
 
 
-def assumed_length(question: Question, job: Job) -> Iterator[str]:
+def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     """How long a text is if nobody says it, and whether the model can read as much."""
     shape = job.shape
     # A model of images fixes its tokens itself.
@@ -126,7 +133,7 @@ def assumed_length(question: Question, job: Job) -> Iterator[str]:
     yield f"{job.context:,} tokens are beyond the native {native:,}: {extension}"
 
 
-def assumed_batch(decision: Decision) -> str:
+def assumed_batch(decision: RecipeDecision) -> str:
     """That one sample was assumed, and how many would fit."""
     shape = decision.job.shape
     sample = "sequence"
@@ -139,7 +146,7 @@ def assumed_batch(decision: Decision) -> str:
     return f"no `--batch`: one {sample} a GPU{larger}"
 
 
-def assumed_settings(question: Question, job: Job) -> Iterator[str]:
+def assumed_settings(question: TrainingQuestion, job: TrainingJob) -> Iterator[str]:
     """What a plain loop, or a trainer of adapters, does if nobody says otherwise."""
     # A named trainer's defaults are its own.
     if question.trainer is not None:
@@ -161,7 +168,7 @@ def assumed_settings(question: Question, job: Job) -> Iterator[str]:
 # --- the number of GPUs, and the machine ----------------------------------------------------------
 
 
-def number_notes(decision: Decision) -> Iterator[str]:
+def number_notes(decision: RecipeDecision) -> Iterator[str]:
     """What else a person should know who asks how many GPUs are needed."""
     job, limits = decision.job, decision.limits
     if not decision.fits:
@@ -182,7 +189,7 @@ def number_notes(decision: Decision) -> Iterator[str]:
     )
 
 
-def sharding_note(job: Job, limits: Limits) -> Iterator[str]:
+def sharding_note(job: TrainingJob, limits: MachineLimits) -> Iterator[str]:
     """Whether dividing the model among the GPUs makes it fit, where each has a whole copy."""
     # FSDP2 needs Linux.
     if not job.copies_model or not limits.linux:
@@ -196,7 +203,7 @@ def sharding_note(job: Job, limits: Limits) -> Iterator[str]:
         )
 
 
-def machine_notes(decision: Decision, hardware: Place) -> Iterator[str]:
+def machine_notes(decision: RecipeDecision, hardware: Place) -> Iterator[str]:
     """How the machine differs from what the plan is for."""
     job, count = decision.job, hardware.count
     if count is not None and job.gpus > count:
@@ -218,7 +225,9 @@ def machine_notes(decision: Decision, hardware: Place) -> Iterator[str]:
 # --- what makes no answer clear -------------------------------------------------------------------
 
 
-def uncertainties(question: Question, decision: Decision, hardware: Place) -> Iterator[str]:
+def uncertainties(
+    question: TrainingQuestion, decision: RecipeDecision, hardware: Place
+) -> Iterator[str]:
     """What the question leaves open although the fit depends on it; then no answer is clear."""
     if not decision.fits or decision.measured:
         return
@@ -231,7 +240,7 @@ def uncertainties(question: Question, decision: Decision, hardware: Place) -> It
         yield f"it fits only if other programs free {used_gib:.1f} GiB"
 
 
-def assumed_shape(question: Question, job: Job) -> str:
+def assumed_shape(question: TrainingQuestion, job: TrainingJob) -> str:
     """The model that a number of parameters is taken for; its real shape decides the memory."""
     shape = job.shape
     vocabulary = "no vocabulary"

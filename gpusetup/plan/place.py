@@ -12,7 +12,7 @@ from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
 from gpusetup.model.units import GIB, MIB
 from gpusetup.model.versions import Capability
-from gpusetup.plan.decide import Limits
+from gpusetup.plan.decide import MachineLimits
 from gpusetup.plan.measured import gpu_of
 
 System = Literal["linux", "windows", "wsl", "jetson"]
@@ -40,12 +40,14 @@ class Place(Frozen):
     """What other programs take of the fullest GPU."""
     remark: str = ""
     """Which card is meant, if its name alone could mean several."""
+    has_expandable_segments: bool = True
+    """Whether torch's allocator for this GPU can grow its segments (CUDA, ROCm)."""
 
-    def limits(self, sp: int | None = None, *, predict: bool = False) -> Limits:
+    def limits(self, sp: int | None = None, *, predict: bool = False) -> MachineLimits:
         """What may be used: expandable segments need plain Linux, SP and Offload Linux."""
-        return Limits(
+        return MachineLimits(
             capacity=self.capacity,
-            env=self.system == "linux",
+            env=self.system == "linux" and self.has_expandable_segments,
             linux=self.system != "windows",
             offload=not self.unified,
             host=self.host_bytes,
@@ -73,8 +75,9 @@ def count_in_name(text: str) -> tuple[int | None, str]:
     hit = COUNT_BEFORE_NAME.match(stripped)
     if hit is None:
         return None, text
+    count = int(hit[1])
     name = stripped[hit.end() :]
-    return int(hit[1]), name
+    return count, name
 
 
 def named_gpu(text: str, rows: Sequence[GpuRow]) -> Place:
@@ -143,7 +146,9 @@ def _memory_hint(text: str, rows: Sequence[GpuRow]) -> str:
     except UsageError:  # a capability (`sm_86`) names no card
         return "name the card, or give `--gpu-mem 24GiB`"
     names = dict.fromkeys(row.name for row in hits if row.memory_gb)
-    return f"one of: {', '.join(names)}" if names else "give `--gpu-mem 24GiB`"
+    if not names:
+        return "give `--gpu-mem 24GiB`"
+    return f"one of: {', '.join(names)}"
 
 
 JETSON = frozenset({"orin", "thor", "xavier", "nano"})
@@ -189,6 +194,7 @@ def is_unified(name: str, snapshot: Snapshot) -> bool:
 def memory_of_gpu(gpu: Gpu, snapshot: Snapshot) -> int:
     """The memory of a GPU of the machine, which may be the machine's own; 0 if it is unknown."""
     size = gpu.memory_total_bytes
+    # The driver prints "N/A" for memory that is the machine's.
     if not size and is_unified(gpu.name, snapshot):
         size = snapshot.memory.total_bytes
     return size or 0
@@ -251,7 +257,8 @@ def capacity(name: str | None, total_bytes: float) -> float:
         return cuda_bytes(total_bytes)
     words = tokens(name)
     for card, gib in TOTAL_GIB:
-        is_card = tokens(card) - SERIES_WORDS <= words
+        card_words = tokens(card) - SERIES_WORDS
+        is_card = card_words <= words
         difference = total_bytes / GIB / gib - 1
         # A card of the same name may have another size.
         if is_card and abs(difference) < 0.1:

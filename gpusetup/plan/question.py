@@ -15,7 +15,7 @@ from gpusetup.plan.models import (
 )
 from gpusetup.plan.models_beside import RlSetup
 from gpusetup.plan.shape import Shape
-from gpusetup.plan.tables import Table
+from gpusetup.plan.tables import EmbeddingTable
 
 LARGEST = {
     "context": 10**8, "batch": 10**8, "tokens": 10**9, "gpus": 10**5, "accumulate": 10**6,
@@ -28,7 +28,7 @@ USUAL_CONTEXT = 2048
 """Tokens of a text if nobody says how many."""
 
 
-class Question(Frozen):
+class TrainingQuestion(Frozen):
     """The words of `gpusetup plan`; None if nothing was said."""
 
     model: str | None = None
@@ -44,7 +44,7 @@ class Question(Frozen):
     trainer: str | None = None
     freeze: str | None = None
     """The part of the model that is not trained, as `frozen_share` reads it."""
-    tables: tuple[Table, ...] = ()
+    tables: tuple[EmbeddingTable, ...] = ()
     """Embedding tables beside the model."""
     solve: Literal["context", "batch", "gpus"] | None = None
     """What is looked for."""
@@ -59,6 +59,7 @@ class Question(Frozen):
     def group_size(self) -> int:
         """The GPUs that one group of a sharded copy needs."""
         size = self.sp or 1
+        # Experts are divided among GPUs that hold different samples: they are no group.
         for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
             size *= self.job_fields.get(name) or 1
         return size
@@ -79,7 +80,7 @@ class Question(Frozen):
         return any(words)
 
 
-def counts_samples(question: Question, shape: Shape) -> bool:
+def counts_samples(question: TrainingQuestion, shape: Shape) -> bool:
     """Whether a step is a number of samples; else a budget of tokens, as RL trainers fill it.
 
     Those train decoders of text whole: images, videos, encoders, classifiers and adapters come by
@@ -87,6 +88,7 @@ def counts_samples(question: Question, shape: Shape) -> bool:
     """
     if question.batch is not None or question.solve == "batch":
         return True
+    # Trinity-RFT fills a budget unless it is told not to.
     if question.tokens is not None or question.trainer == "trinity":
         return False
     if question.trainer is not None or question.method is not None:
@@ -96,7 +98,7 @@ def counts_samples(question: Question, shape: Shape) -> bool:
     return not is_usual
 
 
-def context_of(question: Question, shape: Shape) -> int:
+def context_of(question: TrainingQuestion, shape: Shape) -> int:
     """Tokens of a sample: as was said, as the model fixes or reads them, or of a usual text."""
     if question.context is not None or shape.tokens is not None:
         return question.context or shape.tokens or 1
@@ -110,7 +112,9 @@ def context_of(question: Question, shape: Shape) -> int:
     return longest if shape.encoder else min(USUAL_CONTEXT, longest)
 
 
-def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None = None) -> Shape:
+def shape_of_question(
+    question: TrainingQuestion, fetch: Callable[[str], Shape] | None = None
+) -> Shape:
     """The model that is meant, by name, file or size; UsageError if it is not said or unknown.
 
     `fetch`: gets the shape of a model that is not known here; None: nothing may be fetched.
@@ -135,7 +139,7 @@ def shape_of_question(question: Question, fetch: Callable[[str], Shape] | None =
     )
 
 
-def check_ranges(question: Question) -> None:
+def check_ranges(question: TrainingQuestion) -> None:
     """UsageError for a number that is larger than anything means."""
     for name, largest in LARGEST.items():
         value = getattr(question, name, question.job_fields.get(name))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import Job
+from gpusetup.plan.job import TrainingJob
 
 SAME_FACTOR = 0.01
 """Factors are written with one or two decimals (1.25, 3.33): so far they are taken as equal."""
@@ -23,7 +23,7 @@ class RopeScaling(Frozen):
     kind: str = "yarn"
 
 
-def factor_remark(scaling: RopeScaling | None, job: Job) -> str | None:
+def factor_remark(scaling: RopeScaling | None, job: TrainingJob) -> str | None:
     """What is wrong with a config's factor at the length of the job; None if nothing is.
 
     The factor must be at least the length over the original length: with less, positions repeat

@@ -10,8 +10,8 @@ from gpusetup.model.documents import Help
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import (
-    Decision,
-    Limits,
+    MachineLimits,
+    RecipeDecision,
     candidates,
     decide,
     fewest_gpus,
@@ -20,7 +20,7 @@ from gpusetup.plan.decide import (
     max_batch,
     max_context,
 )
-from gpusetup.plan.job import Job, Recipe, least_tokens, tokens
+from gpusetup.plan.job import Recipe, TrainingJob, least_tokens, tokens
 from gpusetup.plan.memory import memory
 
 LEAST_GIB = 0.05
@@ -31,7 +31,7 @@ Changes = dict[str, dict[str, Any]]
 # --- the changes ----------------------------------------------------------------------------------
 
 
-def same_training(job: Job) -> Changes:
+def same_training(job: TrainingJob) -> Changes:
     """Changes of the settings, none of what is trained."""
     changes: Changes = {}
     if job.dtype == "fp32" and not job.amp:
@@ -50,7 +50,7 @@ def same_training(job: Job) -> Changes:
     return changes
 
 
-def other_strategies(job: Job) -> Changes:
+def other_strategies(job: TrainingJob) -> Changes:
     """Strategies that divide more among several GPUs."""
     changes: Changes = {}
     if job.strategy == "dp":
@@ -62,7 +62,7 @@ def other_strategies(job: Job) -> Changes:
     return changes
 
 
-def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
+def fewer_tokens(job: TrainingJob, recipe: Recipe) -> Changes:
     """Half of the tokens at once; a sequence stays as long as it is."""
     if job.fills_token_budget:
         least = least_tokens(job, recipe.sp)
@@ -78,7 +78,7 @@ def fewer_tokens(job: Job, recipe: Recipe) -> Changes:
     return {step: {"batch": half, "accumulate": 2}}
 
 
-def adapters(job: Job) -> Changes:
+def adapters(job: TrainingJob) -> Changes:
     """LoRA and quantised bases, if they are not there yet."""
     # What is frozen needs no adapters to have no gradients.
     if job.frozen:
@@ -98,7 +98,7 @@ def adapters(job: Job) -> Changes:
 # --- what is answered -----------------------------------------------------------------------------
 
 
-def helps(decision: Decision) -> tuple[Help, ...]:
+def helps(decision: RecipeDecision) -> tuple[Help, ...]:
     """What takes less memory.
 
     If the job fits: the steps to take if memory runs out all the same, recipes in the order of
@@ -112,7 +112,7 @@ def helps(decision: Decision) -> tuple[Help, ...]:
     return (*recipes, *settings)
 
 
-def next_recipes(decision: Decision) -> Iterator[Help]:
+def next_recipes(decision: RecipeDecision) -> Iterator[Help]:
     """The recipes after this one, in order; one that saves no more than an earlier one is no step.
 
     The order is the guide's of Trinity-RFT: start simple, and climb only when memory runs out.
@@ -129,7 +129,7 @@ def next_recipes(decision: Decision) -> Iterator[Help]:
         yield Help(step=f"`{recipe}`", kind="recipe", saves_gib=saved, recipe=str(recipe))
 
 
-def settings_that_save(decision: Decision) -> list[Help]:
+def settings_that_save(decision: RecipeDecision) -> list[Help]:
     """Changes of the settings, with the recipe as it is; what saves most first."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job)
@@ -149,7 +149,7 @@ def settings_that_save(decision: Decision) -> list[Help]:
     return sorted(steps, key=order_of_help)
 
 
-def ways_to_fit(decision: Decision) -> tuple[Help, ...]:
+def ways_to_fit(decision: RecipeDecision) -> tuple[Help, ...]:
     """Changes of the settings, other trainings, less work, more GPUs."""
     job, recipe = decision.job, decision.shown.recipe
     changes = fewer_tokens(job, recipe) | same_training(job) | adapters(job)
@@ -173,7 +173,7 @@ def ways_to_fit(decision: Decision) -> tuple[Help, ...]:
 
 
 def help_of(
-    decision: Decision, step: str, changed_job: Job, kind: Literal["setting", "job"]
+    decision: RecipeDecision, step: str, changed_job: TrainingJob, kind: Literal["setting", "job"]
 ) -> Help:
     """What a changed job saves, and the recipe with which it fits, if it does."""
     then_recipe = decide(changed_job, decision.limits).recipe
@@ -192,7 +192,7 @@ def order_of_help(help: Help) -> tuple[bool, float]:
     return (is_not_enough, -help.saves_gib)
 
 
-def saved_gib(decision: Decision, job: Job, recipe: Recipe) -> float:
+def saved_gib(decision: RecipeDecision, job: TrainingJob, recipe: Recipe) -> float:
     """GiB of one GPU that another job or recipe needs less than the decision."""
     needed = decision.shown.memory.total
     needed_then = memory(job, recipe).total
@@ -200,7 +200,7 @@ def saved_gib(decision: Decision, job: Job, recipe: Recipe) -> float:
     return round(saved / GIB, 2)
 
 
-def together(decision: Decision, changes: Changes) -> Iterator[Help]:
+def together(decision: RecipeDecision, changes: Changes) -> Iterator[Help]:
     """The fewest changes that are enough if all are made; those that change the least come first.
 
     `changes` are in that order: settings of the same training before another training.
@@ -219,16 +219,19 @@ def together(decision: Decision, changes: Changes) -> Iterator[Help]:
             return
 
 
-def decide_with(decision: Decision, changes: Changes, steps: tuple[str, ...]) -> Decision:
+def decide_with(
+    decision: RecipeDecision, changes: Changes, steps: tuple[str, ...]
+) -> RecipeDecision:
     """The decision of a job with several changes at once."""
     fields: dict[str, Any] = {}
+    # Of two changes of one field the later counts.
     for step in steps:
         fields |= changes[step]
     changed_job = replace(decision.job, **fields)
     return decide(changed_job, decision.limits)
 
 
-def fitting(job: Job, limits: Limits) -> Iterator[tuple[str, Job]]:
+def fitting(job: TrainingJob, limits: MachineLimits) -> Iterator[tuple[str, TrainingJob]]:
     """More GPUs, fewer tokens, a smaller batch: the least that fits."""
     fewest, without_offload = fewest_gpus(job, limits), gpus_needed(job, limits)
     for bigger in (fewest, without_offload):

@@ -26,7 +26,7 @@ class LargeGpu(Frozen):
     sequences: int
 
 
-class Engine(Frozen):
+class ServingEngine(Frozen):
     """The memory that an engine uses beside its cache, and how it is started."""
 
     capability: Capability
@@ -74,7 +74,7 @@ class ServeTable(Frozen):
     """Format -> bits a weight of the whole file."""
     cache: Mapping[str, float]
     """Type -> bytes an element."""
-    engines: Mapping[str, Engine]
+    engines: Mapping[str, ServingEngine]
 
 
 @lru_cache(maxsize=1)

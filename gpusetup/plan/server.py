@@ -10,8 +10,8 @@ from gpusetup.errors import Unsatisfiable, UsageError
 from gpusetup.model.frozen import Frozen
 from gpusetup.plan.model_names import format_in_name
 from gpusetup.plan.place import Place
-from gpusetup.plan.question import Question, shape_of_question
-from gpusetup.plan.serve_table import LARGE_GPU, Engine, LargeGpu, serve_table
+from gpusetup.plan.question import TrainingQuestion, shape_of_question
+from gpusetup.plan.serve_table import LARGE_GPU, LargeGpu, ServingEngine, serve_table
 from gpusetup.plan.shape import Shape
 
 Fetch = Callable[[str], Shape] | None
@@ -27,7 +27,7 @@ class Server(Frozen):
 
     shape: Shape
     engine_name: str
-    engine: Engine
+    engine: ServingEngine
     engine_version: str = ""
     """The engine's version if one was named; "" for the modelled one."""
     share: float
@@ -59,7 +59,8 @@ class Server(Frozen):
     def large_gpu(self) -> LargeGpu | None:
         """What the engine does otherwise because the GPU is large; None if it is not."""
         large = self.engine.large
-        if large is None or self.hardware.capacity < LARGE_GPU:
+        is_large = self.hardware.capacity >= LARGE_GPU
+        if large is None or not is_large:
             return None
         capability = self.hardware.capability
         # A GPU that was named by its memory alone may be of any age.
@@ -86,7 +87,7 @@ def server_of(options: Mapping[str, Any], hardware: Place, fetch: Fetch) -> Serv
     engine_name, engine_version = engine_of(str(options["serve"]))
     engine = table.engines[engine_name]
     context = options["context"] or USUAL_CONTEXT
-    question = Question(
+    question = TrainingQuestion(
         model=options["model"],
         params=options["params"],
         context=context,
@@ -155,7 +156,7 @@ def usual_weights(engine_name: str, model: str | None, shape: Shape) -> str:
     return published.get(shape.kind, "bf16")
 
 
-def share_of_memory(share: float | None, engine: Engine) -> float:
+def share_of_memory(share: float | None, engine: ServingEngine) -> float:
     """The share of the GPU's memory that a server may use; UsageError for what is no share."""
     if share is None:
         return engine.share
@@ -179,6 +180,7 @@ def is_older(version: str, than: str) -> bool:
 
 def version_numbers(version: str) -> list[int]:
     """The numbers of a version, which compare as it is newer or older."""
+    # As text 0.10 would come before 0.8.
     numbers = version.split(".")
     return list(map(int, numbers))
 

@@ -36,6 +36,7 @@ def token_bytes_of(server: Server) -> float:
     # A hybrid's other layers keep a state that does not grow with the context.
     if shape.cached_layers is not None:
         layers = shape.cached_layers
+    # Latent attention has one tensor, which every GPU keeps whole.
     width: float = shape.latent or LATENT.get(shape.kind, 0)
     if not width:
         # A head of keys and values is never cut: more GPUs than heads hold copies.
@@ -78,7 +79,8 @@ def free_for_cache(server: Server, pass_tokens: int | None = None) -> float:
     """Bytes that are left for the cache beside weights, CUDA's context and, if counted, a pass."""
     engine = server.engine
     usable = server.hardware.capacity * server.share
-    used = weight_bytes_of(server) + engine.fixed_gib * GIB
+    used = weight_bytes_of(server)
+    used += engine.fixed_gib * GIB
     if server.gpus > 1:
         # NCCL's buffers, as in a training.
         used += NCCL

@@ -56,8 +56,9 @@ def flag(name: str, value: Any) -> str:
     """
     if value is True:
         return f"--{name}"
-    text = shlex.quote(spelled(value))
-    return f"--{name} {text}"
+    text = spelled(value)
+    quoted = shlex.quote(text)
+    return f"--{name} {quoted}"
 
 
 def spelled(value: Any) -> str:
@@ -76,10 +77,11 @@ def dotted_names(values: Values, before: str = "") -> Iterator[tuple[str, Any]]:
     [('actor.strategy', 'fsdp2')]
     """
     for key, value in values.items():
+        name = f"{before}{key}"
         if isinstance(value, dict):
-            yield from dotted_names(value, f"{before}{key}.")
+            yield from dotted_names(value, f"{name}.")
         else:
-            yield f"{before}{key}", value
+            yield name, value
 
 
 def yaml_text(values: Values, indent: str = "") -> str:
@@ -91,14 +93,14 @@ def yaml_text(values: Values, indent: str = "") -> str:
       tied: true
     note: "x: y"
     """
-    lines = []
+    text = ""
     for key, value in values.items():
         if isinstance(value, dict):
-            lines.append(f"{indent}{key}:\n")
-            lines.append(yaml_text(value, f"{indent}  "))
+            text += f"{indent}{key}:\n"
+            text += yaml_text(value, f"{indent}  ")
         else:
-            lines.append(f"{indent}{key}: {yaml_scalar(value)}\n")
-    return "".join(lines)
+            text += f"{indent}{key}: {yaml_scalar(value)}\n"
+    return text
 
 
 def yaml_scalar(value: Any) -> str:

@@ -12,7 +12,7 @@ from gpusetup.catalog.gpus import GpuRow, tokens
 from gpusetup.model.documents import SmallestGpu
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import Capability
-from gpusetup.plan.decide import Decision, decide, error_margin
+from gpusetup.plan.decide import RecipeDecision, decide, error_margin
 from gpusetup.plan.place import JETSON, UNIFIED, capacity
 
 MOST_NAMES = 3
@@ -72,7 +72,7 @@ def fastest_names(cards: Sequence[GpuRow]) -> tuple[str, ...]:
     return tuple(names[:MOST_NAMES])
 
 
-def smallest_gpu(decision: Decision, rows: Sequence[GpuRow]) -> SmallestGpu | None:
+def smallest_gpu(decision: RecipeDecision, rows: Sequence[GpuRow]) -> SmallestGpu | None:
     """The smallest card on which the job fits with the margin, without offload; None if none does.
 
     On as many GPUs as the job has.

@@ -14,8 +14,8 @@ from gpusetup.catalog.gpus import GpuRow, rows_or_none, tokens
 from gpusetup.model.documents import Speed
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import Decision, Limits, decide
-from gpusetup.plan.job import BYTES, SHARDED, Job, Recipe
+from gpusetup.plan.decide import MachineLimits, RecipeDecision, decide
+from gpusetup.plan.job import BYTES, SHARDED, Recipe, TrainingJob
 from gpusetup.plan.job import tokens as tokens_of_gpu
 
 
@@ -43,7 +43,7 @@ SHARE_OF_PEAK = 0.4
 (torchtitan's and llm-foundry's tables)."""
 
 
-def speed_of_several(decision: Decision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:
+def speed_of_several(decision: RecipeDecision, gpu: str, rows: Sequence[GpuRow]) -> Speed | None:
     """What the GPUs bring against one of them; None if one GPU would not do by itself.
 
     `gpu`: the card's name, for its peak and its link.
@@ -71,7 +71,7 @@ def speed_of_several(decision: Decision, gpu: str, rows: Sequence[GpuRow]) -> Sp
     )
 
 
-def computing_seconds(decision: Decision, flops: float | None) -> float | None:
+def computing_seconds(decision: RecipeDecision, flops: float | None) -> float | None:
     """How long a GPU computes in a micro-step; None if its peak is not known."""
     if not flops:
         return None
@@ -79,7 +79,7 @@ def computing_seconds(decision: Decision, flops: float | None) -> float | None:
     return flop / (flops * SHARE_OF_PEAK)
 
 
-def one_gpu_is_enough(decision: Decision) -> bool:
+def one_gpu_is_enough(decision: RecipeDecision) -> bool:
     """Whether one of the GPUs would train the job without offloading anything."""
     job = decision.job
     groups = job.tensor_parallel * job.pipeline_parallel * job.context_parallel
@@ -88,13 +88,16 @@ def one_gpu_is_enough(decision: Decision) -> bool:
     # A batch is of all GPUs together: one GPU takes its own share, and accumulates the rest.
     alone = replace(job, gpus=1)
     if not job.fills_token_budget:
-        alone = replace(alone, batch=max(job.sequences // job.gpus, 1))
-    limits: Limits = replace(decision.limits, sp=None)
+        share = job.sequences // job.gpus
+        alone = replace(alone, batch=max(share, 1))
+    limits: MachineLimits = replace(decision.limits, sp=None)
     on_one = decide(alone, limits)
-    return on_one.fits and not on_one.shown.recipe.offload
+    if not on_one.fits:
+        return False
+    return not on_one.shown.recipe.offload
 
 
-def exchanged_bytes(job: Job) -> float:
+def exchanged_bytes(job: TrainingJob) -> float:
     """What one GPU sends in a micro-step, or the first sends and gets under DataParallel.
 
     A ring sends (n - 1) / n of a tensor to gather it or to reduce it to shards, twice that for an
@@ -116,7 +119,7 @@ def exchanged_bytes(job: Job) -> float:
     return ring * (gathered + reduced)
 
 
-def step_flop(job: Job, recipe: Recipe) -> float:
+def step_flop(job: TrainingJob, recipe: Recipe) -> float:
     """Floating point operations of one GPU in a micro-step.
 
     For each parameter that a token uses 2 in the forward pass, 2 for the gradient of the input, and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.model.frozen import Frozen
-from gpusetup.plan.job import BYTES, SHARDED, Job, ModelBeside, Recipe, Shardable
+from gpusetup.plan.job import BYTES, SHARDED, ModelBeside, Recipe, Shardable, TrainingJob
 from gpusetup.plan.shape import Shape
 
 UNSHARDED_EXTRA, GATHERED_UNIT, OFFLOADED_UNIT, FROZEN_UNIT = 1.065, 11.565, 7.998, 4.0
@@ -51,7 +51,7 @@ NODE = 8
 """GPUs of a node: HSDP divides among them, and copies from node to node."""
 
 
-def shard_count(job: Job, state: Shardable) -> int:
+def shard_count(job: TrainingJob, state: Shardable) -> int:
     """Among how many GPUs a strategy divides parameters, gradients or optimizer states."""
     if state not in SHARDED[job.strategy]:
         return 1
@@ -60,7 +60,7 @@ def shard_count(job: Job, state: Shardable) -> int:
     return job.data_parallel
 
 
-def per_gpu(job: Job, parameters: float, state: Shardable | None = None) -> float:
+def per_gpu(job: TrainingJob, parameters: float, state: Shardable | None = None) -> float:
     """How many of these parameters one GPU of the fullest pipeline stage holds.
 
     `state`: what is held of them, divided as the strategy divides it; None: nothing divides it.
@@ -73,7 +73,7 @@ def per_gpu(job: Job, parameters: float, state: Shardable | None = None) -> floa
     return parameters * share / job.tensor_parallel / shards
 
 
-def share_of_stage(job: Job) -> float:
+def share_of_stage(job: TrainingJob) -> float:
     """The share of the parameters in the fullest pipeline stage.
 
     An embedding and a head are on the first and last stage, a tied one on both.
@@ -89,7 +89,7 @@ def share_of_stage(job: Job) -> float:
     return of_stage / shape.parameters
 
 
-def share_with_experts(job: Job) -> float:
+def share_with_experts(job: TrainingJob) -> float:
     """The share of the parameters that a GPU holds if experts are divided among several."""
     if job.expert_parallel == 1:
         return 1.0
@@ -117,7 +117,7 @@ def expert_share(shape: Shape) -> float:
 # --- bytes of a parameter -------------------------------------------------------------------------
 
 
-def keeps_cast_weights(job: Job) -> bool:
+def keeps_cast_weights(job: TrainingJob) -> bool:
     """Whether autocast keeps copies of the weights in the smaller dtype."""
     # 16-bit weights with 32-bit masters need no cast.
     if job.master_weights:
@@ -128,14 +128,14 @@ def keeps_cast_weights(job: Job) -> bool:
     return job.compute_bytes < BYTES[job.dtype]
 
 
-def rest_is_32_bit(job: Job) -> bool:
+def rest_is_32_bit(job: TrainingJob) -> bool:
     """Whether embedding, norms and head of a quantised base are 32-bit."""
     if not job.upcast_rest:
         return False
     return job.is_quantized
 
 
-def weight_bytes(job: Job) -> int:
+def weight_bytes(job: TrainingJob) -> int:
     """Bytes of one weight as it is kept; with 32-bit masters the weights are 16-bit."""
     dtype = job.dtype
     if job.amp and job.master_weights:
@@ -143,7 +143,7 @@ def weight_bytes(job: Job) -> int:
     return BYTES[dtype]
 
 
-def gradient_bytes(job: Job) -> int:
+def gradient_bytes(job: TrainingJob) -> int:
     """Bytes of one gradient: DeepSpeed's are as the weights are computed."""
     has_adapters = job.lora is not None
     # Adapters have gradients as wide as themselves.
@@ -153,19 +153,21 @@ def gradient_bytes(job: Job) -> int:
     return BYTES[computed_in]
 
 
-def optimizer_bytes(job: Job) -> float:
+def optimizer_bytes(job: TrainingJob) -> float:
     """Bytes a trained parameter of the optimizer's states, wherever they are."""
     optimizer = OPTIMIZERS[job.optimizer]
     # Adapters are 32-bit, and need no other copy of themselves.
     has_master_copy = job.master_weights and job.lora is None
     if not has_master_copy:
-        return optimizer.moments * job.trained_bytes + optimizer.fixed
+        moment_bytes = optimizer.moments * job.trained_bytes
+        return moment_bytes + optimizer.fixed
     master_bytes = 4
     # The moments are as wide as the copy that is stepped.
-    return master_bytes + optimizer.moments * master_bytes + optimizer.fixed
+    moment_bytes = optimizer.moments * master_bytes
+    return master_bytes + moment_bytes + optimizer.fixed
 
 
-def optimizer_on_host(job: Job) -> bool:
+def optimizer_on_host(job: TrainingJob) -> bool:
     """Whether the optimizer's states leave the GPU, always or when memory runs short."""
     optimizer = OPTIMIZERS[job.optimizer]
     # What is paged leaves only where memory runs short, which is where it counts.
@@ -175,7 +177,7 @@ def optimizer_on_host(job: Job) -> bool:
 # --- what is there for a whole step ---------------------------------------------------------------
 
 
-def model_weights(job: Job) -> float:
+def model_weights(job: TrainingJob) -> float:
     """Bytes of the model without adapters, and of the tables beside it."""
     model_parameters = per_gpu(job, job.shape.parameters, "parameters")
     table_bytes = per_gpu(job, job.tables, "parameters") * weight_bytes(job)
@@ -189,7 +191,7 @@ def model_weights(job: Job) -> float:
     return quantised_bytes + outside_bytes + table_bytes
 
 
-def gradients_stay(job: Job) -> bool:
+def gradients_stay(job: TrainingJob) -> bool:
     """Whether there are gradients while the forward pass runs."""
     # They are kept from one micro-batch to the next; an RL trainer's budget makes several.
     has_micro_batches = job.fills_token_budget or job.accumulate > 1
@@ -198,7 +200,7 @@ def gradients_stay(job: Job) -> bool:
     return has_micro_batches or job.megatron_ddp or has_zero3_buffer
 
 
-def resident_states(job: Job, recipe: Recipe) -> float:
+def resident_states(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of weights, adapters and optimizer states, and of DDP's buckets of gradients."""
     if recipe.offload:
         return 0.0
@@ -214,14 +216,14 @@ def resident_states(job: Job, recipe: Recipe) -> float:
     return size
 
 
-def states_while_generating(job: Job, recipe: Recipe) -> float:
+def states_while_generating(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the policy's states between two steps; none if they are on the host then."""
     if job.policy_leaves:
         return 0.0
     return resident_states(job, recipe)
 
 
-def states_beside(job: Job, recipe: Recipe) -> float:
+def states_beside(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the models beside the policy, divided as the strategy divides the policy."""
     if recipe.offload:
         return 0.0
@@ -232,7 +234,7 @@ def states_beside(job: Job, recipe: Recipe) -> float:
     return total
 
 
-def states_of_model_beside(job: Job, model: ModelBeside) -> float:
+def states_of_model_beside(job: TrainingJob, model: ModelBeside) -> float:
     """Bytes of a model beside the policy; reference and reward models are weights alone."""
     weights = per_gpu(job, model.parameters, "parameters")
     if not model.trained:
@@ -249,12 +251,12 @@ FROZEN_ENCODER_BYTES = 2
 """Bytes a weight of frozen encoders: diffusers' scripts load them in 16 bits (`weight_dtype`)."""
 
 
-def frozen_encoders(job: Job, recipe: Recipe) -> float:
+def frozen_encoders(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the encoders of text and the VAE of a denoiser; every GPU has them whole."""
     return job.encoder_parameters * FROZEN_ENCODER_BYTES
 
 
-def unsharded_extra(job: Job, recipe: Recipe) -> float:
+def unsharded_extra(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes that a sharded strategy takes in addition if it has only one GPU (as measured)."""
     # Only the trainer of the measured cells showed it.
     if recipe.offload or not job.fills_token_budget:
@@ -270,7 +272,7 @@ LIVE_PARAMETERS = 1e9
 once (`sub_group_size`)."""
 
 
-def gathered_unit(job: Job, recipe: Recipe) -> float:
+def gathered_unit(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the largest unit (FSDP) while its parameters are gathered, with its gradients."""
     if not job.shards_parameters:
         return 0.0
@@ -286,7 +288,7 @@ def gathered_unit(job: Job, recipe: Recipe) -> float:
     return max(unit, live * job.compute_bytes)
 
 
-def unit_rate(job: Job, recipe: Recipe) -> float:
+def unit_rate(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes a parameter of a gathered unit."""
     # A frozen unit has no gradients: its 16-bit weights and those of the next one.
     if not job.trains_layers:
@@ -297,7 +299,7 @@ def unit_rate(job: Job, recipe: Recipe) -> float:
 # --- gradients and the step -----------------------------------------------------------------------
 
 
-def gradients(job: Job, recipe: Recipe) -> float:
+def gradients(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of all gradients; 0 if each is used up as it comes, or goes to the host."""
     # DeepSpeed moves gradients to the host beside the optimizer's states.
     deepspeed_offloads = job.offload_optimizer and job.deepspeed_steps
@@ -309,14 +311,14 @@ def gradients(job: Job, recipe: Recipe) -> float:
     return trained * gradient_bytes(job)
 
 
-def gradients_in_forward(job: Job, recipe: Recipe) -> float:
+def gradients_in_forward(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the gradients that are there while the forward pass runs."""
     if not gradients_stay(job):
         return 0.0
     return gradients(job, recipe)
 
 
-def reduced_gradients(job: Job, recipe: Recipe) -> float:
+def reduced_gradients(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes of the sum of all GPUs' gradients under DataParallel, beside the first GPU's own.
 
     All gradients are there before the first is added (`ReduceAddCoalesced` of the whole model).
@@ -333,7 +335,7 @@ ADAFACTOR_COPIES = 4.4
 parameter, squares, the product of its factors, and parts of others."""
 
 
-def optimizer_step(job: Job, recipe: Recipe) -> float:
+def optimizer_step(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes that the optimizer's step takes in addition: copies of all parameters by `foreach`."""
     # RL trainers were fitted by the forward pass alone, and a step on the host copies nothing here.
     if job.fills_token_budget:
@@ -354,7 +356,7 @@ def optimizer_step(job: Job, recipe: Recipe) -> float:
     return stepped * copies * parameter_bytes
 
 
-def adafactor_step(job: Job) -> float:
+def adafactor_step(job: TrainingJob) -> float:
     """Bytes that a step of transformers' Adafactor takes for the largest matrix."""
     shape = job.shape
     widest = max(shape.vocabulary, shape.intermediate)
@@ -367,7 +369,7 @@ def adafactor_step(job: Job) -> float:
 # --- the machine's own memory ---------------------------------------------------------------------
 
 
-def host_bytes(job: Job, recipe: Recipe) -> float:
+def host_bytes(job: TrainingJob, recipe: Recipe) -> float:
     """Bytes in host memory: with Offload one whole copy of all states for each group of shards."""
     if recipe.offload:
         return offloaded_bytes(job)
@@ -376,7 +378,7 @@ def host_bytes(job: Job, recipe: Recipe) -> float:
     return per_gpu(job, job.trained_parameters) * optimizer_bytes(job)
 
 
-def offloaded_bytes(job: Job) -> float:
+def offloaded_bytes(job: TrainingJob) -> float:
     """Bytes in host memory of all states under Offload, of all groups together."""
     all_weights = job.shape.parameters + job.tables
     weights = all_weights * BYTES[job.dtype]

@@ -19,7 +19,7 @@ LARGEST_ROWS, LARGEST_WIDTH = 10**12, 10**6
 """Beyond these a number is a slip of the finger."""
 
 
-class Table(Frozen):
+class EmbeddingTable(Frozen):
     """One embedding table."""
 
     name: str
@@ -35,7 +35,7 @@ class Table(Frozen):
     def __str__(self) -> str:
         """Its name and its size.
 
-        >>> str(Table(name="users", rows=6040, width=64))
+        >>> str(EmbeddingTable(name="users", rows=6040, width=64))
         'users 6,040 x 64'
         """
         size = f"{self.rows:,} x {self.width:,}"
@@ -46,7 +46,7 @@ class Table(Frozen):
 TABLE = re.compile(r"(?:([\w-]{1,40})=)?(\d[\d_,]{0,15})\s*[xX*]\s*(\d{1,7})")
 
 
-def table_named(text: str) -> Table:
+def table_named(text: str) -> EmbeddingTable:
     """A table as an option says it: `20000000x64`, or with a name, `users=20000000x64`.
 
     >>> table_named("users=20_000_000x64").parameters
@@ -61,7 +61,7 @@ def table_named(text: str) -> Table:
     name, rows, width = hit.groups()
     # People separate thousands.
     digits = re.sub(r"[_,]", "", rows)
-    table = Table(name=name or "", rows=int(digits), width=int(width))
+    table = EmbeddingTable(name=name or "", rows=int(digits), width=int(width))
     has_rows = 1 <= table.rows <= LARGEST_ROWS
     has_width = 1 <= table.width <= LARGEST_WIDTH
     if not has_rows or not has_width:
@@ -104,11 +104,11 @@ LISTS = frozenset((
 """Keys of a list with the rows of each table (torchrec's DLRM, FuxiCTR, tabular models)."""
 
 
-def tables_in(reader: Reader) -> tuple[Table, ...]:
+def tables_in(reader: Reader) -> tuple[EmbeddingTable, ...]:
     """The tables that a config describes; each setting that says one is marked as read."""
     widths = widths_by_name(reader)
     shared_width = next((widths[name] for name in WIDTH_NAMES if name in widths), None)
-    tables: list[Table] = []
+    tables: list[EmbeddingTable] = []
     for setting in reader.config.settings:
         rows = positive_number(reader, setting, LARGEST_ROWS)
         noun = noun_of_rows(setting)
@@ -117,7 +117,7 @@ def tables_in(reader: Reader) -> tuple[Table, ...]:
         # The nearest width counts: of the same noun, of the same map, of the config.
         width = width_of(noun, widths) or sibling_width(reader, setting) or shared_width
         if width:
-            table = Table(name=noun, rows=rows, width=width)
+            table = EmbeddingTable(name=noun, rows=rows, width=width)
             tables.append(table)
             reader.note(setting, f"embedding table: {table}")
     if tables:
@@ -164,8 +164,9 @@ def width_of(noun: str, widths: dict[str, int]) -> int | None:
     singular = noun.removesuffix("s")
     for ending in ("_dim", "_embedding_dim", "_emb_dim", "_embed_dim", "_embedding_size"):
         for word in (noun, singular):
-            if f"{word}{ending}" in widths:
-                return widths[f"{word}{ending}"]
+            name = f"{word}{ending}"
+            if name in widths:
+                return widths[name]
     return None
 
 

@@ -1,324 +1,37 @@
-"""A plan in the words of a trainer: the keys of its config, or the flags of its command, to paste.
-
-The names are those of the versions in `data/plan/trainers.json`. Data, learning rate and the like
-are the person's own.
-"""
+"""A plan as a trainer's settings to paste, and what those leave out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpusetup.configs.config import read_config
 from gpusetup.model.documents import TrainerSettings
 from gpusetup.model.frozen import replace
 from gpusetup.plan.config import for_gpus, question_of
-from gpusetup.plan.decide import Decision, Limits
-from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, Job, Recipe, samples, tokens, yarn
+from gpusetup.plan.decide import MachineLimits, RecipeDecision
+from gpusetup.plan.job import BESIDE_FIELDS, JOB_DEFAULTS, TrainingJob
 from gpusetup.plan.job_of_question import job_of
-from gpusetup.plan.models import hub_id
 from gpusetup.plan.settings_text import Format, Values, without_none, written, yaml_text
-
-
-class Facts(NamedTuple):
-    """What a trainer's keys say: a job and its recipe."""
-
-    job: Job
-    recipe: Recipe
-
-    @property
-    def model(self) -> str:
-        """The model's id at its hub."""
-        name = self.job.shape.name
-        return hub_id(name)
-
-    @property
-    def samples(self) -> int:
-        """Sequences of one micro-batch on one GPU."""
-        return samples(self.job, self.recipe)
-
-    @property
-    def half(self) -> str:
-        """The type that is computed in: `bf16`, `fp16` or `fp32`."""
-        weights = self.job.dtype
-        return self.job.amp or weights
-
-    @property
-    def budget(self) -> int | None:
-        """Tokens of one GPU at once; None if the batch is a number of sequences."""
-        if not self.job.fills_token_budget:
-            return None
-        return tokens(self.job, self.recipe)
-
-    @property
-    def has_4_bit_base(self) -> bool:
-        """Whether adapters are trained on weights in four bits."""
-        storage = self.job.quantize
-        return storage in ("nf4", "nf4-dq")
-
-
-def only_if(condition: object, value: Any) -> Any:
-    """The value if the condition holds; else None, which leaves its key out."""
-    return value if condition else None
-
-
-# --- trainers for reinforcement learning ----------------------------------------------------------
-
-
-def trinity(facts: Facts) -> Values:
-    """Trinity-RFT's config. Its two knobs default to `ceil(2 * max_model_len / SP)`."""
-    is_dynamic = facts.budget is not None
-    actor: Values = {
-        "ppo_max_token_len_per_gpu": facts.budget,
-        "ppo_micro_batch_size_per_gpu": only_if(not is_dynamic, facts.samples),
-    }
-    if facts.recipe.offload:
-        actor |= {"strategy": "fsdp2", "fsdp_config": {"offload_policy": True}}
-    reference: Values = {"log_prob_max_token_len_per_gpu": facts.budget}
-    return {
-        "model": {
-            "model_path": facts.model,
-            "max_model_len": facts.job.context,
-            "rope_scaling": yarn(facts.job),
-        },
-        "trainer": {
-            "use_dynamic_bsz": is_dynamic,
-            "ulysses_sequence_parallel_size": facts.recipe.sp,
-            "max_token_len_per_gpu": facts.budget,
-            "trainer_config": {"actor_rollout_ref": {"actor": actor, "ref": reference}},
-        },
-    }
-
-
-def verl(facts: Facts) -> Values:
-    """verl's Hydra overrides; the reference and the rollout take the same budget as the actor."""
-    is_dynamic = facts.budget is not None
-    is_fsdp1 = facts.job.strategy == "fsdp1" and not facts.recipe.offload
-    actor: Values = {
-        "strategy": "fsdp" if is_fsdp1 else "fsdp2",
-        "use_dynamic_bsz": is_dynamic,
-        "ppo_max_token_len_per_gpu": facts.budget,
-        "ppo_micro_batch_size_per_gpu": only_if(not is_dynamic, facts.samples),
-        "ulysses_sequence_parallel_size": facts.recipe.sp,
-        "fsdp_config": {"offload_policy": only_if(facts.recipe.offload, True)},
-    }
-    log_prob: Values = {
-        "log_prob_use_dynamic_bsz": is_dynamic,
-        "log_prob_max_token_len_per_gpu": facts.budget,
-        "log_prob_micro_batch_size_per_gpu": only_if(not is_dynamic, facts.samples),
-    }
-    return {
-        "actor_rollout_ref": {
-            "model": {
-                "path": facts.model,
-                "enable_gradient_checkpointing": facts.job.checkpointing,
-            },
-            "actor": actor,
-            "ref": log_prob,
-            "rollout": log_prob,
-        },
-        "trainer": {"n_gpus_per_node": min(facts.job.gpus, 8)},
-    }
-
-
-# --- transformers' Trainer and what builds on it --------------------------------------------------
-
-HF_OPTIMIZERS = {
-    "adamw8bit": "adamw_bnb_8bit", "adamw4bit": "adamw_torch_4bit",
-    "paged-adamw": "paged_adamw_32bit", "paged-adamw8bit": "paged_adamw_8bit",
-    "adafactor": "adafactor", "lion": "lion_32bit", "lion8bit": "lion_8bit", "sgd": "sgd",
-    "adagrad": "adagrad", "rmsprop": "rmsprop",
-}  # fmt: skip
-"""Optimizer -> its name in `TrainingArguments.optim`, for those that are not AdamW."""
-TORCH_TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-
-
-def hf_optimizer(job: Job) -> str | None:
-    """The value of `optim`; None if transformers has no such optimizer."""
-    if job.optimizer not in ("adam", "adamw"):
-        return HF_OPTIMIZERS.get(job.optimizer)
-    if job.step == "fused":
-        return "adamw_torch_fused"
-    return "adamw_torch"
-
-
-def deepspeed_file(job: Job) -> str | None:
-    """The file of a DeepSpeed config for the job's stage, which the person keeps."""
-    if not job.strategy.startswith("zero"):
-        return None
-    return f"ds_{job.strategy}.json"
-
-
-def hf(facts: Facts) -> Values:
-    """`TrainingArguments` of transformers, as the flags of a script that parses them."""
-    job = facts.job
-    return {
-        "model_name_or_path": facts.model,
-        "per_device_train_batch_size": facts.samples,
-        "gradient_accumulation_steps": job.accumulate,
-        "gradient_checkpointing": job.checkpointing,
-        "optim": hf_optimizer(job),
-        "dtype": TORCH_TYPES[job.dtype],
-        "bf16": only_if(job.amp == "bf16", True),  # autocast, over weights in `dtype`
-        "fp16": only_if(job.amp == "fp16", True),
-        "torch_compile": only_if(job.compile, True),
-        "use_liger_kernel": only_if(job.fused_kernels, True),
-        "deepspeed": deepspeed_file(job),
-        "fsdp": only_if(job.strategy in ("fsdp", "fsdp1"), "full_shard auto_wrap"),
-    }
-
-
-def trl(facts: Facts) -> Values:
-    """TRL's `trl sft`: `SFTConfig`, `ModelConfig` and transformers' arguments."""
-    job = facts.job
-    return hf(facts) | {
-        "bf16": only_if(facts.half == "bf16", True),
-        "fp16": only_if(facts.half == "fp16", True),
-        "max_length": job.context,
-        "use_peft": only_if(job.lora is not None, True),
-        "lora_r": job.lora,
-        "lora_target_modules": only_if(job.lora is not None, "all-linear"),
-        "load_in_4bit": only_if(facts.has_4_bit_base, True),
-        "use_bnb_nested_quant": only_if(job.quantize == "nf4-dq", True),
-        "load_in_8bit": only_if(job.quantize == "int8", True),
-        "activation_offloading": only_if(job.offload_checkpoints, True),
-    }
-
-
-def llama_factory(facts: Facts) -> Values:
-    """A config of `llamafactory-cli train`, which builds on transformers' arguments."""
-    job = facts.job
-    quantization_bits = {"nf4": 4, "nf4-dq": 4, "int8": 8}.get(job.quantize or "")
-    names_of_attention = {"flash": "fa2", "sdpa": "sdpa", "eager": "disabled"}
-    arguments = hf(facts)
-    for name in ("gradient_checkpointing", "use_liger_kernel", "dtype"):
-        del arguments[name]  # LLaMA-Factory has its own words for them
-    return arguments | {
-        "bf16": only_if(facts.half == "bf16", True),
-        "fp16": only_if(facts.half == "fp16", True),
-        "finetuning_type": "full" if job.lora is None else "lora",
-        "lora_rank": job.lora,
-        "lora_target": only_if(job.lora is not None, "all"),
-        "quantization_bit": quantization_bits,
-        "double_quantization": only_if(quantization_bits == 4, job.quantize == "nf4-dq"),
-        "cutoff_len": job.context,
-        "flash_attn": names_of_attention[job.attention],
-        "disable_gradient_checkpointing": not job.checkpointing,
-        "pure_bf16": only_if(job.lora is None and job.dtype == "bf16" and not job.amp, True),
-        "enable_liger_kernel": only_if(job.fused_kernels, True),
-    }
-
-
-def axolotl(facts: Facts) -> Values:
-    job = facts.job
-    adapter = only_if(job.lora is not None, "qlora" if facts.has_4_bit_base else "lora")
-    return {
-        "base_model": facts.model,
-        "sequence_len": job.context,
-        "sample_packing": True,
-        "adapter": adapter,
-        "lora_r": job.lora,
-        "lora_target_linear": only_if(adapter, True),
-        "load_in_4bit": only_if(facts.has_4_bit_base, True),
-        "bnb_4bit_use_double_quant": only_if(facts.has_4_bit_base, job.quantize == "nf4-dq"),
-        "load_in_8bit": only_if(job.quantize == "int8", True),
-        "micro_batch_size": facts.samples,
-        "gradient_accumulation_steps": job.accumulate,
-        "optimizer": hf_optimizer(job),
-        "bf16": only_if(facts.half == "bf16", True),
-        "fp16": only_if(facts.half == "fp16", True),
-        "gradient_checkpointing": job.checkpointing,
-        "flash_attention": only_if(job.attention == "flash", True),
-        "sdp_attention": only_if(job.attention == "sdpa", True),
-        "cut_cross_entropy": only_if(job.loss == "fused", True),
-        "torch_compile": only_if(job.compile, True),
-        "tensor_parallel_size": only_if(job.tensor_parallel > 1, job.tensor_parallel),
-        "context_parallel_size": only_if(job.context_parallel > 1, job.context_parallel),
-        "deepspeed": only_if(deepspeed_file(job), f"deepspeed_configs/{job.strategy}.json"),
-        "fsdp_version": only_if(job.strategy in ("fsdp", "fsdp1"), 2),
-    }
-
-
-# --- engines and other trainers -------------------------------------------------------------------
-
-
-def deepspeed(facts: Facts) -> Values:
-    """A DeepSpeed config in JSON."""
-    job = facts.job
-    stage = {"ddp": 0, "zero1": 1, "zero2": 2, "zero3": 3, "fsdp": 3, "fsdp1": 3}.get(job.strategy)
-    optimizer_place = only_if(job.offload_optimizer, {"device": "cpu"})
-    return {
-        "train_micro_batch_size_per_gpu": facts.samples,
-        "gradient_accumulation_steps": job.accumulate,
-        "bf16": {"enabled": facts.half == "bf16"},
-        "fp16": {"enabled": facts.half == "fp16"},
-        "zero_optimization": {
-            "stage": stage,
-            "offload_optimizer": optimizer_place,
-            "offload_param": only_if(facts.recipe.offload, {"device": "cpu"}),
-        },
-    }
-
-
-def torchtune(facts: Facts) -> Values:
-    """Overrides of a torchtune recipe (`tune run ... key=value`)."""
-    job = facts.job
-    return {
-        "batch_size": facts.samples,
-        "gradient_accumulation_steps": job.accumulate,
-        "tokenizer": {"max_seq_len": job.context},
-        "dtype": job.dtype,
-        "enable_activation_checkpointing": job.checkpointing,
-        "enable_activation_offloading": only_if(job.offload_checkpoints, True),
-        "optimizer_in_bwd": only_if(job.step == "backward", True),
-        "fsdp_cpu_offload": only_if(facts.recipe.offload, True),
-        "model": {"lora_rank": job.lora},
-        "compile": only_if(job.compile, True),
-    }
-
-
-def torchtitan(facts: Facts) -> Values:
-    """Flags over a torchtitan job config."""
-    job = facts.job
-    mode = "full" if job.checkpointing else "none"
-    return {
-        "training": {"local_batch_size": facts.samples, "seq_len": job.context},
-        "parallelism": {
-            "tensor_parallel_degree": job.tensor_parallel,
-            "pipeline_parallel_degree": job.pipeline_parallel,
-            "context_parallel_degree": job.context_parallel,
-        },
-        "activation_checkpoint": {"mode": "selective" if job.selective else mode},
-        "compile": {"enable": only_if(job.compile, True)},
-    }
-
-
-def megatron(facts: Facts) -> Values:
-    """Flags of Megatron-LM's `pretrain_gpt.py`, whose global batch counts all micro-batches."""
-    job = facts.job
-    sequences_at_once = job.sequences or job.gpus
-    global_batch = sequences_at_once * job.accumulate
-    return {
-        "micro-batch-size": facts.samples,
-        "global-batch-size": global_batch,
-        "seq-length": job.context,
-        "tensor-model-parallel-size": job.tensor_parallel,
-        "pipeline-model-parallel-size": job.pipeline_parallel,
-        "context-parallel-size": only_if(job.context_parallel > 1, job.context_parallel),
-        "sequence-parallel": only_if(job.sequence_parallel and job.tensor_parallel > 1, True),
-        "use-distributed-optimizer": only_if(job.strategy == "zero1", True),
-        "bf16": only_if(facts.half == "bf16", True),
-        "fp16": only_if(facts.half == "fp16", True),
-        "recompute-granularity": only_if(job.checkpointing, "full"),
-        "recompute-method": only_if(job.checkpointing, "uniform"),
-        "recompute-num-layers": only_if(job.checkpointing, 1),
-    }
+from gpusetup.plan.trainer_words import (
+    JobAndRecipe,
+    axolotl,
+    deepspeed,
+    hf,
+    llama_factory,
+    megatron,
+    torchtitan,
+    torchtune,
+    trinity,
+    trl,
+    verl,
+)
 
 
 class Writer(NamedTuple):
     """How a trainer's settings are written, and where they go."""
 
-    values: Callable[[Facts], Values]
+    values: Callable[[JobAndRecipe], Values]
     format: Format
     title: str
 
@@ -337,7 +50,7 @@ WRITERS: Mapping[str, Writer] = {
 }
 
 
-def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings | None:
+def trainer_settings(trainer: str | None, decision: RecipeDecision) -> TrainerSettings | None:
     """The decision in a trainer's own words; None if it does not fit, or the trainer is not known.
 
     What the trainer has no key for is listed as `missing`: the text is read back as a config, and
@@ -346,7 +59,8 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     writer = WRITERS.get(trainer or "")
     if writer is None or trainer is None or not decision.fits:
         return None
-    values = without_none(writer.values(Facts(decision.job, decision.shown.recipe)))
+    facts = JobAndRecipe(decision.job, decision.shown.recipe)
+    values = without_none(writer.values(facts))
     return TrainerSettings(
         trainer=trainer,
         title=writer.title,
@@ -355,14 +69,15 @@ def trainer_settings(trainer: str | None, decision: Decision) -> TrainerSettings
     )
 
 
-def missing(trainer: str, decision: Decision, text: str) -> Iterator[str]:
+def missing(trainer: str, decision: RecipeDecision, text: str) -> Iterator[str]:
     """What a run must be told that is not read back from its config."""
     job, recipe = decision.job, decision.shown.recipe
     read_back = job_read_back(trainer, job, text)
     for name in sorted(JOB_DEFAULTS.keys() - NOT_COMPARED):
         planned = getattr(job, name)
         written_down = getattr(read_back, name)
-        if planned != written_down and not (planned in FSDP and written_down in FSDP):
+        is_same_key = planned in FSDP and written_down in FSDP
+        if planned != written_down and not is_same_key:
             yield f"{name.replace('_', ' ')}: {planned}"
     if recipe.offload and trainer not in ("trinity", "verl", "deepspeed"):
         yield "CPU offload of the parameters"
@@ -374,7 +89,7 @@ FSDP = ("fsdp", "fsdp1")
 """The strategies that one key of a trainer means."""
 
 
-def job_read_back(trainer: str, job: Job, text: str) -> Job:
+def job_read_back(trainer: str, job: TrainingJob, text: str) -> TrainingJob:
     """The job that a text of settings says by itself."""
     config = read_config(text.encode(), "train.yaml")
     from_config = question_of(config, trainer)
@@ -385,7 +100,7 @@ def job_read_back(trainer: str, job: Job, text: str) -> Job:
     if job.lora is not None and not is_quantised:
         job_fields = {**question.job_fields, "lora": job.lora}
         question = replace(question, job_fields=job_fields)
-    no_limits = Limits(capacity=0)
+    no_limits = MachineLimits(capacity=0)
     return job_of(question, job.shape, no_limits)
 
 

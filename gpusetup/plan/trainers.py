@@ -29,8 +29,11 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
     that they take capped scores. `weights`: whether it loads them `as published`, in the format of
     the checkpoint.
     """
-    text = ROWS.read_bytes()
-    table = from_json(text, TrainerTable, what=ROWS.name)
+    table = from_json(
+        ROWS.read_bytes(),
+        TrainerTable,
+        what=ROWS.name,
+    )
     return table.trainers
 
 
@@ -40,7 +43,8 @@ def trainer_named(text: str | None) -> str | None:
     >>> trainer_named("Transformers"), trainer_named("trl")
     ('hf', 'trl')
     """
-    word = (text or "").lower().replace("_", "-")
+    word = (text or "").lower()
+    word = word.replace("_", "-")
     for name, row in trainers().items():
         if word in row.get("also", ()):
             return name

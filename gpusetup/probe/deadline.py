@@ -57,7 +57,8 @@ class Deadline:
 
     def left(self) -> float:
         """The seconds that are left; 0 if it is over."""
-        return max(0.0, self._until - time.monotonic())
+        seconds = self._until - time.monotonic()
+        return max(0.0, seconds)
 
     @contextmanager
     def waiting_for(self, source: str) -> Iterator[None]:

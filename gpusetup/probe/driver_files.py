@@ -33,7 +33,8 @@ def read_from(path: str, subject: str, parse: Callable[[str], Driver]) -> Reader
 
 def _driver_snapshot(source: str, driver: Driver) -> Snapshot:
     """The driver of one source, with its readings."""
-    return Snapshot(driver=driver, readings=readings_of("driver", source, driver))
+    readings = readings_of("driver", source, driver)
+    return Snapshot(driver=driver, readings=readings)
 
 
 def parse_module_version(text: str) -> Driver:

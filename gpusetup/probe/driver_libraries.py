@@ -250,10 +250,16 @@ def _missing_values(library: Library, values: Answer, devices: Sequence[Answer])
 
 def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
     """An event for each value of a GPU that should be there, or cannot be true."""
-    bus = device.get("pci_bus_id") or ""
-    gpu = {"asked": source, "gpu": str(device["index"]), "bus": bus}
-    # Of several problems with one field the last counts.
-    problems = {problem["field"]: problem for problem in device["problems"] if _is_trouble(problem)}
+    gpu = {
+        "asked": source,
+        "gpu": str(device["index"]),
+        "bus": device.get("pci_bus_id") or "",
+    }
+    problems = {}
+    for problem in device["problems"]:
+        # Of several problems with one field the last counts.
+        if _is_trouble(problem):
+            problems[problem["field"]] = problem
     for field, problem in problems.items():
         if field in NEEDED or problem["code"] == NOT_PLAUSIBLE:
             yield Event(kind=READ_FAILED, **_event_fields(source, problem, gpu))
@@ -261,8 +267,12 @@ def _missing_values_of_gpu(source: str, device: Answer) -> Iterator[Event]:
 
 def _event_fields(source: str, problem: Answer, values: Mapping[str, str]) -> dict[str, Any]:
     """The fields of an event for a problem; `values` name the GPU if it is of one."""
-    field, text = problem["field"], str(problem["text"])
-    all_values = {**values, "field": field, "code": str(problem["code"]), "problem": text}
+    field = problem["field"]
+    text = str(problem["text"])
+    all_values = dict(values)
+    all_values["field"] = field
+    all_values["code"] = str(problem["code"])
+    all_values["problem"] = text
     event_text = f"{field}: {text}"
     if "gpu" in values:
         gpu = f"GPU {values['gpu']} {values['bus']}".rstrip()

@@ -150,10 +150,18 @@ def merged_driver(answers: Snapshots, files: Snapshots) -> Driver:
     """The driver from all sources. The kernel's files come first: they know its version best."""
     drivers = [part.driver for part in (*files, *answers)]
     driver = first_known((Driver(), *drivers))
-    seconds = [part.driver.seconds for part in answers if part.driver.seconds is not None]
-    # Where libcuda was loaded from, a library was found, also in an unusual folder.
-    library_found = True if driver.libcuda_path else driver.library_found
-    return replace(driver, library_found=library_found, seconds=max(seconds, default=None))
+    # A libcuda that was loaded was found, also in an unusual folder.
+    library_found = driver.library_found
+    if driver.libcuda_path:
+        library_found = True
+
+    # Both libraries were asked at the same time.
+    seconds = []
+    for part in answers:
+        if part.driver.seconds is not None:
+            seconds.append(part.driver.seconds)
+    longest = max(seconds, default=None)
+    return replace(driver, library_found=library_found, seconds=longest)
 
 
 def _listed_gpus(

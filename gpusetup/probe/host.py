@@ -167,8 +167,11 @@ OWN_CGROUP = re.compile(r"^0::(/.*)$", re.MULTILINE)
 def cgroup_values(system: System, name: str) -> Iterator[str]:
     """The text of a file in our own cgroup (v2), then in each one above it; "" if it has none."""
     cgroups = read_or_none(system, "/proc/self/cgroup") or ""
-    path = OWN_CGROUP.search(cgroups)
-    own_folder = PurePosixPath("/sys/fs/cgroup" + (path[1] if path is not None else ""))
+    own_folder = PurePosixPath("/sys/fs/cgroup")
+    own_cgroup = OWN_CGROUP.search(cgroups)
+    if own_cgroup is not None:
+        # The path begins with a slash, but is below that folder.
+        own_folder = PurePosixPath(f"{own_folder}{own_cgroup[1]}")
     for folder in (own_folder, *own_folder.parents):
         yield read_or_none(system, f"{folder}/{name}") or ""
 

@@ -11,6 +11,7 @@ from gpusetup.model.machine import Conda, Event, Snapshot, Wanted
 from gpusetup.probe.container import read_container
 from gpusetup.probe.deadline import LIMIT_SECONDS, BackgroundCall, Notify
 from gpusetup.probe.host import read_cpu, read_disks, read_memory, read_os, read_toolkit
+from gpusetup.probe.other_makers import read_other_makers, with_torchs_runtime
 from gpusetup.probe.own_files import guard_events, unfinished_events
 from gpusetup.probe.target import TargetPython, choose_target, read_python
 from gpusetup.probe.torch import library_events, read_torch
@@ -53,11 +54,13 @@ def read_machine(
     host_os, container = read_os(system), read_container(system)
     python = read_python(system, target)
     torch, gpu = torch_call.result(), gpu_call.result()
+    # Another maker's GPUs are looked for once it is known that no NVIDIA GPU is there.
+    makers = read_other_makers(system, gpu)
     environment_and_host = _read_host(system, target)
     toolkit = toolkit_call.result()
-    return merged_snapshots(
-        (gpu, no_target, python, torch, host_os, container, toolkit, environment_and_host)
-    )
+    parts = (gpu, makers, no_target, python, torch, host_os, container, toolkit)
+    machine = merged_snapshots((*parts, environment_and_host))
+    return with_torchs_runtime(system, machine)
 
 
 def _read_host(system: System, target: TargetPython | None) -> Snapshot:

@@ -93,8 +93,16 @@ def _has_complete_cuda_list(answers: Snapshots) -> bool:
 
 def _event(kind: str, missed: Gpu, text: str, *, source: str, **values: str) -> Event:
     """An event about a GPU that a source misses."""
-    all_values = {**values, "bus": missed.pci_bus_id or "", "name": missed.name}
-    return Event(kind=kind, values=all_values, source=source, text=f"{text}: {gpu_line(missed)}")
+    gpu_values = {
+        "bus": missed.pci_bus_id or "",
+        "name": missed.name,
+    }
+    return Event(
+        kind=kind,
+        values={**values, **gpu_values},
+        source=source,
+        text=f"{text}: {gpu_line(missed)}",
+    )
 
 
 def is_listed_by_cuda(gpu: Gpu) -> bool | None:

@@ -69,7 +69,9 @@ def _result_by(until: float, call: BackgroundCall[T], otherwise: T) -> T:
     A file of a device that hangs is never read to its end.
     """
     seconds_left = until - time.monotonic()
-    return call.result() if call.ended_within(seconds_left) else otherwise
+    if not call.ended_within(seconds_left):
+        return otherwise
+    return call.result()
 
 
 def name_of_node() -> str:
@@ -116,7 +118,10 @@ def links(system: System) -> dict[str, str]:
 
 def _port_value(system: System, folder: str, name: str) -> str:
     """A value of an InfiniBand port; "" if it cannot be read."""
-    return (read_or_none(system, f"{folder}/{name}") or "").strip()
+    text = read_or_none(system, f"{folder}/{name}")
+    if text is None:
+        return ""
+    return text.strip()
 
 
 COMMANDS = (
@@ -159,7 +164,8 @@ def parse_kernel_log(text: str) -> tuple[Event, ...]:
     log = text_of(bare_lines(text))
 
     def place_in_log(event: Event) -> int:
-        return log.flat.find(event.text or "")
+        message = event.text or ""
+        return log.flat.find(message)
 
     # The same event many times counts at its first place, with its last text.
     distinct_events: dict[tuple[object, ...], Event] = {}
@@ -185,4 +191,7 @@ def bare_lines(log: str) -> list[str]:
     >>> bare_lines("[   12.512345] NVRM: x\\nNov 20 06:03:41 node-1 kernel: [ 1.123456] nvidia: y")
     ['NVRM: x', 'nvidia: y']
     """
-    return [PREFIX.sub("", line, count=1) for line in log.splitlines()]
+    lines = []
+    for line in log.splitlines():
+        lines.append(PREFIX.sub("", line, count=1))
+    return lines

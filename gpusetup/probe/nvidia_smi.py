@@ -139,6 +139,8 @@ def visible_by_variable(gpus: tuple[Gpu, ...], variable: str | None) -> Iterator
 def _is_named_by(gpu: Gpu, word: str) -> bool:
     """Whether a word of CUDA_VISIBLE_DEVICES means a GPU: its index, or how its UUID begins."""
     # No machine has a GPU of nine digits, and Python refuses to read much longer numbers.
-    is_index = word.isdecimal() and gpu.nvml_index == int(word[:9])
-    is_uuid = word.startswith("GPU-") and (gpu.uuid or "").startswith(word)
-    return is_index or is_uuid
+    if word.isdecimal():
+        index = int(word[:9])
+        return gpu.nvml_index == index
+    uuid = gpu.uuid or ""
+    return word.startswith("GPU-") and uuid.startswith(word)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 
 from gpusetup.errors import BadInput
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_json
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Snapshot
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import shell_line
 from gpusetup.probe.target import TargetPython
 from gpusetup.readings.packages import normalised
@@ -72,7 +72,8 @@ def unfinished_events(system: System, target: TargetPython | None) -> Iterator[E
 def _unfinished(prefix: str, **more_values: str) -> Event:
     """The event of a journal in an environment."""
     path = join(prefix, *JOURNAL)
-    values = {"path": path, "prefix": prefix, **more_values}
+    values = {"path": path, "prefix": prefix}
+    values.update(more_values)
     return Event(kind="install-unfinished", values=values, source="journal", text=path)
 
 
@@ -160,7 +161,9 @@ def _installed_pins(receipt: _Receipt) -> tuple[str, ...]:
 
 
 def _names_torch(pins: tuple[str, ...]) -> bool:
-    return any(pin.startswith("torch==") for pin in pins)
+    """Whether torch itself is among the pins."""
+    names = [pin.partition("==")[0] for pin in pins]
+    return "torch" in names
 
 
 def _guard_event(source: str, pins: tuple[str, ...], how: str, dated_text: str) -> Event:
@@ -190,4 +193,7 @@ def pins_in(text: str) -> tuple[str, ...]:
     ('torch==2.13.0+cu130',)
     """
     rows = PIN.findall(text[:MOST_CHARACTERS])
-    return tuple(f"{normalised(name)}=={version}" for name, version in rows[:MOST_PINS])
+    pins = []
+    for name, version in rows[:MOST_PINS]:
+        pins.append(f"{normalised(name)}=={version}")
+    return tuple(pins)

@@ -58,7 +58,9 @@ def read_device(system: System, bus_id: str) -> PciDevice:
 
 def _pci_value(system: System, bus_id: str, name: str) -> str | None:
     """A value of a device in sysfs; None if it cannot be read or is empty."""
-    text = read_or_none(system, f"{FOLDER}/{bus_id}/{name}") or ""
+    text = read_or_none(system, f"{FOLDER}/{bus_id}/{name}")
+    if text is None:
+        return None
     return text.strip() or None
 
 
@@ -98,9 +100,11 @@ def _pci_snapshot(source: str, devices: tuple[PciDevice, ...]) -> Snapshot:
     """The devices of a source, with a reading for each."""
     lines = []
     for device in devices:
-        driver = f"driver {device.driver}" if device.driver else None
-        parts = (device.bus_id, device.vendor, device.device_id, device.name, driver)
-        lines.append(" ".join(part for part in parts if part))
+        parts = [device.bus_id, device.vendor, device.device_id, device.name]
+        if device.driver:
+            parts.append(f"driver {device.driver}")
+        known_parts = [part for part in parts if part]
+        lines.append(" ".join(known_parts))
     readings = []
     for line in lines or ["no display controller"]:
         readings.append(Reading(subject="pci_devices", source=source, value=line))

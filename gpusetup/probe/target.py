@@ -125,9 +125,10 @@ def _interpreter_named(system: System, named: str, path: str) -> str:
 
 def _absolute(system: System, named: str) -> str:
     """A path below the working folder with that folder in front; any other as it is."""
-    paths = ntpath if system.family == "windows" else posixpath
     cwd = system.facts().get("cwd") or ""
-    return str(paths.join(cwd, named))
+    if system.family == "windows":
+        return ntpath.join(cwd, named)
+    return posixpath.join(cwd, named)
 
 
 def python_in(system: System, prefix: str) -> str | None:
@@ -297,7 +298,8 @@ def parse_pyvenv(text: str) -> dict[str, str]:
     >>> parse_pyvenv("home = /usr/bin\\nversion_info = 3.11.9\\nuv = 0.5.1\\n")["uv"]
     '0.5.1'
     """
-    return dict(PYVENV_SETTING.findall(text.lower()))
+    rows = PYVENV_SETTING.findall(text.lower())
+    return dict(rows)
 
 
 def site_packages(system: System, prefix: str, python: str = "python") -> str | None:

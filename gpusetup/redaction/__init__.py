@@ -184,8 +184,9 @@ class Scrubber:
 
     def alias_folder(self, name: str) -> str:
         """The alias of an unknown folder, the same one each time: `dir-1`."""
-        next_alias = f"dir-{len(self._folder_aliases) + 1}"
-        return self._folder_aliases.setdefault(name, next_alias)
+        number = len(self._folder_aliases) + 1
+        # A folder that was named before keeps its alias.
+        return self._folder_aliases.setdefault(name, f"dir-{number}")
 
     def _alias_gpu_match(self, match: Match) -> str:
         """The alias of a GPU whose UUID, or the beginning of it, stands in a text."""
@@ -201,7 +202,9 @@ class Scrubber:
     def alias_gpu(self, uuid: str) -> str:
         """The alias of a GPU, or of an instance of MIG: `GPU-0001`, `MIG-0002`."""
         kind = uuid[:3].upper()
-        next_alias = f"{kind}-{len(self.aliases) + 1:04d}"
+        number = len(self.aliases) + 1
+        next_alias = f"{kind}-{number:04d}"
+        # A GPU that was named before keeps its alias.
         return self.aliases.setdefault(uuid, next_alias)
 
 

@@ -76,7 +76,8 @@ def _hide_url(url: Match) -> str:
         path = "/".join(_hide_segment(segment) for segment in path.split("/"))
     server = HOST
     if is_public_host:
-        server = host + (url["port"] or "")
+        port = url["port"] or ""
+        server = f"{host}{port}"
     # A question mark alone ends a sentence.
     query = url["query"] or ""
     if len(query) > 1:
@@ -89,8 +90,11 @@ def _hide_url(url: Match) -> str:
 
 def _is_of_a_project(host: str, path: str) -> bool:
     """Whether a URL is of a public project on github.com."""
+    if host.lower() != "github.com":
+        return False
+    # `/pytorch/pytorch/releases`.
     owner = path.strip("/").partition("/")[0]
-    return host.lower() == "github.com" and owner.lower() in PROJECTS
+    return owner.lower() in PROJECTS
 
 
 def _hide_segment(segment: str) -> str:
@@ -105,9 +109,16 @@ URLS: tuple[Rule, ...] = ((_URL, _hide_url),)
 def is_public(host: str) -> bool:
     """Whether a server's name tells nothing about anybody: localhost, a public server, `<host>`."""
     name = host.lower().rstrip(".").strip("[]")
-    if name in ("127.0.0.1", "::1", "0.0.0.0", "") or name.startswith("<"):
+    if name in ("127.0.0.1", "::1", "0.0.0.0", ""):
         return True
-    return any(name == public or name.endswith("." + public) for public in PUBLIC_HOSTS)
+    # It was hidden before: `<host>`.
+    if name.startswith("<"):
+        return True
+    for public_host in PUBLIC_HOSTS:
+        is_below = name.endswith("." + public_host)
+        if is_below or name == public_host:
+            return True
+    return False
 
 
 # --- addresses --------------------------------------------------------------------------------------
@@ -261,8 +272,12 @@ def _hide_named_host(match: Match) -> str:
 
 def _hide_host(name: Match) -> str:
     """`<host>` for a server's name, unless it is a public one."""
-    host = name[0].lstrip(".").partition(":")[0]
-    return name[0] if is_public(host) else HOST
+    without_dot = name[0].lstrip(".")
+    # The name may have a port.
+    host = without_dot.partition(":")[0]
+    if is_public(host):
+        return name[0]
+    return HOST
 
 
 HOSTS: tuple[Rule, ...] = (
@@ -303,11 +318,16 @@ def hide_servers(value: str) -> str:
     >>> hide_servers("localhost,127.0.0.1,.corp.example,10.0.0.0/8,git.corp")
     'localhost,127.0.0.1,<host>,<host>,<host>'
     """
-    servers = re.split(r"\s*,\s*", value)
-    return ",".join(_hide_server(server) for server in servers)
+    servers = []
+    for name in re.split(r"\s*,\s*", value):
+        servers.append(_hide_server(name))
+    return ",".join(servers)
 
 
 def _hide_server(name: str) -> str:
     """A server of a list; the loopback network (127.0.0.0/8) and `*` stay."""
-    is_of_everybody = name in ("", "*", "127.0.0.0/8") or is_public(name)
-    return name if is_of_everybody else HOST
+    if name in ("", "*", "127.0.0.0/8"):
+        return name
+    if is_public(name):
+        return name
+    return HOST

@@ -115,7 +115,8 @@ def _hide_random_words(word: Match) -> str:
         return word[0]
     parts = []
     for part in word[0].split("/"):
-        is_random = any(looks_random(piece) for piece in re.findall(_PIECE, part))
+        pieces = re.findall(_PIECE, part)
+        is_random = any(looks_random(piece) for piece in pieces)
         parts.append(SECRET if is_random else part)
     return "/".join(parts)
 
@@ -151,15 +152,18 @@ def _hide_login(line: Match) -> str:
 
 def _hide_prompt_answer(prompt: Match) -> str:
     """`Password for <private>: <secret>`, without the person and what was typed."""
-    label, person, colon = prompt[1], prompt[2], prompt[3]
-    shown_person = "<private>" if person else ""
-    return f"{label}{shown_person}{colon}{SECRET}"
+    label, person, colon = prompt.groups()
+    if person:
+        person = "<private>"
+    return f"{label}{person}{colon}{SECRET}"
 
 
 def _hide_token(token: Match) -> str:
     """`<secret>` for an issuer's token; a package with such a beginning stays."""
-    is_token = compiled(_DIGIT_OR_CAPITAL).search(token[0])
-    return SECRET if is_token else token[0]
+    pattern = compiled(_DIGIT_OR_CAPITAL)
+    if pattern.search(token[0]):
+        return SECRET
+    return token[0]
 
 
 SECRETS: tuple[Rule, ...] = (
@@ -232,7 +236,8 @@ def hide_logins(text: str) -> str:
 
 def _before_login(login: Match) -> str:
     """The slashes or the scheme before a login."""
-    slashes, scheme = login[1], login[2]
+    slashes, scheme = login.groups()
+    # Only one of the two forms has matched; a login alone has neither.
     return slashes or scheme or ""
 
 

@@ -70,7 +70,8 @@ def _hide_word(word: str, alias: Alias) -> str:
     """A word of a value: of a path only what is unknown, of another word all or nothing."""
 
     def with_hidden_stem(file: re.Match[str]) -> str:
-        return _hide_stem(file["stem"], alias) + file["kind"]
+        stem = _hide_stem(file["stem"], alias)
+        return stem + file["kind"]
 
     # The folders of a whole path were hidden before; its file was not.
     if re.match(r"[~\\/]", word):
@@ -88,8 +89,9 @@ def _hide_word(word: str, alias: Alias) -> str:
 
 def _hide_stem(stem: str, alias: Alias) -> str:
     """A file's name without its ending, or the alias that replaces it."""
-    is_public = is_known(stem) or re.fullmatch(_LIBRARY, stem)
-    return stem if is_public else alias(stem)
+    if is_known(stem) or re.fullmatch(_LIBRARY, stem):
+        return stem
+    return alias(stem)
 
 
 def _is_known_word(word: str) -> bool:

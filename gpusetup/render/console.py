@@ -143,7 +143,10 @@ class Console:
 
     def talk(self, text: str) -> None:
         """Write a line, or a screen, for the person to stderr."""
-        self.tell(text if isinstance(text, Screen) else f"{text}\n")
+        # A screen ends with a newline of its own.
+        if not isinstance(text, Screen):
+            text = f"{text}\n"
+        self.tell(text)
 
     def tell(self, text: str) -> None:
         """Write to stderr, without a newline at the end.
@@ -190,7 +193,9 @@ def _nearest(problem: UnicodeError) -> tuple[str, int]:
     """What to write for characters that a terminal's encoding lacks, and where to go on."""
     assert isinstance(problem, UnicodeEncodeError)
     lacking = problem.object[problem.start : problem.end]
-    nearest = "".join(ASCII.get(char, "?") for char in lacking)
+    nearest = ""
+    for char in lacking:
+        nearest += ASCII.get(char, "?")
     return nearest, problem.end
 
 

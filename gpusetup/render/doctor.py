@@ -147,8 +147,10 @@ def verdict(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
 
 def asks_plainly(answer: DoctorAnswer) -> bool:
     """Whether a text asks a plain question, and nothing in it failed: `ok` is then an answer."""
+    if answer.cause != "ok":
+        return False
     kinds = {event.kind for event in answer.snapshot.events}
-    return answer.cause == "ok" and {"question-asked", "names-no-failure"} <= kinds
+    return "question-asked" in kinds and "names-no-failure" in kinds
 
 
 def left_open(answer: DoctorAnswer, root: Finding | None) -> Iterator[ScreenLine]:
@@ -257,8 +259,11 @@ def _before_commands(machine: Snapshot, fix: Fix) -> str:
 
 def evidence_line(evidence: Evidence) -> ScreenLine:
     """What was seen, and the source that shows it."""
-    source = f"  ({evidence.source})" if evidence.source else ""
-    return ScreenLine(f"  {evidence.text}", (source, DIM), hang=4)
+    text = f"  {evidence.text}"
+    source = ""
+    if evidence.source:
+        source = f"  ({evidence.source})"
+    return ScreenLine(text, (source, DIM), hang=4)
 
 
 def way_out(fix: Fix, advice: str = "") -> Iterator[str]:
@@ -300,7 +305,8 @@ def sentence(title: str) -> str:
     >>> sentence("read the counters")
     'Read the counters'
     """
-    return title[:1].upper() + title[1:]
+    first_letter = title[:1]
+    return first_letter.upper() + title[1:]
 
 
 def looks_of(fix: Fix) -> Iterator[tuple[str, tuple[Line, ...]]]:
@@ -387,7 +393,9 @@ def fenced(lines: Iterable[str], language: str = "") -> list[str]:
 
 def doctor_markdown(answer: DoctorAnswer) -> str:
     """A reply to a thread: the cause, the screen, and what to post if that does not help."""
-    screen = doctor_screen(answer).shown(width=COLUMNS, colour=False)
-    code_block = fenced(screen.splitlines(), "text")
-    parts = (f"**{answer.cause}**", "", *code_block, "", WHAT_IT_IS, "", NEXT, "")
-    return "\n".join(parts)
+    screen = doctor_screen(answer)
+    text = screen.shown(width=COLUMNS, colour=False)
+    lines = [f"**{answer.cause}**", ""]
+    lines += fenced(text.splitlines(), "text")
+    lines += ["", WHAT_IT_IS, "", NEXT, ""]
+    return "\n".join(lines)

@@ -51,10 +51,13 @@ STATUS_WORDS: dict[Status, str] = {
 
 def fleet_screen(answer: FleetAnswer) -> Screen:
     """The whole answer: the verdict, the nodes that are not sound, what to exclude."""
-    common_findings = {common.id for common in answer.common}
     lines: list[str] = [_verdict(answer)]
+
+    # What most nodes have is shown once, below them.
+    common_findings = {common.id for common in answer.common}
     for nodes in _alike_unsound_nodes(answer):
         lines += _node(nodes, common_findings)
+
     lines += section("On most nodes", _common(answer.common))
     lines += section("Compared with no other node", _uncompared(answer))
     lines += section("Not asked", _not_asked(answer))
@@ -70,10 +73,14 @@ def _alike_unsound_nodes(answer: FleetAnswer) -> Iterable[Sequence[NodeAnswer]]:
     """The nodes that are not sound; those with the same faults are in one group."""
     groups: dict[object, list[NodeAnswer]] = defaultdict(list)
     for node in answer.nodes:
-        if node.status != "ok":
-            drift = tuple((drift.field, drift.value) for drift in node.drift)
-            findings = tuple((finding.id, finding.title) for finding in node.findings)
-            groups[node.status, node.problem, drift, findings].append(node)
+        if node.status == "ok":
+            continue
+        faults: list[object] = [node.status, node.problem]
+        for drift in node.drift:
+            faults.append(("drift", drift.field, drift.value))
+        for finding in node.findings:
+            faults.append(("finding", finding.id, finding.title))
+        groups[tuple(faults)].append(node)
     return groups.values()
 
 
@@ -129,13 +136,16 @@ def _finding(finding: NodeFinding, remark: str = "") -> ScreenLine:
     text = finding.title
     if finding.since:
         text += f" (since {finding.since})"
-    return marked(MARKS[finding.severity], finding.id, text + remark, indent=4)
+    text += remark
+    mark = MARKS[finding.severity]
+    return marked(mark, finding.id, text, indent=4)
 
 
 def _drift(drift: Drift) -> ScreenLine:
     """A value that differs from those of the other nodes."""
     words = words_of(drift.field.removeprefix(RATES))
     majority = f"{drift.nodes} of {drift.of} nodes have {drift.majority}"
+    # Of measured values no two are equal, so the median stands for the others.
     if drift.field.startswith(RATES):
         majority = f"the median of {drift.of} devices is {drift.majority}"
     elif drift.field == TAKEN_AT:
@@ -178,7 +188,8 @@ def _not_asked(answer: FleetAnswer) -> Iterator[ScreenLine]:
     for name, reason in answer.not_asked.items():
         names_by_reason[reason].append(name)
     for reason, names in names_by_reason.items():
-        yield ScreenLine(f"  {slurm_list(names)}: {reason}", hang=4)
+        nodes = slurm_list(names)
+        yield ScreenLine(f"  {nodes}: {reason}", hang=4)
 
 
 def _exclude(exclude: Exclude) -> Iterator[str]:
@@ -230,10 +241,16 @@ def sweep_screen(answer: SweepAnswer) -> Screen:
 def compare_screen(answer: CompareAnswer) -> Screen:
     """What differs between two records: the findings of only one, and the facts."""
     lines: list[str] = [_compared(answer)]
+
+    # New findings come first: the second record is the later one.
+    only_in_second = f" (only in {answer.second})"
     for finding in answer.only_second:
-        lines.append(_finding(finding, f" (only in {answer.second})"))
+        lines.append(_finding(finding, only_in_second))
+
+    only_in_first = f" (only in {answer.first})"
     for finding in answer.only_first:
-        lines.append(_finding(finding, f" (only in {answer.first})"))
+        lines.append(_finding(finding, only_in_first))
+
     lines += section("What differs", _differences(answer))
     return Screen(lines)
 
@@ -255,8 +272,10 @@ def _compared(answer: CompareAnswer) -> ScreenLine:
     """Whether two records are alike, or how much differs."""
     if not (answer.only_second or answer.differences or answer.only_first):
         return marked(OK, "ok", "the two are alike")
-    counts = [plural(len(answer.differences), "fact")]
+    status = "differs" if answer.matters else "ok"
+    facts_that_differ = plural(len(answer.differences), "fact")
+    texts = []
     if answer.only_second:
-        counts.append(f"{plural(len(answer.only_second), 'finding')} more than before")
-    mark = STATUS_MARKS["differs" if answer.matters else "ok"]
-    return marked(mark, f"different: {counts[0]}", *counts[1:])
+        new_findings = plural(len(answer.only_second), "finding")
+        texts.append(f"{new_findings} more than before")
+    return marked(STATUS_MARKS[status], f"different: {facts_that_differ}", *texts)

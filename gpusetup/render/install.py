@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gpusetup.install.wheels import size_text
+from gpusetup.model.builds import FAMILY, Fallback
 from gpusetup.model.documents import InstallAnswer
-from gpusetup.model.resolution import FAMILY, Choice
+from gpusetup.model.logins import without_logins
 from gpusetup.model.shell import OWN_SYSTEM, own_line, shell_line
 from gpusetup.render.screen import (
     BUT,
@@ -26,7 +27,6 @@ from gpusetup.render.screen import (
 )
 from gpusetup.render.screen import notes as notes_after_a_gap
 from gpusetup.uv.lock import DEFAULT_INDEX, TORCH_INDEX, Wheel
-from gpusetup.uv.logins import without_logins
 
 Words = Sequence[str]
 
@@ -57,7 +57,9 @@ def plan_screen(
 
 def with_notes(screen: Screen, texts: Words) -> Screen:
     """A screen with notes at its end, after an empty line."""
-    return Screen((*screen.lines, *notes_after_a_gap(texts)))
+    lines: list[str] = [*screen.lines]
+    lines += notes_after_a_gap(texts)
+    return Screen(lines)
 
 
 def changes(answer: InstallAnswer) -> str:
@@ -73,21 +75,29 @@ def changes(answer: InstallAnswer) -> str:
 
 def versions(packages: Mapping[str, str]) -> str:
     """Package name -> version, as text: `torch 2.9.1, torchvision 0.24.1`."""
-    texts = (f"{name} {version}" for name, version in packages.items())
+    texts = []
+    for name, version in packages.items():
+        texts.append(f"{name} {version}")
     return ", ".join(texts) or "no torch"
 
 
-def fallback(choices: Sequence[Choice]) -> str:
+def fallback(choices: Sequence[Fallback]) -> str:
     """The backends that are tried next if the first build fails its test."""
-    return ", then ".join(choice.backend for choice in choices)
+    backends = [choice.backend for choice in choices]
+    return ", then ".join(backends)
 
 
 def downloads(wheels: Sequence[Wheel]) -> Iterable[str]:
     """Each wheel with its size and where it comes from."""
     rows = []
     for wheel in wheels:
-        size = "?" if wheel.size_bytes is None else size_text(wheel.size_bytes)
-        rows.append((f"{wheel.name} {wheel.version}", size, (_source(wheel), DIM)))
+        package = f"{wheel.name} {wheel.version}"
+        # An index need not tell the size of a file.
+        size = "?"
+        if wheel.size_bytes is not None:
+            size = size_text(wheel.size_bytes)
+        source = (_source(wheel), DIM)
+        rows.append((package, size, source))
     _titles, *lines = table(("", "", ""), rows)
     return section("Download", lines)
 
@@ -104,11 +114,16 @@ def _source(wheel: Wheel) -> str:
 
 def disk(wheels: Sequence[Wheel], free_bytes: int) -> str:
     """How much is to be downloaded, and how much room there is."""
-    # An index need not tell the size of a file.
-    has_unknown_size = any(wheel.size_bytes is None for wheel in wheels)
-    at_least = "at least " if has_unknown_size else ""
-    size = size_text(sum(wheel.size_bytes or 0 for wheel in wheels))
-    return f"{at_least}{size} to download, less what uv has; {size_text(free_bytes)} free"
+    total_bytes = 0
+    at_least = ""
+    for wheel in wheels:
+        if wheel.size_bytes is None:
+            # An index need not tell the size of a file.
+            at_least = "at least "
+        else:
+            total_bytes += wheel.size_bytes
+    download = f"{at_least}{size_text(total_bytes)} to download, less what uv has"
+    return f"{download}; {size_text(free_bytes)} free"
 
 
 # --- how it ended -------------------------------------------------------------------------------
@@ -162,9 +177,15 @@ def proven(answer: InstallAnswer) -> list[ScreenLine]:
     """The result of verify after an installation: its failures, or one line."""
     if answer.verdict is None:
         return [verdict(BUT, "not tested", " (`--no-verify`)")]
-    checks = [check for check in answer.verdict.get("checks", ()) if check["status"] != "skipped"]
+    checks = []
+    for check in answer.verdict.get("checks", ()):
+        if check["status"] != "skipped":
+            checks.append(check)
     failures = [*_failures(checks)]
-    return failures or [verdict(OK, "tested", f": {len(checks)} checks passed")]
+    if failures:
+        return failures
+    count = f": {len(checks)} checks passed"
+    return [verdict(OK, "tested", count)]
 
 
 def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
@@ -178,8 +199,14 @@ def _failures(checks: Iterable[Mapping[str, Any]]) -> Iterator[ScreenLine]:
 
 def project_screen(answer: InstallAnswer, *, where: str | None = None, notes: Words = ()) -> Screen:
     """What to paste into a project's file or a script (`where`), and the commands after it."""
-    title = heading(f"Add to {where or answer.target}")
-    # A line of TOML is pasted as it is, and so never broken.
-    lines = (ScreenLine(line, whole=True) for line in answer.lines)
-    commands = [command(own_line(*step.argv)) for step in answer.steps]
-    return Screen((title, *lines, *section("Then", commands), *notes_after_a_gap(notes)))
+    lines: list[str] = [heading(f"Add to {where or answer.target}")]
+    for line in answer.lines:
+        # A line of TOML is pasted as it is, and so never broken.
+        lines.append(ScreenLine(line, whole=True))
+
+    commands = []
+    for step in answer.steps:
+        commands.append(command(own_line(*step.argv)))
+    lines += section("Then", commands)
+    lines += notes_after_a_gap(notes)
+    return Screen(lines)

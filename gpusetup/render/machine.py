@@ -10,8 +10,8 @@ from gpusetup.model.units import GIB
 from gpusetup.render.topology import links_line
 
 if TYPE_CHECKING:
+    from gpusetup.model.builds import Offer
     from gpusetup.model.documents import DoctorAnswer, ResolveAnswer
-    from gpusetup.model.resolution import Offer
 
 
 def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str, str | None]:
@@ -29,7 +29,7 @@ def machine_facts(answer: DoctorAnswer, *, recommends: bool = True) -> dict[str,
 
     values: dict[str, str | None] = {
         "system": joined(system.name or system.family, system.machine, system.libc),
-        "driver": joined(driver.version, driver_cuda),
+        "driver": joined(driver.version, driver_cuda, *makers_driver(machine)),
         "GPU": _gpus_text(machine),
         "links": links_line(machine),
         "torch": torch_line(machine),
@@ -51,24 +51,55 @@ def _gpus_text(machine: Snapshot) -> str:
     """The GPUs of a machine, those that are alike with their count."""
     if machine.gpus is None:
         return "unknown"
+    lines = [gpu_line(gpu) for gpu in machine.gpus]
     texts = []
-    for gpu, count in Counter(map(gpu_line, machine.gpus)).items():
-        texts.append(f"{count} x {gpu}" if count > 1 else gpu)
+    for line, count in Counter(lines).items():
+        texts.append(f"{count} x {line}" if count > 1 else line)
+    if not texts and machine.makers is not None:
+        texts = [maker_gpu_line(gpu) for gpu in machine.makers.gpus]
     return "; ".join(texts) or other_makers_gpus(machine) or "none of NVIDIA"
+
+
+def maker_gpu_line(gpu: Gpu) -> str:
+    """A GPU of another maker with its memory and its target.
+
+    >>> maker_gpu_line(Gpu(name="AMD Radeon RX 9070 XT", target="gfx1201"))
+    'AMD Radeon RX 9070 XT, gfx1201'
+    """
+    memory = f"{gpu.memory_total_bytes / GIB:.1f} GiB" if gpu.memory_total_bytes else None
+    return joined(gpu.name, memory, gpu.target)
+
+
+def makers_driver(machine: Snapshot) -> tuple[str | None, ...]:
+    """Another maker's kernel driver and its version, and the ROCm of the machine."""
+    stack = machine.makers
+    if stack is None:
+        return ()
+    runtime = f"ROCm {stack.runtime}" if stack.runtime else None
+    return (stack.kernel_driver, stack.driver_version, runtime)
 
 
 def other_makers_gpus(machine: Snapshot) -> str:
     """The GPUs of other makers that a text names; "" if it names none."""
-    named = (event for event in machine.events if event.kind == "foreign-gpu")
-    names = [event.values.get("name", "") for event in named]
-    # A text calls one card "RX 7900" and "AMD Radeon RX 7900 XTX": the fuller name counts.
-    fullest = [name for name in names if sum(name in other for other in {*names}) == 1]
-    return "; ".join(dict.fromkeys(name for name in fullest if name))
+    names: dict[str, None] = {}
+    for event in machine.events:
+        if event.kind == "foreign-gpu":
+            name = event.values.get("name", "")
+            names[name] = None
+
+    fullest_names = []
+    for name in names:
+        # A text calls one card "RX 7900" and "AMD Radeon RX 7900 XTX": the fuller name counts.
+        fuller_names = [fuller for fuller in names if name in fuller and fuller != name]
+        if name and not fuller_names:
+            fullest_names.append(name)
+    return "; ".join(fullest_names)
 
 
 def joined(*parts: str | None) -> str:
     """The parts that are known, with commas between them, or "unknown"."""
-    return ", ".join(part for part in parts if part) or "unknown"
+    known_parts = [part for part in parts if part]
+    return ", ".join(known_parts) or "unknown"
 
 
 def gpu_line(gpu: Gpu) -> str:

@@ -136,8 +136,11 @@ def _gpu_memory(gpu: GpuSample) -> Part:
 def _heat(gpu: GpuSample) -> Part:
     """The temperature, in red if the GPU is about to throttle."""
     celsius = gpu.temperature_celsius
+    text = measured(celsius, "°C")
     is_hot = celsius is not None and celsius > HOT
-    return measured(celsius, "°C"), RED if is_hot else ""
+    if is_hot:
+        return text, RED
+    return text, ""
 
 
 def _power(gpu: GpuSample) -> str:
@@ -151,8 +154,11 @@ def _power(gpu: GpuSample) -> str:
 
 def _throttling(gpu: GpuSample) -> str:
     """What holds the clocks of a GPU down, or why it could not be measured."""
-    # An idle GPU always lowers its clocks, which says nothing.
-    reasons = [reason for reason in gpu.throttle_reasons or () if reason != "gpu_idle"]
+    reasons = []
+    for reason in gpu.throttle_reasons or ():
+        # An idle GPU always lowers its clocks, which says nothing.
+        if reason != "gpu_idle":
+            reasons.append(reason)
     return " ".join(reasons) or gpu.problem or ""
 
 
@@ -188,11 +194,17 @@ def once(sample: Sample) -> Screen:
     Without a GPU it is the machine's line.
     """
     if not sample.gpus:
-        return Screen((host_line(sample.host),) if sample.host else ())
-    rows = [cells(gpu) for gpu in sample.gpus]
-    titles = tuple(rows[0])
-    gpu_table = table(titles, [[*row.values()] for row in rows], left=(0, 6, 7))
-    return Screen((*gpu_table, *_process_table(sample)))
+        return Screen([host_line(sample.host)] if sample.host else [])
+    titles: tuple[str, ...] = ()
+    rows = []
+    for gpu in sample.gpus:
+        row = cells(gpu)
+        titles = tuple(row)
+        rows.append([*row.values()])
+    # The index, what holds the clocks down, and the name are words.
+    lines = table(titles, rows, left=(0, 6, 7))
+    lines += _process_table(sample)
+    return Screen(lines)
 
 
 def _process_table(sample: Sample) -> list[ScreenLine]:
@@ -271,7 +283,10 @@ class Figure(NamedTuple):
 
 def _of_memory(total_bytes: float | None) -> str:
     """The label of a memory's line, with its size if that is known."""
-    return f"memory of {total_bytes / GIB:.1f} GiB" if total_bytes else "memory"
+    if not total_bytes:
+        return "memory"
+    total_gib = total_bytes / GIB
+    return f"memory of {total_gib:.1f} GiB"
 
 
 def gpu_figures(gpu: GpuSummary) -> tuple[Figure, ...]:
@@ -327,8 +342,10 @@ def spread_rows(figures: Iterable[Figure]) -> Iterator[tuple[str, ...]]:
 
 def spread_table(title: str, figures: Iterable[Figure]) -> Iterator[str]:
     """A heading, and the mean, p5, p95 and peak of each figure."""
-    yield from ("", heading(title))
-    yield from table(("", "mean", "p5", "p95", "peak"), spread_rows(figures))
+    yield ""
+    yield heading(title)
+    titles = ("", "mean", "p5", "p95", "peak")
+    yield from table(titles, spread_rows(figures))
 
 
 def spreads(gpu: GpuSummary) -> Iterator[str]:

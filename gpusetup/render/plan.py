@@ -12,7 +12,6 @@ from gpusetup.model.documents import (
     FewerGpus,
     Help,
     PlanCell,
-    ServePlan,
     SmallestGpu,
     Speed,
     TrainerSettings,
@@ -304,9 +303,12 @@ def _steps(title: str, helps: list[Help], plan: PlanCell) -> Iterator[str]:
     """Steps with what each saves; a part of a recipe is explained where it first occurs."""
     labels = _step_labels(helps)
     width = max(map(len, labels), default=0)
+
     lines = []
     for help, label in zip(helps, labels, strict=True):
-        text = f"  {label:{width}}  saves {help.saves_gib:6.1f} GiB"
+        savings = f"saves {help.saves_gib:6.1f} GiB"
+        text = f"  {label:{width}}  {savings}"
+        # A job that fits needs no step to fit.
         if help.recipe and not plan.fits:
             text += f"   then fits with {help.recipe}"
         lines.append(ScreenLine(text, hang=4))
@@ -357,10 +359,15 @@ def _settings(plan: PlanCell) -> Iterator[str]:
 
 def _trainer_settings(settings: TrainerSettings) -> Iterator[str]:
     """The trainer's own keys or flags to paste, and which settings the text lacks."""
-    lines = settings.text.splitlines()
-    yield from section(settings.title, [command(line) for line in lines])
+    lines = []
+    for line in settings.text.splitlines():
+        lines.append(command(line))
+    yield from section(settings.title, lines)
+
+    # Some settings have no key of this trainer.
     if settings.missing:
-        yield ScreenLine(f"  The text does not set: {', '.join(settings.missing)}", hang=4)
+        names = ", ".join(settings.missing)
+        yield ScreenLine(f"  The text does not set: {names}", hang=4)
 
 
 def _yaml_value(value: Any) -> str:
@@ -370,7 +377,9 @@ def _yaml_value(value: Any) -> str:
     '{offload: true, ranks: 2}'
     """
     if isinstance(value, Mapping):
-        items = (f"{key}: {_yaml_value(item)}" for key, item in value.items())
+        items = []
+        for key, item in value.items():
+            items.append(f"{key}: {_yaml_value(item)}")
         return "{" + ", ".join(items) + "}"
     if isinstance(value, bool):
         return str(value).lower()
@@ -416,8 +425,11 @@ def _key_table(keys: Sequence[ConfigKey]) -> list[ScreenLine]:
     """Keys of a config in columns: the line, the key with its value, and what it means."""
     rows = []
     for key in keys:
-        setting = f"{key.key}: {key.value}" if key.value else key.key
-        rows.append((str(key.line), setting, (key.meaning, DIM)))
+        setting = key.key
+        if key.value:
+            setting += f": {key.value}"
+        meaning = (key.meaning, DIM)
+        rows.append((str(key.line), setting, meaning))
     _titles, *lines = table(("", "", ""), rows, left=(0, 1, 2))
     return lines
 
@@ -436,55 +448,3 @@ def _code(code: CodePlan) -> Iterator[str]:
         largest = f"{batch:,}"
     yield ""
     yield ScreenLine(("Largest batch on all GPUs together:", HEADING), f" {largest}")
-
-
-# --- a server ------------------------------------------------------------------------------------
-
-
-def serve_text(plan: ServePlan) -> Screen:
-    """The screen of a serving plan."""
-    size = f"{plan.parameters / 1e9:.3g}B parameters"
-    engine = f"{plan.weights}, {plan.engine}"
-    question = f"{plan.model} ({size}) in {engine}, on {plan.gpus} x {plan.gpu}"
-
-    requests = plural(plan.sequences, "request")
-    most_requests = plural(plan.largest_sequences, "request")
-    job = f": {requests} of {plan.context:,} tokens, cache in {plan.cache}"
-    limits = {
-        "longest": f"{plan.largest_context:,} tokens for {requests}",
-        "most": f"{most_requests} of {plan.context:,} tokens",
-    }
-
-    lines: list[str] = [ScreenLine(question, hang=2), "", _serve_verdict(plan, job)]
-    lines += facts(limits)
-    lines += section("Memory of a GPU, GiB", facts(_serve_memory(plan)))
-    if plan.command:
-        lines += section("Start it with", [command(plan.command)])
-    lines += notes(plan.notes)
-    return Screen(lines)
-
-
-def _serve_verdict(plan: ServePlan, job: str) -> ScreenLine:
-    """Whether the model and its cache fit."""
-    if not plan.fits:
-        return verdict(NO, "does not fit", job)
-    if plan.uncounted:
-        return verdict(BUT, f"may fit, but {'; '.join(plan.uncounted)}", job)
-    # There is no command for a context that is longer than the model's own.
-    if not plan.command:
-        return verdict(BUT, "the memory is enough", job)
-    return verdict(OK, "fits", job)
-
-
-def _serve_memory(plan: ServePlan) -> dict[str, str]:
-    """Where the memory of a GPU goes, in GiB, and how much cache a token takes."""
-    parts_gib = {
-        "weights": plan.weights_gib,
-        "cache": plan.cache_gib,
-        "a pass": plan.pass_gib,
-        "left": plan.free_gib,
-        "capacity": plan.capacity_gib,
-    }
-    lines = {name: f"{gib:8.2f}" for name, gib in parts_gib.items()}
-    lines["a token"] = f"{plan.token_kib:8.2f} KiB of cache"
-    return lines

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from gpusetup.choose.host import python_tag
+from gpusetup.choose.notes import NO_GPU
+from gpusetup.model.builds import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.documents import ResolveAnswer
 from gpusetup.model.machine import Snapshot, visible_gpus
-from gpusetup.model.resolution import FAMILY, Advice, JointPackage, Rejection
 from gpusetup.model.shell import shell_line
 from gpusetup.model.versions import cuda_of, parsed
 from gpusetup.render.machine import joined, newest_line
@@ -25,8 +27,6 @@ from gpusetup.render.screen import (
     table,
     verdict,
 )
-from gpusetup.resolver.notes import NO_GPU
-from gpusetup.resolver.situation import python_tag
 
 WHEEL_VARIANTS = (
     "with wheel variants (PEP 817 and PEP 825, drafts in 2026) pip and uv would choose this build "
@@ -57,7 +57,7 @@ def resolution_text(
 
     held_back = []
     for package in answer.held_back:
-        text = f"  {package.package} stays at {package.at}: {package.by}"
+        text = f"  {package.package} {package.at}: {package.by}"
         held_back.append(ScreenLine(text, hang=4))
     lines += section("Not newer, because", held_back)
 
@@ -151,8 +151,10 @@ def _machine_facts(snapshot: Snapshot) -> dict[str, str | None]:
 def _driver_text(snapshot: Snapshot) -> str:
     """The driver's version and its CUDA: `580.95.05 (CUDA 13.0)`."""
     driver = snapshot.driver
-    version = driver.version or "unknown version"
-    return f"{version} (CUDA {driver.cuda})" if driver.cuda else version
+    text = driver.version or "unknown version"
+    if driver.cuda:
+        text += f" (CUDA {driver.cuda})"
+    return text
 
 
 def _members(packages: Sequence[JointPackage]) -> Iterator[str]:
@@ -238,13 +240,3 @@ def family(packages: Sequence[JointPackage]) -> tuple[str, ...]:
         return FAMILY
     names = {package.name for package in packages}
     return tuple(name for name in FAMILY if name in names)
-
-
-def requirement(package: JointPackage) -> str:
-    """A package as an installer takes it: `vllm==0.32.0`, `jax[cuda13]==0.12.0`."""
-    name = package.name
-    if package.extras:
-        name += f"[{','.join(package.extras)}]"
-    if package.version:
-        return f"{name}=={package.version}"
-    return f"{name}{package.limits or ''}"

@@ -57,7 +57,10 @@ def plain(text: str) -> str:
     >>> plain("a\\x1b[31mb\\x07")
     'a?[31mb?'
     """
-    return "".join(char if _is_harmless(char) else "?" for char in text)
+    letters = []
+    for char in text:
+        letters.append(char if _is_harmless(char) else "?")
+    return "".join(letters)
 
 
 def _is_harmless(char: str) -> bool:
@@ -75,7 +78,9 @@ def one_line(text: str) -> str:
     >>> one_line("RTX 3050\\n  ok: all is well")
     'RTX 3050 ok: all is well'
     """
-    return re.sub(r"[ \t]*\n\s*", " ", plain(text))
+    without_codes = plain(text)
+    # A line break with the blanks around it.
+    return re.sub(r"[ \t]*\n\s*", " ", without_codes)
 
 
 class ScreenLine(str):
@@ -140,7 +145,9 @@ class Screen(str):
 
     def on(self, stream: TextIO, *, colour: bool = True) -> str:
         """The text for this stream: colours and broken lines on a terminal only."""
-        width = get_terminal_size().columns if stream.isatty() else None
+        width = None
+        if stream.isatty():
+            width = get_terminal_size().columns
         has_colour = colour and can_be_drawn_on(stream)
         return self.shown(width=width, colour=has_colour)
 
@@ -172,8 +179,12 @@ def marked(mark: Part, name: str, *texts: str | Part, indent: int = 0) -> Screen
     """
     sign, role = mark
     head = f"{sign} {name}" if name else sign
-    colon = (": ",) if texts else ()
-    return ScreenLine(" " * indent, (head, role), *colon, *texts, hang=indent + 2)
+    parts: list[str | Part] = [" " * indent, (head, role)]
+    if texts:
+        parts.append(": ")
+        parts += texts
+    # Further rows begin below the name, after the sign and its blank.
+    return ScreenLine(*parts, hang=indent + 2)
 
 
 def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
@@ -183,7 +194,9 @@ def verdict(mark: Part, answer: str, remainder: str = "") -> ScreenLine:
     ('✗ does not fit', '✓ fits: LoRA')
     """
     sign, role = mark
-    return ScreenLine((f"{sign} {answer}", role), remainder, hang=2)
+    head = f"{sign} {answer}"
+    # Further rows begin below the answer, after the sign and its blank.
+    return ScreenLine((head, role), remainder, hang=2)
 
 
 def table(
@@ -226,7 +239,11 @@ def table(
 
 def _column_width(grid: Sequence[Sequence[Part]], column: int) -> int:
     """The columns of a terminal that the widest text of a table's column takes."""
-    return max(_columns(plain(cells[column][0])) for cells in grid)
+    widths = []
+    for cells in grid:
+        text, _role = cells[column]
+        widths.append(_columns(plain(text)))
+    return max(widths)
 
 
 def _columns(text: str) -> int:
@@ -251,7 +268,9 @@ def facts(values: Mapping[str, str | None], indent: int = 2) -> list[ScreenLine]
     """
     shown_values = {label: value for label, value in values.items() if value}
     longest_label = max(map(len, shown_values), default=0)
+    # Two blanks between a label and its value.
     width = longest_label + 2
+
     lines = []
     for label, value in shown_values.items():
         head = f"{' ' * indent}{label:{width}}"
@@ -309,8 +328,12 @@ def remark(word: str, text: str) -> ScreenLine:
 
 def notes(texts: Iterable[str], word: str = "note") -> list[str]:
     """Remarks after an empty line; nothing if there are none."""
-    remarks = [remark(word, text) for text in texts]
-    return ["", *remarks] if remarks else []
+    lines: list[str] = []
+    for text in texts:
+        if not lines:
+            lines.append("")
+        lines.append(remark(word, text))
+    return lines
 
 
 # --- how a terminal shows it --------------------------------------------------------------------
@@ -421,4 +444,5 @@ def set_program(words: Sequence[str]) -> None:
 def as_typed(line: str) -> str:
     """A command line with gpusetup and uv as this person starts them."""
     program, space, arguments = line.partition(" ")
-    return f"{TYPED.get(program, program)}{space}{arguments}"
+    typed_program = TYPED.get(program, program)
+    return typed_program + space + arguments

@@ -29,7 +29,8 @@ def _links(links: tuple[GpuLink, ...]) -> Iterator[str]:
     """Each kind of link with the pairs of GPUs that it connects."""
     pairs_by_kind: dict[str, list[str]] = defaultdict(list)
     for link in links:
-        pairs_by_kind[link.kind].append(f"{link.first}-{link.second}")
+        pair = f"{link.first}-{link.second}"
+        pairs_by_kind[link.kind].append(pair)
 
     # Eight GPUs have 28 pairs: if all are alike, a list of them says nothing more.
     if len(pairs_by_kind) == 1 and len(links) > 1:
@@ -47,8 +48,10 @@ def _in_words(kind: str) -> str:
     """
     nvlinks = re.fullmatch(r"NV(\d+)", kind)
     if nvlinks is not None:
-        return f"{nvlinks[1]} NVLinks ({kind})"
-    return f"{WORDS.get(kind, 'unknown link')} ({kind})"
+        count = nvlinks[1]
+        return f"{count} NVLinks ({kind})"
+    words = WORDS.get(kind, "unknown link")
+    return f"{words} ({kind})"
 
 
 def _numa_nodes(gpus: tuple[Gpu, ...]) -> Iterator[str]:
@@ -61,4 +64,5 @@ def _numa_nodes(gpus: tuple[Gpu, ...]) -> Iterator[str]:
         index = position if gpu.nvml_index is None else gpu.nvml_index
         gpus_by_node[gpu.numa_node].append(str(index))
     for node, indexes in sorted(gpus_by_node.items()):
-        yield f"NUMA node {node}: GPU {', '.join(indexes)}"
+        gpu_list = ", ".join(indexes)
+        yield f"NUMA node {node}: GPU {gpu_list}"

@@ -68,8 +68,10 @@ def _measured(answer: TuneAnswer) -> Iterator[str]:
     device = answer.device or "this device"
     if answer.trials:
         titles = ("batch", "result", "peak", "samples/s")
-        trials = table(titles, map(trial_cells, answer.trials), left=())
+        rows = [trial_cells(trial) for trial in answer.trials]
+        trials = table(titles, rows, left=())
         yield from section(f"Batch sizes on {device}", (*trials, "", _best(answer)))
+
     if answer.benchmark:
         lines = comparison(answer.benchmark)
         lines += [ScreenLine(sentence, hang=2) for sentence in losses(answer.benchmark)]
@@ -106,11 +108,15 @@ def _written(answer: TuneAnswer, config: str | None) -> Iterator[str]:
 
 def why(change: TuneChange) -> Iterator[ScreenLine]:
     """A change with its reason and the reason's source."""
+    # The config had no such key.
     before = "(new)" if change.added else value_text(change.before)
     after = value_text(change.after)
-    yield ScreenLine(f"  {change.key}: ", (before, DIM), " → ", (after, GOOD), hang=4)
+    old_value, new_value = (before, DIM), (after, GOOD)
+    yield ScreenLine(f"  {change.key}: ", old_value, " → ", new_value, hang=4)
+
+    reason = f"    {change.reason}"
     source = f"  ({change.source})"
-    yield ScreenLine(f"    {change.reason}", (source, DIM), hang=4)
+    yield ScreenLine(reason, (source, DIM), hang=4)
 
 
 def value_text(value: object) -> str:
@@ -174,7 +180,10 @@ def trial_cells(trial: Trial) -> tuple[str, ...]:
 
 def gib(size_bytes: int | None) -> str:
     """A size in GiB; nothing if it is not known."""
-    return "" if size_bytes is None else f"{size_bytes / GIB:.2f} GiB"
+    if size_bytes is None:
+        return ""
+    size_gib = size_bytes / GIB
+    return f"{size_gib:.2f} GiB"
 
 
 def speed(samples_per_second: float | None, spread_percent: float | None) -> str:
@@ -207,10 +216,14 @@ def _best(answer: TuneAnswer) -> ScreenLine:
 
 def comparison(rows: tuple[answers.Row, ...]) -> list[ScreenLine]:
     """The table of the acceleration guide, with measured figures."""
+    # Without the data set's size nobody knows how long an epoch is.
     has_epochs = any(row.seconds_per_epoch for row in rows)
     epoch_title = ("s / epoch",) if has_epochs else ()
     titles = ("", "batch", "s / 1000", *epoch_title, "peak", "samples/s", "speed-up", "")
-    cells = [comparison_cells(row, has_epochs=has_epochs) for row in rows]
+
+    cells = []
+    for row in rows:
+        cells.append(comparison_cells(row, has_epochs=has_epochs))
     return table(titles, cells)
 
 
@@ -299,7 +312,9 @@ def losses(rows: Sequence[answers.Row]) -> Iterator[str]:
 
 def _loss(loss: float | None) -> str:
     """A loss with four digits; JSON has no NaN, so the answer holds None for it."""
-    return "NaN" if loss is None else f"{loss:.4g}"
+    if loss is None:
+        return "NaN"
+    return f"{loss:.4g}"
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def _topic_of_person(words: str) -> tuple[str, str] | None:
     # lines that read like sentences.
     if of_a_question and of_a_question[0] != "normal":
         return of_a_question
-    others = ("result", "compile", "loader", "warnings", "speed", "normal")
+    others = ("result", "first run", "compile", "loader", "warnings", "speed", "normal")
     return _topic(words, others) or of_a_question
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
+from gpusetup.model.logins import without_logins
 from gpusetup.system.processes import Output, how_it_ended
 from gpusetup.uv.hosts import Host
-from gpusetup.uv.logins import without_logins
 from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"

@@ -91,13 +91,18 @@ class AllowedHosts:
 
     def __init__(self, addresses: Iterable[str]) -> None:
         """`addresses`: those of the indexes and of the pages of wheels that are shown."""
-        hosts = [host for address in addresses if (host := host_of(address)) is not None]
-        named = os.environ.get(NAMED_BY_PERSON, "").split()
-        hosts += [host for text in named if (host := host_named(text)) is not None]
+        hosts: list[Host] = []
+        for address in addresses:
+            host = host_of(address)
+            # A folder of wheels has no host.
+            if host is not None:
+                hosts.append(host)
+        hosts += hosts_named_by_person()
         self.hosts = tuple(dict.fromkeys(hosts))
-        self.patterns = tuple(
-            pattern for host in self.hosts for pattern in documented_file_hosts(host)
-        )
+        patterns: list[str] = []
+        for host in self.hosts:
+            patterns += documented_file_hosts(host)
+        self.patterns = tuple(patterns)
 
     def allows(self, host: Host | None) -> bool:
         """Whether a host was shown, or is documented for the files of one that was."""
@@ -136,10 +141,19 @@ def documented_file_hosts(host: Host) -> tuple[str, ...]:
     """
     if host.port != PORTS["https"]:
         return ()
-    return tuple(files for index, files in FILE_HOSTS if fnmatchcase(host.name, index))
+    file_hosts: list[str] = []
+    for index, files in FILE_HOSTS:
+        if fnmatchcase(host.name, index):
+            file_hosts.append(files)
+    return tuple(file_hosts)
 
 
-def hosts_named_by_person() -> tuple[str, ...]:
-    """The further hosts that GPUSETUP_FILE_HOSTS names, as they are shown."""
-    named = os.environ.get(NAMED_BY_PERSON, "").split()
-    return tuple(str(host) for text in named if (host := host_named(text)) is not None)
+def hosts_named_by_person() -> tuple[Host, ...]:
+    """The further hosts that GPUSETUP_FILE_HOSTS names."""
+    hosts: list[Host] = []
+    for text in os.environ.get(NAMED_BY_PERSON, "").split():
+        host = host_named(text)
+        # What is no host allows nothing.
+        if host is not None:
+            hosts.append(host)
+    return tuple(hosts)

@@ -12,10 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.logins import split_login
 from gpusetup.system.processes import run
 from gpusetup.uv.configuration import Source, working_folder
 from gpusetup.uv.hosts import documented_file_hosts, host_of
-from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
 
 NAMED = re.compile(r"([\w.-]+)=(.+)")

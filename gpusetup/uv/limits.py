@@ -15,10 +15,10 @@ from packaging.utils import canonicalize_name
 
 from gpusetup import named_file
 from gpusetup.errors import BadInput
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import FAMILY
+from gpusetup.model.logins import without_logins
 from gpusetup.uv.configuration import Source
-from gpusetup.uv.logins import without_logins
 
 MOST_BYTES = 1 << 20
 """Of a file of constraints."""

@@ -10,10 +10,10 @@ from urllib.parse import unquote, urlsplit
 
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.frozen import Frozen
-from gpusetup.model.resolution import Step
+from gpusetup.model.logins import split_login
+from gpusetup.model.steps import Step
 from gpusetup.uv.configuration import NUMBERS
 from gpusetup.uv.indexes import handed_over, login_variables
-from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.settings import PersonSettings
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpusetup.model.resolution import Step
 from gpusetup.model.shell import own_line
+from gpusetup.model.steps import Step
 from gpusetup.system.own_cache import own_folder, own_path
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.certificates import has_system_store

@@ -19,12 +19,12 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.logins import split_login
 from gpusetup.system.processes import Output, run
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.uv.errors import QUESTION, complaint
 from gpusetup.uv.hosts import AllowedHosts
 from gpusetup.uv.indexes import login_variables
-from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import ALONE, uv_program
 from gpusetup.uv.releases import newest_release
 from gpusetup.uv.settings import PersonSettings

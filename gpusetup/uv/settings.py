@@ -129,7 +129,9 @@ class PersonSettings:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Every index and page of wheels that the settings name, without logins."""
-        return (*(index.url for index in self.indexes), *self.wheel_folders)
+        addresses = [index.url for index in self.indexes]
+        addresses += self.wheel_folders
+        return tuple(addresses)
 
     # --- what is shown ----------------------------------------------------------------------------
 

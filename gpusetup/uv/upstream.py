@@ -116,13 +116,16 @@ def connected(host: Host) -> socket.socket:
 def tunnelled(server: socket.socket, host: Host, proxy: str) -> None:
     """Ask an HTTP proxy for a connection to a host."""
     server.settimeout(CONNECT_SECONDS)
-    authority = f"{host}" if host.port != 443 else f"{host}:443"
+    # A proxy wants the port in any case.
+    authority = str(host)
+    if host.port == PORTS["https"]:
+        authority = f"{host}:{host.port}"
     lines = (f"CONNECT {authority} HTTP/1.1", f"Host: {authority}", *login_header(proxy))
     server.sendall("\r\n".join((*lines, "", "")).encode())
     head, _ = read_head(server)
-    status = head[0].split(" ")[1:2]
-    if status != ["200"]:
-        raise OSError(f"the proxy answered {' '.join(head[0].split(' ')[1:])}")
+    _, _, status = head[0].partition(" ")
+    if not status.startswith("200"):
+        raise OSError(f"the proxy answered {status}")
     server.settimeout(None)
 
 

@@ -43,13 +43,17 @@ class World:
     @property
     def contacted(self) -> tuple[str, ...]:
         """The hosts that uv was connected with."""
-        hosts = self.way_out.contacted if self.way_out else ()
-        return tuple(dict.fromkeys(map(str, hosts)))
+        if self.way_out is None:
+            return ()
+        names = [str(host) for host in self.way_out.contacted]
+        return tuple(dict.fromkeys(names))
 
     @property
     def failures(self) -> Mapping[Host, str]:
         """Why a host could not be reached."""
-        return self.way_out.failures if self.way_out else {}
+        if self.way_out is None:
+            return {}
+        return self.way_out.failures
 
     def configure(self, configuration: str = "") -> Path:
         """Write uv's one file of settings: ours, and the way into the network."""
@@ -61,8 +65,10 @@ class World:
 
     def refuse_strange_hosts(self) -> None:
         """`Unreached` if a redirect or a link led uv to a host that was not shown."""
-        if self.way_out is not None and self.way_out.refused:
-            raise self.way_out.allowed.refusal(self.way_out.refused)
+        way_out = self.way_out
+        if way_out is None or not way_out.refused:
+            return
+        raise way_out.allowed.refusal(way_out.refused)
 
 
 @contextmanager

@@ -15,12 +15,13 @@ from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.companions import default_backend
 from gpusetup.catalog.file import load_catalog, read_catalog
 from gpusetup.catalog.kernels import release
+from gpusetup.choose.choose import choose
+from gpusetup.choose.host import host_of
+from gpusetup.choose.wish import Wish
 from gpusetup.errors import BadInput
 from gpusetup.model.machine import Gpu, Os, Snapshot, Torch
-from gpusetup.model.resolution import Request
 from gpusetup.model.versions import Capability
 from gpusetup.named_file import SHIPPED
-from gpusetup.resolver.decide import resolve
 
 CATALOG = load_catalog()
 FACTS = Path(SHIPPED, "facts.json")
@@ -114,5 +115,5 @@ def _answer(gpu: str | None, driver: str | None, os: str) -> str:
     on = "aarch64" if gpu == "GB10" or os == "macos" else "x86_64"
     named = (gpu,) if gpu else ()
     there = machine(*named, driver=driver, python="3.12", os=os, on=on)  # type: ignore[arg-type]
-    build = resolve(there, Request(), LIVE).build
+    build = choose(Wish(), host_of(there, LIVE), LIVE).build
     return f"torch {build.torch} {build.backend}" if build else "none"

@@ -8,15 +8,16 @@ from judging import judged
 from machines_named import machine_named
 
 from gpusetup.catalog.file import load_catalog
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.choose import choose
+from gpusetup.choose.host import host_of
+from gpusetup.choose.wish import Wish
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Snapshot
-from gpusetup.model.resolution import Request, Resolution
 from gpusetup.report.read import read_report
-from gpusetup.resolver.decide import resolve
 
 CATALOG = load_catalog()
-ANY = Request()
 
 
 def root_of(snapshot: Snapshot) -> Finding:
@@ -39,16 +40,14 @@ def board(
     return replace(made, os=os, driver=replace(made.driver, cuda=cuda))
 
 
-def chosen(found: Resolution) -> tuple[str, str] | None:
-    return (found.build.torch, found.build.backend) if found.build else None
+def choice_for(machine: Snapshot) -> Choice:
+    return choose(Wish(), host_of(machine, CATALOG), CATALOG)
 
 
 def test_orin_runs_the_ordinary_wheels_from_jetpack_7_2_on() -> None:
-    assert chosen(resolve(board("Jetson AGX Orin", "R39.2.0", "3.12"), ANY, CATALOG)) == (
-        "2.15.0",
-        "cu132",
-    )
-    older = resolve(board("Jetson AGX Orin", "R36.4.0", "3.10"), ANY, CATALOG)
+    build = choice_for(board("Jetson AGX Orin", "R39.2.0", "3.12")).build
+    assert build is not None and (build.torch, build.backend) == ("2.15.0", "cu132")
+    older = choice_for(board("Jetson AGX Orin", "R36.4.0", "3.10"))
     assert older.build is None
     assert any("from JetPack 7.2 (CUDA 13.2)" in note for note in older.notes)
     said = {r.reason for r in older.rejections if r.backend == "cu132"}

@@ -73,7 +73,7 @@ def facts_of(answer: dict[str, Any]) -> str:
         ("--gpu T4 --backend rocm6.4", "", "no build for NVIDIA GPUs of the backend rocm6.4"),
         ("--gpu T4 --backend cu134", "", "no build for NVIDIA GPUs of the backend cu134"),
         ("--gpu T4 --torch 2.15.0 --backend cu126", "", "was never built for cu126"),
-        (f"--gpu T4 {WINDOWS} --machine aarch64", "", "no torch is built for windows on aarch64"),
+        (f"--gpu T4 {WINDOWS} --machine aarch64", "", "CPU builds for Windows on Arm"),
         ("--gpu 'RTX 5090' --driver 550.54.14", "", "needs NVIDIA driver 570 or newer, found 550"),
         (f"--gpu 'RTX 5090' {WINDOWS} --driver 572.16", "2.11.0 cu128", ""),
         (f"--gpu B200 {WINDOWS} --driver 572.61", "", ""),

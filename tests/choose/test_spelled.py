@@ -7,9 +7,9 @@ import json
 import pytest
 from each_row import each
 
+from gpusetup.choose.wish import parse_words
 from gpusetup.cli import main
 from gpusetup.errors import UsageError
-from gpusetup.install.packages import requested_packages
 
 LAPTOP = ("--from", "rtx3050-laptop")
 
@@ -49,7 +49,7 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
     words: list[str], meant: str
 ) -> None:
     with pytest.raises(UsageError) as told:
-        requested_packages(words, {})
+        parse_words(words)
     assert f"`{meant}`" in (told.value.hint or "")
 
 
@@ -64,8 +64,8 @@ def test_a_word_that_is_no_package_is_refused_with_what_was_meant(
 def test_a_gpu_of_another_maker_is_known_by_its_name_where_nvidias_are_judged(
     gpu: str, told: str, index: str, capsys: Said
 ) -> None:
-    """`resolve` has a build for them; `plan` counts for NVIDIA's GPUs only."""
-    assert main(["plan", "--model", "gpt2", "--gpu", gpu]) == 1
+    """`resolve` and `plan` know them; `doctor --gpu` judges the driver of NVIDIA's only."""
+    assert main(["doctor", "--gpu", gpu]) == 1
     said = capsys.readouterr().err
     assert told in said and index in said and "No GPU is called" not in said
     assert not index or "only NVIDIA GPUs are judged here" in said

@@ -80,7 +80,9 @@ def trouble(world: World) -> set[str]:
     torch = machine.torch
     if torch.version and _for_the_other_maker(world):
         return set(broken(world))
-    has_no_gpu = not machine.gpus and not machine.pci_devices
+    # Graphics that torch has no build for (an Intel UHD) are no GPU here.
+    vendors = {device.vendor for device in machine.pci_devices or ()}
+    has_no_gpu = not machine.gpus and machine.makers is None and not vendors & {"nvidia", "amd"}
     if torch.version and torch.backend == "cpu" and has_no_gpu:
         return set()  # a CPU build is the right one on a machine without a GPU
     if not torch.version or not torch.cuda:

@@ -11,7 +11,7 @@ from closing import facts
 from closing.shells import Refused
 from closing.world import FAMILY, World
 from gpusetup.catalog.file import load_catalog
-from gpusetup.model.resolution import TorchBuild
+from gpusetup.model.builds import TorchBuild
 
 TORCH_INDEX = "https://download.pytorch.org/whl/"
 

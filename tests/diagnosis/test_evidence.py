@@ -10,6 +10,7 @@ from each_row import each
 from judging import changed
 
 from gpusetup.catalog.file import load_catalog
+from gpusetup.choose.described import for_host
 from gpusetup.commands.doctor import document, exit_code
 from gpusetup.commands.report import snapshot_of
 from gpusetup.diagnosis.diagnose import diagnose
@@ -18,7 +19,6 @@ from gpusetup.model.finding import command_lines
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Driver
 from gpusetup.render.doctor import doctor_screen
-from gpusetup.resolver.described import for_host
 
 SMI = (
     "| NVIDIA-SMI 565.57.01       Driver Version: 565.57.01       CUDA Version: {cuda}     |\n"

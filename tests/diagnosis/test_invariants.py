@@ -103,11 +103,11 @@ def test_an_unknown_driver_is_given_cuda_13_only_if_nothing_older_serves() -> No
         (name, build.torch, build.backend)
         for name, answer in every_answer().items()
         if not (answer.snapshot.driver.version or answer.snapshot.driver.cuda)
-        and (build := answer.resolution.build)
+        and (build := answer.choice.build)
         and build.backend.startswith("cu13")
         and any(
             row.reason.startswith("fits, but") and not row.backend.startswith("cu13")
-            for row in answer.resolution.rejections
+            for row in answer.choice.rejections
         )
     ]
     assert wrong == []

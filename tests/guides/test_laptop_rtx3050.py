@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from tuned_configs import Tuner
 
+from gpusetup.choose.conda_environment import new_environment
 from gpusetup.cli import main
 from gpusetup.model.machine import Python, Snapshot
-from gpusetup.resolver.conda_environment import new_environment
 from gpusetup.verify.answer.render import as_text
 from gpusetup.verify.checks.table import on_device
 from gpusetup.verify.values import Outcome, Report, Result
@@ -108,7 +108,7 @@ def test_a_loop_of_ones_own_gets_the_batch_in_words(
     """002-13: also if the batch is a `train_batch_size`, or plan does not know the model."""
     for model, batch in (
         ("model_name: distilbert-base-uncased", "train_batch_size"),
-        ("model_name_or_path: microsoft/deberta-v3-base", "per_device_train_batch_size"),
+        ("model_name_or_path: acme/reviews-base", "per_device_train_batch_size"),
     ):
         config = f"{model}\n{batch}: 32\nmax_length: 512\n"
         tuned = Tuner(tmp_path, capsys).tune(config, "rtx3050-laptop")

@@ -26,7 +26,7 @@ from installing import (
     with_a_gpu,
 )
 
-from gpusetup.install import make_plan
+from gpusetup.install import planning
 
 pytestmark = needs_linux
 
@@ -201,7 +201,7 @@ def test_a_disk_without_room_is_told_before_the_download(
     """What is needed is more than what is free, the spare too."""
     before = state_of(venv)
     world.add_torch("cpu")
-    monkeypatch.setattr(make_plan, "free_bytes", lambda _: 49 << 20)
+    monkeypatch.setattr(planning, "free_bytes", lambda _: 49 << 20)
     said = install("--python", str(venv), *WANTED)
     check(said, venv, before, 3, r"needs 50\.0 MiB, free 49\.0 MiB")
 

@@ -115,7 +115,7 @@ def test_the_plan_shows_the_whole_set_and_changes_nothing(install: Install, venv
     assert said.exit == 0, said.err
     for line in ("torch 2.13.0+cu130", "torchvision 0.28.0+cu130", "server 3.0"):
         assert line in said.out, line
-    assert "torch stays at 2.13.0: Because server" in said.out
+    assert "torch 2.13.0 is not the newest: Because server" in said.out
     assert "--upgrade" not in said.out
     assert state_of(venv) == before
 

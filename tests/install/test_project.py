@@ -40,8 +40,7 @@ Then
   uv add torch==2.5.1 torchvision==0.20.1 rich
 """.replace(
     "WHERE",
-    "sys_platform == 'linux' and platform_machine != 'aarch64' or sys_platform == 'linux' and "
-    "platform_machine == 'aarch64' or sys_platform == 'win32'",
+    "sys_platform == 'linux' or sys_platform == 'win32'",
 )
 
 

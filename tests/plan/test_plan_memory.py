@@ -17,8 +17,8 @@ from scripts_loaded import script
 from gpusetup.cli import main
 from gpusetup.model.frozen import replace
 from gpusetup.model.units import GIB
-from gpusetup.plan.decide import Limits
-from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Job, Recipe
+from gpusetup.plan.decide import MachineLimits
+from gpusetup.plan.job import SHARDED, TOKEN_BUDGET, Recipe, TrainingJob
 from gpusetup.plan.losses import LOSSES
 from gpusetup.plan.measured import CELLS
 from gpusetup.plan.memory import memory
@@ -28,7 +28,7 @@ from gpusetup.plan.states import OPTIMIZERS
 
 PUBLISHED = script("published")
 MET: list[Any] = PUBLISHED.met()
-LINUX = Limits(capacity=20 * GIB)
+LINUX = MachineLimits(capacity=20 * GIB)
 
 
 # --- what was measured and published --------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_the_560_cells_are_answered_as_measured_and_nearly_so_predicted(
 # --- rules that hold for all jobs -----------------------------------------------------------------
 
 JOBS = st.builds(
-    Job,
+    TrainingJob,
     shape=st.sampled_from(["qwen3-0.6b", "qwen3-14b", "gpt2"]).map(model_named),
     gpus=st.sampled_from([1, 2, 4, 6, 8, 16]),
     context=st.integers(1, 300_000),
@@ -102,7 +102,9 @@ RECIPES = st.builds(Recipe, offload=st.booleans(), sp=st.sampled_from([1, 2, 4])
 
 @given(JOBS, RECIPES)
 @settings(max_examples=40)
-def test_more_of_anything_never_takes_less_and_every_part_is_sound(job: Job, r: Recipe) -> None:
+def test_more_of_anything_never_takes_less_and_every_part_is_sound(
+    job: TrainingJob, r: Recipe
+) -> None:
     found = memory(job, r)
     values = (found.states, found.checkpoints, found.logits, found.fragmentation, found.other)
     assert all(math.isfinite(value) and value >= 0 for value in values)

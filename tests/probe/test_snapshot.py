@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpusetup.errors import BadInput, UsageError
-from gpusetup.model import machine, resolution
+from gpusetup.model import builds, machine
 from gpusetup.model.codec import from_plain, to_plain
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.hidden_marks import map_texts, without_hidden_marks
@@ -43,7 +43,7 @@ def built(kind: type[Frozen]) -> st.SearchStrategy[Any]:
     return st.deferred(definition)
 
 
-for kind in (*vars(machine).values(), *vars(resolution).values()):
+for kind in (*vars(machine).values(), *vars(builds).values()):
     if isinstance(kind, type) and issubclass(kind, Frozen) and kind is not Frozen:
         st.register_type_strategy(kind, built(kind))
 SNAPSHOTS = st.from_type(Snapshot)

@@ -17,8 +17,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "torch": ("verify/", "child_scripts/", "tune/bench.py", "tune/optimizer.py", "tune/recover/"),
     "rich": ("render/", "commands/install.py", "commands/tune.py", "commands/monitor.py"),
     "requests": (
-        *("install/coming_wheels.py", "install/download.py", "install/live_index.py"),
-        *("uv/pages.py", "uv/releases.py"),
+        *("install/coming_wheels.py", "install/download.py"),
+        *("uv/live_index.py", "uv/pages.py", "uv/releases.py"),
     ),
     "urllib3": ("install/coming_wheels.py", "uv/releases.py"),
     "pynvml": ("child_scripts/",),

@@ -26,8 +26,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("accelerators",),
     ("catalog", "messages", "system"),
-    ("readings", "installers", "configs"),
-    ("redaction", "resolver"),
+    ("readings", "configs"),
+    ("redaction", "choose"),
     ("probe", "evidence"),
     ("fixes",),
     ("causes",),
@@ -53,7 +53,7 @@ ALONE = ("verify", "child_scripts")
 """What runs under the target's interpreter, without our package."""
 
 PURE = (
-    *("model", "catalog", "messages", "readings", "installers", "redaction", "resolver"),
+    *("model", "catalog", "messages", "readings", "redaction", "choose"),
     *(
         "accelerators",
         "report",

@@ -101,7 +101,7 @@ NMS = "RuntimeError: operator torchvision::nms does not exist"
 def test_the_version_and_the_index_of_a_companion_are_the_request(
     text: str, build: tuple[str, str]
 ) -> None:
-    chosen = judged(text).resolution.build
+    chosen = judged(text).choice.build
     assert chosen is not None and (chosen.torch, chosen.backend) == build
 
 

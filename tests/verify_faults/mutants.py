@@ -20,6 +20,7 @@ from verify_faults.layers import (
     kept_as,
     one_step,
     part,
+    part_of,
     patched,
     scaled,
     shaped,
@@ -125,7 +126,145 @@ def _twice(fetch: Any) -> Any:
     return lambda self, places: fetch(self, [places[0], *places[:-1]])
 
 
+def _cut_product(found: Any, args: Any) -> Any:
+    """A bfloat16 product whose last digits are cut off."""
+    exact = (args[0].float() @ args[1].float()).contiguous()
+    return (exact.view(torch.int32) & ~0xFFFF).view(torch.float32).bfloat16()
+
+
+def _odd_inner(found: Any, args: Any) -> bool:
+    return bool(found.dtype == torch.bfloat16 and args[0].shape[-1] % 2)
+
+
+def _without_eps(found: Any, args: Any) -> Any:
+    given, _, weight, bias = args[:4]
+    height = given.var(-1, unbiased=False, keepdim=True).sqrt()
+    right = (given - given.mean(-1, keepdim=True)) / height
+    return (right * weight + bias, *found[1:])
+
+
+def _turned_ties(found: Any, args: Any) -> Any:
+    """The places of equal elements in a long row are those of the row from its end."""
+    if found[0].shape[-1] <= 1024:
+        return found
+    values, places = torch.sort(args[0].flip(-1), stable=True)
+    return values, args[0].shape[-1] - 1 - places
+
+
+def _lost_additions(found: Any, args: Any) -> Any:
+    """Of several numbers that are added at one place, one counts."""
+    table, dim, places, added = args
+    return table.scatter(dim, places, table.gather(dim, places) + added)
+
+
+def _counted_ignored(found: Any, args: Any) -> Any:
+    """The mean is taken over all targets, the ignored ones too."""
+    _, target, weight, reduction, ignored = args
+    if reduction != 1 or weight is not None:
+        return found
+    return (found[0] * (target != ignored).sum() / target.numel(), found[1])
+
+
+def _fills_dead_rows(right: Any) -> Any:
+    def attention(
+        query: Any, key: Any, value: Any, mask: Any = None, *more: Any, **named: Any
+    ) -> Any:
+        found = right(query, key, value, mask, *more, **named)
+        if mask is None or mask.dtype != torch.bool:
+            return found
+        return torch.where(mask.any(-1, keepdim=True), found, value.mean(-2, keepdim=True))
+
+    return attention
+
+
+def _keeps_a_lane(func: Any, args: Any, kwargs: Any) -> Any:
+    """Every 256th element is never dropped."""
+    found = func(*args, **kwargs)
+    if found.dim() != 1 or len(found) % 256:
+        return found
+    share = args[1] if len(args) > 1 else 0.5
+    rows = found.clone().view(-1, 256)
+    rows[:, 0] = args[0][::256] / (1 - share)
+    return rows.view(-1)
+
+
+def _moves_the_last_chunk(found: Any, args: Any) -> Any:
+    for parameter in args[0]:
+        parameter[65_536:].add_(0.01)
+    return found
+
+
 MUTANTS = (
+    Mutant(
+        "a bfloat16 product of odd inner length is cut, not rounded",
+        "rounding",
+        op("mm", _cut_product, _odd_inner),
+    ),
+    Mutant(
+        "the last matrices of a batch are not computed",
+        "batches",
+        op("bmm", lambda f, _: torch.cat([f[:16], f[16:] * 0]), exact=True),
+    ),
+    Mutant(
+        "a mean of losses counts ignored targets",
+        "softmax",
+        op("nll_loss_forward", _counted_ignored, exact=True),
+    ),
+    Mutant("a layer norm has lost its eps", "norms", op("native_layer_norm", _without_eps)),
+    Mutant(
+        "a query that may see no key sees all of them",
+        "masks",
+        lambda: patched(torch.nn.functional, "scaled_dot_product_attention", _fills_dead_rows),
+    ),
+    Mutant(
+        "a stable sort of a long row turns equal elements around",
+        "ordering",
+        op("sort", _turned_ties, lambda f, args: args[0].dim() == 1, exact=True),
+    ),
+    Mutant(
+        "of several additions at one place one counts",
+        "indexing",
+        op("scatter_add", _lost_additions, exact=True),
+    ),
+    Mutant(
+        "a sum of 16-bit numbers stands still",
+        "sums",
+        op("sum", lambda f, _: f.clamp(max=256), kept_as("bfloat16")),
+    ),
+    Mutant(
+        "a transposed copy loses its last element",
+        "strides",
+        op(
+            "clone",
+            part_of(lambda flat: flat[-1:].add_(1)),
+            lambda f, args: not args[0].is_contiguous() and f.is_contiguous() and f.dim() == 2,
+        ),
+    ),
+    Mutant(
+        "log1p loses its digits near zero",
+        "pointwise",
+        op("log1p", lambda f, args: (args[0] + 1).log(), exact=True),
+    ),
+    Mutant("a pool is a little too small", "images", op("avg_pool2d", scaled(0.99), exact=True)),
+    Mutant(
+        "a place past 2**31 loses its upper bit",
+        "large-tensor",
+        op(
+            "index_select",
+            lambda f, args: args[0].index_select(0, args[2] & 0x7FFFFFFF),
+            lambda f, args: args[0].numel() > 2**31,
+        ),
+    ),
+    Mutant(
+        "every 256th lane is never dropped",
+        "dropout",
+        lambda: Function("dropout", _keeps_a_lane),
+    ),
+    Mutant(
+        "a fused step goes wrong in the last chunk",
+        "optimizer-steps",
+        op("_fused_adam_", _moves_the_last_chunk, exact=True),
+    ),
     Mutant("one wrong element in a million", "matmul", op("mm", element(1.0), shaped(1000, 1000))),
     Mutant(
         "double precision loses its last bits",

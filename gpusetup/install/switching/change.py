@@ -47,8 +47,8 @@ from gpusetup.install.switching.renames import renames_of
 from gpusetup.install.switching.unpack import unpacked
 from gpusetup.install.target.find import Target, layout_of
 from gpusetup.install.target.layout import LIBRARIES, Layout, distributions, files_of_all, versions
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.system.refusals import READ_ONLY, blocked_by, blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 from gpusetup.uv.errors import complaint
@@ -62,9 +62,12 @@ being made."""
 
 
 def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
-    """Lock, fetch and unpack, replace, prove, keep or put back; how it ended. An environment that
-    is to be made is made first, and taken away where it fails."""
-    venv, layout, verdict = target.venv, target.layout, None
+    """Lock, fetch and unpack, replace, prove, keep or put back; how it ended.
+
+    An environment that is to be made is made first, and taken away if anything fails.
+    """
+    venv, layout = target.venv, target.layout
+    verdict: dict[str, Any] | None = None
     store = Path(venv or layout.prefix, STORE)
     with interruptible(), locked(store, job.talk):
         job.store = store
@@ -74,29 +77,41 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
         change = begun(store, journal)
         with change.or_back(job):
             if venv:
-                environment = job.settings.environment()
-                made = run_step(job, plan.steps[0], environment, folder=str(store))
-                if not made.ok:
-                    raise complaint(f"{venv} cannot be made", made)
-                layout = replace(layout_of(target.python), prefix=venv)
+                layout = _made_environment(job, target, plan)
             change.exchange(job, layout, unpacked(job, plan, layout), plan.after)
             if verify:
                 verdict = prove(job, layout.python, plan.device, plan.after.get("torch"))
-            if verdict is None or verdict["verdict"] == "passed":
+            # Without a proof nothing speaks against it.
+            is_good = verdict is None or verdict["verdict"] == "passed"
+            if is_good:
                 write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
-        if verdict is not None and verdict["verdict"] != "passed":
+        if not is_good:
             change.restore(job)
             return Outcome(kept=False, verdict=verdict)
         change.finish()
     return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 
+def _made_environment(job: Job, target: Target, plan: Plan) -> Layout:
+    """Make the environment of a plan; its layout."""
+    assert target.venv is not None, "only an environment with a folder is made"
+    environment = job.settings.environment()
+    # uv runs in the store: in the working folder it would look for a project.
+    output = run_step(job, plan.steps[0], environment, folder=str(Path(target.venv, STORE)))
+    if not output.ok:
+        raise complaint(f"{target.venv} cannot be made", output)
+    return replace(layout_of(target.python), prefix=target.venv)
+
+
 def _require_unchanged(target: Target, plan: Plan) -> None:
-    """Nobody has changed what leaves, or made the environment, while we planned and waited."""
-    same = target.installed.items() >= plan.before.items()
-    if target.venv is not None:
-        same = all(entry.name == STORE for entry in Path(target.venv).iterdir())
-    if not same or read_journal(Path(plan.target, STORE)) is not None:
+    """`Blocked` if somebody has changed what leaves, or made the environment, while we planned."""
+    if target.venv is None:
+        is_same = target.installed.items() >= plan.before.items()
+    else:
+        names = {entry.name for entry in Path(target.venv).iterdir()}
+        is_same = names == {STORE}
+    has_journal = read_journal(Path(plan.target, STORE)) is not None
+    if not is_same or has_journal:
         raise Blocked(
             f"{plan.target} was changed by another program in the meantime",
             hint="nothing was changed; run this again",
@@ -104,18 +119,26 @@ def _require_unchanged(target: Target, plan: Plan) -> None:
 
 
 def recover(store: Path) -> Journal | None:
-    """End what a killed change began, in the new state if it was about to be kept, else in the
-    previous one; its journal, None if nothing was left unfinished."""
+    """End what a killed change began; its journal, None if nothing was left unfinished.
+
+    If it was about to be kept, the new state is completed, else the previous one is restored.
+    """
     journal = read_journal(store)
-    if journal is not None:
-        change, hint = Change(store, journal), "fix that, then run this again; nothing is lost"
-        with blocked_by_files("Cannot finish the interrupted change", hint):
-            (change.keep if journal.phase == "keeping" else change.put_back)()
+    if journal is None:
+        return None
+    change = Change(store, journal)
+    hint = "fix that, then run this again; nothing is lost"
+    with blocked_by_files("Cannot finish the interrupted change", hint):
+        if journal.phase == "keeping":
+            change.keep()
+        else:
+            change.put_back()
     return journal
 
 
 def begun(store: Path, journal: Journal) -> Change:
     """A change whose journal is written, before anything is changed."""
+    # A name of its own for each change: a folder with the name of an older one may be kept.
     change = Change(store, replace(journal, former=f"former-{secrets.token_hex(4)}"))
     with blocked_by_files(f"{store} cannot be written", READ_ONLY):
         (store / change.journal.former).mkdir(parents=True)
@@ -132,33 +155,41 @@ class Change:
     """A change of the environment with this store; its journal tells how to end it either way."""
 
     def __init__(self, store: Path, journal: Journal) -> None:
-        self.store, self.journal = store, journal
+        self.store = store
+        self.journal = journal
 
     @property
     def aside(self) -> dict[str, str]:
         """What is moved: its place in the environment, and where it is kept."""
-        places = enumerate(paths_in(self.store, self.journal.moves))
-        return {path: str(self.former / f"{number:05d}") for number, path in places}
+        places: dict[str, str] = {}
+        for number, path in enumerate(paths_in(self.store, self.journal.moves)):
+            places[path] = str(self.former / f"{number:05d}")
+        return places
 
     @property
     def former(self) -> Path:
+        """The folder that keeps what was moved aside."""
         return self.store / self.journal.former
 
     @property
     def made(self) -> set[str]:
         """The places of what was not there before."""
-        return {*paths_in(self.store, self.journal.made)}
+        return set(paths_in(self.store, self.journal.made))
 
     def enter(self, phase: Phase, **more: Any) -> None:
         """Note in the journal that a phase begins."""
         self.journal = replace(self.journal, phase=phase, **more)
         write_journal(self.store, self.journal)
 
+    # --- forwards ---------------------------------------------------------------------------------
+
     def exchange(
         self, job: Job, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
-        """What leaves is aside, and what comes in its place; both on the disk. `coming`: each new
-        file and where it goes; `after`: the distributions that they are."""
+        """Move aside what leaves, and bring what comes to its place; both are on the disk then.
+
+        `coming`: each new file and where it goes; `after`: the distributions that they are.
+        """
         flush(self.store)
         self._list(layout, frozenset(coming.values()), after)
         job.talk("Installing ...")
@@ -182,25 +213,57 @@ class Change:
         A file that would be overwritten although nothing that leaves owns it is moved aside too.
         `Blocked` if a file lies outside, or if a folder is in its place.
         """
-        gone, files = files_of_all({*after, *self.journal.before}, layout)
-        there = versions(distributions(layout))
-        beside = {name: there[name] for name in FAMILY if name in there and name not in after}
+        leaving, files = files_of_all({*after, *self.journal.before}, layout)
+        for path in made:
+            if _is_folder(path):
+                raise Blocked(
+                    f"{path} is a folder, and a file would come in its place",
+                    hint="nothing was changed; move it away, then run this again",
+                )
         away = {path for path in files | made if os.path.lexists(path) and not _is_folder(path)}
         away |= bytecode_of(away)
-        for path in filter(_is_folder, made):
-            raise Blocked(
-                f"{path} is a folder, and a file would come in its place",
-                hint="nothing was changed; move it away, then run this again",
-            )
         require_inside(self.store, (*away, *made))
+        installed = versions(distributions(layout))
+        # What an undo needs to know: which companions were there and did not change.
+        beside = {
+            name: installed[name] for name in FAMILY if name in installed and name not in after
+        }
         self.enter(
             "moving",
             moves=tuple(text_of(path, layout.prefix) for path in sorted(away)),
             made=tuple(text_of(path, layout.prefix) for path in sorted(made - away)),
-            before=versions(gone),
+            before=versions(leaving),
             after=dict(after),
             beside=beside,
         )
+
+    def keep(self) -> None:
+        """The new state stays; what was moved aside is kept for one undo, or dropped.
+
+        The undo belongs to torch: an installation that leaves torch alone drops no older torch.
+        """
+        store = self.store
+        flush(store)
+        self.enter("keeping")
+        fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
+        if fresh.exists():
+            fresh.replace(receipt)
+        changes_torch = "torch" in self.journal.after
+        if not self.journal.keep:
+            (store / UNDO).unlink(missing_ok=True)
+        elif changes_torch or not keeps_torch(store):
+            kept = files_in(self.former)
+            write_journal(store, replace(self.journal, phase="keeping", kept=kept), UNDO)
+        remove_empty(self.aside)
+        self._forget()
+
+    def finish(self) -> None:
+        """Keep the new state; a Ctrl-C waits until that is done."""
+        hint = "fix that, then `gpusetup install` finishes it"
+        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
+            self.keep()
+
+    # --- backwards --------------------------------------------------------------------------------
 
     def put_back(self) -> None:
         """Bring the previous state back: remove what was made, rename what was moved aside.
@@ -208,9 +271,10 @@ class Change:
         May be run again after it was stopped anywhere: a file that is in the store was moved and is
         brought back; one that is not was never moved, or is back already.
         """
-        for name in VENV_ENTRIES if self.journal.venv else ():
-            remove(self.store.parent / name)
-        stays = {*paths_in(self.store, self.journal.stays)}
+        if self.journal.venv:
+            for name in VENV_ENTRIES:
+                remove(self.store.parent / name)
+        stays = set(paths_in(self.store, self.journal.stays))
         aside = {path: kept for path, kept in self.aside.items() if path not in stays}
         made = self.made - stays
         made |= bytecode_of(made | aside.keys()) - aside.keys() - stays
@@ -222,41 +286,10 @@ class Change:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
                 os.replace(kept, path)
         remove_empty(made)
+        # An undo takes back what the installation noted of itself; a failed one has not noted it.
         for name in (UNDO, RECEIPT) if self.journal.undoes else (NEXT_RECEIPT,):
             (self.store / name).unlink(missing_ok=True)
         self._forget()
-
-    def keep(self) -> None:
-        """The new state stays; what was moved aside is kept for one undo, or dropped.
-
-        The undo belongs to torch: an installation that leaves torch alone drops no older torch.
-        """
-        store, journal = self.store, self.journal
-        flush(store)
-        self.enter("keeping")
-        fresh, receipt = store / NEXT_RECEIPT, store / RECEIPT
-        if fresh.exists():
-            fresh.replace(receipt)
-        if not journal.keep:
-            (store / UNDO).unlink(missing_ok=True)
-        elif "torch" in journal.after or not keeps_torch(store):
-            kept = files_in(self.former)
-            write_journal(store, replace(journal, phase="keeping", kept=kept), UNDO)
-        remove_empty(self.aside)
-        self._forget()
-
-    def _forget(self) -> None:
-        """End a change. The journal goes first: without it the rest is only left-overs."""
-        flush(self.store)
-        (self.store / JOURNAL).unlink(missing_ok=True)
-        flush(self.store)
-        forget_making(self.journal)
-        drop_leftovers(self.store)
-
-    def finish(self) -> None:
-        hint = "fix that, then `gpusetup install` finishes it"
-        with uninterrupted(), blocked_by_files("The new state is in place, but not kept", hint):
-            self.keep()
 
     def restore(self, job: Job) -> None:
         """Put the previous state back; a Ctrl-C waits until it is done."""
@@ -268,38 +301,53 @@ class Change:
 
     @contextmanager
     def or_back(self, job: Job) -> Iterator[None]:
-        """Where the block fails, the previous state comes back, and the hint says so."""
+        """Run a block; if it fails, the previous state comes back, and the hint says so."""
         try:
             yield
         except BaseException as problem:
-            changed = self.journal.phase != "staging"
+            had_changed = self.journal.phase != "staging"
             self.restore(job)
             if isinstance(problem, OSError):
-                hint = "the previous state was restored" if changed else "nothing was changed"
+                hint = "the previous state was restored" if had_changed else "nothing was changed"
                 raise blocked_by(problem, "", hint) from problem
             raise
 
+    def _forget(self) -> None:
+        """End a change. The journal goes first: without it the rest is only left-overs."""
+        flush(self.store)
+        (self.store / JOURNAL).unlink(missing_ok=True)
+        flush(self.store)
+        forget_making(self.journal)
+        drop_leftovers(self.store)
+
 
 def _is_folder(path: str) -> bool:
+    """Whether it is a folder itself, and no link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
 
 
 def bytecode_of(paths: Iterable[str]) -> set[str]:
-    """The bytecode that is there of some sources."""
+    """The bytecode that is there of some sources (`__pycache__/x.cpython-311.pyc` of `x.py`)."""
     sources = {os.path.splitext(path)[0] for path in paths if path.endswith(".py")}
-    found = set()
-    for folder in {os.path.dirname(path) for path in sources}:
+    bytecode: set[str] = set()
+    for folder in {os.path.dirname(source) for source in sources}:
         cache = os.path.join(folder, "__pycache__")
-        for name in os.listdir(cache) if _is_folder(cache) else ():
-            if os.path.join(folder, name.partition(".")[0]) in sources:
-                found.add(os.path.join(cache, name))
-    return found
+        if not _is_folder(cache):
+            continue
+        for name in os.listdir(cache):
+            module, _, _ = name.partition(".")
+            if os.path.join(folder, module) in sources:
+                bytecode.add(os.path.join(cache, name))
+    return bytecode
 
 
 def remove_empty(files: Iterable[str]) -> None:
-    """The folders in which these files were, and those above, as far as nothing is in them."""
-    for folder in sorted({os.path.dirname(path) for path in files}, reverse=True):
+    """Remove the folders in which these files were, and those above, as far as they are empty."""
+    folders = {os.path.dirname(path) for path in files}
+    # The inner folders first.
+    for folder in sorted(folders, reverse=True):
         with suppress(OSError):
+            # The library itself stays, empty or not: an environment has one.
             while os.path.basename(folder) not in LIBRARIES:
                 os.rmdir(folder)
                 folder = os.path.dirname(folder)
@@ -317,19 +365,23 @@ def keeps_torch(store: Path) -> bool:
 
 def files_in(former: Path) -> dict[str, tuple[int, int]]:
     """Every file and link that is kept: its size, and the second of its last change."""
-    with os.scandir(former) as kept:
-        rows = {one.name: one.stat(follow_symlinks=False) for one in kept}
-    return {name: (row.st_size, int(row.st_mtime)) for name, row in rows.items()}
+    files: dict[str, tuple[int, int]] = {}
+    with os.scandir(former) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            files[entry.name] = (status.st_size, int(status.st_mtime))
+    return files
 
 
 def drop_leftovers(store: Path) -> None:
     """Delete what no journal names; the store itself if nothing is left in it."""
     undo = read_journal(store, UNDO)
     for folder in store.glob("former*"):
-        if undo is None or folder.name != undo.former:
+        is_kept = undo is not None and folder.name == undo.former
+        if not is_kept:
             remove(folder)
     remove(store / STAGING)
-    for left in store.glob("*.new"):
-        remove(left)
+    for unfinished_file in store.glob("*.new"):
+        remove(unfinished_file)
     with suppress(OSError):
         store.rmdir()

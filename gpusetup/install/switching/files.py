@@ -34,7 +34,8 @@ def write_safely(path: Path, text: str) -> None:
         raise
     if os.name == "posix":
         handle = os.open(path.parent, os.O_RDONLY)
-        with suppress(OSError):  # some network filesystems sync no folder
+        # Some network filesystems sync no folder.
+        with suppress(OSError):
             os.fsync(handle)
         os.close(handle)
 
@@ -45,13 +46,19 @@ def flush(folder: Path) -> None:
 
     if os.name != "posix" or not folder.is_dir():
         return
-    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    # One filesystem only; macOS has no such call.
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        os.sync()
+        return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        number = ctypes.get_errno() if call and call(handle) else 0
+        has_failed = syncfs(handle) != 0
+        number = ctypes.get_errno() if has_failed else 0
     finally:
         os.close(handle)
-    if call is None or number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+    # Some kernels and filesystems do not know it; then everything is written.
+    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
         os.sync()
     elif number:
         raise OSError(number, os.strerror(number), str(folder))
@@ -59,24 +66,30 @@ def flush(folder: Path) -> None:
 
 def no_link(path: str, flags: int) -> int:
     """An opener that follows no symbolic link, and does not wait for the writer of a pipe."""
-    more = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    return os.open(path, flags | more, 0o666)
+    # Windows has neither of the two.
+    no_follow: int = getattr(os, "O_NOFOLLOW", 0)
+    no_wait: int = getattr(os, "O_NONBLOCK", 0)
+    return os.open(path, flags | no_follow | no_wait, 0o666)
 
 
 def remove(path: Path) -> None:
-    """Delete a file, a link or a whole folder, in which somebody may still write; nothing where it
-    is not there."""
+    """Delete a file, a link or a whole folder, also if somebody still writes into it.
+
+    What is not there is no error.
+    """
     if path.is_symlink() or not path.is_dir():
-        with suppress(NotADirectoryError):  # a file stands where a folder would be
+        # A file may stand where a folder on the way would be.
+        with suppress(NotADirectoryError):
             path.unlink(missing_ok=True)
         return
-    for left in reversed(range(BUSY_TRIES)):
+    for attempt in range(1, BUSY_TRIES + 1):
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
+            # Another process removed a part of it.
             pass
         except OSError:
-            if not left:
+            if attempt == BUSY_TRIES:
                 raise
             time.sleep(BUSY_SECONDS)
         if not path.exists():
@@ -84,6 +97,7 @@ def remove(path: Path) -> None:
 
 
 def sha256_of(path: str | Path) -> str:
+    """The sha256 of a file's content, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(1 << 20):

@@ -86,9 +86,10 @@ def text_of(path: str, prefix: str) -> str:
     >>> text_of("/e/caf\\udce9", "/e")
     'caf\\xe9'
     """
-    if not path.startswith(prefix + os.sep):
+    if not path.startswith(f"{prefix}{os.sep}"):
         raise _outside(path, prefix)
-    return os.fsencode(path[len(prefix) + 1 :]).decode("latin-1")
+    below_prefix = path[len(prefix) + 1 :]
+    return os.fsencode(below_prefix).decode("latin-1")
 
 
 def _outside(path: str, prefix: str) -> Blocked:
@@ -114,8 +115,13 @@ def require_inside(store: Path, paths: Iterable[str]) -> None:
 
 
 def paths_in(store: Path, texts: Iterable[str]) -> list[str]:
+    """The paths that a journal's texts stand for (`text_of`)."""
     prefix = str(store.parent)
-    return [os.path.join(prefix, os.fsdecode(one.encode("latin-1"))) for one in texts]
+    paths: list[str] = []
+    for text in texts:
+        below_prefix = os.fsdecode(text.encode("latin-1"))
+        paths.append(os.path.join(prefix, below_prefix))
+    return paths
 
 
 def write_journal(store: Path, journal: Journal, name: str = JOURNAL) -> None:
@@ -136,22 +142,26 @@ def read_journal(store: Path, name: str = JOURNAL) -> Journal | None:
         return None
     try:
         journal = from_json(raw, Journal, what=str(path))
-        wrong = _what_is_wrong(journal, store)
-    except (BadInput, RecursionError, ValueError) as problem:
-        wrong = problem.message if isinstance(problem, BadInput) else "it cannot be read"
-    if wrong:
-        raise BadInput(f"{path}: {wrong}", hint=UNREADABLE[name])
+        objection = _objection_to(journal, store)
+    except BadInput as problem:
+        objection = problem.message
+    except (RecursionError, ValueError):
+        # Nested too deeply, or letters that are no bytes of a path.
+        objection = "it cannot be read"
+    if objection:
+        raise BadInput(f"{path}: {objection}", hint=WAYS_ON[name])
     return journal
 
 
-UNREADABLE = {
+WAYS_ON = {
     UNDO: "remove the file: then nothing is kept for an undo",
     JOURNAL: "save the folders former-* next to it (they hold the files that were moved away), "
     "then delete this file: gpusetup takes the environment as it is",
 }
 
 
-def _what_is_wrong(journal: Journal, store: Path) -> str | None:
+def _objection_to(journal: Journal, store: Path) -> str | None:
+    """Why a journal is not followed; None if it leads nowhere but into its environment."""
     former = store / journal.former
     if not FORMER.fullmatch(journal.former):
         return f"the journal names a folder that gpusetup did not make: {journal.former[:80]!r}"
@@ -167,9 +177,9 @@ def _what_is_wrong(journal: Journal, store: Path) -> str | None:
             "is half made, delete the whole folder"
         )
     paths = paths_in(store, (*journal.made, *journal.moves, *journal.stays))
-    out = first_outside(store, paths)
-    if out is not None:
-        return f"it names files outside the environment, or behind a link: {out[:200]!r}"
+    outside = first_outside(store, paths)
+    if outside is not None:
+        return f"it names files outside the environment, or behind a link: {outside[:200]!r}"
     for path in paths:
         # Each is below the prefix, as was just seen.
         below_prefix = path[len(str(store.parent)) + 1 :].replace(os.sep, "/")
@@ -188,12 +198,14 @@ def _making_note(journal: Journal) -> Path:
 
 def note_making(store: Path, journal: Journal) -> None:
     """Note, outside of the environment, that this one is being made here."""
-    write_safely(_making_note(journal), os.path.realpath(store.parent))
+    environment = os.path.realpath(store.parent)
+    write_safely(_making_note(journal), environment)
 
 
 def was_making(store: Path, journal: Journal) -> bool:
     """Whether this gpusetup began to make this very environment."""
-    if not own_path(MAKING).is_dir():  # a command that only reads makes no folder
+    # A command that only reads makes no folder for notes.
+    if not own_path(MAKING).is_dir():
         return False
     try:
         note = _making_note(journal).read_text(encoding="utf-8", errors="surrogateescape")
@@ -241,31 +253,42 @@ def _is_inside(folder: str, store: Path, real_prefix: str) -> bool:
 
 
 def ours(path: Path) -> os.stat_result | None:
-    """What there is at a path of a store, None for nothing; `Blocked` for a link, and for what is
-    neither ours, nor root's, nor of whom the environment belongs to (in a container that is often
-    another number than ours)."""
+    """What there is at a path of a store; None for nothing.
+
+    `Blocked` for a link, and for what is neither ours, nor root's, nor of whom the environment
+    belongs to (in a container that is often another number than ours).
+    """
     try:
-        found = path.lstat()
+        status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         raise Blocked(f"{path} is a symbolic link", hint=YOURS)
+    # Windows has no owners of this kind.
+    if os.name != "posix":
+        return status
     prefix = path.parent if path.name == STORE else path.parent.parent
-    if os.name == "posix" and found.st_uid not in (os.geteuid(), 0, prefix.stat().st_uid):
+    root_user = 0
+    trusted_owners = (os.geteuid(), root_user, prefix.stat().st_uid)
+    if status.st_uid not in trusted_owners:
         raise Blocked(
-            f"{path} belongs to another user (number {found.st_uid})",
+            f"{path} belongs to another user (number {status.st_uid})",
             hint="nothing was changed; let them run `gpusetup install`, or use another "
             "environment: `--venv DIR`",
         )
-    return found
+    return status
 
 
 def read_state(path: Path) -> bytes | None:
-    """A file of the store, None where there is none; `Blocked` where it is something else."""
-    if ours(path.parent) is None or (found := ours(path)) is None:
+    """A file of the store; None if there is none, `Blocked` if it is something else."""
+    if ours(path.parent) is None:
         return None
-    if not stat.S_ISREG(found.st_mode) or found.st_size > STATE_BYTES:
-        raise Blocked(f"{path} is no file of ours ({found.st_size} bytes)", hint=YOURS)
+    status = ours(path)
+    if status is None:
+        return None
+    is_file = stat.S_ISREG(status.st_mode)
+    if not is_file or status.st_size > STATE_BYTES:
+        raise Blocked(f"{path} is no file of ours ({status.st_size} bytes)", hint=YOURS)
     with blocked_by_files(str(path), YOURS), open(path, "rb", opener=no_link) as file:
         return file.read(STATE_BYTES)
 
@@ -273,6 +296,11 @@ def read_state(path: Path) -> bytes | None:
 def require_lock(path: Path) -> None:
     """`Blocked` where a lock is something else than an empty file of ours: to open it would empty
     what lies behind a hard link, or make what a symbolic link names."""
-    found = ours(path)
-    if found and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size):
+    status = ours(path)
+    if status is None:
+        return
+    is_file = stat.S_ISREG(status.st_mode)
+    has_other_names = status.st_nlink > 1
+    has_content = status.st_size > 0
+    if not is_file or has_other_names or has_content:
         raise Blocked(f"{path} is no lock of gpusetup", hint=YOURS)

@@ -41,7 +41,8 @@ def locked(store: Path, say: Callable[[str], None]) -> Iterator[None]:
         who = f"Another gpusetup is changing {prefix}"
         lock = _acquired(store / "lock", say, who, LOCK_SECONDS)
     try:
-        if (store / "installer").exists():  # the uv or conda of a gpusetup that was killed
+        # The uv or conda of a gpusetup that was killed may still write.
+        if (store / "installer").exists():
             who = f"The installer of an earlier run still writes to {prefix}"
             _acquired(store / "installer", say, who, INSTALLER_SECONDS).release()
         try:
@@ -84,5 +85,7 @@ def launched(argv: Sequence[str], store: Path | None, *, outlives: bool = False)
     """
     if store is None or os.name != "posix":
         return tuple(argv)
-    holding = (str(LAUNCHER), str(store / "installer"), "0" if outlives else str(os.getpid()))
-    return (sys.executable, "-I", "-S", *holding, *argv)
+    nobody = "0"
+    parent = nobody if outlives else str(os.getpid())
+    launcher = (sys.executable, "-I", "-S", str(LAUNCHER), str(store / "installer"), parent)
+    return (*launcher, *argv)

@@ -22,10 +22,10 @@ def write_receipt(path: Path, plan: Plan, job: Job, verdict: Mapping[str, Any] |
     """
     from gpusetup.redaction import redact_document
 
-    shown = ("name", "version", "url", "sha256")
-    wheels = [{name: getattr(one, name) for name in shown} for one in plan.wheels]
-    # Redaction would hide a private index, so that these facts join the receipt after it.
-    places = [{"file": one.filename, "host": one.host or None} for one in plan.wheels]
+    wheels: list[dict[str, Any]] = []
+    for wheel in plan.wheels:
+        row = {"name": wheel.name, "version": wheel.version}
+        wheels.append({**row, "url": wheel.url, "sha256": wheel.sha256})
     receipt = {
         "schema": "gpusetup.receipt/1",
         "gpusetup": __version__,
@@ -37,15 +37,18 @@ def write_receipt(path: Path, plan: Plan, job: Job, verdict: Mapping[str, Any] |
         "after": {**plan.after},
         "wheels": wheels,
         "steps": list(map(to_plain, job.done)),
-        "verdict": verdict and {"verdict": verdict["verdict"]},
+        "verdict": {"verdict": verdict["verdict"]} if verdict else None,
     }
     redacted = redact_document(receipt)
-    for row, place in zip(redacted["wheels"], places, strict=True):
-        row |= place
+    # Redaction would hide a private index, so that these facts join the receipt after it.
+    for row, wheel in zip(redacted["wheels"], plan.wheels, strict=True):
+        row["file"] = wheel.filename
+        row["host"] = wheel.host or None
     # A file may be kept in uv's cache; then nobody was asked for it.
     redacted["hosts"] = list(job.contacted)
     write_safely(path, json.dumps(redacted, indent=2) + "\n")
 
 
 def now() -> str:
+    """The time in UTC, as ISO 8601 writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -26,8 +26,8 @@ from gpusetup.install.target.layout import (
     record_rows,
     versions,
 )
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.system.refusals import blocked_by_files
 from gpusetup.system.signals import interruptible, uninterrupted
 
@@ -103,45 +103,45 @@ def _beside_what_came_since(
     A companion that came since for the torch that goes (`install torchvision`) goes with it.
     """
     installed = distributions(layout)
-    names = {package.name for package in installed}
-    updated = changed & names
-    came_since = {
-        package.name
-        for package in installed
-        if undo.beside is not None
-        and package.name in FAMILY
-        and package.name not in undo.after
-        and package.name not in undo.beside
-    }
-    if "torch" not in undo.after:
-        came_since = set()
+    updated = changed & {package.name for package in installed}
+    came_since = _companions_since(undo, installed)
     kept_at = (store / UNDO).stat().st_mtime
-    staying = [
-        package
-        for package in installed
-        if package.name in updated
-        or (package.name not in undo.after.keys() | came_since and _is_newer(package, kept_at))
-    ]
+    staying: list[Distribution] = []
+    for package in installed:
+        is_undone = package.name in undo.after or package.name in came_since
+        is_others = not is_undone and _is_newer(package, kept_at)
+        if package.name in updated or is_others:
+            staying.append(package)
     stays = _files_of(staying, layout) | _previous_files(store, undo, updated)
     change = Change(store, undo)
     touched = change.made | change.aside.keys()
     stays = (stays | bytecode_of(stays)) & (touched | bytecode_of(touched))
-    more = files_of_all(came_since, layout)[1] - stays if came_since else set()
-    prefix = str(store.parent)
+    removed_too: set[str] = set()
+    if came_since:
+        removed_too = files_of_all(came_since, layout)[1] - stays - touched
     after = {name: version for name, version in undo.after.items() if name not in changed}
-    after |= {one.name: one.version for one in installed if one.name in came_since}
+    after |= {package.name: package.version for package in installed if package.name in came_since}
+    prefix = str(store.parent)
     return replace(
         undo,
-        made=(*undo.made, *(text_of(path, prefix) for path in sorted(more - touched))),
+        made=(*undo.made, *(text_of(path, prefix) for path in sorted(removed_too))),
         stays=tuple(text_of(path, prefix) for path in sorted(stays)),
         before={name: version for name, version in undo.before.items() if name not in updated},
-        after={
-            **{name: version for name, version in undo.after.items() if name not in changed},
-            **{
-                package.name: package.version for package in installed if package.name in came_since
-            },
-        },
+        after=after,
     )
+
+
+def _companions_since(undo: Journal, installed: Iterable[Distribution]) -> set[str]:
+    """The companions that were installed after the torch that goes, and therefore for it."""
+    # An older journal does not say what was beside it; an undo without torch takes nothing more.
+    if undo.beside is None or "torch" not in undo.after:
+        return set()
+    names: set[str] = set()
+    for package in installed:
+        was_there = package.name in undo.after or package.name in undo.beside
+        if package.name in FAMILY and not was_there:
+            names.add(package.name)
+    return names
 
 
 def _is_newer(package: Distribution, moment: float) -> bool:

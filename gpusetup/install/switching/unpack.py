@@ -31,9 +31,9 @@ from gpusetup.install.target.layout import (
     files_of_all,
     record_rows,
 )
+from gpusetup.model.logins import split_login
 from gpusetup.uv.errors import complaint
 from gpusetup.uv.lock import Wheel, fetching_environment, lock_text
-from gpusetup.uv.logins import split_login
 from gpusetup.uv.program import forget_step, private_folder
 from gpusetup.uv.world import private_world
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from gpusetup.errors import Blocked, GpuSetupError, UsageError
 from gpusetup.install.switching.journal import STORE
 from gpusetup.install.target.layout import Layout, distributions, real_below, versions
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.codec import from_plain
 from gpusetup.model.frozen import Frozen, replace
-from gpusetup.model.resolution import FAMILY
 from gpusetup.model.shell import own_line
 from gpusetup.probe.target import choose_target
 from gpusetup.system.system import System
 
-OWN = "gpusetup install --venv .venv"
+NEW_ENVIRONMENT = "gpusetup install --venv .venv"
 
 
 class Target(Frozen):
@@ -36,7 +36,10 @@ class Target(Frozen):
 
     @property
     def installed(self) -> dict[str, str]:
-        return {} if self.venv else versions(distributions(self.layout))
+        """Name -> version of what is there; nothing in an environment that is yet to be made."""
+        if self.venv:
+            return {}
+        return versions(distributions(self.layout))
 
 
 def venv_to_make(folder: str) -> bool:
@@ -44,7 +47,11 @@ def venv_to_make(folder: str) -> bool:
     path = Path(folder)
     if (path / "pyvenv.cfg").is_file():
         return False
-    if path.exists() and (not path.is_dir() or any(p.name != STORE for p in path.iterdir())):
+    if not path.exists():
+        return True
+    # What a killed run left there is ours.
+    is_free = path.is_dir() and all(entry.name == STORE for entry in path.iterdir())
+    if not is_free:
         raise UsageError(
             f"`--venv {folder}` is there already and is no environment",
             hint="name an empty or a new folder, or an environment",
@@ -60,15 +67,22 @@ def layout_of(python: str) -> Layout:
             f"{python} does not run: {answer['problem']}",
             hint="name another interpreter with `--python PATH`",
         )
-    said = {**answer, "python": python, "version": answer["python"]}
-    layout = from_plain(said, Layout, what=f"the answer of {python}")
-    places = {name: getattr(layout, name) for name in ("purelib", "platlib", "scripts", "data")}
-    return replace(layout, **{n: real_below(layout.prefix, at) for n, at in places.items()})
+    # The child calls its version `python`.
+    facts = {**answer, "python": python, "version": answer["python"]}
+    layout = from_plain(facts, Layout, what=f"the answer of {python}")
+    prefix = layout.prefix
+    return replace(
+        layout,
+        purelib=real_below(prefix, layout.purelib),
+        platlib=real_below(prefix, layout.platlib),
+        scripts=real_below(prefix, layout.scripts),
+        data=real_below(prefix, layout.data),
+    )
 
 
-def check_target(layout: Layout, way: str = OWN) -> None:
-    """Refuse what must not or cannot be changed; `way` makes an environment in its place."""
-    hint = f"use your own environment: `{way}`"
+def check_target(layout: Layout, command: str = NEW_ENVIRONMENT) -> None:
+    """`Blocked` for what must not or cannot be changed; `command` makes an environment instead."""
+    hint = f"use your own environment: `{command}`"
     if layout.externally_managed:
         raise Blocked(
             f"The Python of {layout.prefix} is managed by the operating system "
@@ -76,7 +90,9 @@ def check_target(layout: Layout, way: str = OWN) -> None:
             hint=hint,
         )
     for folder in (*layout.libraries, layout.scripts, layout.prefix):
-        if not os.access(folder, os.W_OK) and Path(folder).exists():
+        # A folder that is not there yet is made in the prefix.
+        is_writable = os.access(folder, os.W_OK) or not Path(folder).exists()
+        if not is_writable:
             raise Blocked(
                 f"{folder} cannot be written by this user, or is read-only",
                 hint=hint,
@@ -112,11 +128,11 @@ def read_target(python: str | None, venv: str | None) -> Target:
 def check_importable(layout: Layout, family: Iterable[str]) -> None:
     """`Blocked` where what is installed would never be imported: another one comes first."""
     for folder in layout.ahead:
-        found = [name for name in family if Path(folder, name, "__init__.py").is_file()]
-        if found:
-            python = own_line(layout.python, "-m", "pip", "uninstall", *found)
+        hiding = [name for name in family if Path(folder, name, "__init__.py").is_file()]
+        if hiding:
+            python = own_line(layout.python, "-m", "pip", "uninstall", *hiding)
             raise Blocked(
-                f"{folder} holds a {found[0]} that {layout.python} imports before any of "
+                f"{folder} holds a {hiding[0]} that {layout.python} imports before any of "
                 f"{layout.prefix}: Python would not find the new packages",
                 hint=f"nothing was changed; remove that folder from PYTHONPATH, or if it is your "
                 f"own site-packages: `{python}`, or set PYTHONNOUSERSITE=1, then run this again",

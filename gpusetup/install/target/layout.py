@@ -24,8 +24,11 @@ LIBRARIES = ("site-packages", "dist-packages")
 def real_below(prefix: str, folder: str) -> str:
     """A folder below the prefix by its real name, where a link in the environment leads to it:
     Fedora's and RHEL's Python says `lib64` where compiled packages go, which is a link to `lib`."""
-    real, root = os.path.realpath(folder), os.path.realpath(prefix)
-    return prefix + real[len(root) :] if real.startswith(root + os.sep) else folder
+    real_folder = os.path.realpath(folder)
+    real_prefix = os.path.realpath(prefix)
+    if not real_folder.startswith(f"{real_prefix}{os.sep}"):
+        return folder
+    return prefix + real_folder[len(real_prefix) :]
 
 
 class Layout(Frozen):
@@ -49,7 +52,10 @@ class Layout(Frozen):
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((self.purelib, self.platlib)))
+        """The folders that imports find; usually both are the same one."""
+        if self.purelib == self.platlib:
+            return (self.purelib,)
+        return (self.purelib, self.platlib)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -67,46 +73,54 @@ class Distribution(Frozen):
 
 def distributions(layout: Layout) -> tuple[Distribution, ...]:
     """Everything installed in the target's own folders, by the names of the metadata folders."""
-    return tuple(one for library in layout.libraries for one in distributions_in(library))
+    installed: list[Distribution] = []
+    for library in layout.libraries:
+        installed += distributions_in(library)
+    return tuple(installed)
 
 
 def distributions_in(library: str) -> Iterator[Distribution]:
     """What is installed in one folder."""
-    for entry in sorted(_names(library)):
-        if match := INFO.fullmatch(entry):
-            path = os.path.join(library, entry)
-            yield Distribution(name=canonicalize_name(match[1]), version=match[2], info=path)
+    try:
+        entries = sorted(os.listdir(library))
+    except OSError:
+        # A library folder that is not there yet holds nothing.
+        return
+    for entry in entries:
+        path = os.path.join(library, entry)
+        described = INFO.fullmatch(entry)
+        if described:
+            name, version = canonicalize_name(described[1]), described[2]
+            yield Distribution(name=name, version=version, info=path)
+        # What `setup.py develop` leaves names no version.
         elif entry.endswith(".egg-link"):
             name = canonicalize_name(entry.removesuffix(".egg-link"))
-            yield Distribution(name=name, version="0", info=os.path.join(library, entry))
+            yield Distribution(name=name, version="0", info=path)
 
 
 INFO = re.compile(r"([^-]+)-(.+?)(?:-py[\d.]+.*)?\.(?:(?:dist|egg)-info|egg)")
+"""The name of a metadata folder: project, version, and of an egg the Python."""
 
 
 def versions(installed: Iterable[Distribution]) -> dict[str, str]:
     """Name -> version of what is installed."""
-    return {one.name: one.version for one in installed}
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
+    return {package.name: package.version for package in installed}
 
 
 # --- the files of a distribution ------------------------------------------------------------------
 
-LIST_BYTES = 64 << 20
-"""More than that no list of files has; torch's has 1.5 MB."""
+MOST_LIST_BYTES = 64 << 20
+"""Of a list of files; torch's has 1.5 MB."""
 
 
 def record_rows(path: str) -> list[list[str]]:
     """The rows of a RECORD; bytes that are no UTF-8 are the bytes of a path."""
     with open(path, "rb") as file:
-        text = os.fsdecode(file.read(LIST_BYTES)).replace("\0", "\ufffd")
-    return [row for row in csv.reader(text.splitlines()) if row and row[0]]
+        raw = file.read(MOST_LIST_BYTES)
+    # Python's reader of CSV refuses NUL, which no path has.
+    text = os.fsdecode(raw).replace("\0", "\ufffd")
+    rows = csv.reader(text.splitlines())
+    return [row for row in rows if row and row[0]]
 
 
 def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distribution, ...], set[str]]:
@@ -116,29 +130,35 @@ def files_of_all(names: Iterable[str], layout: Layout) -> tuple[tuple[Distributi
     Where another of its name keeps one, it is let go with its metadata folder alone: it is what a
     broken removal left.
     """
-    gone = tuple(one for one in distributions(layout) if one.name in set(names))
-    lists = {one: files_listed(one, layout) for one in gone}
-    listed = {one.name for one, paths in lists.items() if paths}
+    wanted_names = set(names)
+    leaving = tuple(package for package in distributions(layout) if package.name in wanted_names)
+    lists = {package: files_listed(package, layout) for package in leaving}
+    names_with_list = {package.name for package, paths in lists.items() if paths}
     files: set[str] = set()
-    for one, paths in lists.items():
-        if one.name not in listed:
+    for package, paths in lists.items():
+        if package.name not in names_with_list:
             raise Blocked(
-                f"{one.name} {one.version} in {layout.prefix} keeps no list of its files (RECORD), "
-                "so it could not be put back.",
+                f"{package.name} {package.version} in {layout.prefix} keeps no list of its files "
+                "(RECORD), so it could not be put back.",
                 hint="remove it with the tool that installed it, or use another environment: "
                 "`--venv DIR`",
             )
-        files |= paths.union(files_below(one.info))
-    return gone, files
+        files |= paths.union(files_below(package.info))
+    return leaving, files
 
 
-def files_listed(one: Distribution, layout: Layout) -> set[str]:
-    """The paths that it lists, inside the target's folders."""
-    base = os.path.dirname(one.info)
+def files_listed(package: Distribution, layout: Layout) -> set[str]:
+    """The paths that a distribution lists, inside the target's folders."""
+    library = os.path.dirname(package.info)
     roots = tuple(f"{root.rstrip(os.sep)}{os.sep}" for root in layout.roots)
     try:
-        rows = record_rows(os.path.join(one.info, "RECORD"))
+        rows = record_rows(os.path.join(package.info, "RECORD"))
     except (OSError, csv.Error):
         return set()
-    paths = {os.path.normpath(os.path.join(base, row[0])) for row in rows}
-    return {path for path in paths if path.startswith(roots)}
+    paths: set[str] = set()
+    for row in rows:
+        path = os.path.normpath(os.path.join(library, row[0]))
+        # A list may name files of the whole system; only the environment's own are changed.
+        if path.startswith(roots):
+            paths.add(path)
+    return paths

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import torch
 
-from ..judging.precision import capability_of, has_bfloat16, read_precision
+from ..judging.precision import amd_target, capability_of, has_bfloat16, read_precision
 from ..judging.refusals import refuses
 from ..judging.tolerance import Part, judged, same, source
 from ..values import SKIPPED, Outcome, kind
@@ -152,6 +152,12 @@ def float8(device: str) -> Outcome:
     if not hasattr(torch, "float8_e4m3fn"):
         return Outcome(SKIPPED, f"torch {torch.__version__} has no 8-bit floating point")
     parts = [part for name in CODED if "float8" in name for part in _codes(device, name)]
+    if amd_target(torch, device):
+        return judged(
+            parts,
+            "only reading, writing and rounding were tested: AMD's GPUs multiply other 8-bit "
+            "formats (fnuz) or none",
+        )
     capability = capability_of(torch, device)
     if capability is None or capability < FLOAT8_FROM:
         return judged(

@@ -49,6 +49,21 @@ def capability_of(torch: Any, device: str) -> Optional[Tuple[int, int]]:
     return int(major), int(minor)
 
 
+TF32_TARGETS = ("gfx94", "gfx95")
+"""AMD's targets whose matrix cores know TF32: the Instinct MI300 and MI350 series. The others
+multiply float32 exactly as it is, whatever `allow_tf32` says (ROCm documentation, "Precision
+support"), and AMD's numbers in place of a compute capability tell nothing about it."""
+
+
+def amd_target(torch: Any, device: str) -> str:
+    """The target of an AMD GPU (`gfx1100`); "" for NVIDIA's and for the CPU."""
+    if not device.startswith("cuda") or not getattr(torch.version, "hip", None):
+        return ""
+    properties = torch.cuda.get_device_properties(device)
+    # `gfx90a:sramecc+:xnack-`
+    return str(getattr(properties, "gcnArchName", "gfx")).partition(":")[0]
+
+
 def has_bfloat16(torch: Any, device: str) -> bool:
     """Whether a device computes bfloat16 itself."""
     capability = capability_of(torch, device)
@@ -58,6 +73,9 @@ def has_bfloat16(torch: Any, device: str) -> bool:
 def read_precision(torch: Any, device: str) -> Precision:
     """The effective precision of float32 products on a device: the coarsest that is permitted."""
     capability = capability_of(torch, device)
+    target = amd_target(torch, device)
+    if target and not target.startswith(TF32_TARGETS):
+        return IEEE
     found = [IEEE, *_said(torch, "cuda" if capability else "cpu")]
     if capability is None:
         modes = [(name, ONEDNN_MODES.get(os.environ.get(name, "").upper())) for name in ONEDNN]

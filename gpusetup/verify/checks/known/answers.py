@@ -59,7 +59,7 @@ def rounded(whole: int, bits: int) -> int:
     return round(Fraction(whole, unit)) * unit
 
 
-def held(value: Number, name: str) -> float:
+def as_stored(value: Number, name: str) -> float:
     """A number as its format holds it: float16 ends at 65,504, and what is beyond is infinite."""
     if name == "float16" and abs(value) > 65_504:
         return inf if value > 0 else -inf
@@ -85,26 +85,26 @@ def tensor_of(values: Sequence[Number], name: str, device: str, *shape: int) -> 
     return made.reshape(shape or (len(values),)).to(device)
 
 
-def flat_list(found: Any) -> List[Any]:
+def flat_list(computed: Any) -> List[Any]:
     """The elements of a tensor in their order, read without a kernel of the CPU."""
-    found = found.detach().to("cpu")
-    if found.is_contiguous():
+    computed = computed.detach().to("cpu")
+    if computed.is_contiguous():
         # A view copies nothing, and a flat list is read ten times as fast as a nested one.
-        return list(found.view(-1).tolist())
-    values = found.tolist()
-    for _ in range(found.dim() - 1):
+        return list(computed.view(-1).tolist())
+    values = computed.tolist()
+    for _ in range(computed.dim() - 1):
         values = [value for row in values for value in row]
     return list(values)
 
 
-def exactly(label: str, found: Any, expected: Sequence[Number]) -> Part:
+def exactly(label: str, computed: Any, expected: Sequence[Number]) -> Part:
     """Every element is the number that it must be; NaN where NaN must be."""
-    return near(label, found, expected, Limit())
+    return near(label, computed, expected, Limit())
 
 
-def near(label: str, found: Any, expected: Sequence[Number], limit: Limit) -> Part:
+def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) -> Part:
     """Every element is within its limit of the number that it must be."""
-    values = flat_list(found)
+    values = flat_list(computed)
     if len(values) != len(expected):
         return holds(label, False, f"{len(values)} elements, not {len(expected)}")
     part = near_at_once(label, values, expected, limit)
@@ -113,7 +113,7 @@ def near(label: str, found: Any, expected: Sequence[Number], limit: Limit) -> Pa
     worst_share = 0.0
     most_allowed = 0.0
     wrong_places: List[int] = []
-    for place, (value, exact) in enumerate(zip(values, expected)):
+    for position, (value, exact) in enumerate(zip(values, expected)):
         if value == exact:
             continue
         allowed = limit.of(exact)
@@ -121,11 +121,11 @@ def near(label: str, found: Any, expected: Sequence[Number], limit: Limit) -> Pa
         worst_share = max(worst_share, share)
         most_allowed = max(most_allowed, allowed)
         if share > 1.0:
-            wrong_places.append(place)
+            wrong_places.append(position)
     if not wrong_places:
         return Part(label, worst_share, most_allowed)
     first = wrong_places[0]
-    place_in_tensor = place_of(first, tuple(found.shape))
+    place_in_tensor = place_of(first, tuple(computed.shape))
     shown = f"first at {place_in_tensor}: {values[first]:.6g}, not {expected[first]:.6g}"
     return Part(label, worst_share, most_allowed, len(wrong_places), len(values), shown)
 
@@ -171,12 +171,12 @@ def place_of(number: int, shape: Tuple[int, ...]) -> List[int]:
     >>> place_of(7, (3, 4))
     [1, 3]
     """
-    place: List[int] = []
+    position: List[int] = []
     for axis in range(len(shape)):
         step = prod(shape[axis + 1 :])
-        place.append(number // step)
+        position.append(number // step)
         number %= step
-    return place
+    return position
 
 
 def ask_all(device: str, questions: Sequence[Question], against: str) -> Outcome:

@@ -28,13 +28,13 @@ BATCHES = (1, 2, 7, 17, 33, 130)
 class Product(NamedTuple):
     """Two matrices and their product."""
 
-    left: Matrix
-    right: Matrix
+    first: Matrix
+    second: Matrix
     exact: Matrix
 
     @property
     def shape(self) -> Tuple[int, int, int]:
-        return (len(self.left), len(self.right), len(self.right[0]))
+        return (len(self.first), len(self.second), len(self.second[0]))
 
 
 def batches(device: str) -> Outcome:
@@ -46,25 +46,27 @@ def batches(device: str) -> Outcome:
 def product_of(shape: Tuple[int, int, int], salt: int = 0) -> Product:
     rows, inner, columns = shape
     chance = dice(f"product {shape} {salt}")
-    left: Matrix = []
+    first: Matrix = []
     for _ in range(rows):
         row = [0] * inner
-        for place in chance.choices(range(inner), k=ONES):
-            row[place] = chance.choice((-2, -1, 1, 2))
+        for position in chance.choices(range(inner), k=ONES):
+            row[position] = chance.choice((-2, -1, 1, 2))
         # The last number counts in every row.
         row[-1] = 2
-        left.append(row)
-    right = [[chance.randint(-4, 4) for _ in range(columns)] for _ in range(inner)]
-    right[-1] = [4] * columns
-    return Product(left, right, multiplied(left, right))
+        first.append(row)
+    second: Matrix = []
+    for _ in range(inner):
+        second.append([chance.randint(-4, 4) for _ in range(columns)])
+    second[-1] = [4] * columns
+    return Product(first, second, multiplied(first, second))
 
 
-def multiplied(left: Matrix, right: Matrix) -> Matrix:
+def multiplied(first: Matrix, second: Matrix) -> Matrix:
     """Row by column; the zeros of a row are skipped."""
     exact: Matrix = []
-    for row in left:
-        sums = [0] * len(right[0])
-        for factor, line in zip(row, right):
+    for row in first:
+        sums = [0] * len(second[0])
+        for factor, line in zip(row, second):
             if factor:
                 sums = [total + factor * value for total, value in zip(sums, line)]
         exact.append(sums)
@@ -76,7 +78,8 @@ def flat(rows: Matrix) -> List[int]:
 
 
 def on(device: str, name: str, matrix: Matrix) -> Any:
-    return tensor_of(flat(matrix), name, device, len(matrix), len(matrix[0]))
+    height, width = len(matrix), len(matrix[0])
+    return tensor_of(flat(matrix), name, device, height, width)
 
 
 def single_products(device: str) -> Iterator[Part]:
@@ -86,21 +89,23 @@ def single_products(device: str) -> Iterator[Part]:
         exact = flat(product.exact)
         first_column = [row[0] for row in product.exact]
         for name in formats_on(device):
-            left, right = on(device, name, product.left), on(device, name, product.right)
+            first, second = on(device, name, product.first), on(device, name, product.second)
             label = f"of {shape} {name}"
-            yield exactly(f"mm {label}", left @ right, exact)
-            turned_left, turned_right = left.t().contiguous().t(), right.t().contiguous().t()
+            yield exactly(f"mm {label}", first @ second, exact)
+            turned_left, turned_right = first.t().contiguous().t(), second.t().contiguous().t()
             yield exactly(f"mm of columns {label}", turned_left @ turned_right, exact)
-            yield exactly(f"matrix by vector {label}", torch.mv(left, right[:, 0]), first_column)
-            vector = right[:, 0].contiguous()
-            yield exactly(f"addmv {label}", torch.addmv(zeros(left), left, vector), first_column)
-            linear = torch.nn.functional.linear(left[None], right.t())
+            computed = torch.mv(first, second[:, 0])
+            yield exactly(f"matrix by vector {label}", computed, first_column)
+            vector = second[:, 0].contiguous()
+            computed = torch.addmv(zeros(first), first, vector)
+            yield exactly(f"addmv {label}", computed, first_column)
+            linear = torch.nn.functional.linear(first[None], second.t())
             yield exactly(f"linear {label}", linear, exact)
 
 
-def zeros(left: Any) -> Any:
+def zeros(first: Any) -> Any:
     """A zero for each row."""
-    return left.new_zeros(left.shape[0])
+    return first.new_zeros(first.shape[0])
 
 
 def spread_operands(device: str) -> Iterator[Part]:
@@ -108,18 +113,18 @@ def spread_operands(device: str) -> Iterator[Part]:
     for shape in SHAPES[1:4]:
         product = product_of(shape)
         for name in formats_on(device):
-            left, right = on(device, name, product.left), on(device, name, product.right)
+            first, second = on(device, name, product.first), on(device, name, product.second)
             for count in (3, 17):
                 exact = flat(product.exact) * count
-                many_left, many_right = left.expand(count, -1, -1), right.expand(count, -1, -1)
+                many_left, many_right = first.expand(count, -1, -1), second.expand(count, -1, -1)
                 label = f"of {count} x {shape} {name}"
                 yield exactly(
                     f"bmm, left one spread {label}", many_left @ many_right.clone(), exact
                 )
-                found = torch.bmm(many_left.clone(), many_right)
-                yield exactly(f"bmm, right one spread {label}", found, exact)
+                computed = torch.bmm(many_left.clone(), many_right)
+                yield exactly(f"bmm, right one spread {label}", computed, exact)
                 yield exactly(f"bmm, both spread {label}", many_left @ many_right, exact)
-                yield exactly(f"matmul of a batch {label}", many_left.clone() @ right, exact)
+                yield exactly(f"matmul of a batch {label}", many_left.clone() @ second, exact)
 
 
 def batched_products(device: str) -> Iterator[Part]:
@@ -127,18 +132,20 @@ def batched_products(device: str) -> Iterator[Part]:
     for number, count in enumerate(BATCHES):
         shape = SHAPES[1:4][number % 3]
         products = [product_of(shape, salt) for salt in range(min(count, 5))]
-        in_order = [products[place % len(products)] for place in range(count)]
+        in_order = [products[position % len(products)] for position in range(count)]
         exact = [value for product in in_order for value in flat(product.exact)]
         for name in formats_on(device):
-            left = torch.stack([on(device, name, product.left) for product in in_order])
-            right = torch.stack([on(device, name, product.right) for product in in_order])
+            first = torch.stack([on(device, name, product.first) for product in in_order])
+            second = torch.stack([on(device, name, product.second) for product in in_order])
             label = f"of {count} x {shape} {name}"
-            yield exactly(f"bmm {label}", torch.bmm(left, right), exact)
-            by_columns = right.transpose(1, 2).contiguous().transpose(1, 2)
-            yield exactly(f"bmm by columns {label}", torch.bmm(left, by_columns), exact)
-            empty = torch.full((count, shape[0], shape[2]), nan, dtype=left.dtype, device=device)
-            found = torch.baddbmm(empty, left, right, beta=0)
-            yield exactly(f"baddbmm without its first argument {label}", found, exact)
+            computed = torch.bmm(first, second)
+            yield exactly(f"bmm {label}", computed, exact)
+            by_columns = second.transpose(1, 2).contiguous().transpose(1, 2)
+            computed = torch.bmm(first, by_columns)
+            yield exactly(f"bmm by columns {label}", computed, exact)
+            empty = torch.full((count, shape[0], shape[2]), nan, dtype=first.dtype, device=device)
+            computed = torch.baddbmm(empty, first, second, beta=0)
+            yield exactly(f"baddbmm without its first argument {label}", computed, exact)
 
 
 class Scaling(NamedTuple):
@@ -152,21 +159,23 @@ def scaled_sums(device: str) -> Iterator[Part]:
     """Catches a bias that is not added, kept from another call, or counted although beta is 0."""
     for shape in SHAPES:
         product = product_of(shape)
-        biases = [[column % 5 - 2 for column in range(shape[2])] for _ in range(2)]
-        biases[1] = [value + 1 for value in biases[0]]
+        bias = [column % 5 - 2 for column in range(shape[2])]
+        biases = (bias, [value + 1 for value in bias])
         for name in formats_on(device):
-            left, right = on(device, name, product.left), on(device, name, product.right)
+            first, second = on(device, name, product.first), on(device, name, product.second)
             # Two calls one after the other: the second one has another bias.
             for bias in biases:
                 added = tensor_of(bias, name, device)
                 for scaling in (Scaling(1, 1), Scaling(2, 1), Scaling(0, 1)):
-                    given = added if scaling.beta else torch.full_like(added, nan)
-                    found = torch.addmm(given, left, right, beta=scaling.beta, alpha=scaling.alpha)
+                    inputs = added if scaling.beta else torch.full_like(added, nan)
+                    computed = torch.addmm(
+                        inputs, first, second, beta=scaling.beta, alpha=scaling.alpha
+                    )
                     exact = with_bias(product.exact, bias, scaling)
-                    yield exactly(f"addmm {tuple(scaling)} of {shape} {name}", found, exact)
-                found = torch.nn.functional.linear(left, right.t(), added)
+                    yield exactly(f"addmm {tuple(scaling)} of {shape} {name}", computed, exact)
+                computed = torch.nn.functional.linear(first, second.t(), added)
                 exact = with_bias(product.exact, bias, Scaling(1, 1))
-                yield exactly(f"linear with a bias of {shape} {name}", found, exact)
+                yield exactly(f"linear with a bias of {shape} {name}", computed, exact)
 
 
 def with_bias(product: Matrix, bias: Sequence[int], scaling: Scaling) -> List[int]:

@@ -48,28 +48,28 @@ def ones(device: str, name: str, *shape: int) -> Any:
     return torch.ones(shape, dtype=getattr(torch, name), device=device)
 
 
-def kept_flags(found: Any) -> List[bool]:
-    return [value != 0 for value in flat_list(found)]
+def kept_flags(computed: Any) -> List[bool]:
+    return [value != 0 for value in flat_list(computed)]
 
 
 def within_chance(label: str, count: int, draws: int) -> Part:
     """Whether so many of the draws were kept, as far as chance allows."""
     expected = draws * (1 - DROPPED)
     allowed = SIGMAS * sqrt(draws * DROPPED * (1 - DROPPED))
-    told = f"{count} of {draws} are kept, about {expected:.0f} must be"
-    return holds(label, abs(count - expected) <= allowed, told)
+    message = f"{count} of {draws} are kept, about {expected:.0f} must be"
+    return holds(label, abs(count - expected) <= allowed, message)
 
 
 def lanes(device: str) -> Iterator[Part]:
     """Catches a lane of a vector or block that is always kept, or always dropped."""
     for name in formats_on(device):
-        found = torch.nn.functional.dropout(ones(device, name, COUNT), DROPPED)
-        kept = [value for value in flat_list(found) if value]
-        exact = [1 / (1 - DROPPED)] * len(kept)
+        computed = torch.nn.functional.dropout(ones(device, name, COUNT), DROPPED)
+        kept_values = [value for value in flat_list(computed) if value]
+        exact = [1 / (1 - DROPPED)] * len(kept_values)
         limit = Limit(relative=4 * roundoff(name))
-        yield near(f"dropout of {name}, what is kept", found[found != 0], exact, limit)
-        yield within_chance(f"dropout of {name}", len(kept), COUNT)
-        flags = kept_flags(found)
+        yield near(f"dropout of {name}, what is kept", computed[computed != 0], exact, limit)
+        yield within_chance(f"dropout of {name}", len(kept_values), COUNT)
+        flags = kept_flags(computed)
         for width in LANES:
             for lane in range(width):
                 of_lane = flags[lane::width]
@@ -80,13 +80,15 @@ def lanes(device: str) -> Iterator[Part]:
 def positions(device: str) -> Iterator[Part]:
     """Catches a position that is kept in every draw, such as the last one of a row."""
     counts = [0] * POSITIONS
-    given = ones(device, "float32", POSITIONS)
+    inputs = ones(device, "float32", POSITIONS)
     for _ in range(DRAWS):
-        for place, is_kept in enumerate(kept_flags(torch.nn.functional.dropout(given, DROPPED))):
+        for position, is_kept in enumerate(
+            kept_flags(torch.nn.functional.dropout(inputs, DROPPED))
+        ):
             if is_kept:
-                counts[place] += 1
-    for place, count in enumerate(counts):
-        yield within_chance(f"dropout of position {place}", count, DRAWS)
+                counts[position] += 1
+    for position, count in enumerate(counts):
+        yield within_chance(f"dropout of position {position}", count, DRAWS)
 
 
 def gradients_through_dropout(device: str) -> Iterator[Part]:
@@ -94,32 +96,34 @@ def gradients_through_dropout(device: str) -> Iterator[Part]:
     for name in formats_on(device):
         for length in (17, 1025, 8193):
             leaf = ones(device, name, length).requires_grad_()
-            found = torch.nn.functional.dropout(leaf, DROPPED)
-            (gradient,) = torch.autograd.grad(found, leaf, torch.ones_like(found))
+            computed = torch.nn.functional.dropout(leaf, DROPPED)
+            (gradient,) = torch.autograd.grad(computed, leaf, torch.ones_like(computed))
             label = f"gradient of dropout, {length} {name} numbers"
-            yield exactly(label, gradient, flat_list(found))
+            yield exactly(label, gradient, flat_list(computed))
 
 
 def whole_channels(device: str) -> Iterator[Part]:
     """Catches a dropout of channels that drops single pixels."""
     for name in ("float32", "float16"):
-        found = torch.nn.functional.dropout2d(ones(device, name, 64, 33, 3, 5), DROPPED)
-        pixels = flat_list(found)
+        computed = torch.nn.functional.dropout2d(ones(device, name, 64, 33, 3, 5), DROPPED)
+        pixels = flat_list(computed)
         channels = [set(pixels[start : start + 15]) for start in range(0, len(pixels), 15)]
         mixed = sum(1 for values in channels if len(values) > 1)
         yield holds(f"dropout2d of {name}", not mixed, f"{mixed} channels are dropped in part")
-        kept = sum(1 for values in channels if values != {0.0})
-        yield within_chance(f"channels of dropout2d of {name}", kept, len(channels))
+        kept_values = sum(1 for values in channels if values != {0.0})
+        yield within_chance(f"channels of dropout2d of {name}", kept_values, len(channels))
 
 
 def nothing_and_everything(device: str) -> Iterator[Part]:
     """Catches a dropout of 0 or 1, or of a model in use, that draws nevertheless."""
     functional = torch.nn.functional
     for name in formats_on(device):
-        given = ones(device, name, 1025)
-        yield exactly(f"dropout 0 of {name}", functional.dropout(given, 0.0), [1.0] * 1025)
-        yield exactly(f"dropout 1 of {name}", functional.dropout(given, 1.0), [0.0] * 1025)
-        in_use = functional.dropout(given, 0.5, training=False)
+        inputs = ones(device, name, 1025)
+        computed = functional.dropout(inputs, 0.0)
+        yield exactly(f"dropout 0 of {name}", computed, [1.0] * 1025)
+        computed = functional.dropout(inputs, 1.0)
+        yield exactly(f"dropout 1 of {name}", computed, [0.0] * 1025)
+        in_use = functional.dropout(inputs, 0.5, training=False)
         yield exactly(f"dropout in use of {name}", in_use, [1.0] * 1025)
 
 
@@ -143,17 +147,20 @@ CALLS = 40
 
 def draws_that_move_on(device: str) -> Iterator[Part]:
     """Catches a generator that stands still, for few numbers or many, its own or the usual one."""
-    for way, draw in DRAWERS.items():
+    for method, draw in DRAWERS.items():
         for size in SMALL_SIZES:
             calls = max(2, CALLS // size + 1)
             empty = torch.zeros(size, device=device)
-            own = torch.Generator(device=device).manual_seed(asked().seed % SEED_LIMIT)
-            for label, made in ((f"{way} of {size}", own), (f"{way} of {size}, usual", None)):
+            own_generator = torch.Generator(device=device).manual_seed(asked().seed % SEED_LIMIT)
+            for label, made in (
+                (f"{method} of {size}", own_generator),
+                (f"{method} of {size}, usual", None),
+            ):
                 first = joined(draw, empty, made, calls)
                 second = joined(draw, empty, made, calls)
                 yield holds(f"{label}, the next draws", first != second, "they come again")
-                moved = any(row != first[0] for row in first)
-                yield holds(f"{label}, single draws", moved, "each one is the same")
+                has_moved = any(row != first[0] for row in first)
+                yield holds(f"{label}, single draws", has_moved, "each one is the same")
 
 
 def joined(draw: Draw, empty: Any, made: Any, calls: int) -> List[Sequence[float]]:
@@ -162,7 +169,7 @@ def joined(draw: Draw, empty: Any, made: Any, calls: int) -> List[Sequence[float
 
 def states_that_are_kept(device: str) -> Iterator[Part]:
     """Catches a state that does not bring the same numbers back, and two seeds that are alike."""
-    for way, draw in DRAWERS.items():
+    for method, draw in DRAWERS.items():
         for size in (7, 1025):
             empty = torch.zeros(size, device=device)
             made = torch.Generator(device=device).manual_seed(7)
@@ -171,7 +178,7 @@ def states_that_are_kept(device: str) -> Iterator[Part]:
             first = joined(draw, empty, made, 12)
             made.set_state(state)
             again = joined(draw, empty, made, 12)
-            label = f"{way} of {size}"
+            label = f"{method} of {size}"
             yield holds(f"{label}, the same state", again == first, "gives other numbers")
             other = joined(draw, empty, made.manual_seed(8), 12)
             yield holds(f"{label}, another seed", other != first, "gives the same numbers")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from itertools import product
+from math import prod
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
@@ -86,12 +87,14 @@ def numbers_of(shape: Shape, salt: str) -> List[int]:
 
 
 def count_of(shape: Shape) -> int:
-    return shape[0] * shape[1] * shape[2] * shape[3]
+    return prod(shape)
 
 
 def place_in(shape: Shape, image: int, channel: int, row: int, column: int) -> int:
     """The flat place of an element."""
-    return ((image * shape[1] + channel) * shape[2] + row) * shape[3] + column
+    plane = image * shape[1] + channel
+    line = plane * shape[2] + row
+    return line * shape[3] + column
 
 
 def contributions_of(layer: Layer) -> Iterator[Contribution]:
@@ -103,13 +106,13 @@ def contributions_of(layer: Layer) -> Iterator[Contribution]:
     for output, (image, kernel, row, column) in enumerate(outputs):
         first_channel = kernel // filters_each * channels_each
         taps = product(range(channels_each), range(layer.kernel), range(layer.kernel))
-        for channel, down, right in taps:
+        for channel, down, expected_gradients in taps:
             y = row * layer.stride - layer.padding + down * layer.dilation
-            x = column * layer.stride - layer.padding + right * layer.dilation
+            x = column * layer.stride - layer.padding + expected_gradients * layer.dilation
             # Outside of the image there are zeros.
             if 0 <= y < layer.height and 0 <= x < layer.width:
                 source = place_in(layer.input_shape, image, first_channel + channel, y, x)
-                weight = place_in(layer.weight_shape, kernel, channel, down, right)
+                weight = place_in(layer.weight_shape, kernel, channel, down, expected_gradients)
                 yield Contribution(output, source, weight)
 
 
@@ -129,21 +132,21 @@ class Convolved(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def convolved(layer: Layer) -> Convolved:
     """Worked out once for all formats."""
-    given, weight = numbers_of(layer.input_shape, "in"), numbers_of(layer.weight_shape, "weight")
+    inputs, weight = numbers_of(layer.input_shape, "in"), numbers_of(layer.weight_shape, "weight")
     upstream = numbers_of(layer.output_shape, "upstream")
     bias = [kernel % 5 - 2 for kernel in range(layer.filters)]
     pixels = layer.output_shape[2] * layer.output_shape[3]
-    output = [bias[place // pixels % layer.filters] for place in range(len(upstream))]
-    input_gradient, weight_gradient = [0] * len(given), [0] * len(weight)
-    for each in contributions_of(layer):
-        output[each.output] += given[each.input] * weight[each.weight]
-        input_gradient[each.input] += upstream[each.output] * weight[each.weight]
-        weight_gradient[each.weight] += upstream[each.output] * given[each.input]
+    output = [bias[position // pixels % layer.filters] for position in range(len(upstream))]
+    input_gradient, weight_gradient = [0] * len(inputs), [0] * len(weight)
+    for item in contributions_of(layer):
+        output[item.output] += inputs[item.input] * weight[item.weight]
+        input_gradient[item.input] += upstream[item.output] * weight[item.weight]
+        weight_gradient[item.weight] += upstream[item.output] * inputs[item.input]
     bias_gradient = [0] * layer.filters
-    for place, number in enumerate(upstream):
-        bias_gradient[place // pixels % layer.filters] += number
+    for position, number in enumerate(upstream):
+        bias_gradient[position // pixels % layer.filters] += number
     gradients = (input_gradient, weight_gradient, bias_gradient)
-    return Convolved(given, weight, bias, upstream, output, *gradients)
+    return Convolved(inputs, weight, bias, upstream, output, *gradients)
 
 
 def limit_for(name: str, device: str) -> Limit:
@@ -164,16 +167,16 @@ def convolutions(device: str) -> Iterator[Part]:
         for name in formats_on(device):
             limit = limit_for(name, device)
             for number, layout in enumerate((torch.contiguous_format, torch.channels_last)):
-                given = tensor_of(exact.input, name, device, *layer.input_shape)
+                inputs = tensor_of(exact.input, name, device, *layer.input_shape)
                 weight = tensor_of(exact.weight, name, device, *layer.weight_shape)
-                leaves = [given.contiguous(memory_format=layout).requires_grad_()]
+                leaves = [inputs.contiguous(memory_format=layout).requires_grad_()]
                 leaves.append(weight.contiguous(memory_format=layout).requires_grad_())
                 leaves.append(tensor_of(exact.bias, name, device).requires_grad_())
-                found = torch.nn.functional.conv2d(*leaves, *options)
+                computed = torch.nn.functional.conv2d(*leaves, *options)
                 upstream = tensor_of(exact.upstream, name, device, *layer.output_shape)
-                gradients = torch.autograd.grad(found, leaves, upstream)
+                gradients = torch.autograd.grad(computed, leaves, upstream)
                 label = f"{tuple(layer)} of {name}, layout {number}"
-                yield near(f"conv2d {label}", found, exact.output, limit)
+                yield near(f"conv2d {label}", computed, exact.output, limit)
                 yield near(f"gradient of images {label}", gradients[0], exact.input_gradient, limit)
                 yield near(
                     f"gradient of filters {label}", gradients[1], exact.weight_gradient, limit
@@ -190,7 +193,7 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
         for name in formats_on(device):
             upstream = tensor_of(exact.upstream, name, device, *layer.output_shape)
             weight = tensor_of(exact.weight, name, device, *layer.weight_shape)
-            found = torch.nn.functional.conv_transpose2d(
+            computed = torch.nn.functional.conv_transpose2d(
                 upstream,
                 weight,
                 stride=layer.stride,
@@ -198,9 +201,9 @@ def transposed_convolutions(device: str) -> Iterator[Part]:
                 dilation=layer.dilation,
                 groups=layer.groups,
             )
-            if tuple(found.shape) == layer.input_shape:
+            if tuple(computed.shape) == layer.input_shape:
                 label = f"conv_transpose2d {tuple(layer)} of {name}"
-                yield near(label, found, exact.input_gradient, limit_for(name, device))
+                yield near(label, computed, exact.input_gradient, limit_for(name, device))
 
 
 # --- pools ----------------------------------------------------------------------------------------
@@ -216,9 +219,9 @@ def windows_of(shape: Shape, size: int, stride: int, padding: int) -> List[List[
     tops = range(-padding, height + padding - size + 1, stride)
     lefts = range(-padding, width + padding - size + 1, stride)
     windows: List[List[int]] = []
-    for image, channel, top, left in product(range(images_), range(channels), tops, lefts):
+    for image, channel, top, first_column in product(range(images_), range(channels), tops, lefts):
         rows = [y for y in range(top, top + size) if 0 <= y < height]
-        columns = [x for x in range(left, left + size) if 0 <= x < width]
+        columns = [x for x in range(first_column, first_column + size) if 0 <= x < width]
         windows.append([place_in(shape, image, channel, y, x) for y, x in product(rows, columns)])
     return windows
 
@@ -230,33 +233,37 @@ def pools(device: str) -> Iterator[Part]:
         numbers = numbers_of(shape, "pool")
         pixels = shape[2] * shape[3]
         windows = windows_of(shape, 3, 2, 1)
-        largest = [max(numbers[place] for place in window) for window in windows]
-        sums = [sum(numbers[place] for place in window) for window in windows]
+        largest = [max(numbers[position] for position in window) for window in windows]
+        sums = [sum(numbers[position] for position in window) for window in windows]
         seen_means = [total / len(window) for total, window in zip(sums, windows)]
         for name in formats_on(device):
             plain = tensor_of(numbers, name, device, *shape)
             limit = Limit(4 * roundoff(name), 4 * roundoff(name))
             last = plain.contiguous(memory_format=torch.channels_last)
-            for layout, given in (("plain", plain), ("channels last", last)):
+            for layout, inputs in (("plain", plain), ("channels last", last)):
                 label = f"of {shape} {name}, {layout}"
-                found, places = functional.max_pool2d(given, 3, 2, 1, return_indices=True)
-                yield exactly(f"max_pool2d {label}", found, largest)
+                computed, positions = functional.max_pool2d(inputs, 3, 2, 1, return_indices=True)
+                yield exactly(f"max_pool2d {label}", computed, largest)
                 starts = [windows[n][0] // pixels * pixels for n in range(len(windows))]
-                named = [start + place for start, place in zip(starts, flat_list(places))]
-                inside = all(place in window for place, window in zip(named, windows))
+                named_positions = [
+                    start + position for start, position in zip(starts, flat_list(positions))
+                ]
+                inside = all(
+                    position in window for position, window in zip(named_positions, windows)
+                )
                 yield holds(f"places of max_pool2d {label}", inside, "a pixel of another window")
                 if inside:
-                    values = [numbers[place] for place in named]
-                    yield exactly(f"pixels at the places of max_pool2d {label}", found, values)
-                found = functional.avg_pool2d(given, 3, 2, 1, count_include_pad=False)
-                yield near(f"avg_pool2d {label}", found, seen_means, limit)
-                found = functional.avg_pool2d(given, 3, 2, 1)
+                    values = [numbers[position] for position in named_positions]
+                    yield exactly(f"pixels at the places of max_pool2d {label}", computed, values)
+                computed = functional.avg_pool2d(inputs, 3, 2, 1, count_include_pad=False)
+                yield near(f"avg_pool2d {label}", computed, seen_means, limit)
+                computed = functional.avg_pool2d(inputs, 3, 2, 1)
                 means = [total / 9 for total in sums]
-                yield near(f"avg_pool2d with its padding {label}", found, means, limit)
-                found = functional.adaptive_avg_pool2d(given, 1)
+                yield near(f"avg_pool2d with its padding {label}", computed, means, limit)
+                computed = functional.adaptive_avg_pool2d(inputs, 1)
                 channels = range(0, len(numbers), pixels)
                 means = [sum(numbers[start : start + pixels]) / pixels for start in channels]
-                yield near(f"adaptive_avg_pool2d {label}", found, means, limit)
+                yield near(f"adaptive_avg_pool2d {label}", computed, means, limit)
 
 
 def padded_and_enlarged(device: str) -> Iterator[Part]:
@@ -268,34 +275,39 @@ def padded_and_enlarged(device: str) -> Iterator[Part]:
         mirrored = [mirror(row, shape[2]) for row in rows], [mirror(x, shape[3]) for x in columns]
         edges = [cut(row, shape[2]) for row in rows], [cut(x, shape[3]) for x in columns]
         doubled = [row // 2 for row in range(2 * shape[2])], [x // 2 for x in range(2 * shape[3])]
+        tripled = [row // 3 for row in range(3 * shape[2])], [x // 3 for x in range(3 * shape[3])]
         for name in formats_on(device):
-            given = tensor_of(numbers, name, device, *shape)
+            inputs = tensor_of(numbers, name, device, *shape)
             label = f"of {shape} {name}"
-            found = functional.pad(given, (2, 2, 2, 2), mode="reflect")
-            yield exactly(f"reflect {label}", found, picked(numbers, shape, *mirrored))
-            found = functional.pad(given.flatten(0, 1), (2, 2), mode="reflect")
+            computed = functional.pad(inputs, (2, 2, 2, 2), mode="reflect")
+            yield exactly(f"reflect {label}", computed, picked(numbers, shape, *mirrored))
+            computed = functional.pad(inputs.flatten(0, 1), (2, 2), mode="reflect")
             exact = picked(numbers, shape, range(shape[2]), mirrored[1])
-            yield exactly(f"reflect of rows {label}", found, exact)
-            found = functional.pad(given, (2, 2, 2, 2), mode="replicate")
-            yield exactly(f"replicate {label}", found, picked(numbers, shape, *edges))
-            found = functional.interpolate(given, scale_factor=2)
-            yield exactly(f"enlarged {label}", found, picked(numbers, shape, *doubled))
+            yield exactly(f"reflect of rows {label}", computed, exact)
+            computed = functional.pad(inputs, (2, 2, 2, 2), mode="replicate")
+            yield exactly(f"replicate {label}", computed, picked(numbers, shape, *edges))
+            computed = functional.interpolate(inputs, scale_factor=2)
+            yield exactly(f"enlarged {label}", computed, picked(numbers, shape, *doubled))
+            computed = functional.interpolate(inputs, scale_factor=3)
+            yield exactly(
+                f"enlarged three times {label}", computed, picked(numbers, shape, *tripled)
+            )
 
 
-def mirror(place: int, length: int) -> int:
+def mirror(position: int, length: int) -> int:
     """A place outside, mirrored at the border pixel.
 
     >>> mirror(-2, 5), mirror(5, 5)
     (2, 3)
     """
-    if place < 0:
-        return -place
-    return place if place < length else 2 * (length - 1) - place
+    if position < 0:
+        return -position
+    return position if position < length else 2 * (length - 1) - position
 
 
-def cut(place: int, length: int) -> int:
+def cut(position: int, length: int) -> int:
     """The nearest place inside."""
-    return min(max(place, 0), length - 1)
+    return min(max(position, 0), length - 1)
 
 
 def picked(

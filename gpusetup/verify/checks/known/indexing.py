@@ -25,7 +25,7 @@ class Table(NamedTuple):
     """Rows of whole numbers, and the places of some of them."""
 
     rows: List[List[float]]
-    places: List[int]
+    positions: List[int]
     """Counted from the front or, if negative, from the end; many come several times."""
     added: List[List[float]]
     """A row for each place."""
@@ -38,7 +38,7 @@ class Table(NamedTuple):
         return flat(self.rows)
 
     def counted_from_front(self) -> List[int]:
-        return [place % len(self.rows) for place in self.places]
+        return [position % len(self.rows) for position in self.positions]
 
 
 def indexing(device: str) -> Outcome:
@@ -62,15 +62,17 @@ def flat(rows: Sequence[Sequence[float]]) -> List[float]:
 
 def table_of(row_count: int, width: int, place_count: int) -> Table:
     chance = dice(f"table {row_count} {width} {place_count}")
-    rows = [
-        [float((31 * row + column) % 61) for column in range(width)] for row in range(row_count)
-    ]
+    rows: List[List[float]] = []
+    for row in range(row_count):
+        rows.append([float((31 * row + column) % 61) for column in range(width)])
     # Few different places: most of them come several times.
     distinct = [chance.randrange(-row_count, row_count) for _ in range(max(1, place_count // 3))]
-    places = [chance.choice(distinct) for _ in range(place_count)]
-    places[0], places[-1] = -1, row_count - 1
-    added = [[float(chance.randint(-2, 2)) for _ in range(width)] for _ in range(place_count)]
-    return Table(rows, places, added)
+    positions = [chance.choice(distinct) for _ in range(place_count)]
+    positions[0], positions[-1] = -1, row_count - 1
+    added: List[List[float]] = []
+    for _ in range(place_count):
+        added.append([float(chance.randint(-2, 2)) for _ in range(width)])
+    return Table(rows, positions, added)
 
 
 def tables() -> Iterator[Table]:
@@ -86,18 +88,18 @@ class Tensors(NamedTuple):
     """A table on a device."""
 
     rows: Any
-    places: Any
+    positions: Any
     """Counted from the front."""
     signed_places: Any
     added: Any
 
 
 def tensors_of(table: Table, name: str, device: str) -> Tensors:
-    count = len(table.places)
+    count = len(table.positions)
     return Tensors(
         tensor_of(table.flat(), name, device, len(table.rows), table.width),
         tensor_of(table.counted_from_front(), "int64", device),
-        tensor_of(table.places, "int64", device),
+        tensor_of(table.positions, "int64", device),
         tensor_of(flat(table.added), name, device, count, table.width),
     )
 
@@ -111,31 +113,37 @@ def names_for(table: Table, device: str) -> List[str]:
 
 
 def label_of(table: Table, name: str) -> str:
-    return f"of {len(table.rows)} x {table.width} {name}, {len(table.places)} places"
+    size = f"{len(table.rows)} x {table.width}"
+    count = len(table.positions)
+    return f"of {size} {name}, {count} places"
 
 
 def rows_that_are_picked(device: str) -> Iterator[Part]:
     """Catches places past 16 bits that wrap around, negative ones that are read as 0, lost rows."""
     for table in tables():
-        exact = flat([table.rows[place] for place in table.places])
-        last_column = [table.rows[place][-1] for place in table.places]
+        exact = flat([table.rows[position] for position in table.positions])
+        last_column = [table.rows[position][-1] for position in table.positions]
         for name in names_for(table, device):
-            given = tensors_of(table, name, device)
+            inputs = tensors_of(table, name, device)
             label = label_of(table, name)
-            yield exactly(f"x[i] {label}", given.rows[given.signed_places], exact)
-            found = given.rows.index_select(0, given.places)
-            yield exactly(f"index_select {label}", found, exact)
-            found = given.rows[given.signed_places, -1]
-            yield exactly(f"x[i, -1] {label}", found, last_column)
-            wide = given.places[:, None].expand(-1, table.width)
-            yield exactly(f"gather {label}", given.rows.gather(0, wide), exact)
-            found = given.rows.take(given.places * table.width + (table.width - 1))
-            yield exactly(f"take {label}", found, last_column)
-            found = torch.take_along_dim(given.rows, wide, 0)
-            yield exactly(f"take_along_dim {label}", found, exact)
-            if given.rows.is_floating_point():
-                found = torch.nn.functional.embedding(given.places, given.rows)
-                yield exactly(f"embedding {label}", found, exact)
+            yield exactly(f"x[i] {label}", inputs.rows[inputs.signed_places], exact)
+            computed = inputs.rows.index_select(0, inputs.positions)
+            yield exactly(f"index_select {label}", computed, exact)
+            computed = inputs.rows[inputs.signed_places, -1]
+            yield exactly(f"x[i, -1] {label}", computed, last_column)
+            wide = inputs.positions[:, None].expand(-1, table.width)
+            computed = inputs.rows.gather(0, wide)
+            yield exactly(f"gather {label}", computed, exact)
+            column = inputs.rows[:, -1].contiguous()
+            computed = column.gather(0, inputs.positions)
+            yield exactly(f"gather of a row {label}", computed, last_column)
+            computed = inputs.rows.take(inputs.positions * table.width + (table.width - 1))
+            yield exactly(f"take {label}", computed, last_column)
+            computed = torch.take_along_dim(inputs.rows, wide, 0)
+            yield exactly(f"take_along_dim {label}", computed, exact)
+            if inputs.rows.is_floating_point():
+                computed = torch.nn.functional.embedding(inputs.positions, inputs.rows)
+                yield exactly(f"embedding {label}", computed, exact)
 
 
 def rows_that_are_written(device: str) -> Iterator[Part]:
@@ -143,91 +151,93 @@ def rows_that_are_written(device: str) -> Iterator[Part]:
     for table in tables():
         # All writers of one row write the same, so that their order does not matter.
         written = [list(row) for row in table.rows]
-        for place in table.places:
-            written[place] = [7.0] * table.width
+        for position in table.positions:
+            written[position] = [7.0] * table.width
         exact = flat(written)
         for name in names_for(table, device):
-            given = tensors_of(table, name, device)
+            inputs = tensors_of(table, name, device)
             label = label_of(table, name)
-            sevens = torch.full_like(given.added, 7)
-            found = given.rows.clone()
-            found[given.signed_places] = 7
-            yield exactly(f"x[i] = 7 {label}", found, exact)
-            found = given.rows.index_put((given.signed_places,), sevens)
-            yield exactly(f"index_put {label}", found, exact)
-            found = given.rows.index_copy(0, given.places, sevens)
-            yield exactly(f"index_copy {label}", found, exact)
-            found = given.rows.index_fill(0, given.signed_places, 7)
-            yield exactly(f"index_fill {label}", found, exact)
-            wide = given.places[:, None].expand(-1, table.width)
-            yield exactly(f"scatter {label}", given.rows.scatter(0, wide, sevens), exact)
-            yield exactly(f"scatter of 7 {label}", given.rows.scatter(0, wide, 7), exact)
+            sevens = torch.full_like(inputs.added, 7)
+            computed = inputs.rows.clone()
+            computed[inputs.signed_places] = 7
+            yield exactly(f"x[i] = 7 {label}", computed, exact)
+            computed = inputs.rows.index_put((inputs.signed_places,), sevens)
+            yield exactly(f"index_put {label}", computed, exact)
+            computed = inputs.rows.index_copy(0, inputs.positions, sevens)
+            yield exactly(f"index_copy {label}", computed, exact)
+            computed = inputs.rows.index_fill(0, inputs.signed_places, 7)
+            yield exactly(f"index_fill {label}", computed, exact)
+            wide = inputs.positions[:, None].expand(-1, table.width)
+            computed = inputs.rows.scatter(0, wide, sevens)
+            yield exactly(f"scatter {label}", computed, exact)
+            computed = inputs.rows.scatter(0, wide, 7)
+            yield exactly(f"scatter of 7 {label}", computed, exact)
 
 
 def numbers_added_at_places(device: str) -> Iterator[Part]:
     """Catches an addition that is lost where a place comes more than once."""
     for table in tables():
         added = [list(row) for row in table.rows]
-        for place, more in zip(table.places, table.added):
-            added[place] = list(map(float.__add__, added[place], more))
+        for position, more in zip(table.positions, table.added):
+            added[position] = list(map(float.__add__, added[position], more))
         exact = flat(added)
         for name in names_for(table, device):
-            if name == "bfloat16" and len(table.places) > 129:
+            if name == "bfloat16" and len(table.positions) > 129:
                 continue  # its whole numbers end at 256
-            given = tensors_of(table, name, device)
+            inputs = tensors_of(table, name, device)
             label = label_of(table, name)
-            found = given.rows.index_put((given.signed_places,), given.added, accumulate=True)
-            yield exactly(f"index_put of sums {label}", found, exact)
-            found = given.rows.index_add(0, given.places, given.added)
-            yield exactly(f"index_add {label}", found, exact)
-            found = given.rows.index_add(0, given.places, -given.added, alpha=-1)
-            yield exactly(f"index_add with a factor {label}", found, exact)
-            wide = given.places[:, None].expand(-1, table.width)
-            found = given.rows.scatter_add(0, wide, given.added)
-            yield exactly(f"scatter_add {label}", found, exact)
-            found = given.rows.scatter_reduce(0, wide, given.added, "sum")
-            yield exactly(f"scatter_reduce {label}", found, exact)
+            computed = inputs.rows.index_put((inputs.signed_places,), inputs.added, accumulate=True)
+            yield exactly(f"index_put of sums {label}", computed, exact)
+            computed = inputs.rows.index_add(0, inputs.positions, inputs.added)
+            yield exactly(f"index_add {label}", computed, exact)
+            computed = inputs.rows.index_add(0, inputs.positions, -inputs.added, alpha=-1)
+            yield exactly(f"index_add with a factor {label}", computed, exact)
+            wide = inputs.positions[:, None].expand(-1, table.width)
+            computed = inputs.rows.scatter_add(0, wide, inputs.added)
+            yield exactly(f"scatter_add {label}", computed, exact)
+            computed = inputs.rows.scatter_reduce(0, wide, inputs.added, "sum")
+            yield exactly(f"scatter_reduce {label}", computed, exact)
 
 
 def numbers_met_at_places(device: str) -> Iterator[Part]:
     """Catches a largest or smallest of several numbers at a place that is not the right one."""
     for table in tables():
         highest = [list(row) for row in table.rows]
-        for place, more in zip(table.places, table.added):
-            highest[place] = list(map(max, highest[place], more))
+        for position, more in zip(table.positions, table.added):
+            highest[position] = list(map(max, highest[position], more))
         for name in ("float32", "float64", "int64"):
-            given = tensors_of(table, name, device)
-            wide = given.places[:, None].expand(-1, table.width)
-            found = given.rows.scatter_reduce(0, wide, given.added, "amax")
-            yield exactly(f"largest at places {label_of(table, name)}", found, flat(highest))
+            inputs = tensors_of(table, name, device)
+            wide = inputs.positions[:, None].expand(-1, table.width)
+            computed = inputs.rows.scatter_reduce(0, wide, inputs.added, "amax")
+            yield exactly(f"largest at places {label_of(table, name)}", computed, flat(highest))
 
 
 def gradients_of_a_table(device: str) -> Iterator[Part]:
     """Catches an embedding whose gradient loses repeated rows, or does not spare the padding."""
     for table in tables():
-        places = table.counted_from_front()
-        padding = places[len(places) // 2]
+        positions = table.counted_from_front()
+        padding = positions[len(positions) // 2]
         gradient = [[0.0] * table.width for _ in table.rows]
         spared = [[0.0] * table.width for _ in table.rows]
-        for place, more in zip(places, table.added):
-            gradient[place] = list(map(float.__add__, gradient[place], more))
-            if place != padding:
-                spared[place] = gradient[place]
+        for position, more in zip(positions, table.added):
+            gradient[position] = list(map(float.__add__, gradient[position], more))
+            if position != padding:
+                spared[position] = gradient[position]
         for name in ("float32", "float64", "float16"):
             if name not in formats_on(device):
                 continue
-            given = tensors_of(table, name, device)
-            leaf = given.rows.requires_grad_()
+            inputs = tensors_of(table, name, device)
+            leaf = inputs.rows.requires_grad_()
             label = label_of(table, name)
             lookup = torch.nn.functional.embedding
-            found = torch.autograd.grad(lookup(given.places, leaf), leaf, given.added)[0]
-            yield exactly(f"gradient of embedding {label}", found, flat(gradient))
-            picked = lookup(given.places, leaf, padding_idx=padding)
-            found = torch.autograd.grad(picked, leaf, given.added)[0]
-            yield exactly(f"gradient of embedding with padding {label}", found, flat(spared))
-            picked = leaf[given.signed_places]
-            found = torch.autograd.grad(picked, leaf, given.added)[0]
-            yield exactly(f"gradient of x[i] {label}", found, flat(gradient))
+            computed = torch.autograd.grad(lookup(inputs.positions, leaf), leaf, inputs.added)[0]
+            yield exactly(f"gradient of embedding {label}", computed, flat(gradient))
+            picked = lookup(inputs.positions, leaf, padding_idx=padding)
+            computed = torch.autograd.grad(picked, leaf, inputs.added)[0]
+            yield exactly(f"gradient of embedding with padding {label}", computed, flat(spared))
+            picked = leaf[inputs.signed_places]
+            computed = torch.autograd.grad(picked, leaf, inputs.added)[0]
+            yield exactly(f"gradient of x[i] {label}", computed, flat(gradient))
 
 
 def joined_and_cut_tensors(device: str) -> Iterator[Part]:
@@ -261,18 +271,21 @@ def mirrored_and_rolled(device: str) -> Iterator[Part]:
         if name not in (*formats_on(device), "int64"):
             continue
         for length in (1, 17, 1025, 70_001):
-            values = [float(place % 127) for place in range(length)]
-            given = tensor_of([int(value) for value in values], name, device)
+            values = [float(position % 127) for position in range(length)]
+            inputs = tensor_of([int(value) for value in values], name, device)
             label = f"of {length} {name} numbers"
-            yield exactly(f"flip {label}", given.flip(0), values[::-1])
+            computed = inputs.flip(0)
+            yield exactly(f"flip {label}", computed, values[::-1])
             shift = min(5, length)
             exact = values[-shift:] + values[:-shift]
-            yield exactly(f"roll {label}", given.roll(shift), exact)
-            yield exactly(f"every third {label}", given[::3], values[::3])
-            yield exactly(f"from the end {label}", given[-shift:], values[-shift:])
+            computed = inputs.roll(shift)
+            yield exactly(f"roll {label}", computed, exact)
+            yield exactly(f"every third {label}", inputs[::3], values[::3])
+            yield exactly(f"from the end {label}", inputs[-shift:], values[-shift:])
             twice = [value for value in values for _ in range(2)]
-            yield exactly(f"repeat_interleave {label}", given.repeat_interleave(2), twice)
-            padded = torch.nn.functional.pad(given, (2, 1), value=9)
+            computed = inputs.repeat_interleave(2)
+            yield exactly(f"repeat_interleave {label}", computed, twice)
+            padded = torch.nn.functional.pad(inputs, (2, 1), value=9)
             yield exactly(f"pad {label}", padded, [9.0, 9.0, *values, 9.0])
 
 
@@ -281,10 +294,12 @@ def triangles(device: str) -> Iterator[Part]:
     for name in ("float32", "bool", "int64"):
         for height, width in ((5, 9), (65, 33)):
             every = [(row, column) for row in range(height) for column in range(width)]
-            given = torch.ones(3, height, width, device=device).to(getattr(torch, name))
+            inputs = torch.ones(3, height, width, device=device).to(getattr(torch, name))
             for diagonal in (-2, 0, 1):
                 lower = [int(column - row <= diagonal) for row, column in every]
                 upper = [int(column - row >= diagonal) for row, column in every]
                 label = f"of 3 x {height} x {width} {name}, diagonal {diagonal}"
-                yield exactly(f"tril {label}", given.tril(diagonal), lower * 3)
-                yield exactly(f"triu {label}", given.triu(diagonal), upper * 3)
+                computed = inputs.tril(diagonal)
+                yield exactly(f"tril {label}", computed, lower * 3)
+                computed = inputs.triu(diagonal)
+                yield exactly(f"triu {label}", computed, upper * 3)

@@ -45,29 +45,33 @@ def free_bytes(device: str) -> int:
 def far_elements(device: str) -> Iterator[Part]:
     """Catches a place that loses its upper bits: it then lies near the start, or nowhere."""
     row = torch.empty(PAST + BEYOND, dtype=torch.uint8, device=device)
-    numbers = [place % 251 for place in range(BEYOND + 16)]
+    numbers = [position % 251 for position in range(BEYOND + 16)]
     start = PAST - 16
     row[:64] = 255  # what a place without its upper bits would name
     row[start:] = tensor_of(numbers, "uint8", device)
     yield exactly("a part across 2**31", row[start:], numbers)
     far = [0, 15, 16, 17, 1000, BEYOND + 15]
-    places = tensor_of([start + place for place in far], "int64", device)
-    exact = [numbers[place] for place in far]
-    yield exactly("x[i] past 2**31", row[places], exact)
-    yield exactly("index_select past 2**31", row.index_select(0, places), exact)
-    yield exactly("gather past 2**31", row.gather(0, places), exact)
-    yield exactly("take past 2**31", row.take(places), exact)
+    positions = tensor_of([start + position for position in far], "int64", device)
+    exact = [numbers[position] for position in far]
+    yield exactly("x[i] past 2**31", row[positions], exact)
+    computed = row.index_select(0, positions)
+    yield exactly("index_select past 2**31", computed, exact)
+    computed = row.gather(0, positions)
+    yield exactly("gather past 2**31", computed, exact)
+    computed = row.take(positions)
+    yield exactly("take past 2**31", computed, exact)
     yield exactly("one element past 2**31", row[start + 17], [numbers[17]])
-    yield exactly("every fifth past 2**31", row[start::5].clone(), numbers[::5])
+    computed = row[start::5].clone()
+    yield exactly("every fifth past 2**31", computed, numbers[::5])
     written = list(numbers)
-    for place in far:
-        written[place] = 254
-    row[places] = 254
+    for position in far:
+        written[position] = 254
+    row[positions] = 254
     yield exactly("x[i] = 254 past 2**31", row[start:], written)
-    row.scatter_(0, places, torch.ones_like(places, dtype=torch.uint8))
-    row.index_add_(0, places, torch.ones_like(places, dtype=torch.uint8))
-    for place in far:
-        written[place] = 2
+    row.scatter_(0, positions, torch.ones_like(positions, dtype=torch.uint8))
+    row.index_add_(0, positions, torch.ones_like(positions, dtype=torch.uint8))
+    for position in far:
+        written[position] = 2
     yield exactly("scatter_ and index_add_ past 2**31", row[start:], written)
     yield exactly("the start of the tensor", row[:64], [255] * 64)
 
@@ -88,7 +92,7 @@ def overlapping_rows(device: str) -> Iterator[Part]:
     view.fill_(3)
     row = view.as_strided((length,), (1,))
     yield exactly("fill_ past 2**31", row, [3] * length)
-    values = [(place // 7) % 251 for place in range(length)]
+    values = [(position // 7) % 251 for position in range(length)]
     view.copy_(overlapping(values, device))
     yield exactly("copy_ past 2**31", row, values)
 
@@ -98,6 +102,8 @@ def spread_rows(device: str) -> Iterator[Part]:
     line = torch.zeros(WIDTH, dtype=torch.float32, device=device)
     line[-1] = 1.0
     spread = line.expand(HEIGHT, -1)
-    yield exactly("sum past 2**31", spread.sum(), [float(HEIGHT)])
-    yield exactly("largest of the last row past 2**31", spread[-1].max(), [1.0])
+    computed = spread.sum()
+    yield exactly("sum past 2**31", computed, [float(HEIGHT)])
+    computed = spread[-1].max()
+    yield exactly("largest of the last row past 2**31", computed, [1.0])
     yield exactly("the last element past 2**31", spread[-1, -1], [1.0])

@@ -117,11 +117,11 @@ def attentions(device: str) -> Iterator[Part]:
     for name in formats_on(device):
         for number, shape in enumerate(SHAPES):
             heads = [numbers_of(shape, head) for head in range(HEADS)]
-            given = inputs_of(shape, heads, name, device)
+            inputs = inputs_of(shape, heads, name, device)
             backends = (None, BACKENDS[number % len(BACKENDS)])
             for backend in backends:
-                queries, keys, values = given
-                found = attended(
+                queries, keys, values = inputs
+                computed = attended(
                     queries,
                     keys,
                     values,
@@ -132,7 +132,7 @@ def attentions(device: str) -> Iterator[Part]:
                     scale=SCALE,
                 )
                 label = f"attention {tuple(shape)} of {name}"
-                yield from judged_rows(label, found, shape, heads)
+                yield from judged_rows(label, computed, shape, heads)
 
 
 def inputs_of(shape: Shape, heads: Sequence[Numbers], name: str, device: str) -> List[Any]:
@@ -170,10 +170,12 @@ def mask_of(shape: Shape, head: Numbers, name: str, device: str) -> Any:
     return tensor_of(added, name, device, shape.queries, shape.keys)
 
 
-def judged_rows(label: str, found: Any, shape: Shape, heads: Sequence[Numbers]) -> Iterator[Part]:
+def judged_rows(
+    label: str, computed: Any, shape: Shape, heads: Sequence[Numbers]
+) -> Iterator[Part]:
     """Each row of the answer beside the sum that it must be; a dead row is zero, or no number."""
-    name = str(found.dtype).replace("torch.", "")
-    rows_found = flat_list(found)
+    name = str(computed.dtype).replace("torch.", "")
+    rows_found = flat_list(computed)
     exact: List[float] = []
     filled_rows = 0
     for head in heads:
@@ -190,10 +192,10 @@ def judged_rows(label: str, found: Any, shape: Shape, heads: Sequence[Numbers]) 
                     continue
                 mean = fsum(map(float.__mul__, weights, head.values))
                 exact += [mean * (1 + column % 3) for column in range(shape.width)]
-    told = f"{filled_rows} rows that may see no key are filled with numbers"
-    yield holds(f"{label}, dead rows", not filled_rows, told)
+    message = f"{filled_rows} rows that may see no key are filled with numbers"
+    yield holds(f"{label}, dead rows", not filled_rows, message)
     limit = Limit(4 * roundoff(name), 16.0 * 3 * attention_share(name, shape.keys))
-    yield near(label, found, exact, limit)
+    yield near(label, computed, exact, limit)
 
 
 def attention_share(name: str, keys: int) -> float:
@@ -208,23 +210,26 @@ def elements_that_masks_pick(device: str) -> Iterator[Part]:
     for name in (*formats_on(device), "int64", "int32"):
         for length in (1, 17, 1025, 70_001):
             chance = dice(f"picked {name} {length}")
-            values = [float(place % 251 - 125) for place in range(length)]
+            values = [float(position % 251 - 125) for position in range(length)]
             flags = [chance.random() < 0.4 for _ in range(length)]
             flags[-1] = True
-            given = tensor_of(values, "float32", device).to(getattr(torch, name))
+            inputs = tensor_of(values, "float32", device).to(getattr(torch, name))
             mask = tensor_of(flags, "bool", device)
             label = f"of {length} {name} numbers"
             picked = [value for value, flag in zip(values, flags) if flag]
-            yield exactly(f"masked_select {label}", given.masked_select(mask), picked)
-            yield exactly(f"indexed by a mask {label}", given[mask], picked)
+            computed = inputs.masked_select(mask)
+            yield exactly(f"masked_select {label}", computed, picked)
+            yield exactly(f"indexed by a mask {label}", inputs[mask], picked)
             filled = [7.0 if flag else value for value, flag in zip(values, flags)]
-            yield exactly(f"masked_fill {label}", given.masked_fill(mask, 7), filled)
-            found = torch.where(mask, torch.full_like(given, 7), given)
-            yield exactly(f"where {label}", found, filled)
+            computed = inputs.masked_fill(mask, 7)
+            yield exactly(f"masked_fill {label}", computed, filled)
+            computed = torch.where(mask, torch.full_like(inputs, 7), inputs)
+            yield exactly(f"where {label}", computed, filled)
             # Elements are taken one after the other, wherever the mask is set.
             source = iter(values)
             spread = [next(source) if flag else 7.0 for flag in flags]
-            found = torch.full_like(given, 7).masked_scatter(mask, given)
-            yield exactly(f"masked_scatter {label}", found, spread)
-            places = [place for place, flag in enumerate(flags) if flag]
-            yield exactly(f"nonzero {label}", mask.nonzero(), places)
+            computed = torch.full_like(inputs, 7).masked_scatter(mask, inputs)
+            yield exactly(f"masked_scatter {label}", computed, spread)
+            positions = [position for position, flag in enumerate(flags) if flag]
+            computed = mask.nonzero()
+            yield exactly(f"nonzero {label}", computed, positions)

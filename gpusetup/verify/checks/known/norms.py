@@ -75,7 +75,8 @@ def numbers_of(case: Spread, signs: Sequence[float]) -> List[float]:
 
 def height(case: Spread) -> float:
     """The size of each answer."""
-    return case.spread / sqrt(case.spread**2 + case.eps)
+    root = sqrt(case.spread**2 + case.eps)
+    return case.spread / root
 
 
 def limit_of(case: Spread, name: str, length: int) -> Limit:
@@ -92,7 +93,10 @@ def limit_of(case: Spread, name: str, length: int) -> Limit:
 
 def ramp(length: int, period: int) -> List[float]:
     """Whole numbers that come again after a period: 1, 2, 3, 1, 2, 3, ..."""
-    return [float(1 + place % period) for place in range(length)]
+    numbers: List[float] = []
+    for position in range(length):
+        numbers.append(1.0 + position % period)
+    return numbers
 
 
 def layer_norms(device: str) -> Iterator[Part]:
@@ -103,7 +107,7 @@ def layer_norms(device: str) -> Iterator[Part]:
             for case in spreads_in(name):
                 rows = [signs_of(length, f"layer {number}") for number in range(2)]
                 values = [value for signs in rows for value in numbers_of(case, signs)]
-                found = torch.nn.functional.layer_norm(
+                computed = torch.nn.functional.layer_norm(
                     tensor_of(values, name, device, 2, length),
                     (length,),
                     tensor_of(weight, name, device),
@@ -116,7 +120,7 @@ def layer_norms(device: str) -> Iterator[Part]:
                         sign * height(case) * w + b for sign, w, b in zip(signs, weight, bias)
                     ]
                 label = f"layer_norm of {length} {name} numbers, {case.name}"
-                yield near(label, found, exact, limit_of(case, name, length))
+                yield near(label, computed, exact, limit_of(case, name, length))
 
 
 def rms_norms(device: str) -> Iterator[Part]:
@@ -127,11 +131,11 @@ def rms_norms(device: str) -> Iterator[Part]:
         for length in LENGTHS:
             for case in SPREADS[:3]:
                 signs = signs_of(length, "rms")
-                given = tensor_of(numbers_of(case, signs), name, device)
-                found = torch.nn.functional.rms_norm(given, (length,), None, case.eps)
+                inputs = tensor_of(numbers_of(case, signs), name, device)
+                computed = torch.nn.functional.rms_norm(inputs, (length,), None, case.eps)
                 exact = [sign * height(case) for sign in signs]
                 label = f"rms_norm of {length} {name} numbers, {case.name}"
-                yield near(label, found, exact, limit_of(case, name, length))
+                yield near(label, computed, exact, limit_of(case, name, length))
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -147,8 +151,8 @@ class Images(NamedTuple):
     pixels: int
     """Of one channel of one image; even."""
 
-    def channel_of(self, place: int) -> int:
-        return place // self.pixels % self.channels
+    def channel_of(self, position: int) -> int:
+        return position // self.pixels % self.channels
 
     def shape(self) -> Sequence[int]:
         return (self.images, self.channels, 2, self.pixels // 2)
@@ -185,16 +189,16 @@ def channel_numbers(shape: Tuple[int, int, int], case: Spread) -> ChannelNumbers
     images = images_of(*shape)
     values: List[float] = []
     normalised: List[float] = []
-    for place, sign in enumerate(images.signs):
-        own_case = channel_case(case, images.channel_of(place))
+    for position, sign in enumerate(images.signs):
+        own_case = channel_case(case, images.channel_of(position))
         values.append(own_case.center + sign * own_case.spread)
         normalised.append(sign * height(own_case))
     return ChannelNumbers(values, normalised)
 
 
-def channels_last(given: Any) -> Any:
+def channels_last(inputs: Any) -> Any:
     """The same images with the channels of a pixel side by side in memory."""
-    return given.contiguous(memory_format=torch.channels_last)
+    return inputs.contiguous(memory_format=torch.channels_last)
 
 
 def group_norms(device: str) -> Iterator[Part]:
@@ -204,14 +208,16 @@ def group_norms(device: str) -> Iterator[Part]:
             images = images_of(*shape)
             for case in SPREADS[:2]:
                 numbers = channel_numbers(shape, case)
-                given = tensor_of(numbers.values, name, device, *images.shape())
+                inputs = tensor_of(numbers.values, name, device, *images.shape())
                 limit = limit_of(case, name, images.pixels)
                 label = f"of {shape} {name} numbers, {case.name}"
-                found = torch.nn.functional.group_norm(given, images.channels, None, None, case.eps)
-                yield near(f"group_norm {label}", found, numbers.normalised, limit)
-                given = channels_last(given)
-                found = torch.nn.functional.instance_norm(given, eps=case.eps)
-                yield near(f"instance_norm {label}", found, numbers.normalised, limit)
+                computed = torch.nn.functional.group_norm(
+                    inputs, images.channels, None, None, case.eps
+                )
+                yield near(f"group_norm {label}", computed, numbers.normalised, limit)
+                inputs = channels_last(inputs)
+                computed = torch.nn.functional.instance_norm(inputs, eps=case.eps)
+                yield near(f"instance_norm {label}", computed, numbers.normalised, limit)
 
 
 def batch_norms_in_training(device: str) -> Iterator[Part]:
@@ -221,17 +227,17 @@ def batch_norms_in_training(device: str) -> Iterator[Part]:
             images = images_of(*shape)
             for case in SPREADS:
                 numbers = channel_numbers(shape, case)
-                given = tensor_of(numbers.values, name, device, *images.shape())
+                inputs = tensor_of(numbers.values, name, device, *images.shape())
                 if number % 2:
-                    given = channels_last(given)
+                    inputs = channels_last(inputs)
                 stored = "float32" if name in HALVES else name
                 means = tensor_of([0.0] * images.channels, stored, device)
                 variances = tensor_of([1.0] * images.channels, stored, device)
                 norm = torch.nn.functional.batch_norm
-                found = norm(given, means, variances, None, None, True, 0.25, case.eps)
+                computed = norm(inputs, means, variances, None, None, True, 0.25, case.eps)
                 label = f"of {shape} {name} numbers, {case.name}"
                 limit = limit_of(case, name, images.images * images.pixels)
-                yield near(f"batch_norm {label}", found, numbers.normalised, limit)
+                yield near(f"batch_norm {label}", computed, numbers.normalised, limit)
                 expected = running_values(images, case)
                 rough = Limit(8 * roundoff(name), 64 * roundoff(stored))
                 yield near(f"running mean {label}", means, expected["mean"], rough)
@@ -243,9 +249,9 @@ def running_values(images: Images, case: Spread) -> Dict[str, List[float]]:
     count = images.images * images.pixels
     cases = [channel_case(case, channel) for channel in range(images.channels)]
     # The running variance is the unbiased one.
-    unbiased = [each.spread**2 * count / (count - 1) for each in cases]
+    unbiased = [item.spread**2 * count / (count - 1) for item in cases]
     return {
-        "mean": [0.25 * each.center for each in cases],
+        "mean": [0.25 * item.center for item in cases],
         "variance": [0.75 + 0.25 * variance for variance in unbiased],
     }
 
@@ -260,20 +266,20 @@ def batch_norms_in_use(device: str) -> Iterator[Part]:
             # With eps, each root is a whole number.
             variances = [float((1 + channel % 4) ** 2) - 0.25 for channel in channels]
             weight, bias = ramp(images.channels, 3), ramp(images.channels, 2)
-            given = tensor_of(images.signs, name, device, *images.shape())
+            inputs = tensor_of(images.signs, name, device, *images.shape())
             tables = [
                 tensor_of(values, name, device) for values in (means, variances, weight, bias)
             ]
             exact: List[float] = []
-            for place, sign in enumerate(images.signs):
-                channel = images.channel_of(place)
+            for position, sign in enumerate(images.signs):
+                channel = images.channel_of(position)
                 normalised = (sign - means[channel]) / sqrt(variances[channel] + 0.25)
                 exact.append(normalised * weight[channel] + bias[channel])
             limit = Limit(absolute=32 * roundoff(name))
-            for layout, laid_out in (("", given), (", channels last", channels_last(given))):
-                found = torch.nn.functional.batch_norm(laid_out, *tables, False, 0.1, 0.25)
+            for layout, laid_out in (("", inputs), (", channels last", channels_last(inputs))):
+                computed = torch.nn.functional.batch_norm(laid_out, *tables, False, 0.1, 0.25)
                 label = f"batch_norm in use of {shape} {name} numbers{layout}"
-                yield near(label, found, exact, limit)
+                yield near(label, computed, exact, limit)
 
 
 def gradients_of_layer_norm(device: str) -> Iterator[Part]:
@@ -282,12 +288,12 @@ def gradients_of_layer_norm(device: str) -> Iterator[Part]:
         for length in (16, 126, 1026):
             case = SPREADS[2]
             signs = signs_of(length, "gradient")
-            along = [float(place % 5 - 1) for place in range(length)]
+            along = [float(position % 5 - 1) for position in range(length)]
             weight = ramp(length, 3)
             leaf = tensor_of(numbers_of(case, signs), name, device).requires_grad_()
             scale = tensor_of(weight, name, device).requires_grad_()
-            found = torch.nn.functional.layer_norm(leaf, (length,), scale, None, case.eps)
-            gradients = torch.autograd.grad(found, (leaf, scale), tensor_of(along, name, device))
+            computed = torch.nn.functional.layer_norm(leaf, (length,), scale, None, case.eps)
+            gradients = torch.autograd.grad(computed, (leaf, scale), tensor_of(along, name, device))
             normalised = [sign * height(case) for sign in signs]
             pulled = list(map(float.__mul__, along, weight))
             mean = fsum(pulled) / length

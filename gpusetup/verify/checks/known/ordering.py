@@ -24,8 +24,8 @@ class Ranking(NamedTuple):
     rising: List[int]
     falling: List[int]
 
-    def at(self, places: Sequence[int]) -> List[float]:
-        return [self.values[place] for place in places]
+    def at(self, positions: Sequence[int]) -> List[float]:
+        return [self.values[position] for position in positions]
 
 
 def ordering(device: str) -> Outcome:
@@ -79,26 +79,28 @@ def sorted_rows(device: str) -> Iterator[Part]:
     for name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, name))
-            given = row_on(device, name, ranking.values)
+            inputs = row_on(device, name, ranking.values)
             label = f"of {length} {name} numbers"
-            for falls, places in ((False, ranking.rising), (True, ranking.falling)):
-                found = torch.sort(given, stable=True, descending=falls)
-                way = "falling" if falls else "rising"
-                yield exactly(f"{way} stable sort {label}", found[0], ranking.at(places))
-                yield exactly(f"places of a {way} stable sort {label}", found[1], places)
-                values, places_found = torch.sort(given, descending=falls)
-                yield exactly(f"{way} sort {label}", values, ranking.at(places))
-                yield from names_each_once(f"{way} sort {label}", ranking, values, places_found)
+            for falls, positions in ((False, ranking.rising), (True, ranking.falling)):
+                computed = torch.sort(inputs, stable=True, descending=falls)
+                method = "falling" if falls else "rising"
+                yield exactly(f"{method} stable sort {label}", computed[0], ranking.at(positions))
+                yield exactly(f"places of a {method} stable sort {label}", computed[1], positions)
+                values, places_found = torch.sort(inputs, descending=falls)
+                yield exactly(f"{method} sort {label}", values, ranking.at(positions))
+                yield from names_each_once(f"{method} sort {label}", ranking, values, places_found)
 
 
-def names_each_once(label: str, ranking: Ranking, values: Any, places: Any) -> Iterator[Part]:
+def names_each_once(label: str, ranking: Ranking, values: Any, positions: Any) -> Iterator[Part]:
     """The places of a sort that is not stable: each one once, and its value there."""
-    found = flat_list(places)
-    yield holds(f"{label}, places", sorted(found) == list(range(len(found))), "not each one once")
-    inside = all(0 <= place < len(ranking.values) for place in found)
+    computed = flat_list(positions)
+    yield holds(
+        f"{label}, places", sorted(computed) == list(range(len(computed))), "not each one once"
+    )
+    inside = all(0 <= position < len(ranking.values) for position in computed)
     yield holds(f"{label}, range of places", inside, "a place outside of the row")
     if inside:
-        yield exactly(f"{label}, values at its places", values, ranking.at(found))
+        yield exactly(f"{label}, values at its places", values, ranking.at(computed))
 
 
 def sorted_columns(device: str) -> Iterator[Part]:
@@ -107,14 +109,14 @@ def sorted_columns(device: str) -> Iterator[Part]:
         for length in (17, 1025, 2049):
             columns = [ranking_of(tied_row(length, name, f"column {n}")) for n in range(3)]
             values = [value for row in zip(*(c.values for c in columns)) for value in row]
-            given = row_on(device, name, values).reshape(length, 3)
-            found = torch.sort(given, dim=0, stable=True)
+            inputs = row_on(device, name, values).reshape(length, 3)
+            computed = torch.sort(inputs, dim=0, stable=True)
             ordered = [column.at(column.rising) for column in columns]
             label = f"of 3 columns of {length} {name} numbers"
             exact = [value for row in zip(*ordered) for value in row]
-            yield exactly(f"sort {label}", found[0], exact)
-            places = [place for row in zip(*(c.rising for c in columns)) for place in row]
-            yield exactly(f"places of a sort {label}", found[1], places)
+            yield exactly(f"sort {label}", computed[0], exact)
+            positions = [position for row in zip(*(c.rising for c in columns)) for position in row]
+            yield exactly(f"places of a sort {label}", computed[1], positions)
 
 
 def largest_elements(device: str) -> Iterator[Part]:
@@ -122,19 +124,19 @@ def largest_elements(device: str) -> Iterator[Part]:
     for name in every_format(device):
         for length in LENGTHS:
             ranking = ranking_of(tied_row(length, name, "top"))
-            given = row_on(device, name, ranking.values)
+            inputs = row_on(device, name, ranking.values)
             for count in sorted({1, min(5, length), (length + 1) // 2}):
-                for largest, places in ((True, ranking.falling), (False, ranking.rising)):
-                    values, found = torch.topk(given, count, largest=largest)
-                    way = "largest" if largest else "smallest"
-                    label = f"{count} {way} of {length} {name} numbers"
-                    yield exactly(label, values, ranking.at(places[:count]))
-                    named = flat_list(found)
-                    is_distinct = len(set(named)) == count
+                for largest, positions in ((True, ranking.falling), (False, ranking.rising)):
+                    values, computed = torch.topk(inputs, count, largest=largest)
+                    method = "largest" if largest else "smallest"
+                    label = f"{count} {method} of {length} {name} numbers"
+                    yield exactly(label, values, ranking.at(positions[:count]))
+                    named_positions = flat_list(computed)
+                    is_distinct = len(set(named_positions)) == count
                     yield holds(f"{label}, places", is_distinct, "a place comes twice")
-                    yield exactly(f"{label}, values there", values, ranking.at(named))
+                    yield exactly(f"{label}, values there", values, ranking.at(named_positions))
             count = (length + 2) // 3
-            value = torch.kthvalue(given, count)[0]
+            value = torch.kthvalue(inputs, count)[0]
             exact = ranking.at(ranking.rising[count - 1 : count])
             yield exactly(f"{count}-th of {length} {name} numbers", value, exact)
 
@@ -145,21 +147,25 @@ def extremes_and_ties(device: str) -> Iterator[Part]:
         for length in LENGTHS:
             numbers = tied_row(length, "uint8", "extremes")
             ranking = ranking_of(numbers)
-            given = row_on(device, name, numbers)
+            inputs = row_on(device, name, numbers)
             label = f"of {length} {name} numbers"
             lowest, highest = min(numbers), max(numbers)
-            yield exactly(f"largest {label}", given.max(), [highest])
-            yield exactly(f"smallest {label}", given.min(), [lowest])
-            yield exactly(f"amax {label}", given.amax(0), [highest])
-            yield exactly(f"median {label}", given.median(), ranking.at([middle_of(ranking)]))
-            for way, found in (("argmax", given.argmax()), ("argmin", given.argmin())):
-                extreme = highest if way == "argmax" else lowest
-                place = int(found)
-                inside = 0 <= place < length and numbers[place] == extreme
-                yield holds(f"{way} {label}", inside, f"{place} does not hold the extreme")
+            computed = inputs.max()
+            yield exactly(f"largest {label}", computed, [highest])
+            computed = inputs.min()
+            yield exactly(f"smallest {label}", computed, [lowest])
+            computed = inputs.amax(0)
+            yield exactly(f"amax {label}", computed, [highest])
+            computed = inputs.median()
+            yield exactly(f"median {label}", computed, ranking.at([middle_of(ranking)]))
+            for method, computed in (("argmax", inputs.argmax()), ("argmin", inputs.argmin())):
+                extreme = highest if method == "argmax" else lowest
+                position = int(computed)
+                inside = 0 <= position < length and numbers[position] == extreme
+                yield holds(f"{method} {label}", inside, f"{position} does not hold the extreme")
                 if kind(device) == "cpu":  # a GPU may name another of equal ones
                     first = numbers.index(extreme)
-                    yield exactly(f"{way} {label}, the first", found, [first])
+                    yield exactly(f"{method} {label}, the first", computed, [first])
 
 
 def middle_of(ranking: Ranking) -> int:
@@ -172,15 +178,16 @@ def places_in_a_sorted_row(device: str) -> Iterator[Part]:
     for name in ("float32", "float64", "int64"):
         for length in LENGTHS:
             line = sorted(tied_row(length, "uint8", "line"))
-            wanted = [float(value) for value in range(-2, 44)]
-            given = row_on(device, name, line)
-            sought = row_on(device, name, wanted)
+            targets = [float(value) for value in range(-2, 44)]
+            inputs = row_on(device, name, line)
+            sought = row_on(device, name, targets)
             label = f"in {length} {name} numbers"
-            left = [bisect_left(line, value) for value in wanted]
-            yield exactly(f"searchsorted {label}", torch.searchsorted(given, sought), left)
-            right = [bisect_right(line, value) for value in wanted]
-            found = torch.bucketize(sought, given, right=True)
-            yield exactly(f"bucketize {label}", found, right)
+            left = [bisect_left(line, value) for value in targets]
+            computed = torch.searchsorted(inputs, sought)
+            yield exactly(f"searchsorted {label}", computed, left)
+            right = [bisect_right(line, value) for value in targets]
+            computed = torch.bucketize(sought, inputs, right=True)
+            yield exactly(f"bucketize {label}", computed, right)
 
 
 def running_sums(device: str) -> Iterator[Part]:
@@ -188,7 +195,7 @@ def running_sums(device: str) -> Iterator[Part]:
     for name in ("float32", "float64", "int64", "int32"):
         for length in LENGTHS:
             numbers = tied_row(length, "uint8", "running")
-            given = row_on(device, name, numbers)
+            inputs = row_on(device, name, numbers)
             label = f"of {length} {name} numbers"
             total, highest = 0.0, -1.0
             sums: List[float] = []
@@ -199,11 +206,13 @@ def running_sums(device: str) -> Iterator[Part]:
                 sums.append(total)
                 peaks.append(highest)
             # Whole numbers far below 2 to the 24: each sum is exact.
-            yield exactly(f"cumsum {label}", given.cumsum(0), sums)
-            yield exactly(f"cummax {label}", given.cummax(0)[0], peaks)
-            columns = given.reshape(length, 1).expand(length, 2)
+            computed = inputs.cumsum(0)
+            yield exactly(f"cumsum {label}", computed, sums)
+            yield exactly(f"cummax {label}", inputs.cummax(0)[0], peaks)
+            columns = inputs.reshape(length, 1).expand(length, 2)
             both = [value for value in sums for _ in range(2)]
-            yield exactly(f"cumsum along the first axis {label}", columns.cumsum(0), both)
+            computed = columns.cumsum(0)
+            yield exactly(f"cumsum along the first axis {label}", computed, both)
 
 
 def distinct_numbers(device: str) -> Iterator[Part]:
@@ -211,17 +220,19 @@ def distinct_numbers(device: str) -> Iterator[Part]:
     for name in ("float32", "int64"):
         for length in LENGTHS:
             numbers = tied_row(length, "uint8", "distinct")
-            given = row_on(device, name, numbers)
+            inputs = row_on(device, name, numbers)
             label = f"of {length} {name} numbers"
             counts: Dict[float, int] = {}
             for value in sorted(numbers):
                 counts[value] = counts.get(value, 0) + 1
-            values, places, found = torch.unique(given, return_inverse=True, return_counts=True)
+            values, positions, computed = torch.unique(
+                inputs, return_inverse=True, return_counts=True
+            )
             yield exactly(f"unique {label}", values, list(counts))
-            yield exactly(f"counts of unique {label}", found, list(counts.values()))
-            order = {value: place for place, value in enumerate(counts)}
-            yield exactly(f"places of unique {label}", places, [order[v] for v in numbers])
+            yield exactly(f"counts of unique {label}", computed, list(counts.values()))
+            order = {value: position for position, value in enumerate(counts)}
+            yield exactly(f"places of unique {label}", positions, [order[v] for v in numbers])
             if name == "int64":
                 every = [counts.get(float(value), 0) for value in range(41)]
-                found = torch.bincount(given, minlength=41)
-                yield exactly(f"bincount {label}", found, every)
+                computed = torch.bincount(inputs, minlength=41)
+                yield exactly(f"bincount {label}", computed, every)

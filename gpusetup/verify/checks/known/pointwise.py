@@ -40,7 +40,8 @@ def sigmoid(x: float) -> float:
 
 
 def softplus(x: float) -> float:
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
+    rest = math.log1p(math.exp(-abs(x)))
+    return max(x, 0.0) + rest
 
 
 def normal_share(x: float) -> float:
@@ -125,13 +126,14 @@ def values_of_functions(device: str) -> Iterator[Part]:
             exact = [function.exact(number) for number in numbers]
             limit = limit_of(function, name)
             for length in LENGTHS:
-                given = tensor_of(repeated(numbers, length), name, device)
+                inputs = tensor_of(repeated(numbers, length), name, device)
                 expected = repeated(exact, length)
                 label = f"{function.name} of {length} {name} numbers"
-                yield near(label, function.run(given), expected, limit)
-                spread = torch.stack([given, given + 1], 1)[:, 0]
-                found = function.run(spread)
-                yield near(f"{label} with gaps", found, expected, limit)
+                computed = function.run(inputs)
+                yield near(label, computed, expected, limit)
+                spread = torch.stack([inputs, inputs + 1], 1)[:, 0]
+                computed = function.run(spread)
+                yield near(f"{label} with gaps", computed, expected, limit)
 
 
 def limit_of(function: Function, name: str) -> Limit:
@@ -145,7 +147,9 @@ def limit_of(function: Function, name: str) -> Limit:
 
 def repeated(values: Sequence[float], length: int) -> List[float]:
     """So many numbers, the same ones again and again."""
-    return (list(values) * (length // len(values) + 1))[:length]
+    periods = length // len(values) + 1
+    longer = list(values) * periods
+    return longer[:length]
 
 
 def whole_quotients(device: str) -> Iterator[Part]:
@@ -155,43 +159,51 @@ def whole_quotients(device: str) -> Iterator[Part]:
         upper = tensor_of([a for a, _ in pairs], name, device)
         lower = tensor_of([b for _, b in pairs], name, device)
         floors = [a // b for a, b in pairs]
-        found = torch.div(upper, lower, rounding_mode="floor")
-        yield exactly(f"quotients rounded down, {name}", found, floors)
-        found = torch.div(upper, lower, rounding_mode="trunc")
-        yield exactly(f"quotients cut, {name}", found, [int(a / b) for a, b in pairs])
+        computed = torch.div(upper, lower, rounding_mode="floor")
+        yield exactly(f"quotients rounded down, {name}", computed, floors)
+        computed = torch.div(upper, lower, rounding_mode="trunc")
+        yield exactly(f"quotients cut, {name}", computed, [int(a / b) for a, b in pairs])
         yield exactly(f"floor_divide, {name}", upper // lower, floors)
         yield exactly(f"remainders, {name}", upper % lower, [a % b for a, b in pairs])
-        found = torch.fmod(upper, lower)
-        yield exactly(f"fmod, {name}", found, [math.fmod(a, b) for a, b in pairs])
+        computed = torch.fmod(upper, lower)
+        yield exactly(f"fmod, {name}", computed, [math.fmod(a, b) for a, b in pairs])
         yield exactly(f"products, {name}", upper * lower, [a * b for a, b in pairs])
-        found = torch.addcmul(upper, upper, lower, value=2)
-        yield exactly(f"addcmul, {name}", found, [a + 2 * a * b for a, b in pairs])
+        computed = torch.addcmul(upper, upper, lower, value=2)
+        yield exactly(f"addcmul, {name}", computed, [a + 2 * a * b for a, b in pairs])
         if upper.is_floating_point():
-            found = torch.lerp(upper, lower, 0.5)
-            yield exactly(f"lerp, {name}", found, [(a + b) / 2 for a, b in pairs])
+            computed = torch.lerp(upper, lower, 0.5)
+            yield exactly(f"lerp, {name}", computed, [(a + b) / 2 for a, b in pairs])
 
 
 def what_nan_gives(device: str) -> Iterator[Part]:
     """Catches a maximum, clamp or sum that loses a NaN, behind which training goes on."""
     for name in formats_on(device):
         for length in LENGTHS:
-            values = [float(place % 5) for place in range(length)]
+            values = [float(position % 5) for position in range(length)]
             values[-1] = nan
-            given = tensor_of(values, name, device)
-            ones = torch.ones_like(given)
+            inputs = tensor_of(values, name, device)
+            ones = torch.ones_like(inputs)
             label = f"of {length} {name} numbers with NaN"
             capped = [min(value, 1.0) for value in values[:-1]] + [nan]
             raised = [max(value, 1.0) for value in values[:-1]] + [nan]
-            yield exactly(f"minimum {label}", torch.minimum(given, ones), capped)
-            yield exactly(f"maximum {label}", torch.maximum(ones, given), raised)
-            yield exactly(f"clamp {label}", given.clamp(max=1), capped)
-            yield exactly(f"relu {label}", torch.relu(given), values)
-            for way in ("sum", "max", "min", "mean", "amax", "prod"):
-                yield exactly(f"{way} {label}", getattr(given, way)(), [nan])
+            computed = torch.minimum(inputs, ones)
+            yield exactly(f"minimum {label}", computed, capped)
+            computed = torch.maximum(ones, inputs)
+            yield exactly(f"maximum {label}", computed, raised)
+            computed = inputs.clamp(max=1)
+            yield exactly(f"clamp {label}", computed, capped)
+            computed = torch.relu(inputs)
+            yield exactly(f"relu {label}", computed, values)
+            for method in ("sum", "max", "min", "mean", "amax", "prod"):
+                computed = getattr(inputs, method)()
+                yield exactly(f"{method} {label}", computed, [nan])
             flags = [False] * (length - 1) + [True]
-            yield exactly(f"isnan {label}", given.isnan(), flags)
-            yield exactly(f"isfinite {label}", given.isfinite(), [not flag for flag in flags])
-            yield exactly(f"any {label}", given.isnan().any(), [True])
+            computed = inputs.isnan()
+            yield exactly(f"isnan {label}", computed, flags)
+            computed = inputs.isfinite()
+            yield exactly(f"isfinite {label}", computed, [not flag for flag in flags])
+            computed = inputs.isnan().any()
+            yield exactly(f"any {label}", computed, [True])
 
 
 def sums_of_exponentials(device: str) -> Iterator[Part]:
@@ -199,26 +211,32 @@ def sums_of_exponentials(device: str) -> Iterator[Part]:
     for name in formats_on(device):
         for length in (17, 1026):
             for base in (0.0, 256.0):
-                given = tensor_of([base] * length, name, device)
+                inputs = tensor_of([base] * length, name, device)
                 exact = [base + math.log(length)]
                 limit = Limit(16 * roundoff(name))
                 label = f"logsumexp of {length} times {base:g}, {name}"
-                yield near(label, given.logsumexp(0), exact, limit)
-            signs = [-1.0 if place % 3 else 1.0 for place in range(length)]
+                computed = inputs.logsumexp(0)
+                yield near(label, computed, exact, limit)
+            signs = [-1.0 if position % 3 else 1.0 for position in range(length)]
             if signs.count(-1.0) % 2 == 0:
                 signs[-1] = -signs[-1]  # an odd number of them: the product is negative
-            given = tensor_of(signs, name, device)
+            inputs = tensor_of(signs, name, device)
             label = f"of {length} {name} numbers"
-            yield exactly(f"product {label}", given.prod(), [-1.0])
-            yield exactly(f"product of a row {label}", given.prod(0), [-1.0])
+            computed = inputs.prod()
+            yield exactly(f"product {label}", computed, [-1.0])
+            computed = inputs.prod(0)
+            yield exactly(f"product of a row {label}", computed, [-1.0])
             running: List[float] = []
             for sign in signs:
                 running.append(sign * (running[-1] if running else 1.0))
-            yield exactly(f"cumprod {label}", given.cumprod(0), running)
-            deviations = [float(place % 2) * 2 + 1000 for place in range(length // 2 * 2)]
+            computed = inputs.cumprod(0)
+            yield exactly(f"cumprod {label}", computed, running)
+            deviations = [float(position % 2) * 2 + 1000 for position in range(length // 2 * 2)]
             if name in HALVES:
                 continue
-            given = tensor_of(deviations, name, device)
+            inputs = tensor_of(deviations, name, device)
             limit = Limit(64 * roundoff(name) * 1000)
-            yield near(f"variance {label}", given.var(0, unbiased=False), [1.0], limit)
-            yield near(f"deviation {label}", given.std(0, unbiased=False), [1.0], limit)
+            computed = inputs.var(0, unbiased=False)
+            yield near(f"variance {label}", computed, [1.0], limit)
+            computed = inputs.std(0, unbiased=False)
+            yield near(f"deviation {label}", computed, [1.0], limit)

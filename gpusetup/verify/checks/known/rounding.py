@@ -7,6 +7,7 @@ known too. A kernel that cuts digits off, or rounds by chance, shows in many ele
 from __future__ import annotations
 
 from math import sqrt
+from random import Random
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
 import torch
@@ -47,14 +48,14 @@ SIGMAS = 6.5
 class Factors(NamedTuple):
     """Two matrices of whole numbers, and their exact product."""
 
-    left: Rows
+    first_factor: Rows
     right_columns: Rows
     product: List[int]
     """Row by row."""
 
     @property
     def inner(self) -> int:
-        return len(self.left[0])
+        return len(self.first_factor[0])
 
 
 def rounding(device: str) -> Outcome:
@@ -67,15 +68,23 @@ def rounding(device: str) -> Outcome:
 def factors_of(inner: int, largest: int, salt: str) -> Factors:
     """Matrices of whole numbers up to `largest`, of either sign."""
     chance = dice(f"factors {inner} {salt}")
-    left = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
-    columns = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
-    return Factors(left, columns, products_of(left, columns))
+    first_factor = rows_of(chance, -largest, largest, inner)
+    columns = rows_of(chance, -largest, largest, inner)
+    return Factors(first_factor, columns, products_of(first_factor, columns))
 
 
-def products_of(left: Rows, columns: Rows) -> List[int]:
+def rows_of(chance: Random, low: int, high: int, inner: int) -> Rows:
+    """SIDE rows of whole numbers in this range."""
+    rows: Rows = []
+    for _ in range(SIDE):
+        rows.append([chance.randint(low, high) for _ in range(inner)])
+    return rows
+
+
+def products_of(first_factor: Rows, columns: Rows) -> List[int]:
     """Each row times each column, as integers without end."""
     product = []
-    for row in left:
+    for row in first_factor:
         for column in columns:
             product.append(sum(map(int.__mul__, row, column)))
     return product
@@ -87,40 +96,34 @@ def products_of(left: Rows, columns: Rows) -> List[int]:
 class Operands(NamedTuple):
     """The tensors of one product: rows of the left factor, columns of the right one."""
 
-    left: Any
+    first_factor: Any
     right_columns: Any
 
 
 def by_mm(x: Operands) -> Any:
-    return torch.mm(x.left, x.right_columns.t())
+    return torch.mm(x.first_factor, x.right_columns.t())
 
 
 def by_plain_mm(x: Operands) -> Any:
     """Both factors lie row by row in memory."""
-    return torch.mm(x.left, x.right_columns.t().contiguous())
+    return torch.mm(x.first_factor, x.right_columns.t().contiguous())
 
 
 def by_bmm(x: Operands) -> Any:
     """The second product of a batch."""
-    both = torch.stack([torch.zeros_like(x.left), x.left])
+    both = torch.stack([torch.zeros_like(x.first_factor), x.first_factor])
     columns = torch.stack([x.right_columns, x.right_columns])
     return torch.bmm(both, columns.transpose(1, 2))[1]
 
 
 def by_linear(x: Operands) -> Any:
-    return torch.nn.functional.linear(x.left, x.right_columns)
+    return torch.nn.functional.linear(x.first_factor, x.right_columns)
 
 
 def by_mv(x: Operands) -> Any:
     """One column after the other."""
-    columns = [torch.mv(x.left, column) for column in x.right_columns]
+    columns = [torch.mv(x.first_factor, column) for column in x.right_columns]
     return torch.stack(columns, 1)
-
-
-def by_dot(x: Operands) -> Any:
-    """One element after the other."""
-    elements = [torch.dot(row, column) for row in x.left for column in x.right_columns]
-    return torch.stack(elements)
 
 
 WAYS: Dict[str, Callable[[Operands], Any]] = {
@@ -133,10 +136,12 @@ WAYS: Dict[str, Callable[[Operands], Any]] = {
 
 
 def operands_of(factors: Factors, name: str, device: str) -> Operands:
-    left = [value for row in factors.left for value in row]
+    first_factor = [value for row in factors.first_factor for value in row]
     columns = [value for column in factors.right_columns for value in column]
     shape = (SIDE, factors.inner)
-    return Operands(tensor_of(left, name, device, *shape), tensor_of(columns, name, device, *shape))
+    return Operands(
+        tensor_of(first_factor, name, device, *shape), tensor_of(columns, name, device, *shape)
+    )
 
 
 # --- questions ------------------------------------------------------------------------------------
@@ -155,23 +160,23 @@ def halves_round_once(device: str) -> Iterator[Part]:
             if name not in formats_on(device):
                 continue
             operands = operands_of(factors, name, device)
-            for way, multiply in WAYS.items():
-                label = f"{way} of {name}, inner length {inner}"
+            for method, multiply in WAYS.items():
+                label = f"{method} of {name}, inner length {inner}"
                 yield rounded_to_nearest(label, name, multiply(operands), factors.product)
 
 
-def rounded_to_nearest(label: str, name: str, found: Any, product: List[int]) -> Part:
+def rounded_to_nearest(label: str, name: str, computed: Any, product: List[int]) -> Part:
     """No element is farther off than the next number, and nearly all are the nearest one."""
     bits = SIGNIFICANT_BITS[name]
     nearest = [rounded(value, bits) for value in product]
     # The next number is one unit of the last digit away: at most 2 to the 1 - bits of the number.
-    part = near(label, found, nearest, Limit(relative=2.0 ** (1 - bits)))
+    part = near(label, computed, nearest, Limit(relative=2.0 ** (1 - bits)))
     if part.worst > 1:
         return part
-    misrounded = sum(map(int.__ne__, nearest, map(int, flat_list(found))))
+    misrounded = sum(map(int.__ne__, nearest, map(int, flat_list(computed))))
     allowed = max(1, int(MISROUNDED_SHARE * len(product)))
-    told = f"{misrounded} of {len(product)} elements are not rounded to the nearest number"
-    return holds(label, misrounded <= allowed, told)
+    message = f"{misrounded} of {len(product)} elements are not rounded to the nearest number"
+    return holds(label, misrounded <= allowed, message)
 
 
 def single_products(device: str) -> Iterator[Part]:
@@ -186,25 +191,28 @@ def single_products(device: str) -> Iterator[Part]:
         for inner in (1, 7, 64, 129, 1023):
             factors = with_one_number_a_row(inner, bits)
             operands = operands_of(factors, name, device)
-            for way, multiply in WAYS.items():
-                label = f"{way} of single {name} numbers, inner length {inner}"
+            for method, multiply in WAYS.items():
+                label = f"{method} of single {name} numbers, inner length {inner}"
                 yield rounded_to_nearest(label, name, multiply(operands), factors.product)
 
 
 def has_all_digits(name: str, device: str) -> bool:
     """Whether the settings let products keep all digits of their factors (TF32 does not)."""
-    return name != "float32" or read_precision(torch, device).name == "ieee"
+    if name != "float32":
+        return True
+    precision = read_precision(torch, device)
+    return precision.name == "ieee"
 
 
 def with_one_number_a_row(inner: int, bits: int) -> Factors:
     """Factors of all digits; each row of the left one has a single number."""
     chance = dice(f"single {inner} {bits}")
     largest = 2**bits - 1
-    left = [[0] * inner for _ in range(SIDE)]
-    for row in left:
+    first_factor = [[0] * inner for _ in range(SIDE)]
+    for row in first_factor:
         row[chance.randrange(inner)] = chance.randint(1, largest)
-    columns = [[chance.randint(-largest, largest) for _ in range(inner)] for _ in range(SIDE)]
-    return Factors(left, columns, products_of(left, columns))
+    columns = rows_of(chance, -largest, largest, inner)
+    return Factors(first_factor, columns, products_of(first_factor, columns))
 
 
 def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
@@ -217,17 +225,17 @@ def long_sums_lean_to_no_side(device: str) -> Iterator[Part]:
             tally = Tally()
             for number in range(4):
                 factors = of_positive_numbers(inner, bits, number)
-                found = flat_list(by_mm(operands_of(factors, name, device)))
-                tally = tally.with_errors(found, factors.product)
+                computed = flat_list(by_mm(operands_of(factors, name, device)))
+                tally = tally.with_errors(computed, factors.product)
             yield tally.judged(f"long sums of {name}, inner length {inner}")
 
 
 def of_positive_numbers(inner: int, bits: int, number: int) -> Factors:
     chance = dice(f"positive {inner} {bits} {number}")
     largest = 2**bits - 1
-    left = [[chance.randint(1, largest) for _ in range(inner)] for _ in range(SIDE)]
-    columns = [[chance.randint(1, largest) for _ in range(inner)] for _ in range(SIDE)]
-    return Factors(left, columns, products_of(left, columns))
+    first_factor = rows_of(chance, 1, largest, inner)
+    columns = rows_of(chance, 1, largest, inner)
+    return Factors(first_factor, columns, products_of(first_factor, columns))
 
 
 class Tally(NamedTuple):
@@ -236,10 +244,10 @@ class Tally(NamedTuple):
     below: int = 0
     above: int = 0
 
-    def with_errors(self, found: List[float], product: List[int]) -> Tally:
+    def with_errors(self, computed: List[float], product: List[int]) -> Tally:
         """The errors of further sums counted in; floats are compared with integers exactly."""
         below, above = self
-        for value, exact in zip(found, product):
+        for value, exact in zip(computed, product):
             if value < exact:
                 below += 1
             elif value > exact:
@@ -249,5 +257,5 @@ class Tally(NamedTuple):
     def judged(self, label: str) -> Part:
         """Whether both signs are about as frequent."""
         allowed = SIGMAS * sqrt(self.below + self.above)
-        told = f"{self.below} sums are too small and {self.above} too large"
-        return holds(label, abs(self.below - self.above) <= allowed, told)
+        message = f"{self.below} sums are too small and {self.above} too large"
+        return holds(label, abs(self.below - self.above) <= allowed, message)

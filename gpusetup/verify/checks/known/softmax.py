@@ -115,15 +115,17 @@ def probabilities_of_long_rows(device: str) -> Iterator[Part]:
             bases = BASES[name]
             rows = rows_of(length, bases[number % len(bases)])
             logits = [value for row in rows for value in row.logits]
-            given = tensor_of(logits, name, device, len(rows), length)
+            inputs = tensor_of(logits, name, device, len(rows), length)
             label = f"of {length} {name} numbers"
             exact = [value for row in rows for value in row.probabilities()]
             limit = Limit(share_limit(name, length), LEAST[name])
-            yield near(f"softmax {label}", torch.softmax(given, -1), exact, limit)
+            computed = torch.softmax(inputs, -1)
+            yield near(f"softmax {label}", computed, exact, limit)
             exact = [value for row in rows for value in row.log_probabilities()]
             # A relative error of the sum is an absolute one of its logarithm.
             limit = Limit(share_limit(name, length), share_limit(name, length))
-            yield near(f"log_softmax {label}", torch.log_softmax(given, -1), exact, limit)
+            computed = torch.log_softmax(inputs, -1)
+            yield near(f"log_softmax {label}", computed, exact, limit)
 
 
 def probabilities_along_other_axes(device: str) -> Iterator[Part]:
@@ -133,16 +135,16 @@ def probabilities_along_other_axes(device: str) -> Iterator[Part]:
             rows = rows_of(length, 0)
             logits = by_columns([row.logits for row in rows])
             exact = by_columns([row.probabilities() for row in rows])
-            given = tensor_of(logits, name, device, length, len(rows))
+            inputs = tensor_of(logits, name, device, length, len(rows))
             # Here one number is added after the other, not a vector at a time.
             limit = Limit(share_limit(name, 16 * length), LEAST[name])
             label = f"{length} {name} numbers"
             yield near(
-                f"softmax along the first axis, {label}", torch.softmax(given, 0), exact, limit
+                f"softmax along the first axis, {label}", torch.softmax(inputs, 0), exact, limit
             )
-            batch = given.expand(2, -1, -1)
-            found = torch.softmax(batch, 1)
-            yield near(f"softmax along the middle axis, {label}", found, exact * 2, limit)
+            batch = inputs.expand(2, -1, -1)
+            computed = torch.softmax(batch, 1)
+            yield near(f"softmax along the middle axis, {label}", computed, exact * 2, limit)
 
 
 def by_columns(rows: Sequence[Sequence[float]]) -> List[float]:
@@ -158,7 +160,7 @@ def gradients_of_softmax(device: str) -> Iterator[Part]:
     for name in formats_on(device):
         for length in (17, 257, 4097, 70_001):
             row = row_of(length, 0, 2)
-            weights = [float(place % 5 - 2) for place in range(length)]
+            weights = [float(position % 5 - 2) for position in range(length)]
             leaf = tensor_of(row.logits, name, device).requires_grad_()
             along = tensor_of(weights, name, device)
             probabilities = row.probabilities()
@@ -166,18 +168,19 @@ def gradients_of_softmax(device: str) -> Iterator[Part]:
             exact = [p * (w - mean) for p, w in zip(probabilities, weights)]
             limit = gradient_limit(name, length)
             label = f"{length} {name} numbers"
-            (found,) = torch.autograd.grad(torch.softmax(leaf, 0), leaf, along)
-            yield near(f"gradient of softmax, {label}", found, exact, limit)
+            (computed,) = torch.autograd.grad(torch.softmax(leaf, 0), leaf, along)
+            yield near(f"gradient of softmax, {label}", computed, exact, limit)
             # Of the logarithm it is w - p * (sum of all w).
             total = fsum(weights)
             exact = [w - p * total for p, w in zip(probabilities, weights)]
-            (found,) = torch.autograd.grad(torch.log_softmax(leaf, 0), leaf, along)
-            yield near(f"gradient of log_softmax, {label}", found, exact, limit)
+            (computed,) = torch.autograd.grad(torch.log_softmax(leaf, 0), leaf, along)
+            yield near(f"gradient of log_softmax, {label}", computed, exact, limit)
 
 
 def gradient_limit(name: str, length: int) -> Limit:
     """Gradients are made of the rounded probabilities: errors of the size of the largest one."""
-    return Limit(share_limit(name, length), 4 * share_limit(name, length))
+    share = share_limit(name, length)
+    return Limit(share, 4 * share)
 
 
 # --- losses ---------------------------------------------------------------------------------------
@@ -221,7 +224,7 @@ def cross_entropy(device: str, name: str, case: LossCase, base: int) -> Iterator
     targets = targets_of(case, len(rows))
     weights = [1.0] * case.classes
     if case.is_weighted:
-        weights = [float(1 + place % 3) for place in range(case.classes)]
+        weights = [float(1 + position % 3) for position in range(case.classes)]
     expected = expected_loss(case, rows, targets, weights)
     logits = [value for row in rows for value in row.logits]
     leaf = tensor_of(logits, name, device, len(rows), case.classes).requires_grad_()
@@ -238,9 +241,9 @@ def cross_entropy(device: str, name: str, case: LossCase, base: int) -> Iterator
     size = max(row.maximum - min(row.logits) + row.total for row in rows)
     limit = Limit(share_limit(name, case.classes), 4 * share_limit(name, 1) * size)
     yield near(f"cross_entropy {label}", loss, expected.values, limit)
-    (found,) = torch.autograd.grad(loss.sum(), leaf)
+    (computed,) = torch.autograd.grad(loss.sum(), leaf)
     limit = gradient_limit(name, case.classes)
-    yield near(f"gradient of cross_entropy {label}", found, expected.gradient, limit)
+    yield near(f"gradient of cross_entropy {label}", computed, expected.gradient, limit)
 
 
 def targets_of(case: LossCase, count: int) -> List[int]:
@@ -287,22 +290,22 @@ def expected_loss(
 def losses_of_single_numbers(device: str) -> Iterator[Part]:
     """Catches an endless binary cross-entropy of large logits, and a mean of another count."""
     logits = [0.0, 1.0, -1.0, 8.0, -8.0, 96.0, -96.0] * 147
-    targets = [float(place % 2) for place in range(len(logits))]
+    targets = [float(position % 2) for position in range(len(logits))]
     values = [max(x, 0.0) - x * t + log1p(exp(-abs(x))) for x, t in zip(logits, targets)]
     squares = [(x - t) ** 2 for x, t in zip(logits, targets)]
     functional = torch.nn.functional
     for name in formats_on(device):
-        given = tensor_of(logits, name, device)
-        wanted = tensor_of(targets, name, device)
+        inputs = tensor_of(logits, name, device)
+        targets = tensor_of(targets, name, device)
         # The loss of -8 is the small rest of two numbers of this size.
         limit = Limit(share_limit(name, len(logits)), 16 * roundoff(name))
-        losses = functional.binary_cross_entropy_with_logits(given, wanted, reduction="none")
+        losses = functional.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
         yield near(f"binary cross-entropy of {name}", losses, values, limit)
-        mean = functional.binary_cross_entropy_with_logits(given, wanted)
+        mean = functional.binary_cross_entropy_with_logits(inputs, targets)
         yield near(
             f"mean binary cross-entropy of {name}", mean, [fsum(values) / len(values)], limit
         )
-        mean = functional.mse_loss(given, wanted)
+        mean = functional.mse_loss(inputs, targets)
         yield near(f"mean squared error of {name}", mean, [fsum(squares) / len(squares)], limit)
 
 
@@ -313,8 +316,9 @@ def rows_without_any_number(device: str) -> Iterator[Part]:
         for length in (17, 1025):
             dead = [MINUS_INFINITY] * length
             row = row_of(length, 0, 0)
-            given = tensor_of(dead + row.logits, name, device, 2, length)
+            inputs = tensor_of(dead + row.logits, name, device, 2, length)
             expected = [not_a_number] * length + row.probabilities()
             limit = Limit(share_limit(name, length), LEAST[name])
             label = f"softmax of a row of minus infinity, {length} {name} numbers"
-            yield near(label, torch.softmax(given, 1), expected, limit)
+            computed = torch.softmax(inputs, 1)
+            yield near(label, computed, expected, limit)

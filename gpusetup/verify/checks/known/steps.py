@@ -25,14 +25,14 @@ Step = Callable[[float, float, State, int], float]
 """(parameter, gradient, state, number of the step from 1 on) -> the parameter after the step."""
 
 
-def start_of(place: int) -> float:
+def start_of(position: int) -> float:
     """Where a parameter starts: from -0.3 to 0.3, exact in float32."""
-    return (place % PERIOD - 30) / 128
+    return (position % PERIOD - 30) / 128
 
 
-def gradient_of(place: int, step: int) -> float:
+def gradient_of(position: int, step: int) -> float:
     """Gradients of either sign; none is zero."""
-    size = (17 * (place % PERIOD) + 29 * step) % 41 - 20
+    size = (17 * (position % PERIOD) + 29 * step) % 41 - 20
     return (size + 0.5) / 16
 
 
@@ -62,12 +62,16 @@ def adam_move(gradient: float, state: State, number: int) -> float:
 
 def adam(parameter: float, gradient: float, state: State, number: int) -> float:
     """With weight decay 0.1, which is part of the gradient."""
-    return parameter - 0.01 * adam_move(gradient + 0.1 * parameter, state, number)
+    decayed_gradient = gradient + 0.1 * parameter
+    move = adam_move(decayed_gradient, state, number)
+    return parameter - 0.01 * move
 
 
 def adamw(parameter: float, gradient: float, state: State, number: int) -> float:
     """With weight decay 0.1, apart from the gradient."""
-    return parameter * (1 - 0.01 * 0.1) - 0.01 * adam_move(gradient, state, number)
+    move = adam_move(gradient, state, number)
+    decayed = parameter * (1 - 0.01 * 0.1)
+    return decayed - 0.01 * move
 
 
 def amsgrad(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -76,28 +80,34 @@ def amsgrad(parameter: float, gradient: float, state: State, number: int) -> flo
     state["square"] = 0.999 * state.get("square", 0.0) + 0.001 * gradient**2
     state["largest"] = max(state.get("largest", 0.0), state["square"])
     mean = state["mean"] / (1 - 0.9**number)
-    return parameter - 0.01 * mean / (sqrt(state["largest"] / (1 - 0.999**number)) + 1e-8)
+    square = state["largest"] / (1 - 0.999**number)
+    height = sqrt(square) + 1e-8
+    return parameter - 0.01 * mean / height
 
 
 def adagrad(parameter: float, gradient: float, state: State, number: int) -> float:
     """With a rate that falls by 0.1 a step."""
     state["sum"] = state.get("sum", 0.0) + gradient**2
     rate = 0.01 / (1 + (number - 1) * 0.1)
-    return parameter - rate * gradient / (sqrt(state["sum"]) + 1e-10)
+    height = sqrt(state["sum"]) + 1e-10
+    return parameter - rate * gradient / height
 
 
 def rmsprop(parameter: float, gradient: float, state: State, number: int) -> float:
     """Centered, with momentum 0.9."""
     state["square"] = 0.99 * state.get("square", 0.0) + 0.01 * gradient**2
     state["mean"] = 0.99 * state.get("mean", 0.0) + 0.01 * gradient
-    height = sqrt(state["square"] - state["mean"] ** 2) + 1e-8
+    variance = state["square"] - state["mean"] ** 2
+    height = sqrt(variance) + 1e-8
     state["velocity"] = 0.9 * state.get("velocity", 0.0) + gradient / height
     return parameter - 0.01 * state["velocity"]
 
 
 def adadelta(parameter: float, gradient: float, state: State, number: int) -> float:
     state["square"] = 0.9 * state.get("square", 0.0) + 0.1 * gradient**2
-    move = sqrt((state.get("moved", 0.0) + 1e-6) / (state["square"] + 1e-6)) * gradient
+    distance = state.get("moved", 0.0) + 1e-6
+    rate = sqrt(distance / (state["square"] + 1e-6))
+    move = rate * gradient
     state["moved"] = 0.9 * state.get("moved", 0.0) + 0.1 * move**2
     return parameter - move
 
@@ -105,7 +115,9 @@ def adadelta(parameter: float, gradient: float, state: State, number: int) -> fl
 def adamax(parameter: float, gradient: float, state: State, number: int) -> float:
     state["mean"] = 0.9 * state.get("mean", 0.0) + 0.1 * gradient
     state["largest"] = max(0.999 * state.get("largest", 0.0), abs(gradient) + 1e-8)
-    return parameter - 0.01 / (1 - 0.9**number) * state["mean"] / state["largest"]
+    rate = 0.01 / (1 - 0.9**number)
+    move = state["mean"] / state["largest"]
+    return parameter - rate * move
 
 
 def nadam(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -208,11 +220,11 @@ def has_no_option(problem: Exception) -> bool:
 def trained_in_python(step: Step) -> List[float]:
     """The parameters of one period after all steps."""
     parameters: List[float] = []
-    for place in range(PERIOD):
-        parameter = start_of(place)
+    for position in range(PERIOD):
+        parameter = start_of(position)
         state: State = {}
         for number in range(1, STEPS + 1):
-            parameter = step(parameter, gradient_of(place, number), state, number)
+            parameter = step(parameter, gradient_of(position, number), state, number)
         parameters.append(parameter)
     return parameters
 
@@ -221,11 +233,11 @@ def trained(optimizer: Optimizer, form: Dict[str, bool], name: str, device: str)
     """The parameters that torch's optimizer leaves."""
     parameters = []
     for size in SIZES[name]:
-        start = one_period([start_of(place) for place in range(PERIOD)], size)
+        start = one_period([start_of(position) for position in range(PERIOD)], size)
         parameters.append(tensor_of(start, name, device).requires_grad_())
     made = getattr(torch.optim, optimizer.name)(parameters, **optimizer.options, **form)
     for number in range(1, STEPS + 1):
-        gradient = [gradient_of(place, number) for place in range(PERIOD)]
+        gradient = [gradient_of(position, number) for position in range(PERIOD)]
         for parameter, size in zip(parameters, SIZES[name]):
             parameter.grad = tensor_of(one_period(gradient, size), name, device)
         made.step()
@@ -234,4 +246,6 @@ def trained(optimizer: Optimizer, form: Dict[str, bool], name: str, device: str)
 
 def one_period(values: List[float], size: int) -> List[float]:
     """So many numbers, of which the first ones come again and again."""
-    return (values * (size // PERIOD + 1))[:size]
+    periods = size // PERIOD + 1
+    longer = values * periods
+    return longer[:size]

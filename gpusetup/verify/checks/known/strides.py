@@ -8,7 +8,7 @@ import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import SIGNIFICANT_BITS, ask_all, exactly, formats_on, held, rounded, tensor_of
+from .answers import SIGNIFICANT_BITS, as_stored, ask_all, exactly, formats_on, rounded, tensor_of
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
 CAST_FORMATS = (
@@ -45,7 +45,7 @@ def matrix_of(height: int, width: int) -> Matrix:
 class Laid(NamedTuple):
     """The same matrix as a tensor that lies in memory in some way."""
 
-    way: str
+    method: str
     tensor: Any
 
 
@@ -76,18 +76,24 @@ def copies(device: str) -> Iterator[Part]:
             matrix = matrix_of(*shape)
             exact, turned = matrix.flat(), matrix.turned().flat()
             for laid in laid_in_ways(matrix, name, device):
-                label = f"of {shape} {name}, {laid.way}"
-                given = laid.tensor
-                yield exactly(f"contiguous {label}", given.contiguous(), exact)
-                yield exactly(f"transposed copy {label}", given.t().contiguous(), turned)
-                kept = torch.empty_strided(shape, (1, shape[0]), dtype=given.dtype, device=device)
-                yield exactly(f"copy_ by columns {label}", kept.copy_(given), exact)
-                gaps = torch.zeros(shape[0], shape[1] + 1, dtype=given.dtype, device=device)
-                gaps[:, 1:].copy_(given)
+                label = f"of {shape} {name}, {laid.method}"
+                inputs = laid.tensor
+                computed = inputs.contiguous()
+                yield exactly(f"contiguous {label}", computed, exact)
+                computed = inputs.t().contiguous()
+                yield exactly(f"transposed copy {label}", computed, turned)
+                kept_values = torch.empty_strided(
+                    shape, (1, shape[0]), dtype=inputs.dtype, device=device
+                )
+                computed = kept_values.copy_(inputs)
+                yield exactly(f"copy_ by columns {label}", computed, exact)
+                gaps = torch.zeros(shape[0], shape[1] + 1, dtype=inputs.dtype, device=device)
+                gaps[:, 1:].copy_(inputs)
                 framed = [value for row in matrix.rows for value in (0, *row)]
                 yield exactly(f"copy_ into a part {label}", gaps, framed)
-                first = torch.zeros_like(given[:1]).copy_(given[:1]).expand(3, -1)
-                yield exactly(f"expanded row {label}", first.clone(), matrix.rows[0] * 3)
+                first = torch.zeros_like(inputs[:1]).copy_(inputs[:1]).expand(3, -1)
+                computed = first.clone()
+                yield exactly(f"expanded row {label}", computed, matrix.rows[0] * 3)
 
 
 def casts(device: str) -> Iterator[Part]:
@@ -99,9 +105,9 @@ def casts(device: str) -> Iterator[Part]:
             shape = SHAPES[(number + step) % (len(SHAPES) - 1)]
             matrix = matrix_of(*shape)
             for laid in laid_in_ways(matrix, source, device):
-                found = laid.tensor.to(getattr(torch, target))
-                label = f"{source} to {target} of {shape}, {laid.way}"
-                yield exactly(label, found, matrix.flat())
+                computed = laid.tensor.to(getattr(torch, target))
+                label = f"{source} to {target} of {shape}, {laid.method}"
+                yield exactly(label, computed, matrix.flat())
 
 
 def casts_that_round(device: str) -> Iterator[Part]:
@@ -115,20 +121,21 @@ def casts_that_round(device: str) -> Iterator[Part]:
         bits = SIGNIFICANT_BITS[name]
         exact = [rounded(value, bits) for value in numbers]
         for source in ("float64", "float32", "int64"):
-            found = tensor_of(numbers, source, device).to(getattr(torch, name))
-            expected = [held(value, name) for value in exact]
-            given = tensor_of(numbers, source, device)
+            computed = tensor_of(numbers, source, device).to(getattr(torch, name))
+            expected = [as_stored(value, name) for value in exact]
+            inputs = tensor_of(numbers, source, device)
             copied = torch.zeros(len(numbers), dtype=getattr(torch, name), device=device)
-            yield exactly(f"{source} copied into {name}", copied.copy_(given), expected)
-            yield exactly(f"{source} rounded to {name}", found, expected)
+            computed = copied.copy_(inputs)
+            yield exactly(f"{source} copied into {name}", computed, expected)
+            yield exactly(f"{source} rounded to {name}", computed, expected)
     large = [2**24 + 1, 2**24 + 3, 2**31 - 1, -(2**24) - 1]
-    found = tensor_of(large, "int64", device).to(torch.float32)
-    yield exactly("int64 rounded to float32", found, [rounded(value, 24) for value in large])
+    computed = tensor_of(large, "int64", device).to(torch.float32)
+    yield exactly("int64 rounded to float32", computed, [rounded(value, 24) for value in large])
     fractions = [2.75, -2.75, 0.5, -0.5, 99.99]
-    found = tensor_of(fractions, "float32", device).to(torch.int32)
-    yield exactly("fractions cut to int32", found, [2, -2, 0, 0, 99])
-    found = tensor_of([0.0, 0.25, -3.0, -0.0], "float32", device).to(torch.bool)
-    yield exactly("numbers as flags", found, [False, True, True, False])
+    computed = tensor_of(fractions, "float32", device).to(torch.int32)
+    yield exactly("fractions cut to int32", computed, [2, -2, 0, 0, 99])
+    computed = tensor_of([0.0, 0.25, -3.0, -0.0], "float32", device).to(torch.bool)
+    yield exactly("numbers as flags", computed, [False, True, True, False])
 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:
@@ -136,12 +143,13 @@ def images_of_other_layouts(device: str) -> Iterator[Part]:
     for name in ("float32", "float64", "float16"):
         for shape in ((2, 3, 5, 7), (1, 17, 9, 4), (3, 64, 3, 3)):
             count = shape[0] * shape[1] * shape[2] * shape[3]
-            values = [place % 97 for place in range(count)]
-            given = tensor_of(values, name, device, *shape)
+            values = [position % 97 for position in range(count)]
+            inputs = tensor_of(values, name, device, *shape)
             label = f"of {shape} {name}"
-            last = given.contiguous(memory_format=torch.channels_last)
+            last = inputs.contiguous(memory_format=torch.channels_last)
             yield exactly(f"channels last {label}", last, values)
-            yield exactly(f"channels last and back {label}", last.contiguous(), values)
+            computed = last.contiguous()
+            yield exactly(f"channels last and back {label}", computed, values)
             doubled = (last + last).contiguous()
             yield exactly(f"sum in channels last {label}", doubled, [2 * v for v in values])
             pixels = last.permute(0, 2, 3, 1).reshape(-1, shape[1])
@@ -153,9 +161,9 @@ def channels_of_pixels(values: List[int], shape: Tuple[int, int, int, int]) -> L
     """The elements of images, pixel by pixel."""
     images, channels, height, width = shape
     pixels = height * width
-    found: List[int] = []
+    computed: List[int] = []
     for image in range(images):
         for pixel in range(pixels):
             start = image * channels * pixels + pixel
-            found += values[start : start + channels * pixels : pixels]
-    return found
+            computed += values[start : start + channels * pixels : pixels]
+    return computed

@@ -17,11 +17,11 @@ from .answers import (
     HALVES,
     SIGNIFICANT_BITS,
     Limit,
+    as_stored,
     ask_all,
     dice,
     exactly,
     formats_on,
-    held,
     near,
     rounded,
     roundoff,
@@ -56,12 +56,14 @@ def row_of(length: int, salt: str) -> List[int]:
 
 def nearest(total: int, name: str) -> float:
     """A sum as its format holds it."""
-    return held(rounded(total, SIGNIFICANT_BITS[name]), name)
+    return as_stored(rounded(total, SIGNIFICANT_BITS[name]), name)
 
 
 def sum_limit(name: str) -> Limit:
     """Halves may be rounded by each thread: two more roundings."""
-    return Limit(relative=4 * roundoff(name)) if name in HALVES else Limit()
+    if name in HALVES:
+        return Limit(relative=4 * roundoff(name))
+    return Limit()
 
 
 def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
@@ -71,22 +73,27 @@ def sums_of_rows_and_columns(device: str) -> Iterator[Part]:
             rows = [row_of(length, f"{number}") for number in range(3)]
             values = [value for row in rows for value in row]
             by_columns = [value for column in zip(*rows) for value in column]
-            given = tensor_of(values, name, device, 3, length)
+            inputs = tensor_of(values, name, device, 3, length)
             turned = tensor_of(by_columns, name, device, length, 3)
             exact = [nearest(sum(row), name) for row in rows]
             label = f"of {length} {name} numbers"
             limit = sum_limit(name)
-            yield near(f"sum of rows {label}", given.sum(1), exact, limit)
-            yield near(f"sum of columns {label}", turned.sum(0), exact, limit)
-            yield near(f"sum of strided rows {label}", turned.t().sum(1), exact, limit)
+            computed = inputs.sum(1)
+            yield near(f"sum of rows {label}", computed, exact, limit)
+            computed = turned.sum(0)
+            yield near(f"sum of columns {label}", computed, exact, limit)
+            computed = turned.t().sum(1)
+            yield near(f"sum of strided rows {label}", computed, exact, limit)
             middle = turned.expand(2, -1, -1).sum(1)
             yield near(f"sum of the middle axis {label}", middle, exact * 2, limit)
             total = nearest(sum(values), name)
-            yield near(f"sum of everything {label}", given.sum(), [total], limit)
+            computed = inputs.sum()
+            yield near(f"sum of everything {label}", computed, [total], limit)
             means = [sum(row) / length for row in rows]
             rough = Limit(4 * roundoff(name))
-            yield near(f"mean of rows {label}", given.mean(1), means, rough)
-            wide = given.sum(1, dtype=torch.float64)
+            computed = inputs.mean(1)
+            yield near(f"mean of rows {label}", computed, means, rough)
+            wide = inputs.sum(1, dtype=torch.float64)
             yield exactly(f"sum in float64 {label}", wide, [float(sum(row)) for row in rows])
 
 
@@ -94,11 +101,12 @@ def long_sums(device: str) -> Iterator[Part]:
     """Catches a sum of a million numbers that leaves out its last block."""
     row = row_of(LONGEST, "long")
     for name in ("float32", "float64", "int32", "uint8"):
-        given = tensor_of(row, name, device)
-        yield exactly(f"sum of a million {name} numbers", given.sum(), [sum(row)])
+        inputs = tensor_of(row, name, device)
+        computed = inputs.sum()
+        yield exactly(f"sum of a million {name} numbers", computed, [sum(row)])
         counted = sum(1 for value in row if value)
-        found = given.count_nonzero()
-        yield exactly(f"count of a million {name} numbers", found, [counted])
+        computed = inputs.count_nonzero()
+        yield exactly(f"count of a million {name} numbers", computed, [counted])
 
 
 def products_with_ones(device: str) -> Iterator[Part]:
@@ -106,20 +114,22 @@ def products_with_ones(device: str) -> Iterator[Part]:
     for name in ("float32", "float64"):
         for length in (*LENGTHS, 250_007):
             row = row_of(length, "ones")
-            given = tensor_of(row, name, device)
-            ones = torch.ones_like(given)
+            inputs = tensor_of(row, name, device)
+            ones = torch.ones_like(inputs)
             label = f"of {length} {name} numbers"
             total = [float(sum(row))]
-            yield exactly(f"dot {label}", torch.dot(given, ones), total)
-            both = given.expand(3, -1)
-            yield exactly(f"matrix by vector {label}", torch.mv(both, ones), total * 3)
+            computed = torch.dot(inputs, ones)
+            yield exactly(f"dot {label}", computed, total)
+            both = inputs.expand(3, -1)
+            computed = torch.mv(both, ones)
+            yield exactly(f"matrix by vector {label}", computed, total * 3)
             start = tensor_of([2, 2, 2], name, device)
-            found = torch.addmv(start, both, ones)
-            yield exactly(f"vector plus matrix by vector {label}", found, [total[0] + 2] * 3)
+            computed = torch.addmv(start, both, ones)
+            yield exactly(f"vector plus matrix by vector {label}", computed, [total[0] + 2] * 3)
             columns = both.t().contiguous()
             yield exactly(f"vector by matrix {label}", ones @ columns, total * 3)
-            found = torch.einsum("ij,j->i", both, ones)
-            yield exactly(f"einsum {label}", found, total * 3)
+            computed = torch.einsum("ij,j->i", both, ones)
+            yield exactly(f"einsum {label}", computed, total * 3)
 
 
 def gradients_that_add_up(device: str) -> Iterator[Part]:
@@ -131,7 +141,7 @@ def gradients_that_add_up(device: str) -> Iterator[Part]:
         for length in (1, 33, 1025, 70_001):
             # Up to 3 * 20 in all: exact in every format.
             factors = [
-                [(5 * place + number) % 21 for place in range(length)] for number in range(3)
+                [(5 * position + number) % 21 for position in range(length)] for number in range(3)
             ]
             parameter = torch.zeros(length, dtype=getattr(torch, name), device=device)
             parameter.requires_grad_()
@@ -168,18 +178,18 @@ def lengths_of_vectors(device: str) -> Iterator[Part]:
     for name in ("float32", "float64"):
         for length in LENGTHS:
             row = row_of(length, "norm")
-            given = tensor_of(row, name, device)
+            inputs = tensor_of(row, name, device)
             squares = sum(value * value for value in row)
             label = f"of {length} {name} numbers"
             limit = Limit(relative=(8 + sqrt(length)) * roundoff(name))
-            found = torch.linalg.vector_norm(given)
-            yield near(f"vector_norm {label}", found, [sqrt(squares)], limit)
-            found = torch.linalg.vector_norm(given, 1)
-            yield near(f"sum of sizes {label}", found, [sum(row)], limit)
-            pair = [torch.zeros_like(given), torch.zeros(3, device=device, dtype=given.dtype)]
+            computed = torch.linalg.vector_norm(inputs)
+            yield near(f"vector_norm {label}", computed, [sqrt(squares)], limit)
+            computed = torch.linalg.vector_norm(inputs, 1)
+            yield near(f"sum of sizes {label}", computed, [sum(row)], limit)
+            pair = [torch.zeros_like(inputs), torch.zeros(3, device=device, dtype=inputs.dtype)]
             for parameter in pair:
                 parameter.requires_grad_()
-            pair[0].grad, pair[1].grad = given.clone(), torch.ones_like(pair[1])
+            pair[0].grad, pair[1].grad = inputs.clone(), torch.ones_like(pair[1])
             total = torch.nn.utils.clip_grad_norm_(pair, 1.0)
             norm = sqrt(squares + 3)
             yield near(f"norm of gradients {label}", total, [norm], limit)

@@ -1,0 +1,131 @@
+"""The single change of a host or of a wish that would help most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from gpusetup.choose.constraints import in_scope, is_beyond, pick
+from gpusetup.choose.host import BuildQuestion
+from gpusetup.model.builds import Advice, TorchBuild
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.versions import parsed
+
+
+class PossibleChange(Frozen):
+    """Something that could be changed, and the question as it would be then."""
+
+    kind: Literal["driver", "python", "torch", "backend"]
+    to: str | None
+    """None: what the build that fits then has."""
+    question: BuildQuestion
+
+    @property
+    def keeps_wish(self) -> bool:
+        """Whether what is wanted stays as it is."""
+        of_the_host = ("driver", "python")
+        return self.kind in of_the_host
+
+    def advice(self, build: TorchBuild) -> Advice:
+        """What somebody is advised, with what the change gives."""
+        of_build = build.torch if self.kind == "torch" else build.backend
+        return Advice(
+            change=self.kind,
+            to=self.to or of_build,
+            gives=f"torch {build.torch} ({build.backend})",
+        )
+
+
+def best_change(question: BuildQuestion, chosen: TorchBuild | None) -> Advice | None:
+    """The change that gives the newest torch; None if none gives a newer one than the chosen.
+
+    One that keeps the wish comes before one that does not, and of two equally good the first.
+    """
+    best_rank: tuple[object, ...] = ()
+    advice = None
+    above = chosen.torch if chosen else "0"
+    for change in changes(question):
+        # With an answer, nobody is advised to want something else.
+        if chosen is not None and not change.keeps_wish:
+            continue
+        build = pick(change.question, above)
+        if build is None:
+            continue
+        is_reachable = not is_beyond(build, change.question)
+        version = parsed(build.torch).release
+        rank = (change.keeps_wish, is_reachable, version)
+        if rank > best_rank:
+            best_rank = rank
+            advice = change.advice(build)
+    return advice
+
+
+def changes(question: BuildQuestion) -> Iterator[PossibleChange]:
+    """What could be changed, the least costly first."""
+    catalog, host, wish = question.catalog, question.host, question.wish
+    for driver in other_drivers(question):
+        other_host = replace(
+            host,
+            driver=driver,
+            driver_cuda=catalog.driver_cuda(driver),
+            # What cuda-compat served, and what was assumed, were of the old driver.
+            trusts_cuda=False,
+            assumed_driver=None,
+        )
+        changed = replace(question, host=other_host)
+        yield PossibleChange(kind="driver", to=driver, question=changed)
+    for python in other_pythons(question):
+        other_host = replace(host, python=python, python_bits=64)
+        changed = replace(question, host=other_host)
+        yield PossibleChange(kind="python", to=python, question=changed)
+    # A torch that is wanted may name its backend (`2.5.1+cu124`), which is wanted all the same.
+    any_torch = replace(wish, torch=None, backend=question.backend)
+    changed = replace(question, wish=any_torch)
+    yield PossibleChange(kind="torch", to=None, question=changed)
+    torch = wish.torch.partition("+")[0] if wish.torch else None
+    # Who wants the CPU's build is not advised to want a GPU's.
+    backend = "cpu" if question.backend == "cpu" else "auto"
+    any_backend = replace(wish, torch=torch, backend=backend)
+    changed = replace(question, wish=any_backend)
+    yield PossibleChange(kind="backend", to=None, question=changed)
+
+
+def other_drivers(question: BuildQuestion) -> list[str]:
+    """The drivers that may help: a newer one that some build needs, or an older one for a GPU that
+    newer drivers dropped."""
+    host, catalog = question.host, question.catalog
+    drivers: set[str] = set()
+    first_drivers = [first for _, first in host.first_drivers]
+    for build in in_scope(question):
+        # A Jetson's driver comes with its JetPack.
+        if build.driver_floor is None or host.board:
+            continue
+        driver = max((*first_drivers, build.driver_floor), key=parsed)
+        if parsed(driver) > parsed(host.driver or "0"):
+            drivers.add(driver)
+    if catalog.ends_before(host.gpus, host.driver):
+        for gpu in host.gpus:
+            last_branch = catalog.last_branch(gpu.compute_capability)
+            drivers.add(str(last_branch))
+    usable = []
+    for driver in sorted(drivers, key=parsed):
+        # Of several GPUs the oldest decides.
+        if not catalog.ends_before(host.gpus, driver):
+            usable.append(driver)
+    return usable
+
+
+def other_pythons(question: BuildQuestion) -> list[str]:
+    """The Pythons that builds are made for, the nearest to this one first."""
+    python = (question.host.python or "").rstrip("t")
+    minor = parsed(python).minor
+    # Of an unknown Python nobody says that another one is needed.
+    if not minor:
+        return []
+    pythons: set[str] = set()
+    for build in in_scope(question):
+        pythons.update(build.pythons)
+    # Few packages have wheels for the build without the global lock.
+    usual = [python for python in pythons if not python.endswith("t")]
+    usual.sort(key=parsed, reverse=True)
+    return sorted(usual, key=lambda python: abs(parsed(python).minor - minor))

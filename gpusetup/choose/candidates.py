@@ -1,0 +1,245 @@
+"""The builds that may go together with packages, and a set by the table of companions alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.catalog.companion_table import Project, companion_table
+from gpusetup.choose.compatibility import (
+    CompanionQuestion,
+    names_on_torch_index,
+    notes_on_other_wheels,
+    rows_meant,
+    why_none_fits,
+    why_not_on_gpus,
+    why_row_differs,
+)
+from gpusetup.choose.constraints import fitting_builds, preference
+from gpusetup.choose.host import Host, HostFacts, host_of, question_of
+from gpusetup.choose.newest import newest_fitting, nothing_fits
+from gpusetup.choose.wish import Wish, extras_of, name_of
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Driver
+from gpusetup.model.versions import parsed
+
+OLDEST = "2.5"
+"""Older torch is tried only if it, or a release of a package, is asked for: there are too many."""
+
+
+class PackageQuestion(Frozen):
+    """Which packages are to go together with which torch, on which host."""
+
+    wish: Wish
+    host: Host
+    catalog: Catalog
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is to go together with torch, in the order of its names."""
+        return self.wish.words
+
+    @property
+    def of_torch_alone(self) -> PackageQuestion:
+        """The same question without packages."""
+        wish = self.wish.of_torch_alone
+        return replace(self, wish=wish)
+
+    @property
+    def companions(self) -> CompanionQuestion:
+        """The question as the table of companions is asked it."""
+        return CompanionQuestion(
+            words=self.words,
+            host=self.host.facts,
+            catalog=self.catalog,
+            only_table=self.wish.offline,
+        )
+
+
+def candidates(
+    question: PackageQuestion, prefer: TorchBuild | None = None
+) -> tuple[TorchBuild, ...]:
+    """The builds beside which each package has a release, the newest torch first; of one torch the
+    best for the host first, and `prefer` before all others of its torch."""
+    builds = question_of(question.wish, question.host, question.catalog)
+    companions = question.companions
+    fitting = []
+    for build in fitting_builds(builds):
+        is_old = parsed(build.torch) < parsed(OLDEST)
+        # Dozens of torches would be asked for in vain.
+        if is_old and not takes_old_torch(question):
+            continue
+        if why_none_fits(companions, build) is None:
+            fitting.append(build)
+    best = preference(builds)
+    # Two sorts, of which the second keeps the order of the first.
+    fitting.sort(key=lambda build: (build != prefer, best(build)))
+    fitting.sort(key=lambda build: parsed(build.torch), reverse=True)
+    return tuple(fitting)
+
+
+def builds_to_try(
+    question: PackageQuestion, prefer: TorchBuild | None = None
+) -> tuple[TorchBuild, ...]:
+    """The candidates; Unsatisfiable if a package has nothing here, or no build fits."""
+    builds = candidates(question, prefer)
+    if not builds:
+        raise nothing_goes_together(question)
+    return builds
+
+
+def takes_old_torch(question: PackageQuestion) -> bool:
+    """Whether a torch or a release of a package is asked for, which may need an old torch."""
+    if question.wish.torch:
+        return True
+    requirements = map(Requirement, question.words)
+    return any(requirement.specifier for requirement in requirements)
+
+
+def newest_alone(question: PackageQuestion) -> TorchBuild | None:
+    """The newest build that fits, whatever the packages need."""
+    builds = candidates(question.of_torch_alone)
+    return builds[0] if builds else None
+
+
+def nothing_goes_together(question: PackageQuestion) -> Unsatisfiable:
+    """Why no build has a release of each package, and the ways out."""
+    host = question.host
+    newest = newest_alone(question)
+    if newest is None:
+        builds = question_of(question.wish, host, question.catalog)
+        choice = newest_fitting(builds, host.machine)
+        return nothing_fits(choice)
+    hints = ["nothing was changed"]
+    for project in question.companions.projects:
+        alone = replace(question.companions, words=(project.name,))
+        # Only what is at fault needs a way out.
+        if why_none_fits(alone, newest):
+            way = way_without_release(project, newest, host.facts)
+            hints.append(f"for {project.name}: {way}")
+    hints += driver_that_helps(question, newest)
+    version = host.machine.driver.version
+    driver = f" (driver {version})" if version else ""
+    reason = why_none_fits(question.companions, newest)
+    return Unsatisfiable(
+        f"No matching set loads here: {reason}; the newest that fits here{driver} is torch "
+        f"{newest.torch} of {newest.backend}",
+        hint="; ".join(hints),
+    )
+
+
+def way_without_release(project: Project, build: TorchBuild, host: HostFacts) -> str:
+    """What to do where a package has no release for a build on a host."""
+    torch_index = index_url(build.backend)
+    alternative = project.way_out(build, torch_index)
+    # What cannot compute on these GPUs is not worth an hour of building.
+    is_in_vain = why_not_on_gpus(project, build, host) is not None
+    if is_in_vain or any(map(project.has_wheels, project.rows)):
+        return alternative
+    command = how_to_build(project.name)
+    return f"`{command}` builds it for your torch; or {alternative}"
+
+
+def driver_that_helps(question: PackageQuestion, newest: TorchBuild) -> Iterator[str]:
+    """A driver for a later CUDA, if the packages have a release for that."""
+    unknown_driver = replace(question.host.machine, driver=Driver())
+    host = host_of(unknown_driver, question.catalog)
+    builds = candidates(replace(question, host=host))
+    if not builds:
+        return
+    build = builds[0]
+    # The same CUDA needs no other driver.
+    is_later_cuda = build.cuda_major != newest.cuda_major
+    if build.driver_floor and is_later_cuda:
+        yield f"or a driver for CUDA {build.cuda_major}: {build.driver_floor} or newer"
+
+
+# --- by the table alone ---------------------------------------------------------------------------
+
+
+class PackageSet(Frozen):
+    """Packages that go together with a build, and why nothing newer."""
+
+    build: TorchBuild
+    packages: tuple[JointPackage, ...]
+    held_back: tuple[HeldBack, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def set_by_table(question: PackageQuestion) -> PackageSet:
+    """The newest torch that the table takes with every package; no index is asked."""
+    table = companion_table()
+    build = builds_to_try(question)[0]
+    notes = [f"offline: from the table of companions of {table.as_of} alone"]
+    notes += notes_on_other_wheels(question.companions, newest_alone(question) or build)
+    unknown = []
+    for name in question.companions.names:
+        if table.project(name) is None:
+            unknown.append(name)
+    if unknown:
+        notes.append(f"offline nothing is known of {' and '.join(unknown)}")
+    torch = JointPackage(
+        name="torch",
+        version=labelled("torch", build.torch, build),
+        index_url=index_url(build.backend),
+    )
+    packages = [torch]
+    for word in question.words:
+        packages.append(package_by_table(question, word, build))
+    return PackageSet(build=build, packages=tuple(packages), notes=tuple(notes))
+
+
+def package_by_table(question: PackageQuestion, word: str, build: TorchBuild) -> JointPackage:
+    """A package within what was asked for and what the table takes beside a build."""
+    name = name_of(word)
+    project = companion_table().project(name)
+    limits = Requirement(word).specifier
+    if project is not None:
+        limits &= limits_by_table(question, project, build)
+    names = names_on_torch_index((name,), build, question.catalog)
+    return JointPackage(
+        name=name,
+        version=None,
+        index_url=index_url(build.backend) if name in names else None,
+        limits=str(limits) or None,
+        declared=project is None,
+        asked=True,
+        extras=extras_of((word,), name),
+    )
+
+
+def limits_by_table(question: PackageQuestion, project: Project, build: TorchBuild) -> SpecifierSet:
+    """The releases that the table takes beside a build, as far as it excludes any."""
+    companions = question.companions
+    for row in rows_meant(companions, project):
+        if why_row_differs(companions, project, row, build):
+            continue
+        # A row without torch and CUDA excludes nothing.
+        excludes = row.torch or row.cuda
+        return SpecifierSet(row.versions if excludes else "")
+    return SpecifierSet()
+
+
+def how_to_build(name: str) -> str:
+    """The command that builds a package beside the torch that is installed."""
+    return f"uv pip install --no-build-isolation {name}"
+
+
+def labelled(name: str, version: str, build: TorchBuild) -> str:
+    """The version of a member of torch's family as torch's index has it.
+
+    >>> from gpusetup.catalog.file import load_catalog
+    >>> build = load_catalog().row_of("2.13.0", "cu130", "linux", "x86_64")
+    >>> labelled("torchvision", "0.28.0", build), labelled("vllm", "0.32.0", build)
+    ('0.28.0+cu130', '0.32.0')
+    """
+    # The Mac's wheels have no label.
+    if name not in FAMILY or not build.labelled:
+        return version
+    public, _, _ = version.partition("+")
+    return f"{public}+{build.backend}"

@@ -1,0 +1,170 @@
+"""Which torch a host gets: the one question behind doctor, resolve, install, fleet and the API.
+
+The ladder, each step only where the one before has no answer:
+
+    1. a GPU of AMD or Intel, or a build for one, is named: that maker's newest build;
+    2. nothing is named: what the machine or its text shows is wanted, the strictest wish first,
+       until one can be met;
+    3. only packages are named, and torch is there: it stays, whether or not it serves;
+    4. the least change to the torch that is there, or the newest that fits.
+
+With packages, the torch of the ladder is the first that is tried; the index or the table of
+companions decides which torch goes together with them.
+"""
+
+from __future__ import annotations
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.choose.candidates import PackageQuestion, PackageSet, set_by_table
+from gpusetup.choose.choice import Choice, crosses
+from gpusetup.choose.compatibility import numpy_beside
+from gpusetup.choose.host import Host
+from gpusetup.choose.index import Index
+from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
+from gpusetup.choose.packages import set_by_index
+from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
+from gpusetup.choose.search import YEAR
+from gpusetup.choose.shown import wishes_shown
+from gpusetup.choose.wish import Wish
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.frozen import replace
+
+
+def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None) -> Choice:
+    """The build for a host, what becomes of the installed torch, and the packages beside it.
+
+    `index` is asked for the packages of the wish; without one they are left to the installer, or
+    (`wish.offline`) chosen by the table of companions. Unsatisfiable if packages have nothing here.
+    """
+    choice = choose_with_packages(wish, host, catalog, index)
+    build = choice.build
+    if build is None:
+        return choice
+    # Whatever comes along with torch must go with it: doctor asks the same table.
+    numpy = numpy_beside(build.torch, catalog)
+    if numpy is None:
+        return choice
+    return replace(choice, limits=(numpy,))
+
+
+def choose_with_packages(wish: Wish, host: Host, catalog: Catalog, index: Index | None) -> Choice:
+    """The torch, with the packages if an index or the table is asked for them."""
+    maker = maker_to_serve(wish, host)
+    is_joint = bool(wish.words) and (wish.offline or index is not None)
+    if maker and is_joint:
+        raise Unsatisfiable(
+            f"Packages are chosen together with torch for NVIDIA GPUs only, not for {maker.name}'s",
+            hint="leave out the packages to see torch's build, and install them after it",
+        )
+    if maker:
+        return change_for_maker(newest_for_maker(wish, host, catalog, maker), wish, host, catalog)
+    choice = choose_torch(wish, host, catalog)
+    if not is_joint:
+        return choice
+    question = PackageQuestion(wish=wish, host=host, catalog=catalog)
+    if wish.offline:
+        return with_packages(choice, set_by_table(question), question)
+    # No index is known to have a build that was only read (a nightly, a vendor's).
+    is_on_an_index = choice.moves or choice.build is None or bool(choice.build.pythons)
+    if index is None or not is_on_an_index:
+        return choice
+    index.begin(choice, question.words)
+    chosen = set_by_index(
+        question,
+        index,
+        # An environment that has a torch starts from there; a new one from the newest.
+        prefer=choice.build if choice.installed else None,
+        # torch that stays is given up only for packages that would be years behind beside it.
+        behind_days=0 if choice.moves else YEAR,
+    )
+    return with_packages(choice, chosen, question)
+
+
+def choose_torch(wish: Wish, host: Host, catalog: Catalog) -> Choice:
+    """torch, whatever comes beside it."""
+    if wish.is_open:
+        return choose_shown(wish, host, catalog)
+    if not wish.is_about_torch:
+        unchanged = kept_unasked(wish, host, catalog)
+        if unchanged:
+            return unchanged
+    return least_change(wish, host, catalog)
+
+
+def choose_shown(wish: Wish, host: Host, catalog: Catalog) -> Choice:
+    """What the machine or its text shows is wanted; the last wish if none can be met."""
+    choice = Choice()
+    for shown_wish in wishes_shown(host.machine, catalog):
+        choice = least_change(replace(shown_wish, installer=wish.installer), host, catalog)
+        if choice.build is not None:
+            break
+    return choice
+
+
+# --- with packages --------------------------------------------------------------------------------
+
+
+def with_packages(choice: Choice, chosen: PackageSet, question: PackageQuestion) -> Choice:
+    """The choice with the torch that goes with the packages, each at the version that goes with it.
+
+    torch that stays, and goes with them as it is, leaves the packages to the installer.
+    """
+    wish = question.wish
+    stays = choice.build is not None and not choice.moves
+    if stays and is_same_build(choice, chosen):
+        return choice
+    exact = wish.exactly(chosen.build)
+    # The backend is named too, unless that would leave a maker's GPUs.
+    installed = choice.installed
+    if installed is not None and crosses(installed.backend, chosen.build.backend):
+        exact = replace(exact, backend=wish.backend)
+    moved = least_change(exact, question.host, question.catalog)
+    return replace(
+        moved,
+        build=with_companions(moved.build, chosen),
+        reason=reason_with_packages(choice, moved, chosen, question),
+        # What speaks against other builds is told by what holds the packages back.
+        rejections=(),
+        advice=None,
+        packages=chosen.packages,
+        held_back=chosen.held_back,
+        notes_on_packages=chosen.notes,
+    )
+
+
+def is_same_build(choice: Choice, chosen: PackageSet) -> bool:
+    """Whether the packages go with the torch that is chosen without them."""
+    build = choice.build
+    if build is None:
+        return False
+    return (build.torch, build.backend) == (chosen.build.torch, chosen.build.backend)
+
+
+def reason_with_packages(
+    choice: Choice, moved: Choice, chosen: PackageSet, question: PackageQuestion
+) -> str | None:
+    """Why this torch goes with the packages: that of torch alone, or what holds it back."""
+    if is_same_build(choice, chosen):
+        return choice.reason
+    if choice.build is not None and not choice.moves:
+        names = " and ".join(question.wish.packages)
+        version = question.host.machine.torch.version
+        return f"with torch {version} {names} would be old, or missing"
+    for package in chosen.held_back:
+        if package.package == "torch":
+            return package.by
+    return moved.reason
+
+
+def with_companions(build: TorchBuild | None, chosen: PackageSet) -> TorchBuild | None:
+    """The build with the torchvision and torchaudio of a set."""
+    if build is None:
+        return None
+    versions = {package.name: package.version for package in chosen.packages}
+    companions = {}
+    for name in FAMILY[1:]:
+        version = versions.get(name)
+        if version:
+            companions[name] = version.partition("+")[0]
+    return replace(build, **companions)

@@ -1,0 +1,148 @@
+"""What an installer is asked for: torch's family, packages, what follows, what must stay."""
+
+from __future__ import annotations
+
+from packaging.requirements import Requirement
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.compatibility import NUMPY_1, companions_of_another, takes_numpy
+from gpusetup.choose.document import requirements_on_torch_index
+from gpusetup.choose.host import Host
+from gpusetup.choose.installed import followers, installed_family, installed_packages
+from gpusetup.choose.wish import name_of
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import FAMILY
+from gpusetup.model.frozen import Frozen
+
+
+class Coming(Frozen):
+    """What comes into an environment, and what must stay as it is."""
+
+    family: tuple[str, ...] = ()
+    """Of torch's family, torch first."""
+    packages: tuple[str, ...] = ()
+    """Everything else that is wanted, as requirements for the default index."""
+    on_torch_index: tuple[str, ...] = ()
+    """What of the packages comes from torch's own index: `torchcodec==0.17.0+cu126`."""
+    followers: tuple[str, ...] = ()
+    """What is installed, takes another torch than the one to come, and is asked for again."""
+    pinned: tuple[str, ...] = ()
+    """What must stay as it is: `torch==2.9.1+cu130`."""
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether everything that is wanted is there."""
+        # Followers and what is pinned come or stay along with these.
+        wanted = (*self.family, *self.packages, *self.on_torch_index)
+        return not wanted
+
+
+def coming_of(choice: Choice, host: Host, catalog: Catalog) -> Coming:
+    """What comes: the wanted words with what moves with torch; without torch, and pinned to it,
+    where it stays.
+
+    Unsatisfiable if a wanted companion has no release for the torch that stays.
+    """
+    if choice.moves:
+        return coming_with_torch(choice, host, catalog)
+    return coming_beside_torch(choice, host, catalog)
+
+
+def coming_with_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
+    """What comes along with another torch."""
+    build, machine = choice.build, host.machine
+    assert build is not None, "a torch that comes is a build"
+    members = {*installed_family(machine), *wanted_family(choice, host)}
+    numpy = numpy_to_replace(choice, host, catalog)
+    return Coming(
+        family=tuple(name for name in FAMILY if name in members),
+        packages=exact_packages(choice),
+        on_torch_index=requirements_on_torch_index(choice),
+        followers=(*followers(machine, build), *numpy),
+    )
+
+
+def coming_beside_torch(choice: Choice, host: Host, catalog: Catalog) -> Coming:
+    """What comes beside a torch that stays, and what is pinned to stay with it."""
+    build, machine = choice.build, host.machine
+    assert build is not None, "a torch that stays is a build"
+    installed = installed_packages(machine)
+    to_repair = companions_to_repair(choice, host, catalog)
+    missing = []
+    for name in wanted_family(choice, host):
+        if name != "torch" and name not in installed:
+            missing.append(name)
+    # A nightly, or a build of one's own: no index is known to have its companions.
+    versions = build.family()
+    for name in (*missing, *to_repair):
+        is_wanted = name in missing or name in choice.wish.family
+        if is_wanted and name not in versions:
+            raise Unsatisfiable(
+                f"No {name} is known for torch {machine.torch.version}",
+                hint="nothing was changed; `gpusetup resolve --explain` shows which torch has one",
+            )
+    arriving = [name for name in (*missing, *to_repair) if name in versions]
+    changing = (*arriving, *to_repair)
+    staying = [name for name in FAMILY if name in installed and name not in changing]
+    return Coming(
+        family=tuple(name for name in FAMILY if name in arriving),
+        packages=exact_packages(choice),
+        on_torch_index=requirements_on_torch_index(choice),
+        pinned=tuple(f"{name}=={installed[name].version}" for name in staying),
+    )
+
+
+def companions_to_repair(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
+    """The installed companions that do not belong to a torch that stays, and come again."""
+    build, wish = choice.build, choice.wish
+    assert build is not None, "a torch that stays is a build"
+    misfits = companions_of_another(host.machine, build.torch, build.backend, catalog)
+    if wish.is_about_torch:
+        return misfits
+    # Only packages are wanted: a companion that was not named is left as it is.
+    return tuple(name for name in misfits if name in wish.family)
+
+
+def numpy_to_replace(choice: Choice, host: Host, catalog: Catalog) -> tuple[str, ...]:
+    """The numpy that must come because the installed one does not go with the torch that comes."""
+    numpy = installed_packages(host.machine).get("numpy")
+    build = choice.build
+    if numpy is None or build is None:
+        return ()
+    # An installer leaves what is there, whatever a constraint says of what comes.
+    fits = takes_numpy(build.torch, numpy.version, catalog)
+    return () if fits else (NUMPY_1,)
+
+
+def wanted_family(choice: Choice, host: Host) -> tuple[str, ...]:
+    """torch, and the companions that are named or belong to the set; if nothing is named, those
+    that are installed."""
+    wish = choice.wish
+    members = {"torch", *wish.family}
+    members.update(package.name for package in choice.packages)
+    names_only_torch = members == {"torch"} and not wish.packages
+    if names_only_torch:
+        # They move with it.
+        members.update(installed_family(host.machine))
+    return tuple(name for name in FAMILY if name in members)
+
+
+def exact_packages(choice: Choice) -> tuple[str, ...]:
+    """The wanted packages, at the versions of the set if one was chosen."""
+    chosen = {package.name: package for package in choice.packages}
+    words = []
+    for word in choice.wish.packages:
+        package = chosen.get(name_of(word))
+        # Nobody was asked: the installer chooses within the word.
+        if package is None or package.version is None:
+            words.append(word)
+            continue
+        # Another list has these, because they come from another index.
+        if package.index_url:
+            continue
+        requirement = Requirement(word)
+        extras = ",".join(sorted(requirement.extras))
+        name = f"{requirement.name}[{extras}]" if extras else requirement.name
+        words.append(f"{name}=={package.version}")
+    return tuple(words)

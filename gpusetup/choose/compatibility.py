@@ -1,0 +1,405 @@
+"""What goes together with a build of torch, by the table of companions and the catalog. Pure.
+
+doctor, resolve and install ask here. A reason says what is wrong and where that is known from;
+None means that nothing speaks against the two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from packaging.requirements import Requirement
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companion_table import (
+    Pair,
+    Project,
+    companion_table,
+    has_cuda,
+    row_of,
+    without,
+)
+from gpusetup.catalog.companions import UNREAD, serves_backend, serves_torch, usual_major
+from gpusetup.choose.host import HostFacts
+from gpusetup.choose.installed import COMPANIONS, dependents, installed_packages
+from gpusetup.choose.wish import name_of
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.machine import Package, Snapshot, Torch
+from gpusetup.model.versions import allows, cuda_of, parsed
+from gpusetup.readings.packages import normalised
+
+EXACT = re.compile(r"===?([^*,]+)")
+"""One release by its version."""
+CUDA_EXTRA = re.compile(r"cu(?:da)?_?(1\d)(?!\d)")
+"""`jax[cuda12]`: an extra that brings the libraries of one CUDA."""
+
+
+class CompanionQuestion(Frozen):
+    """The words that are to go together with torch, on which host, by which table."""
+
+    words: tuple[str, ...]
+    host: HostFacts
+    catalog: Catalog
+    only_table: bool = False
+    """Whether no index is asked: then what the table says of packages that declare their torch
+    themselves counts too."""
+
+    takes_torch_index: bool = True
+    """Whether packages that torch's own index has for each CUDA are taken from there."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the packages."""
+        names = map(name_of, self.words)
+        return tuple(names)
+
+    @property
+    def projects(self) -> tuple[Project, ...]:
+        """What the table knows of the packages."""
+        table = companion_table()
+        projects = map(table.project, self.names)
+        # Of most packages it knows nothing: they take any torch.
+        return tuple(filter(None, projects))
+
+
+# --- packages beside a build ----------------------------------------------------------------------
+
+
+def why_none_fits(companions: CompanionQuestion, build: TorchBuild) -> str | None:
+    """Why one of the packages has no release for a build; None if each has one."""
+    for word in companions.words:
+        reason = why_extra_differs(word, build)
+        if reason:
+            return reason
+    for project in companions.projects:
+        reason = why_not_on_host(project, build, companions.host)
+        if reason:
+            return reason
+        reasons = []
+        for row in rows_meant(companions, project):
+            reasons.append(why_row_differs(companions, project, row, build))
+        # One row that goes is enough: the others are older or newer releases.
+        if reasons and all(reasons):
+            return reasons[0]
+    return None
+
+
+def why_extra_differs(word: str, build: TorchBuild) -> str | None:
+    """Why an extra of a package (`jax[cuda12]`) does not go with the CUDA of a build."""
+    # A CPU build loads no library of CUDA that could differ.
+    if build.cuda is None:
+        return None
+    majors = []
+    for extra in Requirement(word).extras:
+        cuda = CUDA_EXTRA.match(extra)
+        if cuda:
+            majors.append(cuda[1])
+    if not majors or build.cuda_major in majors:
+        return None
+    built_for = " and ".join(majors)
+    return f"{word} is built for CUDA {built_for}, torch for CUDA {build.cuda}"
+
+
+def rows_meant(companions: CompanionQuestion, project: Project) -> tuple[Pair, ...]:
+    """The rows of the table that the wanted release may be of."""
+    rows = rows_of_exact_release(companions, project)
+    if not rows and not companions.only_table:
+        # One release that was built otherwise says nothing of the others.
+        for row in project.rows:
+            if not EXACT.fullmatch(row.versions):
+                rows.append(row)
+    rows = rows or [*project.rows]
+    if companions.only_table:
+        # Where nobody tells which torch a release takes, the table says it of some.
+        with_torch = [row for row in rows if row.torch]
+        rows = with_torch or rows
+    return tuple(rows)
+
+
+def rows_of_exact_release(companions: CompanionQuestion, project: Project) -> list[Pair]:
+    """The rows of a release that is wanted by its version: `vllm==0.32.0`."""
+    rows = []
+    for word in companions.words:
+        if name_of(word) != project.name:
+            continue
+        exact = EXACT.fullmatch(str(Requirement(word).specifier))
+        row = row_of(project, exact[1]) if exact else None
+        if row:
+            rows.append(row)
+    return rows
+
+
+def why_row_differs(
+    companions: CompanionQuestion, project: Project, row: Pair, build: TorchBuild
+) -> str | None:
+    """Why the releases of a row do not go with a build."""
+    versions = row.versions.removeprefix("==")
+    releases = f"{project.name} {versions}"
+    if companions.only_table and not project.has_wheels(row):
+        # An index that is asked says itself that it has no wheel.
+        return f"{releases} has no wheel on an index ({row.source})"
+    usual = usual_major(companions.catalog, build)
+    is_for_each_cuda = companions.takes_torch_index and is_from_torch_index(project, build, usual)
+    if not is_for_each_cuda and not has_cuda(project, row, build.cuda_major, usual):
+        majors = " and ".join(row.cuda.split())
+        built_for = majors.replace("default", usual)
+        torch = f"this torch is {build.backend}'s"
+        if build.cuda:
+            torch = f"torch for CUDA {build.cuda}"
+        return f"{releases} is built for CUDA {built_for}, {torch} ({row.source})"
+    # An index reads itself what a package declares.
+    table_counts = companions.only_table or not project.declares
+    if not table_counts or not row.torch:
+        return None
+    if allows(row.torch, build.torch):
+        return None
+    return f"{releases} needs torch{row.torch} ({row.source})"
+
+
+def is_from_torch_index(project: Project, build: TorchBuild, usual_cuda: str) -> bool:
+    """Whether a package comes from torch's own index beside a build."""
+    # That of the default index is built for another CUDA.
+    differs = build.cuda_major != usual_cuda
+    return project.on_torch_index and differs
+
+
+def names_on_torch_index(
+    names: Iterable[str], build: TorchBuild, catalog: Catalog
+) -> tuple[str, ...]:
+    """Those of some packages that come from torch's own index beside a build."""
+    usual = usual_major(catalog, build)
+    matching = []
+    for name in dict.fromkeys(names):
+        project = companion_table().project(name)
+        if project and is_from_torch_index(project, build, usual):
+            matching.append(name)
+    return tuple(matching)
+
+
+def why_release_differs(
+    companions: CompanionQuestion, name: str, version: str, build: TorchBuild
+) -> str | None:
+    """Why one release does not go with a build; None if nothing speaks against it."""
+    project = companion_table().project(name)
+    if project is None:
+        return None
+    row = row_of(project, version)
+    if row is None:
+        return None
+    reason = why_row_differs(companions, project, row, build)
+    if reason is None:
+        return None
+    # The release is named, and not the span of its row.
+    span = row.versions.removeprefix("==")
+    return reason.replace(span, version, 1)
+
+
+def why_not_on_host(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
+    """Why a package has nothing for this host, whatever its release."""
+    platform = f"{build.os}-{build.machine}"
+    platforms = project.on.split()
+    if platform not in platforms:
+        return f"{project.name} has no build for {platform} (only {', '.join(platforms)})"
+    return why_not_on_gpus(project, build, host)
+
+
+def why_not_on_gpus(project: Project, build: TorchBuild, host: HostFacts) -> str | None:
+    """Why a package cannot compute on the GPUs of this host, also if it is built here."""
+    # On a Mac such packages compute on Apple's GPU.
+    is_without_gpu = build.cuda is None and build.os != "macos"
+    if project.gpu and is_without_gpu:
+        return f"{project.name} computes on an NVIDIA GPU only, and none is here"
+    oldest = project.capability
+    for gpu in host.gpus:
+        capability = gpu.compute_capability
+        # An unknown GPU is not held against a package.
+        if capability is None or oldest is None:
+            continue
+        if capability < oldest:
+            needs = f"{project.name} needs a GPU of compute capability {oldest}"
+            return f"{needs}; {gpu.name} has {capability}"
+    return None
+
+
+NUMPY_1 = "numpy<2"
+"""The numpy whose ABI the torches before 2.3 were built against."""
+
+
+def numpy_beside(torch: str, catalog: Catalog) -> str | None:
+    """The numpy that a torch needs: `numpy<2` for one that was built before numpy 2; None if it
+    takes any."""
+    first = catalog.milestone("torch for numpy 1 and 2")
+    version = parsed(torch.partition("+")[0])
+    is_before = version < parsed(first)
+    return NUMPY_1 if is_before else None
+
+
+def takes_numpy(torch: str, numpy: str, catalog: Catalog) -> bool:
+    """Whether a torch works with an installed numpy."""
+    needs_numpy_1 = numpy_beside(torch, catalog) is not None
+    is_numpy_1 = parsed(numpy).major < 2
+    # numpy 2 changed its C interface; whatever was built for it runs with both.
+    return is_numpy_1 or not needs_numpy_1
+
+
+def limits_beside(
+    host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """What to forbid beside a build, as an installer's constraints: `torchcodec!=0.9.*`."""
+    limits = [*limits_of_table(host, catalog, build, on_torch_index)]
+    numpy = numpy_beside(build.torch, catalog)
+    # torch itself does not declare it.
+    if numpy:
+        limits.append(numpy)
+    return tuple(limits)
+
+
+def limits_of_table(
+    host: HostFacts, catalog: Catalog, build: TorchBuild, on_torch_index: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The releases that the table of companions does not take beside a build."""
+    limits: list[str] = []
+    for project in companion_table().projects:
+        companions = CompanionQuestion(
+            words=(),
+            host=host,
+            catalog=catalog,
+            # What is not named comes from the default index, whatever requires it.
+            takes_torch_index=project.name in on_torch_index,
+        )
+        rows = []
+        for row in project.rows:
+            if why_row_differs(companions, project, row, build):
+                rows.append(row)
+        limits += without(project, rows)
+    return tuple(limits)
+
+
+# --- what is installed beside a build that comes --------------------------------------------------
+
+
+def companions_of_another(
+    machine: Snapshot, torch: str, backend: str | None, catalog: Catalog
+) -> tuple[str, ...]:
+    """The installed torchvision and torchaudio that are known not to belong to a torch."""
+    packages = installed_packages(machine)
+    platform = f"{machine.os.family}-{machine.os.machine}"
+    misfits = []
+    for name in COMPANIONS:
+        package = packages.get(name)
+        if package is None:
+            continue
+        fits = serves_torch(catalog, name, package.version, torch)
+        # Of an unknown backend nothing is said.
+        is_known = backend is not None and backend != UNREAD
+        if is_known and fits is not False:
+            # conda's are not the default index's wheels, whose CUDA the platform tells.
+            is_wheel = package.installer != "conda"
+            where = platform if is_wheel else None
+            fits = serves_backend(catalog, name, package.version, backend or "", where)
+        if fits is False:
+            misfits.append(name)
+    return tuple(misfits)
+
+
+COMPILED = frozenset(
+    "apex auto-gptq autoawq detectron2 exllamav2 flash-attn flash-attn-3 mmcv natten pyg-lib "  # noqa: SIM905
+    "sgl-kernel torch-cluster torch-scatter torch-sparse torchcodec torchtext transformer-engine "
+    "vllm xformers".split()
+)
+"""Distributions whose libraries are compiled against one minor version of torch."""
+
+
+def notes_on_installed(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+    """What does not belong to a torch that comes, and what becomes of it."""
+    new_torch = f"torch {build.torch} ({build.backend})"
+    dependent_packages = dependents(machine, build)
+    for package in dependent_packages:
+        fate = "it stays"
+        if package.can_follow:
+            fate = f"without a release for {new_torch} it stays"
+        yield f"{package.name} {package.version} requires {package.needs}: {fate}, and may fail"
+    yield from notes_on_companions(machine, build, catalog)
+    # What says itself which torch it takes was named above.
+    declared = {package.name for package in dependent_packages}
+    packages = installed_packages(machine)
+    for name in sorted(COMPILED & packages.keys() - declared):
+        note = note_on_compiled(packages[name], machine.torch, build)
+        if note:
+            yield note
+
+
+def notes_on_companions(machine: Snapshot, build: TorchBuild, catalog: Catalog) -> Iterator[str]:
+    """The torchvision and torchaudio that have no release for a torch, or come from a folder."""
+    packages = installed_packages(machine)
+    new_torch = f"torch {build.torch} ({build.backend})"
+    new_versions = build.family(tuple(packages))
+    for name in companions_of_another(machine, build.torch, build.backend, catalog):
+        if name not in build.family():
+            version = packages[name].version
+            yield f"{name} {version} has no release for {new_torch}: it stays, and may fail"
+    for name in new_versions:
+        package = packages[name]
+        # conda notes a folder for each of its packages.
+        if package.direct and package.installer != "conda":
+            source = "came from a folder or a file (or is editable)"
+            yield f"{name} {package.version} {source}: the wheel of the index replaces it"
+
+
+def note_on_compiled(package: Package, torch: Torch, build: TorchBuild) -> str | None:
+    """Why a package whose libraries are compiled against the installed torch may fail."""
+    differs = differs_in_cuda(torch, build)
+    if not differs and not is_compiled_for_another(package.version, torch.version, build):
+        return None
+    new_torch = f"torch {build.torch} ({build.backend})"
+    note = (
+        f"{package.name} {package.version} was compiled against torch {torch.version or ''}: "
+        f"install or build it again for {new_torch}, before that it may fail"
+    )
+    project = companion_table().project(normalised(package.name))
+    source = project.instead.get("CUDA") if project and differs else None
+    return f"{note}; {source}" if source else note
+
+
+def differs_in_cuda(torch: Torch, build: TorchBuild) -> bool:
+    """Whether an installed torch and a build are for two majors of CUDA: what links the libraries
+    of one does not load beside the other."""
+    of_backend = cuda_of(torch.backend or "")
+    cuda = torch.cuda or of_backend or ""
+    installed_major = cuda.partition(".")[0]
+    # Between a CPU build and another nothing is said: that is no change of CUDA.
+    if not installed_major or not build.cuda_major:
+        return False
+    return installed_major != build.cuda_major
+
+
+def is_compiled_for_another(version: str, torch: str | None, build: TorchBuild) -> bool:
+    """Whether a package that is compiled against the installed torch fails beside a build."""
+    label = re.search(r"\+.*?(cpu|cu\d{2,3})(?!\w)", version)
+    if label and label[1] != build.backend:
+        return True
+    if not torch:
+        return False
+    # Two patches of one release line have the same ABI.
+    installed_line = parsed(torch).release[:2]
+    new_line = parsed(build.torch).release[:2]
+    return installed_line != new_line
+
+
+def notes_on_other_wheels(companions: CompanionQuestion, newest: TorchBuild) -> Iterator[str]:
+    """Where a package has wheels for this CUDA whose newest release on the default index is built
+    for another one."""
+    if newest.cuda is None:
+        return
+    usual = usual_major(companions.catalog, newest)
+    for project in companions.projects:
+        source = project.instead.get("CUDA")
+        # Of torch's own index the right wheel is taken by itself.
+        is_taken = is_from_torch_index(project, newest, usual)
+        if not source or not project.rows or is_taken:
+            continue
+        newest_row = project.rows[0]
+        if not has_cuda(project, newest_row, newest.cuda_major, usual):
+            yield f"{project.name} for CUDA {newest.cuda_major}: {source}"

@@ -1,0 +1,363 @@
+"""What must hold for a build to fit, and the best of those that do.
+
+A constraint is named for what it asks, and gives the reason if it does not hold: what the build
+needs and what was found. All of them hold jointly, for every visible GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from gpusetup.catalog.builds import Catalog, Channel
+from gpusetup.catalog.kernels import release, served_by
+from gpusetup.choose.host import CHANNELS, BuildQuestion
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.frozen import replace
+from gpusetup.model.versions import parsed
+
+Constraint = Callable[[TorchBuild, BuildQuestion], str | None]
+
+
+def is_asked_torch(build: TorchBuild, question: BuildQuestion) -> str | None:
+    if question.takes(build.torch):
+        return None
+    return f"is not the torch asked for ({question.wish.torch})"
+
+
+def is_asked_backend(build: TorchBuild, question: BuildQuestion) -> str | None:
+    if question.backend in ("auto", build.backend):
+        return None
+    return f"is not the backend asked for ({question.backend})"
+
+
+def has_this_python(build: TorchBuild, question: BuildQuestion) -> str | None:
+    host = question.host
+    # torch's last wheels for 32 bits are of 2017.
+    if host.python_bits == 32:
+        return "needs a 64-bit Python, found a 32-bit one"
+    is_unknown = host.python is None
+    if is_unknown or host.python in build.pythons:
+        return None
+    pythons = ", ".join(build.pythons)
+    return f"needs Python {pythons}, found {host.python}"
+
+
+def libc_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
+    host = question.host
+    if host.family != "linux":
+        return None
+    name, _, version = (host.libc or "").partition(" ")
+    # A wheel's tag names glibc; Alpine's musl has another ABI.
+    if name == "musl":
+        return f"needs glibc, found {host.libc}: there are no wheels for musl"
+    # An unknown C library is not held against a build.
+    if not build.glibc or not version:
+        return None
+    if parsed(version) < parsed(build.glibc):
+        return f"needs glibc {build.glibc}, found {version}"
+    return None
+
+
+def macos_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
+    macos = question.host.macos
+    # None on every other system, and for a Mac whose version nobody told.
+    if not build.macos or not macos:
+        return None
+    if parsed(macos) >= parsed(build.macos):
+        return None
+    return f"needs macOS {build.macos}, found {macos}"
+
+
+def driver_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
+    host, catalog = question.host, question.catalog
+    cuda = build.cuda
+    is_known = bool(host.driver or host.driver_cuda)
+    if cuda is None or not is_known:
+        return None
+    serves = driver_serves_cuda(cuda, question)
+    # cuda-compat and a Jetson serve a CUDA that the driver's number does not tell.
+    if host.trusts_cuda and host.driver_cuda:
+        if serves:
+            return None
+        if host.jetpack:
+            release_here = f"{host.jetpack.name} (CUDA {host.driver_cuda})"
+            return f"needs a JetPack for CUDA {cuda}, found {release_here}"
+        return f"needs a driver for CUDA {cuda}, found one for {host.driver_cuda}"
+    if build.driver_floor is None:
+        # A CUDA of which no floor is known: the driver's own has to be of that major.
+        if serves:
+            return None
+        newer = f"which is newer than the catalog of {catalog.as_of}"
+        return f"needs a driver for CUDA {cuda}, {newer}; found one for {host.driver_cuda}"
+    if host.driver is None:
+        return None
+    if parsed(host.driver) >= parsed(build.driver_floor):
+        return None
+    return f"needs NVIDIA driver {build.driver_floor}, found {host.driver}"
+
+
+def driver_serves_cuda(cuda: str, question: BuildQuestion) -> bool:
+    """Whether the driver's own CUDA serves a build's, as far as it is known."""
+    driver_cuda = question.host.driver_cuda
+    if driver_cuda is None:
+        return True
+    needed, served = release(cuda), release(driver_cuda)
+    # Before CUDA 11 a driver serves no newer minor version than its own.
+    parts = 2
+    if needed[0] >= question.catalog.minors_serve_from:
+        parts = 1
+    return served[:parts] >= needed[:parts]
+
+
+def is_for_this_board(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """A Jetson: wheels of servers run on its last releases only."""
+    host = question.host
+    board, jetpack = host.board, host.jetpack
+    if build.cuda is None or board is None:
+        return None
+    if jetpack and jetpack.torch_for:
+        return None
+    # Its GPU was listed by a driver that says its CUDA: that decides.
+    if host.gpus and host.driver_cuda:
+        return None
+    release_here = "a release that is not known"
+    if jetpack:
+        release_here = jetpack.name
+    return f"is a wheel for servers, but {board} has {release_here}"
+
+
+def driver_knows_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """A driver that came before a GPU, or after its last branch, does not start it, whatever the
+    build."""
+    host = question.host
+    if build.cuda is None:
+        return None
+    # After the last branch: NVIDIA ends the support of old GPUs.
+    for reason in question.catalog.too_new(host.driver, host.gpus):
+        return reason
+    if host.driver is None:
+        return None
+    # Before the first branch: a GPU that no driver has listed yet.
+    names = {gpu.name for gpu in host.gpus}
+    for name, first_driver in host.first_drivers:
+        is_too_old = parsed(host.driver) < parsed(first_driver)
+        if name in names and is_too_old:
+            return f"{name} needs NVIDIA driver {first_driver} or newer, found {host.driver}"
+    return None
+
+
+def covers_every_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+    if build.cuda is None:
+        return None
+    host = question.host
+    missed = []
+    for gpu in host.gpus:
+        capability = gpu.compute_capability
+        # A GPU that the catalog does not know may be served: a note says so.
+        if capability is None:
+            continue
+        if not served_by(build, capability, host.driver_cuda):
+            missed.append(f"{gpu.name} ({capability})")
+    if not missed:
+        return None
+    codes = " ".join((*build.kernels, *build.ptx))
+    return f"has no kernel for {', '.join(missed)}: it carries {codes}"
+
+
+def has_a_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+    if build.cuda is None or question.host.presence != "none":
+        return None
+    # An image is often built on a host without the GPU that will run it.
+    if question.backend == build.backend:
+        return None
+    return "needs an NVIDIA GPU, found none; `--backend` asks for it all the same"
+
+
+def uses_the_gpu(build: TorchBuild, question: BuildQuestion) -> str | None:
+    host = question.host
+    if build.cuda or question.backend == "cpu":
+        return None
+    # macOS has one kind of build, which computes on Apple's GPU.
+    if host.presence == "none" or host.family == "macos":
+        return None
+    unused = ""
+    if host.gpus:
+        unused = f" and would not use {host.gpus[0].name}"
+    return f"is a CPU build{unused}; `--backend cpu` asks for it"
+
+
+ASKED: tuple[Constraint, ...] = (is_asked_torch, is_asked_backend)
+CONSTRAINTS: tuple[Constraint, ...] = (
+    has_this_python,
+    libc_reaches,
+    macos_reaches,
+    driver_reaches,
+    is_for_this_board,
+    driver_knows_every_gpu,
+    covers_every_gpu,
+    has_a_gpu,
+    uses_the_gpu,
+)
+
+
+def fits(build: TorchBuild, question: BuildQuestion) -> bool:
+    """Whether a build fits."""
+    reason = why_not(build, question)
+    return reason is None
+
+
+def why_not(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """Every reason why a build does not fit; what was not asked for is no further judged."""
+    for constraint in ASKED:
+        reason = constraint(build, question)
+        if reason:
+            return reason
+    reasons = [constraint(build, question) for constraint in CONSTRAINTS]
+    return "; ".join(filter(None, reasons)) or None
+
+
+# --- the best ------------------------------------------------------------------------------------
+
+
+def in_scope(question: BuildQuestion) -> tuple[TorchBuild, ...]:
+    """The rows of this platform and of the installer's channels, newest torch first."""
+    host = question.host
+    platform = (host.family, host.architecture)
+    return _in_scope(
+        question.catalog,
+        platform,
+        host.floors,
+        question.channels,
+    )
+
+
+@lru_cache(maxsize=32)
+def _in_scope(
+    catalog: Catalog, platform: tuple[str, str], floors: str, channels: tuple[Channel, ...]
+) -> tuple[TorchBuild, ...]:
+    """Cached, because a few platforms are asked about again and again."""
+    family, _ = platform
+    rows = []
+    for build in catalog.builds:
+        is_in_scope = (build.os, build.machine) == platform and build.channel in channels
+        if not is_in_scope:
+            continue
+        # WSL runs builds for Linux on the driver of Windows, which is numbered apart.
+        if build.cuda and floors != family:
+            floor = catalog.driver_floor(build.cuda, floors)
+            build = replace(build, driver_floor=floor)
+        rows.append(build)
+    rows.sort(key=lambda build: newest_first(build.torch))
+    return tuple(rows)
+
+
+def fitting_builds(question: BuildQuestion) -> list[TorchBuild]:
+    """The builds that fit, newest torch first."""
+    fitting = []
+    for build in in_scope(question):
+        if fits(build, question):
+            fitting.append(build)
+    return fitting
+
+
+def pick(question: BuildQuestion, above: str = "0") -> TorchBuild | None:
+    """The best of the builds that fit, of a torch that is newer than `above`."""
+    limit = newest_first(above)
+    newer = []
+    for build in in_scope(question):
+        # Only these are judged: to judge a build takes longer than to compare its version.
+        is_newer = newest_first(build.torch) < limit
+        if is_newer and fits(build, question):
+            newer.append(build)
+    return min(newer, key=preference(question), default=None)
+
+
+def nearest(torch: str, question: BuildQuestion) -> TorchBuild | None:
+    """The best build of a torch, else of the nearest newer one, else of the newest that fits."""
+    wanted_torch = newest_first(torch)
+    prefer = preference(question)
+
+    def distance(build: TorchBuild) -> tuple[object, ...]:
+        version = newest_first(build.torch)
+        is_older = version > wanted_torch
+        if is_older:
+            # Of older ones the newest comes first.
+            return (is_older, version, prefer(build))
+        oldest_first = tuple(-part for part in version)
+        return (is_older, oldest_first, prefer(build))
+
+    return min(fitting_builds(question), key=distance, default=None)
+
+
+FIRST_WITH_AMPERE = 11
+"""CUDA 11 is the first whose builds have kernels for Ampere (sm_80) and what came after it."""
+
+
+def preference(question: BuildQuestion) -> Callable[[TorchBuild], tuple[int, ...]]:
+    """A sort key: newest torch, channel, the CUDA nearest below the driver's own, then above.
+
+    An unknown driver is taken to serve the last CUDA major but one: what needs a newer one comes
+    after all that does not. CUDA 10 and older come last, whose builds have no kernels for Ampere
+    and what came after it.
+    """
+    driver_cuda = question.host.driver_cuda
+    if driver_cuda is None:
+        return lambda build: rank_on_unknown_driver(build, question)
+    served = release(driver_cuda)
+
+    def rank(build: TorchBuild) -> tuple[int, ...]:
+        cuda = cuda_release(build)
+        # By minor-version compatibility a driver runs newer minors, too, but compiles no PTX.
+        is_above = int(cuda > served)
+        major, minor = cuda
+        return (*newest_channel_first(build), is_above, -major, -minor)
+
+    return rank
+
+
+def cuda_release(build: TorchBuild) -> tuple[int, ...]:
+    """The CUDA of a build as numbers; zeros for a CPU build."""
+    if build.cuda is None:
+        return (0, 0)
+    return release(build.cuda)
+
+
+def newest_channel_first(build: TorchBuild) -> tuple[int, ...]:
+    """A sort key: the newest torch, and of one torch the preferred channel."""
+    channel = CHANNELS.index(build.channel)
+    return (*newest_first(build.torch), channel)
+
+
+def rank_on_unknown_driver(build: TorchBuild, question: BuildQuestion) -> tuple[int, ...]:
+    """A sort key for a host whose driver nobody told: the lowest CUDA of the newest torch."""
+    cuda = cuda_release(build)
+    # A CPU build has no CUDA that could be too old.
+    is_before_ampere = int(0 < cuda[0] < FIRST_WITH_AMPERE)
+    needs_later_branch = int(is_beyond(build, question))
+    return (
+        needs_later_branch,
+        *newest_channel_first(build),
+        is_before_ampere,
+        *cuda,
+    )
+
+
+def is_beyond(build: TorchBuild, question: BuildQuestion) -> bool:
+    """Whether a build needs a driver of a later branch than an unknown one is taken to be of."""
+    floor = build.driver_floor
+    assumed = question.host.assumed_driver
+    if not floor or not assumed:
+        return False
+    needed_branch = parsed(floor).major
+    assumed_branch = parsed(assumed).major
+    return needed_branch > assumed_branch
+
+
+@lru_cache(maxsize=512)
+def newest_first(torch: str) -> tuple[int, ...]:
+    """A sort key of versions in which the newest comes first."""
+    release_parts = parsed(torch).release
+    # `2.5` is `2.5.0`: keys of one length compare part by part.
+    parts = (*release_parts, 0, 0, 0)[:4]
+    return tuple(-part for part in parts)

@@ -1,0 +1,225 @@
+"""Another machine than the one that was read: what is described replaces it, the rest stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from gpusetup.accelerators.makers import APPLE, NVIDIA
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.gpus import gpu_described, gpu_of_any_maker, platform_of
+from gpusetup.catalog.jetpack import is_board_gpu
+from gpusetup.errors import UsageError
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import (
+    Container,
+    CudaApi,
+    Driver,
+    Os,
+    Python,
+    Snapshot,
+    Torch,
+    Wanted,
+)
+from gpusetup.model.versions import parsed
+
+Family = Literal["linux", "windows", "macos"]
+
+
+class Description(Frozen):
+    """What somebody says about a machine; None is what the read machine keeps."""
+
+    driver: str | None = None
+    gpus: tuple[str, ...] = ()
+    os: Family | None = None
+    machine: str | None = None
+    """`x86_64` or `aarch64`."""
+    python: str | None = None
+    glibc: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing but the system's own parts is left to be read."""
+        parts = (self.driver, self.os, self.python)
+        # Then no driver is waited for, and no Python is looked for.
+        return None not in parts and bool(self.gpus)
+
+
+def described(snapshot: Snapshot, description: Description, catalog: Catalog) -> Snapshot:
+    """The snapshot as the description says; UsageError for values that are none or that clash."""
+    if description == Description():
+        return snapshot
+    family = description.os or snapshot.os.family
+    _check(description, family, catalog)
+    snapshot = replace(
+        snapshot,
+        origin="composed",
+        python=replace(snapshot.python, executable=None, prefix=None),
+    )
+    if description.os not in (None, snapshot.os.family):
+        snapshot = _with_other_system(snapshot, description)
+    elif description.machine:
+        snapshot = replace(snapshot, os=replace(snapshot.os, machine=description.machine))
+    if description.glibc:
+        os = replace(snapshot.os, libc=f"glibc {description.glibc}")
+        snapshot = replace(snapshot, os=os)
+    if description.python:
+        is_free_threaded = description.python.endswith("t")
+        version = description.python.rstrip("t")
+        python = Python(version=version, free_threaded=is_free_threaded)
+        snapshot = replace(snapshot, python=python)
+    if description.driver:
+        version = driver_named(description.driver, catalog, family)
+        snapshot = _with_driver(snapshot, version)
+    if description.gpus:
+        gpus = [gpu_of_any_maker(name, catalog.gpus) for name in description.gpus]
+        snapshot = replace(snapshot, gpus=tuple(gpus), pci_devices=None)
+    return snapshot
+
+
+def _with_other_system(snapshot: Snapshot, description: Description) -> Snapshot:
+    """The machine with another operating system: nothing of its driver counts there."""
+    # Every Mac that torch is still built for has a chip of Apple.
+    is_mac = description.os == "macos"
+    usual = "aarch64" if is_mac else snapshot.os.machine
+    python = Python(
+        version=snapshot.python.version,
+        free_threaded=snapshot.python.free_threaded,
+        # Nobody describes a 32-bit Python.
+        bits=64,
+    )
+    return replace(
+        _without_driver(snapshot),
+        os=Os(family=description.os, machine=description.machine or usual),
+        python=python,
+    )
+
+
+def _with_driver(snapshot: Snapshot, version: str) -> Snapshot:
+    """The machine with another driver, which did not list its GPUs yet."""
+    gpus = tuple(replace(gpu, uuid=None, nvml_index=None) for gpu in snapshot.gpus or ())
+    return replace(
+        _without_driver(snapshot),
+        driver=Driver(version=version),
+        pci_devices=None,
+        gpus=gpus or None,
+    )
+
+
+def _without_driver(snapshot: Snapshot) -> Snapshot:
+    """The machine without what its driver said, and without the container it was read in."""
+    return replace(
+        snapshot,
+        driver=Driver(),
+        cuda_api=CudaApi(),
+        # cuda-compat belongs to the container.
+        container=Container(),
+    )
+
+
+def driver_named(text: str, catalog: Catalog, family: str | None = None) -> str:
+    """The version of an NVIDIA driver; UsageError for another text, with what it may be.
+
+    Of a branch alone (`580`) its first driver with a CUDA is taken.
+    """
+    version = text.strip()
+    if not re.fullmatch(r"\d{3}(\.\d+){0,3}", version):
+        raise UsageError(
+            f"{text!r} is no version of an NVIDIA driver",
+            hint="such as `580.95.05`: `nvidia-smi` prints it as `Driver Version`",
+        )
+    first_drivers = [row.on(family or "linux") for row in catalog.toolkits]
+    of_branch = [
+        driver for driver in first_drivers if driver and driver.partition(".")[0] == version
+    ]
+    return min(of_branch, key=parsed, default=version)
+
+
+def completed_by_gpus(description: Description, catalog: Catalog) -> Description:
+    """The description with the system and the machine that its GPUs are only found in.
+
+    A Jetson is an aarch64 Linux, a GB200 too, and an Apple chip a Mac; what was said of the system
+    counts more. UsageError for an Apple chip in another system.
+    """
+    platforms = {platform_implied(name, catalog) for name in description.gpus}
+    implied = platforms.pop() if len(platforms) == 1 else None
+    if implied is None:
+        return description
+    family, _, machine = implied.partition("-")
+    if family == "macos" and description.os not in (None, "macos"):
+        raise UsageError(
+            f"{description.gpus[0]!r} is a chip of Apple, and `--os {description.os}` is no system "
+            "of a Mac",
+            hint="leave out `--os`",
+        )
+    if description.os not in (None, family):
+        return description
+    return replace(description, os=family, machine=description.machine or machine)
+
+
+def platform_implied(name: str, catalog: Catalog) -> str | None:
+    """The only platform of a GPU: `linux-aarch64`; None where there are several."""
+    gpu = gpu_of_any_maker(name, catalog.gpus)
+    if gpu.maker == APPLE.id:
+        return "macos-aarch64"
+    # A Jetson's or a GB10's.
+    if is_board_gpu(gpu):
+        return "linux-aarch64"
+    return platform_of(name, catalog.gpus)
+
+
+def _check(description: Description, family: str | None, catalog: Catalog) -> None:
+    """UsageError for a Python or a glibc that is none, and for NVIDIA's GPUs in a Mac."""
+    for value, pattern, meaning, example in (
+        (description.python, r"\d+\.\d+(\.\d+)?t?", "Python version", "`3.11` or `3.13t`"),
+        (description.glibc, r"\d+\.\d+", "glibc version", "`2.35`"),
+    ):
+        if value is not None and not re.fullmatch(pattern, value):
+            raise UsageError(f"{value!r} is no {meaning}", hint=f"such as {example}")
+    platforms = [platform_implied(name, catalog) for name in description.gpus]
+    has_other_gpus = any(platform != "macos-aarch64" for platform in platforms)
+    if family == "macos" and (description.driver or has_other_gpus):
+        raise UsageError(
+            "macOS has no NVIDIA driver: `--driver` and `--gpu` do not go with it",
+            hint="leave them out, or name the system with `--os`",
+        )
+
+
+def without_torch(machine: Snapshot) -> Snapshot:
+    """A machine as an environment that is yet to be made: nothing is installed there, and nothing
+    shows what is wanted."""
+    return replace(
+        machine,
+        torch=Torch(installed=False),
+        packages=(),
+        wanted=Wanted(),
+    )
+
+
+def for_host(
+    snapshot: Snapshot, names: Sequence[str], driver: str | None, catalog: Catalog
+) -> Snapshot:
+    """This environment as it will be on another host: its GPUs and driver are the named ones.
+
+    Unsatisfiable for GPUs of other makers, which nothing here judges.
+    """
+    for name in names:
+        gpu_described(name, catalog.gpus)
+    # What hides GPUs here, and what our own questions to the driver met, is not the other host's.
+    environment = {
+        name: value for name, value in snapshot.environment.items() if name not in NVIDIA.masks
+    }
+    events = tuple(event for event in snapshot.events if event.kind != "child-failed")
+    bare = replace(
+        _without_driver(snapshot),
+        gpus=None,
+        pci_devices=None,
+        devices=None,
+        environment=environment,
+        readings=(),
+        events=events,
+    )
+    other_host = described(bare, Description(driver=driver, gpus=tuple(names)), catalog)
+    container = replace(snapshot.container, cuda_compat_path=None)
+    return replace(other_host, python=snapshot.python, container=container)

@@ -1,0 +1,158 @@
+"""A choice as the public documents have it: the commands of every installer, and offers."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.choose.choice import Choice, crosses
+from gpusetup.choose.commands import INSTALLERS, InstallerOptions
+from gpusetup.choose.host import python_tag
+from gpusetup.choose.installed import installed_family, is_of_conda
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import FAMILY, Offer, TorchBuild
+from gpusetup.model.documents import ResolveAnswer
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+
+
+def answer_of(
+    choice: Choice,
+    machine: Snapshot,
+    packages: tuple[str, ...] = FAMILY,
+    conda_name: str | None = None,
+) -> ResolveAnswer:
+    """The public document of a choice, with the commands of every installer.
+
+    `packages` are torch and what comes along with it. `conda_name` is a new environment for conda's
+    commands.
+    """
+    build = choice.build
+    answer = ResolveAnswer(
+        torch=None,
+        index_url=choice.index_url,
+        python=python_tag(machine),
+        served=choice.served,
+        fallbacks=choice.alternatives,
+        rejections=choice.rejections,
+        advice=choice.advice,
+        notes=choice.notes,
+        catalog_as_of=choice.catalog_as_of,
+    )
+    if build is None:
+        return answer
+    is_conda = machine.python.manager == "conda"
+    options = InstallerOptions(
+        index_root=choice.index_root or INDEX_ROOT,
+        python=machine.python.executable,
+        packages=packages,
+        on_torch_index=requirements_on_torch_index(choice),
+        conda_prefix=machine.python.prefix if is_conda else None,
+        conda_name=conda_name,
+        conda_python=python_tag(machine),
+    )
+    return with_build(replace(answer, commands=commands_of(choice, options)), build)
+
+
+def requirements_on_torch_index(choice: Choice) -> tuple[str, ...]:
+    """What of a set comes from torch's own index besides torch's family."""
+    requirements = []
+    for package in choice.packages:
+        is_member = package.name in FAMILY
+        # Only torch's own index has an address in an answer.
+        if package.index_url and not is_member:
+            requirements.append(package.requirement)
+    return tuple(requirements)
+
+
+def with_build(answer: ResolveAnswer, build: TorchBuild) -> ResolveAnswer:
+    """An answer with what it says of a build."""
+    return replace(
+        answer,
+        torch=build.torch,
+        torchvision=build.torchvision,
+        torchaudio=build.torchaudio,
+        backend=build.backend,
+        driver_floor=build.driver_floor,
+    )
+
+
+def commands_of(
+    choice: Choice, options: InstallerOptions
+) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """Each installer's commands; none of one that has no build that fits."""
+    commands: dict[str, tuple[tuple[str, ...], ...]] = {}
+    for name, steps_of in INSTALLERS.items():
+        installer_options = options
+        if name == "conda":
+            # What is not torch's family was installed by pip: conda is not told of it.
+            family = [package for package in options.packages if package in FAMILY]
+            installer_options = replace(options, packages=tuple(family))
+        try:
+            steps = steps_of(choice, installer_options)
+        except Unsatisfiable:
+            steps = ()
+        commands[name] = tuple(step.argv for step in steps)
+    return commands
+
+
+def offer_of(choice: Choice, machine: Snapshot) -> Offer | None:
+    """The newest that `install --upgrade` would take; None if that would leave torch's maker."""
+    newest, installed = choice.newest, choice.installed
+    if newest is None:
+        return None
+    build, index_url = newest.build, newest.index_url
+    # What conda's channels have, if conda has installed torch: a wheel over it would be a mixture.
+    by_conda = machine.python.manager == "conda" and is_of_conda(machine)
+    is_report = machine.origin == "report"
+    if newest.conda and by_conda and not is_report:
+        build, index_url = newest.conda, None
+    if build is None:
+        return None
+    if installed and crosses(installed.backend, build.backend):
+        return None
+    return Offer(
+        torch=build.torch,
+        torchvision=build.torchvision,
+        torchaudio=build.torchaudio,
+        backend=build.backend,
+        index_url=index_url,
+        driver_floor=build.driver_floor,
+    )
+
+
+# --- another environment --------------------------------------------------------------------------
+
+
+def new_folder(machine: Snapshot, second: str = ".venv-gpu") -> str:
+    """The folder of a new environment next to the target, which may be `.venv` itself."""
+    python = machine.python
+    executable = python.executable or ""
+    # `.venv/bin/python` and `.venv\Scripts\python.exe` lie in `.venv`.
+    folder_of_python = re.sub(r"[/\\](?:bin|Scripts)[/\\][^/\\]*$", "", executable)
+    folder = python.prefix or folder_of_python
+    parts = re.split(r"[/\\]", folder.rstrip("/\\"))
+    is_taken = parts[-1] == ".venv"
+    return second if is_taken else ".venv"
+
+
+def options_of_new_environment(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
+    """What `install --venv DIR` is told, to make there what is prescribed for this environment.
+
+    A new one would get the newest by itself, and none of the companions that are here.
+    """
+    build, wish = choice.build, choice.wish
+    if build is None or not build.pythons:  # a build that no index is known to have
+        return ()
+    companions = []
+    for name in installed_family(machine)[1:]:
+        if name in build.family():
+            companions.append(name)
+    names_something = wish.names_build or wish.installer != "auto"
+    if choice.action == "refused" or names_something:
+        return ("--torch", build.torch, "--backend", build.backend, *companions)
+    gets_newest = choice.action in ("first", "newest", "upgrade")
+    # A new environment gets the newest by itself.
+    if gets_newest:
+        return tuple(companions)
+    return ("--torch", build.torch, *companions)

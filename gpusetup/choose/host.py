@@ -1,0 +1,265 @@
+"""The host that a build must serve: its snapshot, and what the constraints look at, parsed once."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from gpusetup.accelerators.makers import judged_on
+from gpusetup.catalog.builds import Catalog, Channel, completed
+from gpusetup.catalog.facts import JetPack, pci_name
+from gpusetup.catalog.jetpack import board_of, jetpack_of
+from gpusetup.choose.wish import Wish, allows_torch
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Gpu, Snapshot, visible_gpus
+from gpusetup.model.versions import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CONDA_CHANNELS: tuple[Channel, ...] = ("conda-pytorch", "conda-forge")
+WHEELS: tuple[Channel, ...] = ("pytorch",)
+CHANNELS = (*WHEELS, *CONDA_CHANNELS)
+"""Of the same torch the one from the previous channel is taken."""
+Presence = Literal["some", "none", "unknown"]
+
+
+class HostFacts(Frozen):
+    """What the constraints look at: plain values, so that answers about them can be kept."""
+
+    family: str
+    architecture: str
+    floors: str
+    """Whose numbers the driver has: `windows` on WSL."""
+    python: str | None
+    """`3.11`, `3.13t`; None when unknown."""
+    python_bits: int | None
+    libc: str | None
+    """`glibc 2.35`, `musl 1.2.5`; None when unknown."""
+    macos: str | None
+    driver: str | None
+    driver_cuda: str | None
+    """The newest CUDA that the driver serves; None when the driver is unknown."""
+    trusts_cuda: bool
+    """Whether the driver's CUDA decides instead of its version (cuda-compat lifts it)."""
+    jetpack: JetPack | None
+    """The release of a Jetson, whose driver is numbered apart."""
+    board: str | None
+    """What says that this is a Jetson."""
+    gpus: tuple[Gpu, ...]
+    first_drivers: tuple[tuple[str, str], ...]
+    """GPUs that no driver listed, and the first driver that knows each: `("RTX 5090", "570")`."""
+    presence: Presence
+    """Whether there is an NVIDIA GPU; `none` only if a source said so."""
+    assumed_driver: str | None = None
+    """What an unknown driver is taken to reach; None for a known one."""
+
+
+class Host(Frozen):
+    """A machine that gets torch: its snapshot, and the facts of it that builds are judged by."""
+
+    machine: Snapshot
+    facts: HostFacts
+
+
+class BuildQuestion(Frozen):
+    """What one build is judged by: the wish for torch, the host's facts, and the catalog."""
+
+    wish: Wish
+    host: HostFacts
+    catalog: Catalog
+
+    @property
+    def backend(self) -> str:
+        """The backend that is wanted; `auto` for any."""
+        return self.wish.wanted_backend
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The channels whose builds may be chosen."""
+        by_conda = self.wish.installer == "conda"
+        # conda's torch and a wheel in one environment would hide each other.
+        return CONDA_CHANNELS if by_conda else WHEELS
+
+    def takes(self, torch: str) -> bool:
+        """Whether the wish allows a torch."""
+        wanted = self.wish.torch
+        return allows_torch(wanted, torch)
+
+    def by_conda(self) -> BuildQuestion:
+        """The same question to conda's channels."""
+        wish = replace(self.wish, installer="conda")
+        return replace(self, wish=wish)
+
+
+def question_of(wish: Wish, host: Host, catalog: Catalog) -> BuildQuestion:
+    """The question which build of torch serves a wish on a host."""
+    return BuildQuestion(
+        # What is wanted besides torch decides nothing here, and would keep answers apart.
+        wish=wish.of_torch_alone,
+        host=host.facts,
+        catalog=catalog,
+    )
+
+
+# --- reading a snapshot ---------------------------------------------------------------------------
+
+
+def host_of(machine: Snapshot, catalog: Catalog) -> Host:
+    """A machine as a host; a text that wants another Python is about that Python."""
+    version = machine.wanted.python
+    # An old document asks for an old Python along with its old torch.
+    if version and not is_a_step_back(machine):
+        python = replace(machine.python, version=version)
+        machine = replace(machine, python=python)
+    facts = facts_of(machine, catalog)
+    return Host(machine=machine, facts=facts)
+
+
+LACKS_KERNELS = ("gpu-not-in-wheel", "no-kernel-image")
+"""Events of a torch without kernels: what an old document asks for does not bring them."""
+
+
+def is_a_step_back(machine: Snapshot) -> bool:
+    """Whether a document asks for an older release than the one that lacks kernels."""
+    if machine.origin != "report":
+        return False
+    kinds = {event.kind for event in machine.events}
+    lacks_kernels = not kinds.isdisjoint(LACKS_KERNELS)
+    installed = (machine.torch.version or "").partition("+")[0]
+    pin = machine.wanted.torch or ""
+    # Only an exact pin names the release that a document was written for.
+    if not (lacks_kernels and installed and pin.startswith("==")):
+        return False
+    pinned = pin.removeprefix("==").removesuffix(".*")
+    return parsed(pinned) < parsed(installed)
+
+
+def facts_of(machine: Snapshot, catalog: Catalog) -> HostFacts:
+    """What the constraints look at of a machine."""
+    os, driver = machine.os, machine.driver
+    gpus = gpus_to_serve(machine, catalog)
+    board = board_of(machine)
+    jetpack = jetpack_of(board)
+    driver_cuda = driver.cuda or (jetpack.cuda if jetpack else None)
+    if driver_cuda is None and driver.version:
+        driver_cuda = catalog.driver_cuda(driver.version)
+    return HostFacts(
+        family=os.family or "linux",
+        architecture=os.machine or "x86_64",
+        floors=driver_family(machine),
+        python=python_tag(machine),
+        python_bits=machine.python.bits,
+        libc=os.libc,
+        macos=os.version if os.family == "macos" else None,
+        driver=driver.version,
+        driver_cuda=driver_cuda,
+        # A Jetson's driver and cuda-compat serve a CUDA that the version does not tell.
+        trusts_cuda=not driver.version or bool(machine.container.cuda_compat_path or board),
+        jetpack=jetpack,
+        board=board,
+        gpus=tuple(Gpu(name=g.name, compute_capability=g.compute_capability) for g in gpus),
+        first_drivers=first_drivers(machine, catalog),
+        presence=presence_of(machine, gpus),
+        assumed_driver=assumed_driver(machine, catalog),
+    )
+
+
+def presence_of(machine: Snapshot, gpus: tuple[Gpu, ...]) -> Presence:
+    """Whether there is an NVIDIA GPU."""
+    if gpus:
+        return "some"
+    # A driver that answers speaks for a GPU that is not listed.
+    if machine.driver.cuda or machine.driver.version:
+        return "unknown"
+    # An empty list is an answer; None means that nobody answered.
+    is_listed_empty = machine.gpus == ()
+    # No Mac of today has an NVIDIA GPU.
+    is_mac = machine.os.family == "macos"
+    return "none" if is_listed_empty or is_mac else "unknown"
+
+
+def assumed_driver(machine: Snapshot, catalog: Catalog) -> str | None:
+    """The driver that an unknown one is taken to be; None where the driver or the board is known.
+
+    It is taken to serve the last CUDA major but one, as most drivers do, and to start each GPU.
+    """
+    driver = machine.driver
+    is_known = bool(driver.version or driver.cuda)
+    # A board's driver comes with its JetPack.
+    if is_known or board_of(machine):
+        return None
+    family = driver_family(machine)
+    floors = []
+    for row in catalog.families:
+        floor = row.on(family)
+        if floor:
+            floors.append(floor)
+    floors.sort(key=parsed)
+    last_but_one = floors[-2:-1]
+    of_gpus = [first for _, first in first_drivers(machine, catalog)]
+    return max((*last_but_one, *of_gpus), key=parsed, default=None)
+
+
+def driver_family(machine: Snapshot) -> str:
+    """Whose driver numbers count."""
+    # WSL uses the driver of Windows.
+    if machine.os.wsl:
+        return "windows"
+    return machine.os.family or "linux"
+
+
+def python_tag(machine: Snapshot) -> str | None:
+    """The interpreter as wheels name it: `3.11`, `3.13t`; None when unknown."""
+    python = machine.python
+    version = python.version or ""
+    release = re.match(r"\d+\.\d+", version)
+    if release is None:
+        return None
+    # People and wheels write the build without the global lock as `3.13t`.
+    is_free_threaded = python.free_threaded or version.endswith("t")
+    tag = release[0]
+    return f"{tag}t" if is_free_threaded else tag
+
+
+def gpus_to_serve(machine: Snapshot, catalog: Catalog) -> tuple[Gpu, ...]:
+    """The GPUs to serve: the visible ones; all if a variable hides every one; else PCI's."""
+    present = [gpu for gpu in machine.gpus or () if not gpu.lost]
+    gpus = list(visible_gpus(machine)) if present else []
+    if not gpus:
+        # A program may unset the variable; and without any driver the bus still shows the GPU.
+        gpus = present or list(gpus_on_pci(machine))
+    complete = []
+    for gpu in gpus:
+        known_gpu, _ = completed(gpu, catalog)
+        complete.append(known_gpu)
+    return tuple(complete)
+
+
+def gpus_on_pci(machine: Snapshot) -> Iterator[Gpu]:
+    """NVIDIA's GPUs as the PCI bus names them: `GA107M [GeForce RTX 3050]`."""
+    for device in judged_on(machine.pci_devices):
+        by_id = pci_name(device.device_id)
+        name = device.name or by_id or "NVIDIA GPU"
+        # The name in brackets is the one that the catalog knows.
+        _, _, bracket = name.partition("[")
+        marketing_name, _, _ = bracket.partition("]")
+        yield Gpu(name=marketing_name or name)
+
+
+def first_drivers(machine: Snapshot, catalog: Catalog) -> tuple[tuple[str, str], ...]:
+    """The GPUs that no driver listed, each with the first driver that knows it."""
+    # The driver of a Jetson is numbered apart.
+    if board_of(machine):
+        return ()
+    family = driver_family(machine)
+    drivers: dict[tuple[str, str], None] = {}
+    for gpu in gpus_to_serve(machine, catalog):
+        # A GPU that a driver listed is known to it.
+        has_index = gpu.nvml_index is not None or gpu.cuda_index is not None
+        if gpu.uuid or has_index:
+            continue
+        first = catalog.first_driver(gpu, family)
+        if first:
+            drivers[gpu.name, first] = None
+    return tuple(drivers)

@@ -1,0 +1,61 @@
+"""A package index, as far as a choice needs one. Pure: who asks it hands it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
+
+from gpusetup.choose.choice import Choice
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.frozen import Frozen
+
+
+class Released(Frozen):
+    """A release of a package on an index."""
+
+    version: str
+    published: datetime | None = None
+    """None: the index does not say."""
+
+    @property
+    def public(self) -> str:
+        """The version without its label."""
+        return self.version.partition("+")[0]
+
+
+class IndexAnswer(Frozen):
+    """What an index has for some requirements; or its sentence why there is nothing."""
+
+    packages: Mapping[str, Released] = {}
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Index(Protocol):
+    """A package index, or somebody's several; it may raise `Blocked` where it does not answer."""
+
+    @property
+    def torch_root(self) -> str:
+        """The root of torch's own indexes, without a login."""
+
+    def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
+        """Before the first question: the choice without the packages, and the packages."""
+
+    def set_beside(
+        self,
+        build: TorchBuild,
+        words: tuple[str, ...],
+        limits: tuple[str, ...],
+        on_torch_index: tuple[str, ...],
+    ) -> IndexAnswer:
+        """The set of packages that meets some requirements beside a build, within limits.
+
+        The packages of `on_torch_index` come from torch's own index, as torch does.
+        """
+
+    def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
+        """The newest release of each package that has a wheel for the host."""
+
+    def newest_source(self, name: str) -> Released | None:
+        """The newest release of a package if it exists only as source."""

@@ -1,0 +1,147 @@
+"""The newest build that fits a host, and why the others do not.
+
+All constraints hold jointly, for every visible GPU. The newest torch wins; within it the highest
+CUDA that is at most the driver's own, else the highest of its family by minor-version
+compatibility. With an unknown driver the newest torch of the last CUDA major but one, and its
+lowest CUDA: most drivers serve that. A CPU build is the answer only if it is asked for, on macOS,
+and if a source said that the machine has no NVIDIA GPU at all (a note says so): a GPU is never
+left unused silently.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.companions import beside
+from gpusetup.catalog.kernels import served
+from gpusetup.choose.advice import best_change
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.constraints import in_scope, is_beyond, pick, preference, why_not
+from gpusetup.choose.host import WHEELS, BuildQuestion
+from gpusetup.choose.notes import notes_on
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import Fallback, Rejection, TorchBuild
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import parsed
+
+
+def newest_fitting(question: BuildQuestion, machine: Snapshot) -> Choice:
+    """The newest build that fits, its fallbacks, and a reason for every other row of the platform.
+
+    Never raises for what is wanted: a wish that cannot be read or that names what never existed
+    gets no build and a reason (`check_wish` raises for the command line).
+    """
+    choice = _newest_fitting(question)
+    if choice.build is not None:
+        build = as_on_host(choice.build, question)
+        choice = replace(choice, action="first", build=build)
+    notes = notes_on(choice, question, machine)
+    return replace(choice, notes=notes)
+
+
+def as_on_host(build: TorchBuild, question: BuildQuestion) -> TorchBuild:
+    """The build with the torchaudio of this Python, and the first driver that its GPUs need."""
+    host = question.host
+    torchaudio = beside(question.catalog, "torchaudio", build, host.python)
+    floor = build.driver_floor
+    # On a Jetson there is no floor, because its driver is numbered apart.
+    if floor is None or host.board:
+        return replace(build, torchaudio=torchaudio, driver_floor=None)
+    # A driver may serve the CUDA, and not yet know the GPU.
+    first_drivers = [first for _, first in host.first_drivers]
+    floor = max((floor, *first_drivers), key=parsed)
+    return replace(build, torchaudio=torchaudio, driver_floor=floor)
+
+
+@lru_cache(maxsize=1024)
+def _newest_fitting(question: BuildQuestion) -> Choice:
+    """The choice without what only this machine adds. Cached, because many reports are about hosts
+    that do not differ."""
+    reasons = []
+    for build in in_scope(question):
+        reasons.append((build, why_not(build, question)))
+    fitting = [build for build, reason in reasons if reason is None]
+    fitting.sort(key=preference(question))
+    chosen = fitting[0] if fitting else None
+    # conda's own answer is shown beside a wheel's, and not the other way round.
+    by_conda = None
+    if question.channels == WHEELS:
+        by_conda = pick(question.by_conda())
+    host = question.host
+    return Choice(
+        build=chosen,
+        served=served(chosen, host.gpus, host.driver_cuda) if chosen else (),
+        alternatives=fallbacks_of(fitting),
+        rejections=tuple(rejections_of(reasons, chosen, question)),
+        conda=by_conda,
+        advice=best_change(question, chosen),
+        wish=question.wish,
+        catalog_as_of=question.catalog.as_of,
+    )
+
+
+def fallbacks_of(fitting: list[TorchBuild]) -> tuple[Fallback, ...]:
+    """The builds that may stand in for the first of some: of the same torch, for a GPU too."""
+    fallbacks = []
+    for build in fitting[1:]:
+        is_same_torch = build.torch == fitting[0].torch
+        # A CPU build stands in for nothing: it would leave the GPU unused silently.
+        if not is_same_torch or build.cuda is None:
+            continue
+        where: str = build.channel
+        if build.channel == "pytorch":
+            where = index_url(build.backend)
+        fallback = Fallback(torch=build.torch, backend=build.backend, index_url=where)
+        fallbacks.append(fallback)
+    return tuple(fallbacks)
+
+
+def rejections_of(
+    reasons: list[tuple[TorchBuild, str | None]],
+    chosen: TorchBuild | None,
+    question: BuildQuestion,
+) -> list[Rejection]:
+    """Why each build was not chosen; a fitting one of the chosen torch is a fallback."""
+    rejections = []
+    for build, reason in reasons:
+        if reason is None and chosen is not None:
+            reason = why_passed_over(build, chosen, question)
+        if reason is None:
+            continue
+        rejection = Rejection(torch=build.torch, backend=build.backend, reason=reason)
+        rejections.append(rejection)
+    return rejections
+
+
+def why_passed_over(build: TorchBuild, chosen: TorchBuild, question: BuildQuestion) -> str | None:
+    """Why a build that fits is not the answer; None for one of the chosen torch."""
+    if build.torch == chosen.torch:
+        return None
+    # It is newer, and passed over because nobody knows the driver.
+    if is_beyond(build, question):
+        floor = build.driver_floor
+        return f"needs NVIDIA driver {floor}, and the driver here is unknown"
+    return f"fits, but torch {chosen.torch} is newer"
+
+
+MOST_REASONS = 5
+"""Reasons in the sentence that nothing fits; `resolve --explain` lists all."""
+
+
+def nothing_fits(choice: Choice) -> Unsatisfiable:
+    """Why nothing fits: what was asked for, or what keeps the builds of that from this machine."""
+    reasons = []
+    for rejection in choice.rejections:
+        # What nobody asked for needs no reason.
+        if rejection.reason.startswith("is not the "):
+            continue
+        reasons.append(f"{rejection.torch} {rejection.backend}: {rejection.reason}")
+    title = "No PyTorch build fits this machine"
+    lines = (title, *choice.notes, *reasons[:MOST_REASONS])
+    advice = choice.advice
+    hint = None
+    if advice:
+        hint = f"another {advice.change} ({advice.to}) gives {advice.gives}"
+    return Unsatisfiable("\n  ".join(lines), hint=hint)

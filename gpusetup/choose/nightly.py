@@ -1,0 +1,125 @@
+"""The nightly index for a machine: which build, what it means, and the commands. Pure.
+
+A nightly build is made from torch's main branch. Its version changes every day, so there is no row
+of it in the catalog: only the backends that have nightly builds are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gpusetup.accelerators.makers import maker_of
+from gpusetup.catalog.builds import Catalog, index_url
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.commands import started
+from gpusetup.choose.host import Host, python_tag, question_of
+from gpusetup.choose.newest import newest_fitting
+from gpusetup.choose.wish import Wish
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.documents import ResolveAnswer
+from gpusetup.model.frozen import replace
+
+NIGHTLY = "nightly"
+PACKAGES = ("torch", "torchvision")
+"""What has nightly builds; torchaudio's ended with 2.11 (pytorch/test-infra's list of packages)."""
+
+
+def is_nightly(torch: str | None) -> bool:
+    """Whether a torch that was asked for is a nightly one.
+
+    >>> is_nightly("nightly"), is_nightly("torch nightly"), is_nightly("2.5.1"), is_nightly(None)
+    (True, True, False, False)
+    """
+    words = (torch or "").lower().removeprefix("torch").split()
+    return words == [NIGHTLY]
+
+
+def nightly_answer(wish: Wish, host: Host, catalog: Catalog, root: str) -> ResolveAnswer:
+    """The answer to `--torch nightly`; Unsatisfiable where no nightly build serves the machine."""
+    facts, machine = host.facts, host.machine
+    row = catalog.nightly_on(f"{facts.family}-{facts.architecture}")
+    if row is None:
+        raise Unsatisfiable(
+            f"No nightly build of torch is known for {facts.family} on {facts.architecture}",
+            hint="`gpusetup resolve` names the newest release that fits",
+        )
+    similar = similar_release(wish, host, catalog, row.backends.split())
+    build = similar.build
+    backend = build.backend if build else wish.backend
+    url = index_url(backend, f"{root.rstrip('/')}/{NIGHTLY}")
+    of_machine = similar.notes if build else ()
+    notes = (*of_machine, *_notes(build, backend, row.as_of))
+    return ResolveAnswer(
+        torch=NIGHTLY,
+        torchvision=NIGHTLY,
+        backend=backend,
+        index_url=url,
+        python=python_tag(machine),
+        driver_floor=build.driver_floor if build else None,
+        commands=commands(url, machine.python.executable),
+        notes=notes,
+        catalog_as_of=catalog.as_of,
+    )
+
+
+def similar_release(wish: Wish, host: Host, catalog: Catalog, backends: Iterable[str]) -> Choice:
+    """The newest release on a backend that has nightly builds: what its CUDA needs, the nightly
+    build of it needs too. Without a build for a backend that was named and no release has yet.
+
+    Unsatisfiable where no such backend serves the machine.
+    """
+    names = tuple(backends)
+    is_named = wish.backend != "auto"
+    if is_named and wish.backend not in names:
+        raise Unsatisfiable(
+            f"No nightly builds are known for {wish.backend}: they are for {', '.join(names)}",
+            hint="leave out `--backend` to get the one that fits",
+        )
+    with_nightlies = tuple(row for row in catalog.builds if row.backend in names)
+    only_nightly = replace(catalog, builds=with_nightlies)
+    question = question_of(replace(wish, torch=None), host, only_nightly)
+    choice = newest_fitting(question, host.machine)
+    has_release = any(row.backend == wish.backend for row in catalog.builds)
+    if choice.build is None and (has_release or not is_named):
+        reasons = dict.fromkeys(row.reason for row in choice.rejections[:5])
+        raise Unsatisfiable(
+            "\n  ".join(("No nightly build fits this machine", *reasons)),
+            hint="`gpusetup resolve` names the newest release that fits",
+        )
+    return choice
+
+
+def commands(url: str, python: str | None) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """The commands of uv and pip; conda has no nightly builds.
+
+    torch is upgraded by name: an installed release would count as what was asked for.
+    """
+    target = ("--python", python) if python else ()
+    newest = tuple(word for name in PACKAGES for word in ("--upgrade-package", name))
+    by_uv = ("uv", "pip", "install", *target, "--prerelease=allow", *newest)
+    by_pip = (*started(python), "-m", "pip", "install", "--pre", "--upgrade")
+    return {
+        "uv": ((*by_uv, "--index", url, "--default-index", url, *PACKAGES),),
+        "pip": ((*by_pip, "--index-url", url, *PACKAGES),),
+        "conda": (),
+    }
+
+
+def _notes(build: TorchBuild | None, backend: str, as_of: str) -> Iterable[str]:
+    yield (
+        "a nightly build is made every day from torch's main branch, without the tests of a "
+        "release; gpusetup never installs one by itself, and `gpusetup install --upgrade` goes "
+        "back to the newest release"
+    )
+    if build is None:
+        yield f"no release has {backend} yet: gpusetup cannot tell whether it works on this machine"
+    elif maker_of(backend) == "nvidia":
+        yield (
+            f"it was chosen by the newest release with {backend}, torch {build.torch}; a nightly "
+            "build may have other kernels"
+        )
+    yield (
+        f"the list of backends with nightly builds is of {as_of}; the index shows which builds "
+        "there are today"
+    )

@@ -1,0 +1,87 @@
+"""Words that are no package: an index does not have them, or has somebody else's package there."""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.errors import UsageError
+from gpusetup.model.builds import FAMILY
+from gpusetup.model.shell import own_word
+
+NO_PACKAGES = {
+    r"(doctor|resolve|install|verify|plan|tune|monitor)": r"did you mean `gpusetup \1`?",
+    r"v?(\d+(?:\.\d+)+\S*)": r"did you mean `gpusetup install --torch \1`?",
+    r"([<>=!~^].*)": r'did you mean `gpusetup install --torch "\1"`?',
+    r"(?:pytorch-)?cuda-?=?=?(\d+\.\d+)[\d.*]*": r"did you mean `gpusetup install --backend \1`?",
+    r"(cu\d{2,3}|cpu|rocm[\d.]*|xpu)": r"did you mean `gpusetup install --backend \1`?",
+    r"cpu-?only": "did you mean `gpusetup install --backend cpu`?",
+    r"(?:cuda|gpu|nvidia|(?:nvidia-)?cuda-?toolkit|cudnn|nvcc|pytorch-cuda)(?:[=<>].*)?": (
+        "torch's wheels bring their own CUDA: `gpusetup install`, or `--backend 12.4` for a version"
+    ),
+    r"(?:nvidia-)?drivers?(?:-\d+)?(?:-open|-server)?|nvidia-smi": (
+        "it belongs to the system: `gpusetup doctor` names the driver and the commands to install "
+        "it"
+    ),
+    r"(?:rtx|gtx|titan)[ _-]?\w*|sm_?\d+|\d{4}": r'did you mean `--gpu "\g<0>"`?',
+    r"(?:py(?=torch=))?([\w.-]+)=([\w.*]+)": r'did you mean `gpusetup install "\1==\2"`?',
+    r"pytorch([\s<>=!~\[;@].*)?": r'did you mean `gpusetup install "torch\1"`?',
+    r"[^@]*\.(?:whl|tar\.gz|zip)": (
+        "`gpusetup install --offline DIR` installs from a folder of wheels"
+    ),
+    r"\[[\w.-]+\]": (
+        "a project is no list of requirements: `uv pip compile pyproject.toml -o requirements.txt` "
+        "writes one"
+    ),
+    r"[^@]*\.(?:txt|in)": "did you mean `gpusetup install -r WORD`?",
+    r"(?:(?:git|hg|svn|bzr)\+|(?:https?|file|ssh)://|[./\\~]).*": (
+        "`gpusetup install` first, then `uv pip install WORD`"
+    ),
+}
+"""Pattern of a word that no index has, or that is somebody else's package there -> what to do; WORD
+stands for the word."""
+
+
+MISSPELLED = 0.9
+"""How similar two names are of which one is a misspelling (difflib): one letter of ten."""
+
+
+def refuse_what_is_no_package(word: str) -> None:
+    """A word that no index has, or that is somebody else's package there (`pytorch`).
+
+    >>> refuse_what_is_no_package("torch==2.5.1")
+    """
+    from difflib import get_close_matches
+
+    for pattern, advice in NO_PACKAGES.items():
+        match = re.fullmatch(pattern, word, re.IGNORECASE)
+        if match:
+            hint = match.expand(advice).replace("WORD", own_word(word))
+            raise UsageError(f"{word!r} is no package", hint=hint)
+    name = re.split(r"[\s<>=!~\[;@]", word)[0]
+    if name.lower() in FAMILY:
+        return
+    # `torchvison` is a stranger's package on an index, or will be one.
+    plain = re.sub(r"[-_.]", "", name.lower())
+    similar = get_close_matches(plain, FAMILY, 1, MISSPELLED)
+    if similar:
+        likely_word = own_word(similar[0] + word[len(name) :])
+        raise UsageError(
+            f"{name!r} is no package of torch's family",
+            hint=f"did you mean `gpusetup install {likely_word}`?",
+        )
+
+
+LONGEST_SHOWN = 120
+"""Characters of a word in a message; no requirement that people write is longer."""
+
+
+def shortened(word: str) -> str:
+    """A word as a message quotes it.
+
+    >>> shortened("numpy>=2")
+    'numpy>=2'
+    """
+    if len(word) <= LONGEST_SHOWN:
+        return word
+    beginning = word[:LONGEST_SHOWN]
+    return f"{beginning}..."

@@ -1,0 +1,195 @@
+"""What a reader of a choice should know besides the build: guesses, ages, what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import date
+
+from gpusetup.accelerators.makers import MAKERS
+from gpusetup.catalog.jetpack import FIRST_OF_THOR, JETPACKS, UNIFIED, runs_ordinary_wheels
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.constraints import in_scope
+from gpusetup.choose.host import BuildQuestion
+from gpusetup.choose.installed import vendors_of
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import cuda_of, parsed
+
+STALE_DAYS = 120
+"""From this age on a catalog says so: torch has a release every two months or so."""
+NO_GPU = "no NVIDIA GPU was found, so this is the CPU build"
+
+
+def notes_on(choice: Choice, question: BuildQuestion, machine: Snapshot) -> tuple[str, ...]:
+    """All notes that apply, each once."""
+    notes: list[str] = []
+    if choice.build is None:
+        notes += on_missing_build(choice.conda, question)
+    else:
+        notes += on_build(choice.build, question, machine)
+    notes += on_driver_and_gpus(question)
+    notes += on_jetson(question)
+    notes += on_other_makers(question, machine)
+    return tuple(dict.fromkeys(notes))
+
+
+def age_note(as_of: str, today: str) -> str | None:
+    """A note for a catalog of more than 120 days; `today` is `YYYY-MM-DD`."""
+    days = (date.fromisoformat(today) - date.fromisoformat(as_of)).days
+    if days <= STALE_DAYS:
+        return None
+    return f"the catalog is {days} days old ({as_of}): a newer gpusetup knows newer builds"
+
+
+ELSEWHERE = {
+    ("windows", "aarch64"): (
+        "torch's own index has CPU builds for Windows on Arm since torch 2.7, which gpusetup's "
+        "table does not list: `uv pip install torch --index https://download.pytorch.org/whl/cpu`, "
+        "with an Arm64 Python 3.12 or newer"
+    )
+}
+"""Platforms that the catalog has no builds for, and where torch has some all the same
+(https://pytorch.org/blog/pytorch-native-windows-arm64-builds)."""
+
+
+# --- without a build ------------------------------------------------------------------------------
+
+
+def on_missing_build(conda: TorchBuild | None, question: BuildQuestion) -> Iterator[str]:
+    """A torch that the catalog does not know, or that was never built for the backend; and what
+    conda has in its place."""
+    host, catalog = question.host, question.catalog
+    if conda and conda.cuda:
+        yield (
+            f"conda has torch {conda.torch} with CUDA {conda.cuda} that fits ({conda.channel}): "
+            "`gpusetup resolve --installer conda`"
+        )
+    if not in_scope(question):
+        yield ELSEWHERE.get(
+            (host.family, host.architecture),
+            f"no torch is built for {host.family} on {host.architecture}",
+        )
+    if question.backend in catalog.other_backends:
+        yield on_backend_without_builds(question)
+    releases = [row.torch for row in catalog.releases]
+    if any(map(question.takes, releases)):
+        yield from on_torch_of_other_backends(question)
+    else:
+        span = f"{releases[0]} to {releases[-1]}"
+        wanted = question.wish.torch
+        yield f"the catalog has no torch {wanted}: that of {catalog.as_of} knows {span}"
+
+
+def on_backend_without_builds(question: BuildQuestion) -> str:
+    """A backend of another maker, or a CUDA that came after the catalog."""
+    backend = question.backend
+    ask_now = ""
+    if cuda_of(backend):
+        command = f"gpusetup resolve --backend {backend} --refresh"
+        ask_now = f"; `{command}` asks PyTorch's index now"
+    return (
+        f"the catalog of {question.catalog.as_of} knows no build for NVIDIA GPUs of the backend "
+        f"{backend}{ask_now}"
+    )
+
+
+def on_torch_of_other_backends(question: BuildQuestion) -> Iterator[str]:
+    """A torch that exists, but not for the backend that is wanted."""
+    backend, torch = question.backend, question.wish.torch
+    backends_of_torch: dict[str, None] = {}
+    torches_of_backend = []
+    for row in question.catalog.builds:
+        # conda's channels have no backends by name.
+        if row.channel != "pytorch":
+            continue
+        if question.takes(row.torch):
+            backends_of_torch[row.backend] = None
+        if row.backend == backend:
+            torches_of_backend.append(row.torch)
+    if not torch or backend in backends_of_torch or not torches_of_backend:
+        return
+    torches_of_backend.sort(key=parsed)
+    oldest, newest = torches_of_backend[0], torches_of_backend[-1]
+    yield (
+        f"torch {torch} was never built for {backend}: its builds are for "
+        f"{', '.join(backends_of_torch)}; builds for {backend} are of torch {oldest} to {newest}"
+    )
+
+
+# --- with a build ---------------------------------------------------------------------------------
+
+
+def on_build(build: TorchBuild, question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
+    """What was not judged, or not known, when the build was chosen."""
+    host = question.host
+    if host.presence == "none" and host.family != "macos" and question.backend != "cpu":
+        unchecked = "you asked for this build, so it was not checked against a GPU"
+        yield f"no NVIDIA GPU was found here: {unchecked}" if build.cuda else NO_GPU
+    if build.cuda is None:
+        return
+    if host.presence == "unknown":
+        yield "the GPU is unknown: gpusetup cannot tell whether the build has kernels for it"
+    if not (host.driver or host.driver_cuda):
+        problem = "the driver is unknown, so a CUDA that most drivers support was chosen"
+        if machine.driver.module_loaded is False or machine.driver.library_found is False:
+            problem = "no NVIDIA driver was found"
+        yield f"{problem}: this build needs NVIDIA driver {build.driver_floor or 0} or newer"
+    for gpu in host.gpus:
+        if gpu.compute_capability is None:
+            yield (
+                f"the compute capability of {gpu.name} is unknown to the catalog of "
+                f"{question.catalog.as_of}: gpusetup cannot tell whether the build has kernels "
+                "for it"
+            )
+            return
+
+
+def on_driver_and_gpus(question: BuildQuestion) -> Iterator[str]:
+    """A driver or a GPU that is newer than the catalog, or that do not go together."""
+    host, catalog = question.host, question.catalog
+    age = f"is newer than the catalog of {catalog.as_of}"
+    if host.driver and catalog.driver_is_newer(host.driver):
+        branches = [row.branch for row in catalog.branches]
+        newest = max(branches)
+        # NVIDIA's drivers serve all that older ones did.
+        yield f"driver {host.driver} {age}: it counts as branch {newest}"
+    for gpu in host.gpus:
+        capability = gpu.compute_capability
+        if capability and catalog.is_newer_gpu(capability):
+            yield (
+                f"{gpu.name} (compute capability {capability}) {age}: try a newer gpusetup, or a "
+                "nightly build of torch"
+            )
+    yield from catalog.too_new(host.driver, host.gpus)
+
+
+def on_jetson(question: BuildQuestion) -> Iterator[str]:
+    """Whether a Jetson runs torch's own wheels, or which it needs instead."""
+    host = question.host
+    jetpack = host.jetpack
+    capabilities = filter(None, (gpu.compute_capability for gpu in host.gpus))
+    if jetpack and runs_ordinary_wheels(jetpack, capabilities):
+        yield f"{jetpack.name} (CUDA {jetpack.cuda}) runs torch's own aarch64 wheels"
+    elif host.board:
+        releases = (jetpack,) if jetpack else JETPACKS
+        # Of two releases of one JetPack the newer has the newer wheels.
+        addresses = {row.name: row.wheels for row in releases if row.wheels}
+        wheels = "".join(f"; {name}: {address}" for name, address in addresses.items())
+        yield (
+            f"a Jetson runs torch's own aarch64 wheels from {UNIFIED.name} (CUDA {UNIFIED.cuda}) "
+            f"on, Thor from {FIRST_OF_THOR.name}: before that use the wheels that NVIDIA builds "
+            f"for its JetPack{wheels}. `gpusetup doctor` prints the commands for this Python"
+        )
+
+
+def on_other_makers(question: BuildQuestion, machine: Snapshot) -> Iterator[str]:
+    """A GPU of another maker on a machine without one of NVIDIA."""
+    if question.host.presence != "none":
+        return
+    vendors = vendors_of(machine)
+    for maker in MAKERS:
+        if maker.noted and maker.id in vendors:
+            yield (
+                f"an {maker.name} GPU was found: {maker.noted}, but only NVIDIA GPUs are fitted "
+                "here"
+            )

@@ -1,0 +1,384 @@
+"""Chooses torch together with the packages that need it, by an index.
+
+The index is asked with each torch that fits, the newest first, and the table of companions rules
+out what an index cannot know. Pure but for the index, which is handed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from packaging.requirements import Requirement
+
+from gpusetup.catalog.builds import index_url
+from gpusetup.catalog.companion_table import companion_table
+from gpusetup.choose.candidates import (
+    PackageQuestion,
+    PackageSet,
+    builds_to_try,
+    candidates,
+    how_to_build,
+    labelled,
+    newest_alone,
+)
+from gpusetup.choose.compatibility import (
+    names_on_torch_index,
+    notes_on_other_wheels,
+    why_none_fits,
+    why_release_differs,
+)
+from gpusetup.choose.index import Index
+from gpusetup.choose.search import YEAR, Candidate, Search, days_between
+from gpusetup.choose.wish import extras_of, name_of
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
+from gpusetup.model.frozen import replace
+from gpusetup.model.versions import parsed
+
+USUAL_GLIBC = "2.35"
+"""What an unknown C library is taken as: Ubuntu 22.04's, older than most machines' of today."""
+
+
+def set_by_index(
+    question: PackageQuestion,
+    index: Index,
+    *,
+    prefer: TorchBuild | None = None,
+    behind_days: int = 0,
+) -> PackageSet:
+    """The set that an index has. `prefer` is the torch that is taken if nothing beside it is more
+    than `behind_days` older than its newest release; else, with any such days, the next newer one.
+
+    Unsatisfiable if none goes together, or only with an old release of one of them.
+    """
+    search = Search(question, index)
+    answer = best_set(search, prefer, behind_days)
+    refuse_years_behind_source(search, answer)
+    held_back = tuple(held_back_by(search, answer))
+    old = [package for package in held_back if answer.days_behind.get(package.package, 0) > YEAR]
+    if old:
+        raise only_old_releases(old)
+    return PackageSet(
+        build=answer.build,
+        packages=packages_of(search, answer),
+        held_back=held_back,
+        notes=(*notes_on_index(search), *answer.notes, *notes_on_sources(search, answer)),
+    )
+
+
+# --- what is taken -------------------------------------------------------------------------------
+
+
+def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Candidate:
+    """The first torch with which all is at most so many days behind its newest.
+
+    Else that with the fewest releases of years ago, then with the fewest that are behind.
+    """
+    if not behind_days:
+        refuse_without_wheel(search)
+        newest = set_of_newest(search, prefer)
+        if newest is not None:
+            return newest
+    first: Candidate | None = None
+    sets: list[Candidate] = []
+    tried: set[Tried] = set()
+    for build in builds_in_order(search, prefer, behind_days):
+        # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
+        # alone), unless the table forbids the same beside it.
+        key = tried_as(search, build)
+        if key in tried:
+            continue
+        candidate = search.ask(build, search.question.words)
+        first = first or candidate
+        if not lacks_torch(candidate):
+            tried.add(key)
+        if candidate.reason:
+            continue
+        if candidate.most_days_behind <= behind_days:
+            return candidate
+        sets.append(candidate)
+    if sets:
+        return min(sets, key=lambda candidate: candidate.rank)
+    assert first is not None, "there is a build to try"
+    raise nothing_found(search, first)
+
+
+LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
+"""uv's words for a torch that an index does not have."""
+Tried = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""A torch, what the table forbids beside it, and what comes from torch's own index: two backends
+that have these in common have the same answer."""
+
+
+def tried_as(search: Search, build: TorchBuild) -> Tried:
+    """What decides, of a build, which packages go with it."""
+    on_torch_index = search.on_torch_index(build)
+    return build.torch, search.limits(build, on_torch_index), on_torch_index
+
+
+def lacks_torch(candidate: Candidate) -> bool:
+    """Whether the index has no such torch for that backend; another backend may have it."""
+    reason = candidate.reason or ""
+    return re.search(LACKS_TORCH, reason) is not None
+
+
+def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None:
+    """The first torch beside which every package may be at its newest; None if there is none.
+
+    Each question names exact versions, so that uv fails at once where the newest does not fit,
+    instead of looking through years of older releases (170 s for unsloth).
+    """
+    words = words_at_newest(search)
+    if words == search.question.words:
+        return None
+    tried: set[Tried] = set()
+    preferred = () if prefer is None else (prefer,)
+    for build in (*preferred, *candidates(search.question, prefer)):
+        if why_none_fits(search.question.companions, build) is not None:
+            continue
+        key = tried_as(search, build)
+        if key in tried:
+            continue
+        candidate = search.ask(build, words)
+        if not candidate.reason:
+            return candidate
+        if not lacks_torch(candidate):
+            tried.add(key)
+    return None
+
+
+def words_at_newest(search: Search) -> tuple[str, ...]:
+    """The requirements, each without a version at the newest release of its package."""
+    words: list[str] = []
+    for word in search.question.words:
+        requirement = Requirement(word)
+        newest = search.newest.get(name_of(word))
+        is_plain = not requirement.specifier and not requirement.marker and not requirement.url
+        # A pre-release that is named by its version would be taken as one that was asked for.
+        is_final = newest is not None and not parsed(newest.version).is_prerelease
+        if newest is not None and is_plain and is_final:
+            word = f"{word}=={newest.public}"
+        words.append(word)
+    return tuple(words)
+
+
+def refuse_without_wheel(search: Search) -> None:
+    """Unsatisfiable if a package has no wheel at all here, whatever the torch.
+
+    Without this, an index would be asked the same with each torch.
+    """
+    question = search.question
+    is_one_word = len(question.words) == 1 and len(search.in_any_version) == 1
+    if not is_one_word or search.newest:
+        return
+    name = search.in_any_version[0]
+    builds = candidates(question)
+    # torch's own index may have it for another backend.
+    if any(names_on_torch_index((name,), each, question.catalog) for each in builds):
+        return
+    candidate = search.ask(builds[0], question.words) if builds else None
+    if candidate is not None and candidate.reason:
+        raise nothing_found(search, candidate)
+
+
+def builds_in_order(
+    search: Search, prefer: TorchBuild | None, behind_days: int
+) -> Iterator[TorchBuild]:
+    """The builds in the order in which they are tried: `prefer`, then, if older releases would
+    do, the next newer ones, then all from the newest on."""
+    companions = search.question.companions
+    if prefer and why_none_fits(companions, prefer) is None:
+        yield prefer
+    if prefer and behind_days:
+        # The nearest newer torch changes the environment least.
+        nearest_first = reversed(candidates(search.question))
+        for build in nearest_first:
+            if parsed(build.torch) > parsed(prefer.torch):
+                yield build
+    yield from builds_to_try(search.question, prefer)
+
+
+def packages_of(search: Search, chosen: Candidate) -> tuple[JointPackage, ...]:
+    """The whole set: torch's family, what was asked for, then the rest by name."""
+    build, table = chosen.build, companion_table()
+    names = search.question.companions.names
+    torch_index = index_url(build.backend, search.index.torch_root)
+    from_torch_index = (*FAMILY, *chosen.on_torch_index)
+    packages = []
+    for name, release in chosen.packages.items():
+        project = table.project(name)
+        package = JointPackage(
+            name=name,
+            version=labelled(name, release.version, build),
+            index_url=torch_index if name in from_torch_index else None,
+            # What the table does not know declares itself what it needs.
+            declared=project is None or project.declares,
+            asked=name in names,
+            extras=extras_of(search.question.words, name),
+        )
+        packages.append(package)
+    packages.sort(key=place_in_set)
+    return tuple(packages)
+
+
+def nothing_found(search: Search, first: Candidate) -> Unsatisfiable:
+    """Why nothing goes together: the table's reason, else the index's own words."""
+    words = search.question.words
+    # Without the table's limits uv has a set, whose misfit the table then names.
+    unlimited = search.ask(first.build, words, limited=False)
+    reason = reason_of_table(search, unlimited) or unlimited.reason or first.reason
+    hint = "leave one of them out, or name another version"
+    if len(words) == 1:
+        hint = hint_for_one(search, first.build)
+    return Unsatisfiable(
+        f"No torch for this machine works with {' and '.join(words)}: {reason}",
+        hint=f"nothing was changed; {hint}",
+    )
+
+
+def hint_for_one(search: Search, build: TorchBuild) -> str:
+    """What to do if a single package has no set: build it, or take something else."""
+    name = search.question.companions.names[0]
+    command = how_to_build(name)
+    hint = f"if it has no wheel, `{command}` builds it"
+    project = companion_table().project(name)
+    if project is None:
+        return f"{hint}; check the spelling"
+    # The mirror that was named, for a command that can be pasted.
+    torch_index = index_url(build.backend, search.index.torch_root)
+    return f"{hint}; or instead: {project.way_out(build, torch_index)}"
+
+
+def reason_of_table(search: Search, candidate: Candidate) -> str | None:
+    """Why the table does not take a package of a set beside its build."""
+    build = candidate.build
+    for name in candidate.packages:
+        if name in FAMILY:
+            continue
+        is_of_torch_index = name in candidate.on_torch_index
+        companions = replace(search.question.companions, takes_torch_index=is_of_torch_index)
+        version = candidate.version(name)
+        reason = why_release_differs(companions, name, version, build)
+        # One misfit explains why there is no set.
+        if reason:
+            return reason
+    return None
+
+
+def held_back_by(search: Search, chosen: Candidate) -> Iterator[HeldBack]:
+    """What is not at its newest, and what holds it: the table, or uv in its own words."""
+    newest = newest_alone(search.question) or chosen.build
+    if parsed(newest.torch) > parsed(chosen.build.torch):
+        reason = why_not_newest_torch(search, chosen, newest)
+        yield HeldBack(package="torch", at=chosen.build.torch, by=reason)
+    for name in chosen.days_behind:
+        reason = why_not_newest(search, chosen, name)
+        yield HeldBack(package=name, at=chosen.version(name), by=reason)
+
+
+def exact_words(search: Search, chosen: Candidate) -> dict[str, str]:
+    """Each package that was asked for, at the version of a set."""
+    words = {}
+    for name in search.question.companions.names:
+        version = chosen.version(name)
+        words[name] = f"{name}=={version}"
+    return words
+
+
+def why_not_newest_torch(search: Search, chosen: Candidate, newest: TorchBuild) -> str:
+    """What of a set does not go with the newest torch."""
+    # Where torch's own index had none of them, the default index's are what does not go.
+    has_torch_index = bool(chosen.on_torch_index)
+    companions = replace(search.question.companions, takes_torch_index=has_torch_index)
+    reason = why_none_fits(companions, newest)
+    if reason is None:
+        on_newest = replace(chosen, build=newest)
+        reason = reason_of_table(search, on_newest)
+    if reason is None:
+        words = exact_words(search, chosen)
+        reason = search.ask(newest, tuple(words.values())).reason
+    # Then others of their releases go with it, of which one is old.
+    return reason or f"torch {newest.torch} goes with other releases of them"
+
+
+def why_not_newest(search: Search, chosen: Candidate, name: str) -> str:
+    """What keeps a package of a set from its newest release."""
+    companions, build = search.question.companions, chosen.build
+    version = search.newest[name].public
+    reason = why_release_differs(companions, name, version, build)
+    if reason is None:
+        words = {**exact_words(search, chosen), name: f"{name}=={version}"}
+        reason = search.ask(build, tuple(words.values())).reason
+    # Then it goes with other releases of the packages beside it.
+    return reason or f"{name} {version} goes with other releases"
+
+
+def notes_on_sources(search: Search, chosen: Candidate) -> Iterator[str]:
+    """A note for each package whose newer release has no wheel."""
+    for name, source in search.newer_sources.items():
+        if name not in chosen.packages:
+            continue
+        version = chosen.version(name)
+        command = how_to_build(name)
+        # Whoever needs it must build it: nothing is built here unasked.
+        yield (
+            f"{name} {source.version} is newer than {version} and exists only as source: "
+            f"`{command}` builds it"
+        )
+
+
+def notes_on_index(search: Search) -> Iterator[str]:
+    """What was guessed, or what the index does not say."""
+    newest = newest_alone(search.question)
+    if newest:
+        yield from notes_on_other_wheels(search.question.companions, newest)
+    os = search.question.host.machine.os
+    library = os.libc or ""
+    if os.family == "linux" and not library.startswith("glibc "):
+        yield f"the C library is not known and is taken as glibc {USUAL_GLIBC}: `--glibc`"
+    undated = []
+    for name, release in search.newest.items():
+        # An index without PEP 700 states no dates.
+        if release.published is None:
+            undated.append(name)
+    if undated:
+        yield f"the index does not say when {', '.join(undated)} came: how old is not judged"
+
+
+def place_in_set(package: JointPackage) -> tuple[bool, bool, str]:
+    """A sort key: torch's family, what was asked for, the rest; each by name."""
+    is_of_others = package.name not in FAMILY
+    # `asked` sorts after not asked.
+    return is_of_others, not package.asked, package.name
+
+
+def refuse_years_behind_source(search: Search, chosen: Candidate) -> None:
+    """Unsatisfiable if a package would come in a release that is years older than its newest, which
+    exists only as source."""
+    for name, source in search.newer_sources.items():
+        wheel = chosen.packages.get(name)
+        if wheel is None or days_between(wheel, source) <= YEAR:
+            continue
+        # Such a wheel is a leftover of how the project once was published.
+        command = how_to_build(name)
+        raise Unsatisfiable(
+            f"The newest {name} with a wheel is {wheel.version}, years older than "
+            f"{source.version}, which exists only as source",
+            hint=f"nothing was changed; `gpusetup install` first, then `{command}` builds the "
+            "newest; asked for by its version the old one is taken: "
+            f"'{name}=={wheel.version}'",
+        )
+
+
+def only_old_releases(old: Sequence[HeldBack]) -> Unsatisfiable:
+    """Why a set of old releases is no answer, and the way out."""
+    reasons, words = [], []
+    for package in old:
+        reasons.append(f"{package.package} only at {package.at}: {package.by}")
+        # Quoted, because `==` in some shells is no plain word.
+        words.append(f"'{package.package}=={package.at}'")
+    return Unsatisfiable(
+        f"Only an old release goes together here: {'; '.join(reasons)}",
+        hint=f"asked for by its version it is taken: {' '.join(words)}",
+    )

@@ -1,0 +1,262 @@
+"""What becomes of the installed torch: as little as cures it.
+
+torch that serves the machine stays. A wrong build becomes the same version from the right index,
+if that exists and fits; else the nearest newer version that fits; else the newest that fits.
+From a build for one maker's GPUs it never goes to another maker's, nor to the CPU's, unless a
+backend is named. `doctor` prescribes this, `install` does it, `resolve` says it of what is there.
+"""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.makers import is_seen_only, maker_of
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companions import UNREAD
+from gpusetup.catalog.kernels import served
+from gpusetup.choose.choice import Action, Choice, crosses
+from gpusetup.choose.constraints import nearest
+from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
+from gpusetup.choose.installed import installed_build, is_damaged, is_of_conda, public, serves
+from gpusetup.choose.newest import newest_fitting
+from gpusetup.choose.wish import Wish
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import parsed
+
+
+def least_change(wish: Wish, host: Host, catalog: Catalog) -> Choice:
+    """What `install` makes of torch on a host, with the reason."""
+    question = question_of(wish, host, catalog)
+    machine = host.machine
+    newest = newest_fitting(question, machine)
+    installed = installed_build(machine, question)
+    choice = newest
+    if installed is not None:
+        choice = change_of(installed, newest, wish, (question, machine))
+    choice = replace(
+        choice,
+        installed=installed,
+        newest=newest,
+        wish=wish,
+    )
+    reason = reason_of(choice, question)
+    return replace(choice, reason=reason)
+
+
+def change_of(
+    installed: TorchBuild,
+    newest: Choice,
+    wish: Wish,
+    case: tuple[BuildQuestion, Snapshot],
+) -> Choice:
+    """Keep, same version, nearest, newest: the first that serves."""
+    question, machine = case
+    if stays(installed, newest, wish, case):
+        choice = as_installed(installed, machine, question)
+        # What is wanted is there, but not whole.
+        action: Action = "again" if is_damaged(machine) else "kept"
+        return replace(choice, action=action)
+    choice = newest
+    if not wish.wants_newest:
+        choice = nearest_fitting(installed.torch, machine, question)
+    if choice.build is None:
+        return replace(choice, action="nothing")
+    # Who names a backend wants to leave the GPUs of the installed torch's maker.
+    leaves_maker = crosses(installed.backend, choice.build.backend)
+    if leaves_maker and not wish.names_backend:
+        return refused_or_kept(installed, choice, wish, case)
+    if wish.wants_newest:
+        return replace(choice, action="upgrade")
+    return replace(choice, action=action_of(installed, choice.build, newest))
+
+
+def stays(
+    installed: TorchBuild,
+    newest: Choice,
+    wish: Wish,
+    case: tuple[BuildQuestion, Snapshot],
+) -> bool:
+    """Whether the installed torch is what is wanted, and does it."""
+    question, machine = case
+    if wish.wants_newest and newest.build is not None:
+        is_newer = parsed(newest.build.torch) > parsed(installed.torch)
+        if is_newer:
+            return False
+    if not is_as_wanted(installed, question):
+        return False
+    return is_good(installed, machine, question)
+
+
+def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -> Choice:
+    """The choice for a GPU of AMD or Intel: the installed build of that maker stays if it is as
+    wanted, because nothing here judges whether another one serves its GPU better."""
+    question = question_of(wish, host, catalog)
+    machine = host.machine
+    installed = installed_build(machine, question)
+    if installed is None or newest.build is None:
+        return newest
+    choice = replace(newest, installed=installed)
+    maker = maker_of(newest.build.backend)
+    is_of_maker = maker_of(installed.backend) == maker
+    is_enough = is_as_wanted(installed, question) and not wish.wants_newest
+    if not (is_of_maker and is_enough):
+        return replace(choice, action="newest")
+    action: Action = "again" if is_damaged(machine) else "kept"
+    return replace(
+        choice,
+        build=installed,
+        action=action,
+        reason=REASONS[action],
+    )
+
+
+def action_of(installed: TorchBuild, chosen: TorchBuild, newest: Choice) -> Action:
+    """How torch changes: which rule led from the installed build to the chosen one."""
+    before = parsed(installed.torch)
+    after = parsed(chosen.torch)
+    # The label may change: that is the point of the same version from another index.
+    if before.public == after.public:
+        return "same-version"
+    if after < before:
+        return "newest"
+    is_the_newest = newest.build is not None and newest.build.torch == chosen.torch
+    return "newest" if is_the_newest else "nearest-newer"
+
+
+def refused_or_kept(
+    installed: TorchBuild,
+    choice: Choice,
+    wish: Wish,
+    case: tuple[BuildQuestion, Snapshot],
+) -> Choice:
+    """What happens instead of a change to another maker's GPUs that nobody asked for."""
+    question, machine = case
+    as_it_is = as_installed(installed, machine, question)
+    # `--upgrade` of a torch that serves: there is nothing newer for its own GPUs.
+    is_upgrade = wish.wants_newest
+    if is_upgrade and serves(installed, machine, question):
+        return replace(as_it_is, action="kept")
+    # Without any NVIDIA GPU nothing shows that another build would serve better.
+    if question.host.presence == "none":
+        return replace(as_it_is, action="refused")
+    return replace(choice, action="refused")
+
+
+def is_as_wanted(installed: TorchBuild, question: BuildQuestion) -> bool:
+    """Whether the installed torch is one that the wish allows."""
+    backends = ("auto", installed.backend)
+    if question.backend not in backends:
+        return False
+    return question.takes(installed.torch)
+
+
+def is_good(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> bool:
+    """Whether the installed torch does what is wanted."""
+    # Who wants the CPU's build does not care which GPU it leaves unused.
+    if question.backend == "cpu":
+        return True
+    maker = maker_of(installed.backend)
+    is_judged = question.host.presence == "some" and not is_seen_only(maker)
+    is_named = question.backend == installed.backend
+    # A backend that is wanted by name is not judged against GPUs that are not here, or that
+    # nobody judges.
+    if is_named and not is_judged:
+        return True
+    return serves(installed, machine, question)
+
+
+def kept_unasked(wish: Wish, host: Host, catalog: Catalog) -> Choice | None:
+    """torch as it is, whether or not it serves, because only other packages are wanted; None
+    without a torch."""
+    machine = host.machine
+    any_torch = Wish(installer="conda" if is_of_conda(machine) else "auto")
+    question = question_of(any_torch, host, catalog)
+    installed = installed_build(machine, question)
+    if installed is None:
+        return None
+    return replace(
+        as_installed(installed, machine, question),
+        action="kept",
+        reason="torch stays unchanged: you did not ask for a change",
+        installed=installed,
+        newest=newest_fitting(question, machine),
+        wish=wish,
+    )
+
+
+def as_installed(installed: TorchBuild, machine: Snapshot, question: BuildQuestion) -> Choice:
+    """What stays, as the channels have it that it is from; else as it was read."""
+    exact = Wish(
+        torch=f"=={public(installed.torch)}",
+        backend=installed.backend,
+        installer="conda" if is_of_conda(machine) else "auto",
+    )
+    on_its_channels = newest_fitting(replace(question, wish=exact), machine)
+    if on_its_channels.build:
+        return replace(on_its_channels, alternatives=())
+    host = question.host
+    return Choice(
+        build=installed,
+        served=served(installed, host.gpus, host.driver_cuda),
+        catalog_as_of=question.catalog.as_of,
+    )
+
+
+def nearest_fitting(torch: str, machine: Snapshot, question: BuildQuestion) -> Choice:
+    """The same version on a backend that fits, else the nearest newer, else the newest that fits.
+
+    `conda` of the answer is chosen by the same rule from conda's own channels.
+    """
+    version = public(torch)
+    build = nearest(version, question)
+    if build is None:
+        return newest_fitting(question, machine)
+    wish = question.wish
+    # A backend that the wanted torch names (`2.5.1+cu124`) stays named.
+    label = f"+{question.backend}" if wish.label else ""
+    exact_wish = replace(wish, torch=f"=={build.torch}{label}")
+    exact = replace(question, wish=exact_wish)
+    choice = newest_fitting(exact, machine)
+    if question.channels != WHEELS:
+        return choice
+    of_conda = nearest(version, question.by_conda())
+    return replace(choice, conda=of_conda)
+
+
+# --- in words ------------------------------------------------------------------------------------
+
+
+SERVES = "torch fits this machine and stays"
+REASONS: dict[str, str] = {
+    "kept": SERVES,
+    "again": "files are missing: the same build again",
+    "upgrade": "the newest that fits",
+    "same-version": "the same version, from the index that fits this machine",
+    "nearest-newer": "no build of {torch} fits: the nearest newer version that does",
+    "newest": "no build of {torch} fits: the newest that does",
+}
+
+
+def reason_of(choice: Choice, question: BuildQuestion) -> str | None:
+    """Why this torch comes or stays, in a sentence."""
+    build, installed = choice.build, choice.installed
+    if build is None:
+        return None
+    torch = question.wish.torch
+    if torch is not None and choice.moves:
+        return f"asked for: {torch}"
+    # The one choice that surprises: on a login node, or while an image is built.
+    without_gpu = build.cuda is None and question.host.presence == "none"
+    if choice.action == "first" and without_gpu:
+        return (
+            f"{build.backend}, because no NVIDIA GPU is seen here; for an image of another host "
+            "name it: `--gpu NAME --driver VERSION`, or `--backend cu...`"
+        )
+    if installed is None:
+        return "the newest that fits"
+    if choice.action == "kept" and installed.backend == UNREAD:
+        return "nothing speaks against this torch: it stays"
+    sentence = REASONS.get(choice.action)
+    if sentence is None:
+        return None
+    return sentence.format(torch=public(installed.torch))

@@ -1,0 +1,211 @@
+"""Asks an index which packages go together with a torch, each question once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from packaging.requirements import Requirement
+
+from gpusetup.catalog.companion_table import companion_table
+from gpusetup.choose.candidates import (
+    PackageQuestion,
+    candidates,
+)
+from gpusetup.choose.compatibility import (
+    limits_beside,
+    names_on_torch_index,
+)
+from gpusetup.choose.index import Index, IndexAnswer, Released
+from gpusetup.choose.wish import name_of
+from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.versions import parsed
+
+YEAR = 365
+"""Days; a release that is older than this beside its newest is not taken silently."""
+
+
+class Candidate(Frozen):
+    """What goes together with one build; or the index's sentence why nothing does."""
+
+    build: TorchBuild
+    packages: Mapping[str, Released] = {}
+    reason: str | None = None
+    notes: tuple[str, ...] = ()
+    on_torch_index: tuple[str, ...] = ()
+    """The packages besides torch's family that come from torch's own index."""
+    days_behind: Mapping[str, int] = {}
+    """What may come in any version and is not at its newest -> how many days it is behind."""
+
+    @property
+    def most_days_behind(self) -> int:
+        """How far the oldest package is behind its newest release."""
+        days = self.days_behind.values()
+        return max(days, default=0)
+
+    @property
+    def rank(self) -> tuple[int, int, int]:
+        """How old the set is: releases of years ago, then releases behind, then days."""
+        days = [*self.days_behind.values()]
+        # One release of years ago is worse than many of last week.
+        years_ago = [number for number in days if number > YEAR]
+        return len(years_ago), len(days), sum(days)
+
+    def version(self, name: str) -> str:
+        """The version of a package in the set, without its label; "" if it is not in it."""
+        package = self.packages.get(name)
+        if package is None:
+            return ""
+        return package.public
+
+
+class Search:
+    """One joint question to an index, which hears each question once."""
+
+    def __init__(self, question: PackageQuestion, index: Index) -> None:
+        self.question = question
+        self.index = index
+        # uv takes seconds for each question.
+        self.answers: dict[tuple[TorchBuild, tuple[str, ...], bool], Candidate] = {}
+
+    def ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool = True) -> Candidate:
+        """What goes with a build; `limited`: within what the table of companions allows."""
+        key = build, words, limited
+        answer = self.answers.get(key)
+        if answer is None:
+            answer = self._ask(build, words, limited=limited)
+            self.answers[key] = answer
+        return answer
+
+    def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
+        """What goes with a build: with what torch's own index has for its CUDA, else without."""
+        if not limited:
+            return self._candidate(build, self.index.set_beside(build, words, (), ()), ())
+        on_torch_index = self.on_torch_index(build)
+        if on_torch_index:
+            # What others bring must be named: uv takes from an explicit index only what is.
+            named = [*map(name_of, words)]
+            added = [name for name in on_torch_index if name not in named]
+            limits = self.limits(build, on_torch_index)
+            answer = self.index.set_beside(build, (*words, *added), limits, on_torch_index)
+            if not answer.reason:
+                return self._candidate(build, answer, on_torch_index)
+        # A mirror may have torch alone: then the default index's must do.
+        answer = self.index.set_beside(build, words, self.limits(build), ())
+        return self._candidate(build, answer, ())
+
+    def _candidate(
+        self, build: TorchBuild, answer: IndexAnswer, on_torch_index: tuple[str, ...]
+    ) -> Candidate:
+        return Candidate(
+            build=build,
+            packages=answer.packages,
+            reason=answer.reason,
+            notes=answer.notes,
+            on_torch_index=on_torch_index,
+            days_behind={} if answer.reason else self.days_behind(answer.packages),
+        )
+
+    def on_torch_index(self, build: TorchBuild) -> tuple[str, ...]:
+        """The packages, named or brought by others, that come from torch's own index."""
+        catalog = self.question.catalog
+        # Only beside another CUDA than the default index's it matters what others bring.
+        if not names_on_torch_index(self.known_names, build, catalog):
+            return ()
+        names = (*self.question.companions.names, *self.brought_by_others)
+        return names_on_torch_index(names, build, catalog)
+
+    @property
+    def known_names(self) -> tuple[str, ...]:
+        """The packages of the table of companions."""
+        projects = companion_table().projects
+        names = [project.name for project in projects]
+        return tuple(names)
+
+    @cached_property
+    def brought_by_others(self) -> tuple[str, ...]:
+        """What the packages bring along."""
+        builds = candidates(self.question)
+        if not builds:
+            return ()
+        # Which names come hardly depends on the torch: one question is enough.
+        without_limits = self.ask(builds[0], self.question.words, limited=False)
+        names = [name for name in without_limits.packages if name not in FAMILY]
+        return tuple(names)
+
+    def limits(self, build: TorchBuild, on_torch_index: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """What the table of companions forbids beside a build."""
+        question = self.question
+        return limits_beside(
+            question.host.facts,
+            question.catalog,
+            build,
+            on_torch_index,
+        )
+
+    @cached_property
+    def in_any_version(self) -> tuple[str, ...]:
+        """The packages that may come in any version."""
+        names = []
+        for word in self.question.words:
+            requirement = Requirement(word)
+            # Who asks for a version knows what is newer.
+            if not requirement.specifier:
+                names.append(name_of(requirement.name))
+        return tuple(names)
+
+    @cached_property
+    def newest(self) -> Mapping[str, Released]:
+        """Each such package at its newest release for this Python and system."""
+        names = self.in_any_version
+        # Without a name uv would be asked for nothing.
+        if not names:
+            return {}
+        return self.index.newest(names)
+
+    @cached_property
+    def newer_sources(self) -> dict[str, Released]:
+        """Each such package whose newest release exists only as source, with that release.
+
+        uv builds nothing here, so that it does not see those.
+        """
+        releases: dict[str, Released] = {}
+        for name in self.in_any_version:
+            # torch's own index has no source distributions.
+            if name in FAMILY:
+                continue
+            source = self.index.newest_source(name)
+            wheel = self.newest.get(name)
+            if source is None:
+                continue
+            if wheel is None or parsed(source.version) > parsed(wheel.version):
+                releases[name] = source
+        return releases
+
+    def days_behind(self, packages: Mapping[str, Released]) -> dict[str, int]:
+        """The packages of a set that are not at their newest, and by how many days."""
+        behind = {}
+        for name, newest in self.newest.items():
+            package = packages.get(name)
+            # A marker may have left it out.
+            if package is None:
+                continue
+            days = days_between(package, newest)
+            if days:
+                behind[name] = days
+        return behind
+
+
+def days_between(release: Released, newest: Released) -> int:
+    """How many days before its newest release a package's release came."""
+    # A pre-release or a patched build counts as the release that it belongs to.
+    version = parsed(parsed(release.version).base_version)
+    newest_version = parsed(parsed(newest.version).base_version)
+    if version >= newest_version:
+        return 0
+    # It is older, and nothing tells by how much.
+    if release.published is None or newest.published is None:
+        return 1
+    age = newest.published - release.published
+    return max(1, age.days)

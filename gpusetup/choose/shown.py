@@ -1,0 +1,206 @@
+"""The wish that a machine or somebody's text shows, and who installs into its environment. Pure.
+
+A text often asks for what does not exist for its machine, which is why it was written: then the
+wish is loosened, its backend first, its torch last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from gpusetup.catalog.builds import Catalog
+from gpusetup.catalog.companions import releases_with
+from gpusetup.choose.host import is_a_step_back
+from gpusetup.choose.installed import COMPANIONS, installed_packages, public
+from gpusetup.choose.wish import Wish
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Snapshot, Wanted
+from gpusetup.model.versions import cuda_of, parsed
+
+
+def wishes_shown(machine: Snapshot, catalog: Catalog) -> Iterator[Wish]:
+    """What a machine or a text shows that is wanted, the strictest wish first."""
+    if machine.origin != "report":
+        yield shown_wish(machine, catalog)
+        return
+    if is_a_step_back(machine):
+        machine = replace(machine, wanted=Wanted())
+    shown = shown_wish(machine, catalog)
+    strict = [
+        replace(shown, backend=backend) for backend in backends_for_extension(machine, catalog)
+    ]
+    wishes = [
+        *(strict or [shown]),
+        *(replace(wish, torch=None) for wish in strict),
+        replace(shown, backend="auto"),
+        Wish(torch=installed_release(machine)),
+        Wish(),
+    ]
+    is_any_backend = is_at_fault(shown, machine, catalog)
+    for wish in dict.fromkeys(wishes):
+        if wish.backend == "auto" or not is_any_backend:
+            yield wish
+
+
+def is_at_fault(wish: Wish, machine: Snapshot, catalog: Catalog) -> bool:
+    """Whether the index that a text asks for is its fault: no catalog has such a build there."""
+    refusals = filter(is_refusal_of_index, machine.events)
+    if not any(refusals):
+        return False
+    torch = (wish.torch or "").removeprefix("==")
+    builds = {(row.torch, row.backend) for row in catalog.builds}
+    # If it exists, something else is at fault.
+    return (torch, wish.backend) not in builds
+
+
+def is_refusal_of_index(event: Event) -> bool:
+    """Whether the index that a text asks for has nothing for this machine."""
+    if event.kind == "wrong-index":
+        return True
+    # pip lists the versions that an index has, if it has any.
+    versions = event.values.get("versions")
+    return event.kind == "no-matching-distribution" and not versions
+
+
+def backends_for_extension(machine: Snapshot, catalog: Catalog) -> list[str]:
+    """The backends that an extension build of one CUDA can use, the nearest first."""
+    cuda_text = cuda_shown(machine)
+    # A backend that is wanted by name leaves no choice.
+    if not cuda_text or machine.wanted.backend:
+        return []
+    wanted_cuda = parsed(cuda_text)
+    of_same_major = []
+    for backend in catalog.backends:
+        cuda = parsed(cuda_of(backend) or "0")
+        # An extension needs nvcc of torch's major.
+        if cuda.major == wanted_cuda.major:
+            is_above = cuda > wanted_cuda
+            distance = abs(cuda.minor - wanted_cuda.minor)
+            of_same_major.append((is_above, distance, cuda, backend))
+    # Below the wanted one before above it: nvcc then knows all that torch's headers use.
+    of_same_major.sort(key=lambda row: row[:2])
+    return [backend for _, _, _, backend in of_same_major]
+
+
+def cuda_shown(machine: Snapshot) -> str | None:
+    """The CUDA that a text asks for; else nvcc's, where an extension does not fit a torch that is
+    not shown."""
+    if machine.wanted.cuda:
+        return machine.wanted.cuda
+    # The torch that is there decides, if it is shown.
+    if machine.torch.version:
+        return None
+    kinds = {event.kind for event in machine.events}
+    is_extension_build = "cuda-toolkit-mismatch-extension-build" in kinds
+    return machine.toolkit.nvcc if is_extension_build else None
+
+
+def shown_wish(machine: Snapshot, catalog: Catalog) -> Wish:
+    """The wish that stands in the snapshot; of a text without one, the installed release."""
+    torch = machine.wanted.torch
+    is_report = machine.origin == "report"
+    if is_report and torch is None:
+        # Who shows an environment that fails wants that one to work.
+        torch = installed_release(machine)
+        torch = torch or torch_of_companion(machine, catalog)
+    backend = shown_backend(machine, catalog)
+    return Wish(torch=torch, backend=backend)
+
+
+def shown_backend(machine: Snapshot, catalog: Catalog) -> str:
+    """The backend that is wanted, or that a text's companions come from; `auto` for any."""
+    torch = machine.torch
+    is_report = machine.origin == "report"
+    backend = named_backend(machine)
+    if is_report and backend == "auto" and torch.backend in (None, "cpu"):
+        # The index that torchvision or torchaudio comes from, if torch shows none.
+        backend = backend_of_companions(machine)
+    if backend not in catalog.backends:
+        return "auto"
+    if not is_report:
+        return backend
+    # Who installed a CPU build beside a GPU and asks why it is not used wants another one.
+    has_gpu = bool(machine.gpus or machine.driver.version)
+    is_cpu = backend == "cpu" and torch.backend == "cpu"
+    if is_cpu and has_gpu:
+        return "auto"
+    # No build for CUDA serves a machine that has no NVIDIA GPU, whatever its owner asks for.
+    is_for_cuda = cuda_of(backend) is not None
+    if is_for_cuda and machine.gpus == ():
+        return "auto"
+    return backend
+
+
+def named_backend(machine: Snapshot) -> str:
+    """The backend that is wanted by its name or its CUDA; `auto` for any."""
+    if machine.wanted.backend:
+        return machine.wanted.backend
+    cuda = cuda_shown(machine)
+    if cuda is None:
+        return "auto"
+    # `12.4` -> `cu124`
+    digits = cuda.replace(".", "")
+    return f"cu{digits}" if digits else "auto"
+
+
+def backend_of_companions(machine: Snapshot) -> str:
+    """The CUDA backend in the label of torchvision or torchaudio; `auto` without one."""
+    packages = installed_packages(machine)
+    for name in COMPANIONS:
+        package = packages.get(name)
+        _, _, label = (package.version if package else "").partition("+")
+        # A vendor's label says no backend.
+        if cuda_of(label):
+            return label
+    return "auto"
+
+
+def installed_release(machine: Snapshot) -> str | None:
+    """The installed torch as a specifier."""
+    version = machine.torch.version
+    if not version:
+        return None
+    return f"=={public(version)}"
+
+
+def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
+    """The torch to which the torchvision or torchaudio of a text belongs."""
+    packages = installed_packages(machine)
+    name, _, version = (machine.wanted.companion or "").partition("==")
+    # What is asked for counts more than what is there.
+    versions = [(name, version)]
+    for name in COMPANIONS:
+        if name in packages:
+            versions.append((name, packages[name].version or ""))
+    for name, version in versions:
+        if not version:
+            continue
+        pin = f"=={public(version)}"
+        with suppress(ValueError):  # what a stranger calls a version
+            releases = releases_with(catalog, [(name, pin)])
+            if releases:
+                return f"=={releases[-1]}"
+    return None
+
+
+def shown_installer(machine: Snapshot) -> str:
+    """Who changes this environment: what installed torch, else what made it, else what is there."""
+    manager, torch = machine.python.manager, machine.torch
+    installed_by = (torch.installer or "").lower()
+    # `uv sync` undoes what pip installed.
+    if manager == "uv project" and installed_by != "conda":
+        return "uv"
+    if installed_by in ("uv", "pip", "conda"):
+        return installed_by
+    is_report = machine.origin == "report"
+    if is_report and machine.failing.program == "uv":
+        return "uv"
+    # conda's torch has no label: over pip's, and over what no text shows, it would be a mixture.
+    is_unlabelled = torch.version is not None and "+" not in torch.version
+    if is_report and manager == "conda" and not is_unlabelled:
+        return "pip"
+    if manager in ("uv", "conda"):
+        return manager
+    has_no_pip = machine.python.has_pip is False
+    return "uv" if has_no_pip else "pip"

@@ -1,0 +1,409 @@
+"""What is wanted: a torch, a backend, packages, an installer. Words are parsed here alone.
+
+Pure. A text that cannot be read as a version matches no build; `check_wish` raises for the command
+line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.companions import releases_with
+from gpusetup.choose.no_packages import refuse_what_is_no_package, shortened
+from gpusetup.errors import UsageError
+from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.frozen import Frozen, Text, replace
+from gpusetup.model.logins import without_logins
+from gpusetup.model.versions import allows
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
+
+    from gpusetup.catalog.builds import Catalog
+
+NEWEST = "latest"
+"""What people write for the newest torch."""
+
+
+class Wish(Frozen):
+    """What somebody wants of torch, or what a machine or a text shows that they want."""
+
+    torch: Text = None
+    """A specifier or a bare version: `2.5.1`, `>=2.6,<2.9`, `2.5.1+cu124`, `latest`."""
+    backend: str = "auto"
+    """`auto`, or a folder of torch's index: `cpu`, `cu124`."""
+    installer: str = "auto"
+    """`conda` asks for a build of conda's channels."""
+    upgrade: bool = False
+    """Whether the newest torch that fits is wanted, even if the installed one serves."""
+    packages: tuple[str, ...] = ()
+    """Requirements for the default index: `transformers>=4`."""
+    offline: bool = False
+    """Whether packages are chosen by the table of companions, and no index is asked."""
+    family: tuple[str, ...] = ()
+    """What of torch's family the words name."""
+    companions: tuple[tuple[str, str], ...] = ()
+    """torchvision and torchaudio with their wanted versions: `("torchvision", "==0.20.1")`."""
+
+    @property
+    def label(self) -> str | None:
+        """The backend that the wanted torch names: `cu124` of `2.5.1+cu124`."""
+        return label_of(self.torch)
+
+    @property
+    def wanted_backend(self) -> str:
+        """The backend that is wanted; `auto` for any."""
+        # `--torch 2.5.1+cu124` and `--torch 2.5.1 --backend cu124` mean the same.
+        return self.label or self.backend
+
+    @property
+    def names_backend(self) -> bool:
+        """Whether one backend is wanted."""
+        return self.wanted_backend != "auto"
+
+    @property
+    def names_build(self) -> bool:
+        """Whether a torch or a backend is wanted."""
+        names_torch = self.torch is not None
+        names_backend = self.backend != "auto"
+        return names_torch or names_backend
+
+    @property
+    def wants_newest(self) -> bool:
+        """Whether the installed torch is to be replaced by the newest, in whatever words."""
+        torch = (self.torch or "").strip()
+        # `--torch latest` and `--upgrade` mean the same.
+        is_named = torch.lower() == NEWEST
+        return self.upgrade or is_named
+
+    @property
+    def is_about_torch(self) -> bool:
+        """Whether the question is about torch itself, and not about packages beside it."""
+        if self.names_build or self.upgrade:
+            return True
+        names_packages = bool(self.packages or self.family)
+        # `install torch torchvision` asks for torch, too.
+        names_torch = "torch" in self.family
+        return names_torch or not names_packages
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is named: what the machine or its text shows counts then."""
+        names_packages = bool(self.packages or self.family)
+        names_torch = self.names_build or self.upgrade
+        return not names_packages and not names_torch
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The packages and companions that are named, to be chosen together with torch."""
+        versions = dict(self.companions)
+        words = [*self.packages]
+        for name in self.family:
+            # torch is what the others are chosen for.
+            if name != "torch":
+                version = versions.get(name, "")
+                words.append(f"{name}{version}")
+        return by_name(words)
+
+    @property
+    def of_torch_alone(self) -> Wish:
+        """The same without packages: what decides about a build."""
+        return Wish(
+            torch=self.torch,
+            backend=self.backend,
+            installer=self.installer,
+        )
+
+    def exactly(self, build: TorchBuild) -> Wish:
+        """The wish for one build."""
+        return replace(
+            self,
+            torch=f"=={build.torch}",
+            backend=build.backend,
+            # One build is wanted, whatever is newer.
+            upgrade=False,
+        )
+
+
+# --- a torch --------------------------------------------------------------------------------------
+
+
+def specifier_text(text: str | None) -> str | None:
+    """The versions that a text allows, as a specifier; None if it allows all.
+
+    A bare version means that version, and `2.5` its newest patch; a local label is set aside.
+    """
+    # People paste `torch==2.5.1+cu124` from a list of requirements.
+    version = (text or "").strip().removeprefix("torch").strip()
+    version = version.partition("+")[0]
+    if not version or version == NEWEST:
+        return None
+    is_bare = version[0].isdigit()
+    if not is_bare:
+        return version
+    # `2.5` and `2` name a line of releases, `2.5.*` is one already.
+    is_line = version.count(".") < 2
+    if is_line and "*" not in version:
+        return f"=={version}.*"
+    return f"=={version}"
+
+
+def specifier(text: str | None) -> SpecifierSet | None:
+    """The torch that a text asks for; UsageError if it is no version or specifier.
+
+    >>> str(specifier("2.5")), str(specifier("torch==2.5.1+cu124")), str(specifier(">=2.6,<2.9"))
+    ('==2.5.*', '==2.5.1', '<2.9,>=2.6')
+    """
+    versions = specifier_text(text)
+    if versions is None:
+        return None
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        return SpecifierSet(versions)
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no torch version",
+            hint="such as `2.5.1` or `>=2.6,<2.9`; for a nightly build, `gpusetup resolve --torch "
+            "nightly` prints the commands",
+        ) from None
+
+
+def label_of(text: str | None) -> str | None:
+    """The backend in a torch that is asked for.
+
+    >>> label_of("2.5.1+cu124"), label_of("2.5.1")
+    ('cu124', None)
+    """
+    _, _, label = (text or "").partition("+")
+    label = label.strip().lower()
+    # `2.5.1+` names nothing.
+    return label or None
+
+
+@lru_cache(maxsize=4096)
+def allows_torch(wanted: str | None, torch: str) -> bool:
+    """Whether a wanted torch may be this one. Cached: each row of the catalog asks it of each
+    machine."""
+    versions = specifier_text(wanted)
+    try:
+        return versions is None or allows(versions, torch)
+    except ValueError:  # what cannot be read matches nothing
+        return False
+
+
+def check_wish(wish: Wish, catalog: Catalog) -> None:
+    """UsageError for a wish that is malformed, contradicts itself or names what never existed."""
+    specifier(wish.torch)
+    if wish.label and wish.backend not in ("auto", wish.label):
+        raise UsageError(
+            f"`--torch {wish.torch}` asks for {wish.label} and `--backend` for {wish.backend}",
+            hint="give one of them",
+        )
+    backend = wish.wanted_backend
+    if backend in ("auto", *catalog.backends):
+        return
+    # A word of the person's own goes into a command only if it looks like a label.
+    shown = backend if re.fullmatch(LABEL, backend) else "NAME"
+    raise UsageError(
+        f"The catalog of {catalog.as_of} knows no torch for {backend!r}",
+        hint="`auto` takes what fits; or name one, such as `cpu` or `cu126`. `gpusetup resolve "
+        f"--backend {shown} --refresh` asks PyTorch's index now",
+    )
+
+
+def backend_label(text: str) -> str:
+    """The label on torch's index that a text means; a text that is none stays as it is.
+
+    >>> [backend_label(text) for text in ("12.4", "CU124", "cuda 12.4.1", "cuda-11.8", "ROCm 6.4")]
+    ['cu124', 'cu124', 'cu124', 'cu118', 'rocm6.4']
+    >>> backend_label("auto"), backend_label("124"), backend_label("12"), backend_label("xpu")
+    ('auto', 'cu124', 'cu12', 'xpu')
+    """
+    plain = re.sub(r"[\s_-]+", "", text.lower())
+    # A patch of CUDA (12.4.1) has no folder of its own.
+    cuda = re.fullmatch(r"(?:cuda|cu)?(\d{1,2})\.?(\d)(?:\.\d+)*", plain)
+    if cuda is None:
+        return plain
+    major, minor = cuda.groups()
+    return f"cu{major}{minor}"
+
+
+# --- packages -------------------------------------------------------------------------------------
+
+
+def parse_words(words: Sequence[str], environment: Mapping[str, str] | None = None) -> Wish:
+    """The wish of the words of a command line: `numpy transformers>=4 torch torchvision`.
+
+    `environment` are the markers' variables of the target: a word whose marker is false there is
+    left out. UsageError for what is no package.
+
+    >>> wish = parse_words(["torchvision", "numpy>=2"])
+    >>> wish.family, wish.packages
+    (('torchvision',), ('numpy>=2',))
+    >>> parse_words(["torch==2.5.1"]).torch
+    '2.5.1'
+    """
+    wish = Wish()
+    for word in words:
+        refuse_what_is_no_package(without_logins(word))
+        requirement = parse_requirement(word)
+        name = canonicalize_name(requirement.name)
+        marker = requirement.marker
+        if environment and marker and not marker.evaluate(dict(environment)):
+            continue
+        refuse_address(requirement)
+        if name in FAMILY:
+            wish = with_member(wish, word, requirement)
+        else:
+            wish = replace(wish, packages=(*wish.packages, word))
+    return wish
+
+
+def parse_requirement(word: str) -> Requirement:
+    """A word as a requirement; UsageError for what is none."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        return Requirement(word)
+    except (InvalidRequirement, RecursionError) as problem:
+        # A marker of thousands of brackets is nested more deeply than Python recurses.
+        raise UsageError(
+            f"{shortened(without_logins(word))!r} is no package and no requirement",
+            hint='such as `torchvision`, `transformers` or `"numpy>=2"`',
+        ) from problem
+
+
+def refuse_address(requirement: Requirement) -> None:
+    """UsageError for a package that is given by its address: no index is asked for such."""
+    if requirement.url:
+        raise UsageError(
+            f"{requirement.name} is given by its address",
+            hint="`gpusetup install` first, then `uv pip install` it; torch's own wheel comes "
+            "by `--torch VERSION`, `--backend`, or a mirror: `--index URL`",
+        )
+
+
+FULL_RELEASE = r"^==(?=\d+\.\d+\.\d+[^,]*$)"
+"""What `torch==2.5.1` has more than `--torch 2.5.1`; `==2.5` means another thing than `2.5`."""
+
+
+def with_member(wish: Wish, word: str, requirement: Requirement) -> Wish:
+    """A wish with a word that names torch, torchvision or torchaudio."""
+    if requirement.extras:
+        raise UsageError(
+            f"{word!r}: gpusetup installs torch, torchvision and torchaudio without extras"
+        )
+    name = canonicalize_name(requirement.name)
+    versions = str(requirement.specifier)
+    wish = replace(wish, family=(*wish.family, name))
+    if name == "torch":
+        torch = re.sub(FULL_RELEASE, "", versions)
+        # A bare `torch` wants any.
+        return replace(wish, torch=torch or None)
+    if not versions:
+        return wish
+    companion = (name, versions)
+    return replace(wish, companions=(*wish.companions, companion))
+
+
+def with_torch_named(wish: Wish, torch: str | None) -> Wish:
+    """A wish of words with the torch of `--torch`; UsageError if both name another one."""
+    if torch and wish.torch and torch != wish.torch:
+        raise UsageError(
+            f"`--torch {torch}` and torch {wish.torch} among the packages both name a version",
+            hint="give one of them",
+        )
+    return replace(wish, torch=torch or wish.torch)
+
+
+def with_torch_of_companions(wish: Wish, catalog: Catalog) -> Wish:
+    """A wish with the torch that goes with the wanted versions of torchvision and torchaudio.
+
+    UsageError if no torch has them, or not the one that is wanted.
+    """
+    if not wish.companions:
+        return wish
+    public = []
+    for name, versions in wish.companions:
+        public.append((name, versions.partition("+")[0]))
+    releases = releases_with(catalog, public)
+    limits = specifier(wish.torch)
+    fitting = []
+    for torch in releases:
+        if limits is None or limits.contains(torch):
+            fitting.append(torch)
+    if not fitting:
+        raise no_torch_with_companions(wish, releases)
+    if len(fitting) > 1:
+        # torchvision 0.20.* goes with several torches: the host chooses among them.
+        return replace(wish, torch=f">={fitting[0]},<={fitting[-1]}")
+    if wish.label:
+        return wish
+    # `torchvision==0.20.1+cu124` asks for a backend, too.
+    labels = [label_of(versions) for _, versions in wish.companions]
+    label = next(filter(None, labels), None)
+    torch = fitting[0]
+    return replace(wish, torch=f"{torch}+{label}" if label else torch)
+
+
+def no_torch_with_companions(wish: Wish, releases: Sequence[str]) -> UsageError:
+    """The wanted torchvision and torchaudio belong to no torch, or to another than the wanted."""
+    words = [f"{name}{versions}" for name, versions in wish.companions]
+    belongs = "no torch"
+    if releases:
+        belongs = f"torch {releases[-1]}, not with {wish.torch}"
+    return UsageError(
+        f"{' '.join(words)} goes with {belongs}",
+        hint="do not name versions of its companions: they follow torch's",
+    )
+
+
+# --- requirements ---------------------------------------------------------------------------------
+
+
+def name_of(word: str) -> str:
+    """The name of a requirement, as an index spells it.
+
+    >>> name_of("jax[cuda13]>=0.7")
+    'jax'
+    """
+    from packaging.requirements import Requirement
+
+    return canonicalize_name(Requirement(word).name)
+
+
+def by_name(words: Sequence[str]) -> tuple[str, ...]:
+    """The words in the order of their names, each once: an answer does not depend on how they were
+    typed.
+
+    >>> by_name(["torchao", "numpy>=2", "torchao"])
+    ('numpy>=2', 'torchao')
+    """
+    from packaging.requirements import Requirement
+
+    # As packaging writes them: `numpy >= 2` is `numpy>=2`.
+    requirements = {str(Requirement(word)) for word in words}
+    return tuple(sorted(requirements, key=name_of))
+
+
+def extras_of(words: Sequence[str], name: str) -> tuple[str, ...]:
+    """The extras that were asked for with a package.
+
+    >>> extras_of(["jax[cuda13]>=0.7", "numpy"], "jax")
+    ('cuda13',)
+    """
+    from packaging.requirements import Requirement
+
+    extras: set[str] = set()
+    for word in words:
+        if name_of(word) == name:
+            extras |= Requirement(word).extras
+    return tuple(sorted(extras))

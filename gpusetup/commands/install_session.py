@@ -1,0 +1,73 @@
+"""One run of `gpusetup install`: what was asked, and how a plan is shown and agreed to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gpusetup.commands.reply import Reply
+from gpusetup.commands.reply import answer as reply
+from gpusetup.commands.words import index_root_of
+from gpusetup.install.job import Job
+from gpusetup.install.options import InstallRequest
+from gpusetup.model.documents import InstallAnswer
+from gpusetup.render.clock import CLOCK
+from gpusetup.render.console import Console
+from gpusetup.render.progress import fetching
+
+if TYPE_CHECKING:
+    from gpusetup.commands.install import InstallQuestion
+
+Done = tuple[InstallAnswer, str, bool]
+"""What was done, as a document and as text, and whether it is what was asked for."""
+
+
+class Session:
+    """One run of `install`: what was asked, and where it is shown."""
+
+    def __init__(self, question: InstallQuestion, out: Console) -> None:
+        self.out = out
+        self.request = request_of(question)
+        self.job = Job(show_progress=partial(fetching, out.talk), talk=out.talk)
+
+    def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
+        """Show what will be done, ask, and do it."""
+        if self.request.dry_run:
+            return reply(planned, screen)
+        self.out.talk(screen)
+        if not self.request.yes and not agreed():
+            self.out.talk("Nothing was changed.")
+            return Reply(exit_code=1)
+        answer, text, is_as_asked = do()
+        return reply(answer, text, yes=is_as_asked)
+
+
+def agreed() -> bool:
+    CLOCK.end()
+    sys.stderr.write("Proceed? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def request_of(question: InstallQuestion) -> InstallRequest:
+    """What the phases of an installation read of the question."""
+    return InstallRequest(
+        packages=question.packages,
+        torch=question.torch,
+        backend=question.backend,
+        python=question.python,
+        venv=question.venv,
+        index_root=question.index,
+        root=index_root_of(question.index),
+        download=question.download,
+        wheelhouse=question.offline,
+        machine_from=str(question.machine) if question.machine else None,
+        for_gpu=question.gpu,
+        for_driver=question.driver,
+        upgrade=question.upgrade,
+        dry_run=question.dry_run,
+        yes=question.yes,
+        no_verify=question.no_verify,
+    )

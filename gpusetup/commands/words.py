@@ -1,0 +1,117 @@
+"""Words of a command line that are no packages: lists of requirements, scripts, and the index."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from gpusetup import named_file
+from gpusetup.accelerators.makers import LABEL
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.errors import UsageError
+from gpusetup.model.logins import without_logins
+from gpusetup.model.shell import own_word
+
+# --- scripts --------------------------------------------------------------------------------------
+
+SUFFIXES = (".py", ".pyw")
+
+
+def is_script(word: str) -> bool:
+    """Whether a word of the command line is a script: a file that is there. `discord.py` and others
+    are packages with such a name."""
+    return word.lower().endswith(SUFFIXES) and Path(word).is_file()
+
+
+def refuse_scripts(words: Iterable[str]) -> None:
+    """UsageError for a script where packages are meant: an index may have a package of its name."""
+    for word in filter(is_script, words):
+        raise UsageError(
+            f"{word!r} is a script here, not a package",
+            hint=f"`gpusetup install --project {own_word(word)}` prints the lines for its metadata",
+        )
+
+
+def refuse_missing_scripts(words: Iterable[str]) -> None:
+    """UsageError for a script that is not there: a package may have its name."""
+    for word in words:
+        if word.lower().endswith(SUFFIXES) and not is_script(word):
+            raise UsageError(
+                f"There is no script {word!r} here",
+                hint=f"check its path; `uv add {own_word(word)}` adds a package of that name",
+            )
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+URL = re.compile(r"https?://([^/@\s]*@)?(\[[\da-fA-F:.]+\]|[^\[\]/\s]+)(/\S*)?")
+
+
+def index_root_of(named: str | None) -> str:
+    """`--index`, else GPUSETUP_INDEX, else the usual one; UsageError for no URL.
+
+    >>> index_root_of("https://mirror.example/whl/")
+    'https://mirror.example/whl'
+    """
+    root = named or os.environ.get("GPUSETUP_INDEX") or INDEX_ROOT
+    if not URL.fullmatch(root):
+        raise UsageError(
+            f"`--index {root}` is no http or https URL",
+            hint="it is the part before the backend: `https://download.pytorch.org/whl`",
+        )
+    if found := re.fullmatch(rf"(.+?)/({LABEL})(/torch\w*)?/*", root, re.IGNORECASE):
+        raise UsageError(
+            f"`--index {root}` ends with a backend; the index is the part before it",
+            hint=f"did you mean `--index {found[1]} --backend {found[2].lower()}`?",
+        )
+    return root.rstrip("/")
+
+
+# --- requirements.txt -----------------------------------------------------------------------------
+
+MOST_BYTES = 1 << 20
+ELSEWHERE = re.compile(r"-(-requirement|-editable|-constraint|[rec])\b")
+"""How a line begins that names another file or folder."""
+
+
+def words_of_files(
+    files: Iterable[str], talk: Callable[[str], None], *, installs: bool
+) -> Iterator[str]:
+    """Everything that `-r FILE` names: a list of requirements.
+
+    BadInput for what cannot be read; UsageError for what cannot be asked here.
+    """
+    for path in map(Path, files):
+        text = named_file.read_text_once(path, MOST_BYTES)
+        if installs and re.search(r"--(hash|require-hashes)", text):
+            raise UsageError(
+                f"{path} names hashes, but gpusetup may choose files with other hashes",
+                hint="install torch first by `gpusetup install`, then run `uv pip install "
+                "--require-hashes -r` with this file",
+            )
+        for line in lines_of(text):
+            problem = f"{path}: `{without_logins(line)}` is not taken"
+            if ELSEWHERE.match(line):
+                raise UsageError(
+                    problem,
+                    hint="pass that file with its own `-r`; write constraints into the file of "
+                    "requirements",
+                )
+            if not line.startswith("-"):
+                yield line.partition(" --")[0].strip()
+            elif not line.startswith("--require-hashes"):
+                talk(f"{problem}: your own settings of uv or pip count")
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines without comments; one that ends with a backslash goes on with the next.
+
+    >>> list(lines_of("a  # b\\n\\n# d\\nc"))
+    ['a', 'c']
+    """
+    for line in text.replace("\r\n", "\n").replace("\\\n", " ").splitlines():
+        plain = re.sub(r"(^|\s)#.*", "", line).strip()
+        if plain:
+            yield plain

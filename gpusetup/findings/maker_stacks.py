@@ -1,0 +1,331 @@
+"""What keeps torch from a GPU of AMD, Intel or Apple, on a machine that was read itself.
+
+Each rule asks one thing of `Snapshot.makers`, which is there only where no NVIDIA GPU is. A text is
+judged by its messages (`presence.py`).
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
+from gpusetup.accelerators.apple import oldest_macos
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, maker_of
+from gpusetup.evidence.context import RuleContext, events, has_nvidia, in_container, is_report, on
+from gpusetup.findings.message_rules import finding, shown
+from gpusetup.fixes import maker_stacks
+from gpusetup.model.finding import Findings
+from gpusetup.model.machine import DeviceNode, MakerStack
+from gpusetup.model.versions import parsed
+
+OWN_DRIVERS = {AMD.id: ("amdgpu",), INTEL.id: ("i915", "xe")}
+"""A maker -> the kernel drivers by which its runtime reaches a GPU."""
+KFD = "/dev/kfd"
+
+
+def stack_of(context: RuleContext) -> MakerStack | None:
+    """The other maker's stack of a live machine; None for a text, and where NVIDIA's GPUs are."""
+    return None if is_report(context) else context.snapshot.makers
+
+
+def gpu_names(stack: MakerStack) -> str:
+    """The GPUs in words, with their targets."""
+    names = []
+    for gpu in stack.gpus:
+        target = f" ({gpu.target})" if gpu.target else ""
+        names.append(f"{gpu.name}{target}")
+    return ", ".join(dict.fromkeys(names)) or BY_ID[stack.maker].name
+
+
+def has_a_build(stack: MakerStack) -> bool:
+    """Whether torch has a build for any of the GPUs, as far as their targets are known.
+
+    The graphics of most processors have none: there the CPU build is the right one.
+    """
+    if stack.maker != AMD.id:
+        return True
+    targets = [gpu.target for gpu in stack.gpus]
+    return any(target in BUILT_FOR or target in RELATIVES for target in targets)
+
+
+def driver_not_loaded(context: RuleContext) -> Findings:
+    """No driver of the GPU's maker is bound to it, or amdgpu is there without its compute part."""
+    stack = stack_of(context)
+    own_drivers = OWN_DRIVERS.get(stack.maker, ()) if stack else ()
+    # A container and WSL use the driver of their host.
+    if stack is None or not own_drivers or in_container(context) or context.os.wsl:
+        return
+    # Windows tells no driver of a card.
+    if not on(context, "linux") or not has_a_build(stack):
+        return
+    if stack.kernel_driver not in own_drivers:
+        bound = stack.kernel_driver or "none"
+        seen = shown(context, "pci_devices", f"{gpu_names(stack)}, driver: {bound}")
+        fix = maker_stacks.load_driver(context, stack)
+        yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=gpu_names(stack))
+    elif stack.maker == AMD.id and lacks_kfd(stack):
+        seen = shown(context, "makers.nodes", f"amdgpu is loaded, and {KFD} is not there")
+        fix = maker_stacks.compute_driver_missing()
+        yield finding(context, "maker-driver-not-loaded", (seen,), fix=fix, who=gpu_names(stack))
+
+
+def lacks_kfd(stack: MakerStack) -> bool:
+    """Whether /dev was looked at and KFD's node is not in it."""
+    return stack.nodes is not None and all(node.path != KFD for node in stack.nodes)
+
+
+def not_given_to_container(context: RuleContext) -> Findings:
+    """A container without the device nodes of a GPU that its bus shows."""
+    stack = stack_of(context)
+    if stack is None or not in_container(context) or stack.nodes is None:
+        return
+    has_render_node = any(node.path != KFD for node in stack.nodes)
+    is_missing = lacks_kfd(stack) if stack.maker == AMD.id else not has_render_node
+    # Without a build for the GPU nothing in the container would use it.
+    if not is_missing or maker_of(context.torch.backend) != stack.maker:
+        return
+    node = KFD if stack.maker == AMD.id else "/dev/dri/renderD*"
+    seen = shown(context, "makers.nodes", f"{node} is not in this container")
+    fix = maker_stacks.into_container(context, BY_ID[stack.maker])
+    yield finding(context, "container-no-maker-gpu", (seen,), fix=fix, who=gpu_names(stack))
+
+
+def no_permission(context: RuleContext) -> Findings:
+    """Nodes that this user may not open: /dev/kfd, or every render node."""
+    stack = stack_of(context)
+    nodes = stack.nodes if stack else None
+    if not nodes:
+        return
+    refused = [node for node in nodes if not (node.readable and node.writable)]
+    render_nodes = [node for node in nodes if node.path != KFD]
+    all_render_nodes = bool(render_nodes) and all(node in refused for node in render_nodes)
+    kfd_is_refused = any(node.path == KFD for node in refused)
+    if not (kfd_is_refused or all_render_nodes):
+        return
+    seen = [shown(context, "makers.nodes", rights_of(node)) for node in refused]
+    fix = maker_stacks.join_groups(context, stack)
+    yield finding(context, "maker-device-permission", seen, fix=fix, node=refused[0].path)
+
+
+def rights_of(node: DeviceNode) -> str:
+    """A node as `ls -l` shows it."""
+    return f"{node.path} {node.mode or ''}".strip()
+
+
+def wrong_build(context: RuleContext) -> Findings:
+    """A torch for NVIDIA's GPUs, another maker's or the CPU, where a build for the GPU exists."""
+    stack = stack_of(context)
+    torch = context.torch
+    if stack is None or stack.maker == APPLE.id or not torch.installed or not torch.backend:
+        return
+    built_for = maker_of(torch.backend)
+    if built_for == stack.maker or not has_a_build(stack):
+        return
+    # A processor's graphics may compute, and seldom pay: only a person can want that.
+    if built_for is None and is_small(stack):
+        return
+    whose = f"{BY_ID[built_for].name}'s GPUs" if built_for else "the CPU only"
+    seen = shown(context, "torch", f"torch {torch.version} ({torch.backend})")
+    yield finding(
+        context,
+        "maker-wrong-build",
+        (seen,),
+        fix=maker_stacks.build_for_maker(context, stack),
+        who=gpu_names(stack),
+        built_for=whose,
+        torch_name=f"torch {torch.version or ''}".strip(),
+    )
+
+
+SMALL_TARGETS = ("gfx1033", "gfx1035", "gfx1036", "gfx1103")
+"""The graphics of ordinary Ryzen processors: two to twelve compute units and shared memory."""
+
+
+def is_small(stack: MakerStack) -> bool:
+    """Whether all GPUs are the graphics of ordinary processors."""
+    targets = {gpu.target for gpu in stack.gpus}
+    return stack.maker == AMD.id and targets <= {*SMALL_TARGETS}
+
+
+def no_kernels(context: RuleContext) -> Findings:
+    """A ROCm build without kernels for the GPU."""
+    stack = stack_of(context)
+    backend = context.torch.backend or ""
+    if stack is None or stack.maker != AMD.id or not backend.startswith("rocm"):
+        return
+    rocm = ".".join(backend.removeprefix("rocm").split(".")[:2])
+    targets = [gpu.target for gpu in stack.gpus if gpu.target]
+    # A card that is served is enough: the processor's own graphics stand beside it.
+    if not targets or any(has_kernels(target, rocm) is not False for target in targets):
+        return
+    # Whoever set the override chose the relative's kernels.
+    is_overridden = bool(context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION"))
+    if is_overridden and any(target in RELATIVES for target in targets):
+        return
+    target = targets[0]
+    seen = (
+        shown(context, "makers.gpus", gpu_names(stack)),
+        shown(context, "torch", f"torch {context.torch.version}"),
+    )
+    if target in DROPPED:
+        fix = maker_stacks.dropped_target(target, stack.gpus[0].name)
+        yield finding(context, "rocm-gpu-unsupported", seen, fix=fix, who=gpu_names(stack))
+        return
+    yield finding(
+        context,
+        "rocm-arch-missing",
+        seen,
+        fix=maker_stacks.kernels_for_target(context, target, rocm),
+        who=gpu_names(stack),
+        torch_name=f"torch {context.torch.version}",
+    )
+
+
+def old_rocm(context: RuleContext) -> Findings:
+    """A torch that loads the machine's ROCm, which is of an older major version."""
+    stack = stack_of(context)
+    hip = context.torch.hip
+    if stack is None or not hip or not stack.runtime or stack.bundles_runtime is not False:
+        return
+    wanted, installed = parsed(".".join(hip.split(".")[:2])), parsed(stack.runtime)
+    if installed.major >= wanted.major:
+        return
+    seen = shown(context, "makers.runtime", f"ROCm {stack.runtime}; torch was built with HIP {hip}")
+    yield finding(
+        context,
+        "rocm-older-than-torch",
+        (seen,),
+        fix=maker_stacks.update_rocm(context, str(wanted.major), stack.runtime),
+        wanted=str(wanted.major),
+        installed=stack.runtime,
+    )
+
+
+def no_rocm_in_wsl(context: RuleContext) -> Findings:
+    """A ROCm build in WSL, where ROCm for WSL is not installed."""
+    stack = stack_of(context)
+    if stack is None or not context.os.wsl or maker_of(context.torch.backend) != AMD.id:
+        return
+    if stack.runtime or stack.maker != AMD.id:
+        return
+    seen = shown(context, "os.wsl", "WSL, and no /opt/rocm")
+    yield finding(context, "wsl-rocm-missing", (seen,), fix=maker_stacks.rocm_in_wsl(context))
+
+
+def translated_python(context: RuleContext) -> Findings:
+    """A Python for Intel's Macs on a chip of Apple."""
+    stack = stack_of(context)
+    if stack is None or not stack.translated:
+        return
+    chip = stack.gpus[0].name if stack.gpus else "Apple"
+    seen = shown(context, "makers.gpus", f"{chip}, Python: x86_64")
+    yield finding(context, "python-for-intel-mac", (seen,), fix=maker_stacks.native_python(context))
+
+
+def old_macos(context: RuleContext) -> Findings:
+    """A macOS on which this torch has no MPS."""
+    stack = stack_of(context)
+    version, macos = context.torch.version, context.os.version
+    if stack is None or stack.maker != APPLE.id or stack.translated or not version or not macos:
+        return
+    wanted = oldest_macos(version)
+    if parsed(macos) >= parsed(wanted):
+        return
+    seen = shown(context, "os", f"macOS {macos}, torch {version}")
+    yield finding(
+        context,
+        "macos-too-old-for-mps",
+        (seen,),
+        fix=maker_stacks.newer_macos(wanted),
+        version=version,
+        wanted=wanted,
+        macos=macos,
+    )
+
+
+def override_is_wrong(context: RuleContext) -> Findings:
+    """HSA_OVERRIDE_GFX_VERSION names another target than that of a GPU that is served."""
+    stack = stack_of(context)
+    value = context.snapshot.environment.get("HSA_OVERRIDE_GFX_VERSION", "")
+    if stack is None or stack.maker != AMD.id or not value or events(context, "foreign-gpu"):
+        return
+    numbers = value.split(".")
+    if len(numbers) != 3 or not all(number.isdecimal() for number in numbers):
+        return
+    major, minor, stepping = (int(number) for number in numbers)
+    named = f"gfx{major}{minor:x}{stepping:x}"
+    targets = {gpu.target for gpu in stack.gpus if gpu.target}
+    served = targets & {*BUILT_FOR}
+    if not served or named in targets or served != targets:
+        return
+    seen = shown(context, "environment", f"HSA_OVERRIDE_GFX_VERSION={value} ({named})")
+    yield finding(context, "rocm-override-wrong", (seen,))
+
+
+# --- texts ----------------------------------------------------------------------------------------
+
+REFUSED = re.compile(r"(?i)permission denied|operation not permitted|not (?:a )?member of")
+NODE_IS_MISSING = re.compile(r"(?i)/dev/kfd.{0,60}(?:no such file|missing|absent|not there|exist)")
+MODULE_IS_MISSING = re.compile(r"(?i)rock module is not loaded")
+MPS_FROM = re.compile(r"(?i)MPS backend is supported on macOS (\d{1,2}(?:\.\d{1,2})?)")
+
+
+def said_of_the_stack(context: RuleContext) -> Findings:
+    """What ROCm's own tools say of the driver and its nodes in a text."""
+    if not is_report(context) or has_nvidia(context):
+        return
+    complaints = events(context, "no-hip-gpus")
+    refused = [event for event in complaints if REFUSED.search(event.text or "")]
+    missing = [event for event in complaints if NODE_IS_MISSING.search(event.text or "")]
+    unloaded = [event for event in complaints if MODULE_IS_MISSING.search(event.text or "")]
+    if refused:
+        fix = maker_stacks.join_groups(context, None)
+        yield finding(context, "maker-device-permission", refused, fix=fix, node=KFD)
+    elif missing and in_container(context):
+        fix = maker_stacks.into_container(context, AMD)
+        yield finding(context, "container-no-maker-gpu", missing, fix=fix, who=AMD.name)
+    # In WSL there is no /dev/kfd, and no module of Linux.
+    elif (missing or unloaded) and context.os.wsl is not True:
+        stack = MakerStack(maker=AMD.id)
+        fix = maker_stacks.load_driver(context, stack)
+        seen = (*unloaded, *missing)
+        yield finding(context, "maker-driver-not-loaded", seen, fix=fix, who="the AMD GPU")
+
+
+def said_of_macos(context: RuleContext) -> Findings:
+    """torch's own message that MPS needs a newer macOS, in a text."""
+    if not is_report(context):
+        return
+    for event in events(context, "mps-lacks"):
+        wanted = MPS_FROM.search(event.text or "")
+        named = re.search(r"(?i)macOS (\d{1,2}(?:\.\d{1,2}){0,2})", context.os.name or "")
+        macos = context.os.version or (named[1] if named else None)
+        # torch says the same where Metal itself is not reached: then the system is new enough.
+        if wanted is None or (macos and parsed(macos) >= parsed(wanted[1])):
+            continue
+        yield finding(
+            context,
+            "macos-too-old-for-mps",
+            (event,),
+            fix=maker_stacks.newer_macos(wanted[1]),
+            wanted=wanted[1],
+            version=(context.torch.version or "").partition("+")[0],
+            macos=macos or "",
+        )
+        return
+
+
+RULES = (
+    said_of_the_stack,
+    said_of_macos,
+    driver_not_loaded,
+    not_given_to_container,
+    no_permission,
+    wrong_build,
+    override_is_wrong,
+    no_kernels,
+    old_rocm,
+    no_rocm_in_wsl,
+    translated_python,
+    old_macos,
+)

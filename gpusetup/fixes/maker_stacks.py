@@ -1,0 +1,320 @@
+"""Ways out for the stacks of AMD, Intel and Apple: drivers, device nodes, containers, builds.
+
+Sources: AMD's "Configuring permissions for GPU access" and "Running ROCm Docker containers"
+(rocm.docs.amd.com/projects/install-on-linux), AMD's "Install PyTorch for ROCm" of WSL and of
+Windows, Intel's "PyTorch prerequisites for Intel GPU", PyTorch's page on the MPS backend; read in
+November 2026.
+"""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.amd import (
+    BUILT_FOR_ROCM,
+    DROPPED,
+    FIRST_ROCM,
+    RELATIVES,
+    index_of,
+)
+from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker
+from gpusetup.evidence.context import RuleContext, in_container, on
+from gpusetup.fixes import paste
+from gpusetup.model.finding import Alternative, Fix
+from gpusetup.model.machine import MakerStack
+from gpusetup.model.shell import Line, filled, lines
+from gpusetup.model.versions import parsed
+
+LOAD = {AMD.id: lines("sudo modprobe amdgpu"), INTEL.id: lines("sudo modprobe xe")}
+DRIVER_OF = {AMD.id: "amdgpu", INTEL.id: "i915 or xe"}
+"""A maker -> its kernel driver, in words."""
+
+
+# --- the kernel driver and its nodes --------------------------------------------------------------
+
+
+def load_driver(context: RuleContext, stack: MakerStack) -> Fix:
+    """Load the maker's kernel driver, or give the card back to it."""
+    driver = DRIVER_OF.get(stack.maker, "")
+    if stack.kernel_driver:
+        text = (
+            f"The GPU belongs to {stack.kernel_driver}, which passes it to a virtual machine: use "
+            f"it there, or remove its binding to {stack.kernel_driver} and restart, so that "
+            f"{driver} takes it"
+        )
+        return Fix(text=text, looks=kernel_messages(stack), needs_reboot=True)
+    return Fix(
+        text=f"Load {driver}. If it does not load, the kernel is older than the GPU, Secure Boot "
+        "refuses a module that is not signed, or a file in /etc/modprobe.d blocks it",
+        commands=LOAD[stack.maker],
+        looks=kernel_messages(stack),
+        needs_root=True,
+    )
+
+
+DRIVERS_OF_CARDS = lines(
+    "lspci -k | grep -EA3 'VGA|3D|Display'",
+    "grep -rsE 'blacklist +(amdgpu|i915|xe)' /etc/modprobe.d",
+)
+
+
+def kernel_messages(stack: MakerStack) -> tuple[Alternative, ...]:
+    """What shows the driver of each card and what the kernel says of it."""
+    pattern = "amdgpu|kfd" if stack.maker == AMD.id else "i915|xe "
+    messages = filled("sudo dmesg | grep -iE {names} | tail -n 20", names=pattern)
+    commands = (*DRIVERS_OF_CARDS, messages)
+    return paste.look("see the drivers, and what the kernel says", *commands)
+
+
+def compute_driver_missing() -> Fix:
+    """/dev/kfd is not there although amdgpu is loaded."""
+    return Fix(
+        text="Use a kernel whose amdgpu has compute support (CONFIG_HSA_AMD, which the kernels of "
+        "the large distributions have), or install AMD's own driver package (amdgpu-dkms). A GPU "
+        "that KFD does not support says so in the kernel's messages",
+        looks=paste.look(
+            "see what KFD says of the GPU",
+            *lines(
+                "sudo dmesg | grep -i kfd | tail -n 20",
+                "grep CONFIG_HSA_AMD= /boot/config-$(uname -r)",
+            ),
+        ),
+    )
+
+
+AMDS_NODES = lines("ls -ln /dev/kfd /dev/dri/renderD*")
+RENDER_NODES = lines("ls -ln /dev/dri/renderD*")
+
+
+def join_groups(context: RuleContext, stack: MakerStack | None) -> Fix:
+    """The groups that own the nodes; in a container those of the host, by their numbers."""
+    nodes = AMDS_NODES if is_amds(stack) else RENDER_NODES
+    if in_container(context):
+        return Fix(
+            text="Start the container again with the group that owns the nodes on the host (groups "
+            "are compared by number, so the name may not exist inside)",
+            commands=lines(
+                'docker run --rm --device /dev/kfd --device /dev/dri --group-add "$(stat -c %g '
+                '/dev/dri/renderD128)" --group-add video ubuntu ls -l /dev/kfd /dev/dri'
+            ),
+            looks=paste.look("see the numbers of the groups", *nodes),
+        )
+    return Fix(
+        text="Join the groups render and video, then log out and in again (over ssh too; a running "
+        "tmux or Jupyter keeps the old groups). No reinstallation of torch is needed",
+        commands=lines('sudo usermod -aG render,video "$USER"'),
+        looks=paste.look(
+            "see which group owns the nodes, and which groups you are in", *nodes, *lines("id -nG")
+        ),
+        needs_root=True,
+    )
+
+
+def is_amds(stack: MakerStack | None) -> bool:
+    """Whether the stack is AMD's; an unknown one is asked for AMD's node too."""
+    return stack is None or stack.maker == AMD.id
+
+
+START = {
+    (AMD.id, "docker"): lines(
+        "docker run --rm --device /dev/kfd --device /dev/dri --group-add video "
+        '--group-add "$(stat -c %g /dev/dri/renderD128)" --security-opt seccomp=unconfined '
+        "ubuntu ls -l /dev/kfd /dev/dri"
+    ),
+    (AMD.id, "podman"): lines(
+        "podman run --rm --device /dev/kfd --device /dev/dri --group-add keep-groups "
+        "--security-opt seccomp=unconfined ubuntu ls -l /dev/kfd /dev/dri"
+    ),
+    (INTEL.id, "docker"): lines(
+        "docker run --rm --device /dev/dri --group-add video "
+        '--group-add "$(stat -c %g /dev/dri/renderD128)" ubuntu ls -l /dev/dri'
+    ),
+    (INTEL.id, "podman"): lines(
+        "podman run --rm --device /dev/dri --group-add keep-groups ubuntu ls -l /dev/dri"
+    ),
+}
+"""A maker and a program -> a container with its nodes. Podman keeps the groups of its user; docker
+needs the number of the host's group."""
+
+
+def into_container(context: RuleContext, maker: Maker) -> Fix:
+    """What gives a container the GPU of a maker, typed on the host."""
+    kind = context.snapshot.container.kind or "docker"
+    resource = "amd.com/gpu" if maker is AMD else "gpu.intel.com/xe"
+    if kind == "kubernetes":
+        return Fix(
+            text=f"Ask for the GPU in the pod's specification (resources.limits `{resource}: 1`); "
+            f"the node needs {maker.name}'s device plugin"
+        )
+    if kind == "singularity":
+        option = "--rocm" if maker is AMD else "--bind /dev/dri"
+        return Fix(
+            text=f"Start the container with `{option}` (`singularity exec {option} IMAGE …`, "
+            "`apptainer` likewise)"
+        )
+    program = "podman" if kind == "podman" else "docker"
+    nodes = "--device /dev/kfd --device /dev/dri" if maker is AMD else "--device /dev/dri"
+    return Fix(
+        text=f"On the host, add `{nodes}` and the groups of the nodes to your own `{program} run` "
+        "(this command tests it with a plain image)",
+        commands=START[maker.id, program],
+    )
+
+
+# --- builds ---------------------------------------------------------------------------------------
+
+
+def build_for_maker(context: RuleContext, stack: MakerStack) -> Fix:
+    """The build of torch for the GPU that is there."""
+    build = paste.chosen_build(context)
+    if build is not None and build.backend.startswith(BY_ID[stack.maker].label or "-"):
+        return paste.install_torch(context)
+    target = first_target(stack)
+    # PyTorch's own index has ROCm builds for Linux only; AMD's has them for Windows too.
+    if stack.maker == AMD.id and on(context, "windows"):
+        return from_amds_index(context, target)
+    index = str(BY_ID[stack.maker].index)
+    return Fix(
+        text=f"Install torch's build for {BY_ID[stack.maker].name}",
+        commands=(pip_from(context, index),),
+    )
+
+
+def pip_from(context: RuleContext, index: str, *words: str) -> Line:
+    """torch and torchvision from an index, in place of those that are there."""
+    again = ("--force-reinstall",) if context.torch.version else ()
+    names = ("torch", "torchvision", *words)
+    return paste.pip(context, "install", *again, *names, "--index-url", index)
+
+
+def from_amds_index(context: RuleContext, target: str | None) -> Fix:
+    """AMD's own wheels for a target, where AMD's page lists an index for it."""
+    index = index_of(target)
+    if index is None:
+        named = f" ({target})" if target else ""
+        return Fix(
+            text=f"AMD's page of its PyTorch wheels lists none for this GPU{named}. torch's CPU "
+            "build works, and WSL or Linux may have more: "
+            "https://rocm.docs.amd.com/en/latest/compatibility/compatibility-matrix.html"
+        )
+    return Fix(
+        text=f"Install AMD's own wheels for {target} (Python 3.11 to 3.14; they bring ROCm). "
+        "PyTorch's own index has ROCm builds for Linux only. On Windows they need AMD's current "
+        "Adrenalin driver",
+        commands=(pip_from(context, index, "torchaudio"),),
+    )
+
+
+def first_target(stack: MakerStack) -> str | None:
+    """The target of the first GPU that has one."""
+    return next((gpu.target for gpu in stack.gpus if gpu.target), None)
+
+
+def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:
+    """What to do where the installed ROCm build has no kernels for a target."""
+    first = FIRST_ROCM.get(target)
+    if first and parsed(rocm) < parsed(first):
+        fix = paste.install_torch(context) if is_newer_build(context, rocm) else None
+        text = (
+            f"torch's wheels have kernels for {target} from ROCm {first} on, and the installed "
+            f"one is for ROCm {rocm}. Install one for ROCm {BUILT_FOR_ROCM}; no override of the "
+            "target is needed"
+        )
+        commands = fix.commands if fix else (pip_from(context, str(AMD.index)),)
+        return Fix(text=text, commands=commands)
+    relative, version = RELATIVES.get(target, ("", ""))
+    amds = from_amds_index(context, target)
+    ways: list[Alternative] = []
+    if amds.commands:
+        ways += paste.other(f"AMD's own wheels for {target}", *amds.commands)
+    if relative and on(context, "linux"):
+        return Fix(
+            text=f"No wheel of PyTorch's has kernels for {target}. It runs those of its relative "
+            f"{relative} if HSA_OVERRIDE_GFX_VERSION says so, which many people use and AMD does "
+            "not support: test the results with `gpusetup verify`",
+            commands=(paste.setting(context, "HSA_OVERRIDE_GFX_VERSION", version),),
+            alternatives=tuple(ways),
+        )
+    if amds.commands:
+        return amds
+    return Fix(
+        text=f"No wheel of PyTorch's or AMD's has kernels for {target}, and no other target's "
+        "kernels run on it. Use the CPU build, another GPU, or a build of your distribution or of "
+        "the community",
+    )
+
+
+def is_newer_build(context: RuleContext, rocm: str) -> bool:
+    """Whether the chosen build is one for a newer ROCm."""
+    build = paste.chosen_build(context)
+    if build is None or not build.backend.startswith("rocm"):
+        return False
+    return parsed(build.backend.removeprefix("rocm")) > parsed(rocm)
+
+
+def dropped_target(target: str, name: str) -> Fix:
+    """A GPU that ROCm no longer supports."""
+    return Fix(
+        text=f"{name} is {DROPPED[target]} ({target}): ROCm 4.5 was the last that supported it, "
+        "and no override helps, because nothing that is still built runs on it. Use torch's CPU "
+        "build, another GPU, or a community build for it"
+    )
+
+
+def update_rocm(context: RuleContext, wanted: str, installed: str) -> Fix:
+    """A torch that uses the machine's ROCm, which is older than it needs."""
+    return Fix(
+        text=f"Update ROCm on the machine to {wanted} or newer, or install PyTorch's own wheels, "
+        f"which bring their ROCm and do not use the installed {installed}",
+        commands=(pip_from(context, str(AMD.index)),),
+        looks=paste.look("see the ROCm of the machine", *lines("cat /opt/rocm/.info/version")),
+    )
+
+
+# --- WSL and Apple --------------------------------------------------------------------------------
+
+
+def rocm_in_wsl(context: RuleContext) -> Fix:
+    """ROCm reaches a GPU in WSL by a library of its own, not by /dev/kfd."""
+    return Fix(
+        text="Install AMD's Adrenalin driver on Windows (26.2.2 or newer), then ROCm and "
+        "librocdxg inside WSL, as AMD's page for WSL says "
+        "(https://rocm.docs.amd.com/projects/radeon-ryzen/en/latest/docs/install/installrad/wsl/"
+        "howto_wsl.html). WSL has no /dev/kfd: amdgpu is not to be installed there. AMD supports "
+        "Radeon RX 7000 and 9000 and Ryzen AI Max in WSL, not every GPU that Linux supports",
+        looks=paste.look(
+            "see whether ROCm for WSL is there",
+            *lines("ls /opt/rocm/lib/librocdxg.so* /dev/dxg", "rocminfo | grep -i gfx"),
+        ),
+    )
+
+
+def native_python(context: RuleContext) -> Fix:
+    """A Python for Apple's chips in place of a translated one."""
+    version = ".".join((context.snapshot.python.version or "3.12").split(".")[:2])
+    folder = paste.new_environment_folder(context, version)
+    conda = filled(
+        "CONDA_SUBDIR=osx-arm64 conda create -n torch-arm64 python={version}", version=version
+    )
+    return Fix(
+        text="Make an environment with a Python for Apple silicon (arm64) and install torch there. "
+        "Wheels for Intel's Macs end with torch 2.2.2 and have no MPS on Apple's chips",
+        commands=(
+            paste.command(
+                context, "uv", "venv", "--python", f"cpython-{version}-macos-aarch64", folder
+            ),
+            paste.command(context, "gpusetup", "install", "--venv", folder),
+        ),
+        alternatives=paste.other("the same by conda", conda),
+        looks=paste.look(
+            "see what this Python runs as (arm64 is right)",
+            *lines('python -c "import platform; print(platform.machine())"'),
+        ),
+    )
+
+
+def newer_macos(macos: str) -> Fix:
+    """A macOS that torch's MPS needs."""
+    return Fix(
+        text=f"Update macOS to {macos} or newer, or install an older torch whose MPS runs on this "
+        'macOS. Until then use the device "cpu"',
+        looks=paste.look("see your macOS", *lines("sw_vers")),
+    )

@@ -1,0 +1,101 @@
+"""What stops `install` before an index is asked, each with the command to go on with: trouble that
+no torch mends, a build that is not exchanged unasked, a target that may not be changed."""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.makers import BY_ID, is_seen_only, maker_of
+from gpusetup.catalog.file import load_catalog
+from gpusetup.causes.record import RECORDS
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.document import new_folder, options_of_new_environment
+from gpusetup.choose.newest import nothing_fits
+from gpusetup.choose.wish import Wish
+from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.diagnosis.precedence import blocks_torch
+from gpusetup.errors import Blocked, Unsatisfiable
+from gpusetup.install.options import InstallRequest
+from gpusetup.model.finding import Finding
+from gpusetup.model.logins import without_logins
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.shell import shell_line
+
+
+def trouble_elsewhere(machine: Snapshot, choice: Choice, *, other_host: bool) -> Finding | None:
+    """What is wrong on a machine and no torch mends."""
+    diagnosis = diagnose(machine, load_catalog(), choice, other_host=other_host)
+    return blocks_torch(diagnosis.findings, torch_stays=choice.action == "kept")
+
+
+def not_torchs_fault(trouble: Finding, machine: Snapshot) -> Unsatisfiable:
+    """Nothing is changed: what is wrong, and what to do about it."""
+    version = machine.torch.version
+    stays = f"torch {version} was left as it is" if version else "torch was not installed"
+    hint = ""
+    if trouble.fix:
+        commands = "".join(f"\n  {line}" for line in trouble.fix.commands)
+        hint = f"{trouble.fix.text}{':' if commands else ''}{commands}\n"
+    hint += "`gpusetup doctor` says more"
+    if not RECORDS[trouble.id].before_torch:
+        hint += "; `gpusetup install --upgrade`, `--torch` or `--backend` change torch all the same"
+    return Unsatisfiable(
+        f"{trouble.title} ({trouble.id}). Installing torch does not fix that; {stays}", hint=hint
+    )
+
+
+def refuse_unfit(choice: Choice, machine: Snapshot) -> None:
+    """Unsatisfiable where nothing fits, and where another maker's GPUs would be served."""
+    if choice.build is None:
+        raise nothing_fits(choice)
+    if choice.action != "refused":
+        return
+    installed = choice.installed.backend if choice.installed else ""
+    maker = maker_of(installed)
+    newest = choice.newest.build if choice.newest else None
+    other = newest.backend if newest and newest.backend != installed else "cpu"
+    host = f"--backend {installed}" if is_seen_only(maker) else "--gpu NAME"
+    is_for = f"is a build for {BY_ID[maker].name} GPUs" if maker else "may be a build for GPUs"
+    raise Unsatisfiable(
+        f"torch {machine.torch.version} {is_for}: it was left as it is",
+        hint=f"add `{host}` if this image is built on a machine without its GPU, `--backend "
+        f"{other}` if you want the build for {other}; if the GPU is here, its driver is missing or "
+        "does not answer: `gpusetup doctor` says more",
+    )
+
+
+def own_environment(request: InstallRequest, choice: Choice, wish: Wish, machine: Snapshot) -> str:
+    """The command that makes, beside a target that may not be changed, what it would become."""
+    words = ["gpusetup", "install", "--venv", new_folder(machine)]
+    words += options_of_new_environment(choice, machine)
+    words += wish.packages
+    for option, value in (("--driver", request.for_driver), ("--index", request.index_root)):
+        if value:
+            words += [option, value]
+    for gpu in request.for_gpu:
+        words += ["--gpu", gpu]
+    return without_logins(shell_line(tuple(words), machine.os.family))
+
+
+def check_described(machine: Snapshot, way: str) -> None:
+    """What would stop a run on that machine itself stops this one."""
+    python, hint = machine.python, f"use your own environment: `{way}`"
+    refuse_unnamed_base(machine, way)
+    if python.externally_managed:
+        raise Blocked(
+            f"The Python of {python.prefix or python.executable or 'that machine'} is managed by "
+            "the operating system",
+            hint=hint,
+        )
+    if python.site_writable is False:
+        where = python.site_packages or "Its site-packages"
+        raise Blocked(f"{where} cannot be written by this user, or is read-only", hint=hint)
+
+
+def refuse_unnamed_base(machine: Snapshot, way: str) -> None:
+    """`Blocked` where the target is Windows' own Python, and nobody named it: gpusetup merely runs
+    in it. On Linux such a one says itself who manages it."""
+    python = machine.python
+    if machine.os.family == "windows" and (python.manager, python.chosen_by) == ("system", "self"):
+        raise Blocked(
+            f"{python.prefix} is the system's own Python, not an environment",
+            hint=f"use your own environment: `{way}`; `--python` names this one",
+        )

@@ -1,0 +1,118 @@
+"""From what is asked of `install` to what it will do: the wish, the choice, and what stops it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gpusetup.catalog.builds import with_catalog
+from gpusetup.catalog.file import load_catalog
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.choose import choose
+from gpusetup.choose.coming import coming_of
+from gpusetup.choose.described import for_host, without_torch
+from gpusetup.choose.host import Host, host_of
+from gpusetup.choose.index import Index
+from gpusetup.choose.installed import marker_environment
+from gpusetup.choose.wish import (
+    Wish,
+    check_wish,
+    parse_words,
+    with_torch_named,
+    with_torch_of_companions,
+)
+from gpusetup.install.checks import (
+    not_torchs_fault,
+    own_environment,
+    refuse_unfit,
+    trouble_elsewhere,
+)
+from gpusetup.install.options import InstallRequest
+from gpusetup.install.task import Task
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+
+
+class Order(Frozen):
+    """What is asked of an installation, and for which host."""
+
+    request: InstallRequest
+    wish: Wish
+    host: Host
+    """Without a torch where the environment is yet to be made."""
+
+
+def wish_of(request: InstallRequest, machine: Snapshot, *, by_conda: bool = False) -> Wish:
+    """The wish of a request; UsageError where two words name two versions of torch."""
+    wish = parse_words(request.packages, marker_environment(machine))
+    wish = with_torch_named(wish, request.torch)
+    wish = with_torch_of_companions(wish, load_catalog())
+    installer = "conda" if by_conda else "auto"
+    return replace(wish, backend=request.backend, installer=installer, upgrade=request.upgrade)
+
+
+def order_of(
+    request: InstallRequest, wish: Wish, machine: Snapshot, *, fresh: bool = False
+) -> Order:
+    """An order for a machine; `fresh`: the environment is yet to be made."""
+    catalog = load_catalog()
+    check_wish(wish, catalog)
+    if fresh:
+        python = replace(machine.python, prefix=request.venv, manager="venv")
+        machine = without_torch(replace(machine, python=python))
+    if request.for_other_host:
+        machine = for_host(machine, request.for_gpu, request.for_driver, catalog)
+    machine = with_catalog(machine, catalog)
+    return Order(request=request, wish=wish, host=host_of(machine, catalog))
+
+
+class Stops:
+    """What stops an order: it is looked at once, before an index is asked."""
+
+    def __init__(self, order: Order, talk: Callable[[str], None]) -> None:
+        self.order, self.talk = order, talk
+        self.has_looked = False
+
+    def look(self, choice: Choice) -> None:
+        """Unsatisfiable where trouble is elsewhere, where nothing fits, and where torch would go to
+        another maker's GPUs unasked."""
+        request, wish, machine = self.order.request, self.order.wish, self.order.host.machine
+        # Wheels that are only downloaded are for another machine than this one.
+        if not self.has_looked and not request.download:
+            self.has_looked = True
+            trouble = trouble_elsewhere(machine, choice, other_host=request.for_other_host)
+            # Packages beside a torch that stays are no repair of it, and neither is a named build.
+            stays_beside = choice.installed is not None and not wish.is_about_torch
+            is_wanted = wish.names_build or wish.upgrade or stays_beside
+            # A file in the working folder hides torch from programs started there, and from nobody
+            # else.
+            hides_torch_here = trouble is not None and trouble.id == "module-shadowed"
+            if trouble and not is_wanted and not hides_torch_here:
+                raise not_torchs_fault(trouble, machine)
+            if trouble:
+                self.talk(
+                    f"First: {trouble.title} ({trouble.id}). Installing torch does not fix that."
+                )
+        refuse_unfit(choice, machine)
+
+    def elsewhere(self, choice: Choice) -> str:
+        """The command for an environment of one's own, where this one may not be changed."""
+        return own_environment(self.order.request, choice, self.order.wish, self.order.host.machine)
+
+
+def choose_task(order: Order, stops: Stops, index: Index | None = None) -> Task:
+    """What is chosen for an order. `index` is asked for its packages; it looks at the stops first.
+
+    Unsatisfiable where nothing fits or something stops it.
+    """
+    catalog = load_catalog()
+    choice = choose(order.wish, order.host, catalog, index)
+    stops.look(choice)
+    return Task(
+        request=order.request,
+        host=order.host,
+        wish=order.wish,
+        choice=choice,
+        coming=coming_of(choice, order.host, catalog),
+        why=choice.reason,
+        elsewhere=stops.elsewhere(choice),
+    )

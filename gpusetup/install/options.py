@@ -1,0 +1,34 @@
+"""The options of `gpusetup install`, as its phases read them."""
+
+from __future__ import annotations
+
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.model.frozen import Frozen
+
+
+class InstallRequest(Frozen):
+    """The options of `gpusetup install` that the phases of an installation read."""
+
+    packages: tuple[str, ...] = ()
+    torch: str | None = None
+    backend: str = "auto"
+    python: str | None = None
+    venv: str | None = None
+    index_root: str | None = None
+    """The mirror that was named; None: the usual index."""
+    root: str = INDEX_ROOT
+    """The root of torch's indexes."""
+    download: str | None = None
+    wheelhouse: str | None = None
+    machine_from: str | None = None
+    for_gpu: tuple[str, ...] = ()
+    for_driver: str | None = None
+    upgrade: bool = False
+    dry_run: bool = False
+    yes: bool = False
+    no_verify: bool = False
+
+    @property
+    def for_other_host(self) -> bool:
+        """Whether it is installed for a machine that is not this one."""
+        return bool(self.for_gpu or self.for_driver)

@@ -1,0 +1,230 @@
+"""Makes the plan of an installation: uv is asked for the files; nothing is changed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from gpusetup.catalog.builds import INDEX_ROOT
+from gpusetup.catalog.file import load_catalog
+from gpusetup.choose.compatibility import limits_beside, numpy_beside
+from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
+from gpusetup.install.coming_wheels import require_lack, wheels_for
+from gpusetup.install.job import Job
+from gpusetup.install.plan import Plan
+from gpusetup.install.proof import device_to_prove
+from gpusetup.install.switching.journal import STORE, require_inside
+from gpusetup.install.switching.unpack import stage_of
+from gpusetup.install.target.find import Target, check_importable
+from gpusetup.install.target.layout import files_of_all
+from gpusetup.install.task import Task
+from gpusetup.install.wheels import size_text, unhashed
+from gpusetup.model.builds import FAMILY, Fallback
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.steps import Step
+from gpusetup.uv.lock import Wheel, unpack_step
+from gpusetup.uv.program import emptying_the_cache, venv_step
+from gpusetup.uv.question import Requirements
+
+
+class LacksWheel(Blocked):
+    """No index has the torch that was chosen."""
+
+
+MOST_OLDER = 12
+"""How many older torches a mirror is asked for: it is rarely more than two years behind."""
+
+
+def plan_newest_of_mirror(
+    job: Job, target: Target, task: Task, older: Callable[[str], Task]
+) -> tuple[Task, Plan]:
+    """The task with its plan; of a mirror that lacks the newest torch, with the newest it has.
+
+    `older` makes the task for a torch that is older than another one.
+    """
+    is_mirror = not job.wheels and task.request.root != INDEX_ROOT
+    takes_newest = task.choice.action in ("first", "newest", "upgrade")
+    is_free = task.wish.torch is None and not task.wish.packages
+    try:
+        return plan_task(job, target, task)
+    except LacksWheel as problem:
+        if not (is_mirror and takes_newest and is_free):
+            raise
+        first_problem = problem
+    for _ in range(MOST_OLDER):
+        try:
+            task = older(task.build.torch)
+            return plan_task(job, target, task)
+        except LacksWheel:
+            continue
+        except Unsatisfiable:
+            break
+    raise first_problem
+
+
+def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
+    """The task with its plan. If what would follow torch has no release for it, that stays."""
+    try:
+        return task, _plan_of(job, target, task)
+    except (Unsatisfiable, ToolFailed):
+        if not task.coming.followers:
+            raise
+    without_followers = replace(task, coming=replace(task.coming, followers=()))
+    return without_followers, _plan_of(job, target, without_followers)
+
+
+def _plan_of(job: Job, target: Target, task: Task) -> Plan:
+    prefix = target.venv or target.layout.prefix
+    if target.venv is None:
+        check_importable(target.layout, task.coming.family)
+    files = _first_index(job, target, task)
+    refuse_members_of_other_indexes(files.wheels, task)
+    before = {}
+    for wheel in files.wheels:
+        if wheel.name in target.installed:
+            before[wheel.name] = target.installed[wheel.name]
+    if target.venv is None:
+        # What could not be put back is told before anything is fetched.
+        require_inside(Path(prefix, STORE), files_of_all(before, target.layout)[1])
+    size_bytes = sum(wheel.size_bytes or 0 for wheel in files.wheels)
+    require_space(prefix, int(size_bytes * UNPACKED_FACTOR) + SPARE_BYTES)
+    passed_over = [f"{backend} is passed over: {reason}" for backend, reason in files.passed_over]
+    settings = job.settings
+    return Plan(
+        target=prefix,
+        python=target.python,
+        venv=target.venv,
+        choice=files.build,
+        fallbacks=task.builds[len(files.passed_over) + 1 :],
+        wheels=files.wheels,
+        steps=steps_of(job, target, files.wheels),
+        before=before,
+        after={wheel.name: wheel.version for wheel in files.wheels},
+        notes=(
+            *passed_over,
+            *task.all_notes,
+            *files.notes,
+            *settings.notes,
+            *unhashed(files.wheels),
+        ),
+        device=device_to_prove(files.build.backend, task.gpus_here),
+    )
+
+
+def steps_of(job: Job, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
+    """The commands of uv: a new environment where there is none, then the wheels unpacked."""
+    unpack = unpack_step(
+        target.python,
+        stage_of(target.venv or target.layout.prefix),
+        hashed=all(wheel.sha256 for wheel in wheels),
+        link_mode=job.settings.link_mode,
+    )
+    if target.venv is None:
+        return (unpack,)
+    return (venv_step(target.venv, target.layout.python), unpack)
+
+
+def refuse_members_of_other_indexes(wheels: tuple[Wheel, ...], task: Task) -> None:
+    """Unsatisfiable if a package brings a member of torch's family that was not asked for."""
+    brought = {wheel.name for wheel in wheels if wheel.name not in task.coming.family} & {*FAMILY}
+    if brought:
+        raise Unsatisfiable(
+            f"{', '.join(sorted(brought))} would come from your default index, which has no "
+            "builds for a chosen backend",
+            hint="nothing was changed; name it: `gpusetup install torch`",
+        )
+
+
+class IndexFiles(Frozen):
+    """The files that come, and from which index."""
+
+    build: Fallback
+    wheels: tuple[Wheel, ...]
+    passed_over: tuple[tuple[str, str], ...]
+    """Backends whose index has no such wheel, and what uv says of it."""
+    notes: tuple[str, ...]
+
+
+def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
+    """The first index that has torch and its companions, and what comes with them."""
+    passed_over: list[tuple[str, str]] = []
+    root = job.wheels or task.request.root
+    for build in task.builds:
+        requirements = requirements_of(job, task, build.backend)
+        try:
+            wheels, notes = wheels_for(job, target, requirements)
+        except Unsatisfiable as problem:
+            if not job.wheels:
+                require_lack(requirements, problem)
+            passed_over.append((build.backend, problem.message))
+            continue
+        source = replace(build, index_url=requirements.index)
+        return IndexFiles(build=source, wheels=wheels, passed_over=tuple(passed_over), notes=notes)
+    reasons = "\n".join(f"  {backend:8} {reason}" for backend, reason in passed_over)
+    where = f"{root} has no" if job.wheels else "No index has"
+    raise LacksWheel(
+        f"{where} such a wheel:\n{reasons}",
+        hint="nothing was changed; name another version (`--torch`), another backend "
+        "(`--backend`), or another root (`--index URL`)",
+    )
+
+
+def requirements_of(job: Job, task: Task, backend: str) -> Requirements:
+    """What uv is asked for, with torch from the index of one backend."""
+    build, coming = task.build, task.coming
+    family = []
+    for name, version in build.family(coming.family).items():
+        exact = f"{name}=={version}"
+        family.append(exact_in(job.wheels, name, version, backend) if job.wheels else exact)
+    family += coming.on_torch_index
+    root = job.wheels or task.request.root
+    catalog = load_catalog()
+    limits = limits_beside(task.host.facts, catalog, build)
+    if build.cuda is None:
+        # Which CUDA a companion is built for says nothing beside a torch without one.
+        numpy = numpy_beside(build.torch, catalog)
+        limits = (numpy,) if numpy else ()
+    return Requirements(
+        family=tuple(family),
+        index=f"{root.rstrip('/')}/{backend}",
+        others=(*coming.packages, *coming.followers, *coming.pinned),
+        constraints=limits,
+    )
+
+
+def exact_in(folder: str, name: str, version: str, backend: str) -> str:
+    """The requirement for a package of torch's family that only the wheel of a backend meets, or
+    the one without a label."""
+    labelled = f"{version}+{backend}"
+    has_labelled = any(Path(folder).glob(f"{name}-{labelled}-*.whl"))
+    has_plain = any(Path(folder).glob(f"{name}-{version}-*.whl"))
+    is_plain = has_plain and not has_labelled
+    return f"{name}=={version if is_plain else labelled}"
+
+
+UNPACKED_FACTOR = 3.6
+"""How much larger a torch wheel is unpacked; measured on the CPU wheel of torch 2.13.0 (4.0) and
+nvidia-cudnn-cu12 (1.6), weighted towards the larger."""
+
+SPARE_BYTES = 50 << 20
+
+
+def free_bytes(folder: str) -> int:
+    """What is free on the disk of a folder that may not be there yet."""
+    nearest = Path(folder)
+    while not nearest.exists():
+        nearest = nearest.parent
+    return shutil.disk_usage(nearest).free
+
+
+def require_space(folder: str, needed_bytes: int) -> None:
+    """`Blocked` with needed and free if the disk of a folder cannot hold so much."""
+    free = free_bytes(folder)
+    if needed_bytes > free:
+        raise Blocked(
+            f"No room on the disk of {folder}: needs {size_text(needed_bytes)}, "
+            f"free {size_text(free)}",
+            hint=f"nothing was changed; make room ({emptying_the_cache()}), or use another disk: "
+            "`--venv DIR`",
+        )

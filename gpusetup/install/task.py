@@ -1,0 +1,111 @@
+"""What an installation is asked for, and what was chosen for it: for the plan, and to be told."""
+
+from __future__ import annotations
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.coming import Coming
+from gpusetup.choose.compatibility import notes_on_installed
+from gpusetup.choose.document import offer_of
+from gpusetup.choose.host import Host
+from gpusetup.choose.installed import installed_family, installed_packages
+from gpusetup.choose.wish import Wish
+from gpusetup.install.options import InstallRequest
+from gpusetup.model.builds import Fallback, Offer, TorchBuild
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.machine import Snapshot
+from gpusetup.model.versions import parsed
+
+
+class Task(Frozen):
+    """What is to be done, decided."""
+
+    request: InstallRequest
+    host: Host
+    """The host that is meant; without a torch where the environment is yet to be made."""
+    wish: Wish
+    """What was asked for."""
+    choice: Choice
+    coming: Coming
+    why: str | None = None
+    """Why this torch comes, or stays."""
+    elsewhere: str = "gpusetup install --venv .venv"
+    """The command that makes an environment of one's own with what this one would hold."""
+
+    @property
+    def machine(self) -> Snapshot:
+        return self.host.machine
+
+    @property
+    def build(self) -> TorchBuild:
+        assert self.choice.build is not None, "a task has a build"
+        return self.choice.build
+
+    @property
+    def gpus_here(self) -> int | None:
+        """How many GPUs this machine can prove it on; none, where it is for another host."""
+        if self.request.for_other_host:
+            return 0
+        return None if self.machine.gpus is None else len(self.machine.gpus)
+
+    @property
+    def newest(self) -> Offer | None:
+        """The newest that fits, where it is newer than what will be there."""
+        offer = offer_of(self.choice, self.machine)
+        # Packages hold torch where it is: a newer one does not go with them.
+        if offer is None or self.notes_on_packages:
+            return None
+        return offer if parsed(offer.torch) > parsed(self.build.torch) else None
+
+    @property
+    def notes_on_packages(self) -> tuple[str, ...]:
+        """What holds torch or a package at its version, where the packages chose it."""
+        notes = []
+        for held in self.choice.held_back:
+            # Only what is installed stays; in a new environment nothing does.
+            is_there = self.installed_version(held.package) == held.at
+            at = f"stays at {held.at}" if is_there else f"{held.at} is not the newest"
+            notes.append(f"{held.package} {at}: {held.by}")
+        return (*notes, *self.choice.notes_on_packages)
+
+    def installed_version(self, name: str) -> str | None:
+        """The version of an installed package, without its label; None if it is not there."""
+        package = installed_packages(self.machine).get(name)
+        return package.version.partition("+")[0] if package else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a person should know of the choice besides the build."""
+        notes = [*self.notes_on_packages]
+        if self.choice.moves:
+            notes += notes_on_installed(self.machine, self.build, load_catalog())
+        offer = self.newest
+        if offer:
+            way = f"--torch {offer.torch}" if self.wish.torch else "--upgrade"
+            notes.append(f"torch {offer.torch} from {offer.backend} fits too: add `{way}`")
+        return tuple(notes)
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Those of the build too, where one comes."""
+        of_build = self.choice.notes if self.choice.moves else ()
+        return (*of_build, *self.notes)
+
+    @property
+    def builds(self) -> tuple[Fallback, ...]:
+        """The build and what may be taken in its place; nothing, where a backend was named."""
+        build, choice = self.build, self.choice
+        url = choice.index_url or ""
+        first = Fallback(torch=build.torch, backend=build.backend, index_url=url)
+        return (first, *(choice.alternatives if self.request.backend == "auto" else ()))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything that was asked for is there."""
+        return self.coming.is_nothing
+
+    def again(self) -> Task:
+        """The same build once more: it is there, and its proof failed."""
+        coming = replace(self.coming, family=installed_family(self.machine), pinned=())
+        why = "the right build is installed, but its test failed"
+        return replace(self, coming=coming, why=why)

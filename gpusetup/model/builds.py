@@ -1,0 +1,128 @@
+"""Builds of torch, and what an answer says of them and of the packages that go with them."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Literal
+
+from gpusetup.model.frozen import Frozen, Text
+from gpusetup.model.versions import Capability
+
+FAMILY = ("torch", "torchvision", "torchaudio")
+"""What comes from torch's own index; everything else comes from the user's default index."""
+
+
+class TorchBuild(Frozen):
+    """One row of the catalog: a torch on a backend for a platform."""
+
+    torch: str
+    backend: str
+    cuda: Text
+    os: Literal["linux", "windows", "macos"]
+    machine: str
+    """`x86_64` or `aarch64` (macOS' arm64 is `aarch64`)."""
+    pythons: tuple[str, ...]
+    """`3.11`, and `3.13t` for free-threaded; () for a build that no index is known to have."""
+    kernels: tuple[str, ...]
+    """`sm_80`, …; () for CPU builds."""
+    ptx: tuple[str, ...] = ()
+    """`compute_90`, …"""
+    driver_floor: Text = None
+    glibc: Text = None
+    macos: Text = None
+    torchvision: Text = None
+    torchaudio: Text = None
+    released: Text = None
+    channel: Literal["pytorch", "conda-pytorch", "conda-forge"] = "pytorch"
+    labelled: bool = True
+    """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
+
+    def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
+        """The versions of torch and its companions that belong to it, of these names."""
+        versions = {
+            "torch": self.torch,
+            "torchvision": self.torchvision,
+            "torchaudio": self.torchaudio,
+        }
+        return {name: version for name, version in versions.items() if name in names and version}
+
+    @property
+    def cuda_major(self) -> str:
+        """`12`; "" where it computes on no CUDA."""
+        return (self.cuda or "").partition(".")[0]
+
+
+class Rejection(Frozen):
+    """A build that was not chosen, and why."""
+
+    torch: str
+    backend: str
+    reason: str
+
+
+class Served(Frozen):
+    """How one GPU is served by the chosen build."""
+
+    gpu: str
+    compute_capability: Capability
+    by: str
+    """The kernel (`sm_86`) or the PTX (`compute_90`)."""
+
+
+class Fallback(Frozen):
+    """A build of the same torch that may be taken instead, if an index lacks the chosen one."""
+
+    torch: str
+    backend: str
+    index_url: str
+
+
+class Advice(Frozen):
+    """The single change that would help most."""
+
+    change: Literal["driver", "python", "torch", "backend"]
+    to: str
+    gives: str
+
+
+class JointPackage(Frozen):
+    """One package of a set that goes together."""
+
+    name: str
+    version: Text
+    """Null where nothing but the table of companions was asked."""
+    limits: Text = None
+    """The versions that serve here, where that table knows them and nobody was asked: `>=1.19`."""
+    index_url: Text = None
+    """Null where a folder of the user's has it, and where none was asked."""
+    declared: bool = True
+    """Whether its own metadata says what it needs of torch; else our table does."""
+    asked: bool = False
+    """Whether it was asked for by name."""
+    extras: tuple[str, ...] = ()
+    """Those that were asked for with it: `cuda13` of `jax[cuda13]`."""
+
+    @property
+    def requirement(self) -> str:
+        """`vllm==0.32.0`, `jax[cuda13]==0.12.0`."""
+        name = f"{self.name}[{','.join(self.extras)}]" if self.extras else self.name
+        return f"{name}=={self.version}" if self.version else f"{name}{self.limits or ''}"
+
+
+class HeldBack(Frozen):
+    """Something that is not at its newest, and what holds it."""
+
+    package: str
+    at: str
+    by: str
+
+
+class Offer(Frozen):
+    """A build beside the answer: the newest that fits."""
+
+    torch: str
+    torchvision: Text = None
+    torchaudio: Text = None
+    backend: str
+    index_url: Text = None
+    driver_floor: Text = None

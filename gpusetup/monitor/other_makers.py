@@ -1,0 +1,28 @@
+"""The source for GPUs of AMD, Intel or Apple, where no NVIDIA GPU can be watched. Edge."""
+
+from __future__ import annotations
+
+from gpusetup.monitor.amdgpu import open_amdgpu
+from gpusetup.monitor.powermetrics import open_powermetrics
+from gpusetup.monitor.sources import Source, SourceEnded
+from gpusetup.monitor.xpu_smi import open_xpu_smi
+from gpusetup.system.system import System
+
+BY_FAMILY = {
+    "linux": (open_amdgpu, open_xpu_smi),
+    "macos": (open_powermetrics,),
+    "windows": (open_xpu_smi,),
+}
+"""What is tried on a system, in order."""
+
+
+def open_other_maker(interval: float, system: System | None = None) -> Source:
+    """The first source that answers. Raises SourceEnded with the reasons of all."""
+    system = system or System()
+    reasons = []
+    for open_source in BY_FAMILY[system.family]:
+        try:
+            return open_source(interval, system)
+        except SourceEnded as problem:
+            reasons.append(str(problem))
+    raise SourceEnded("; ".join(reasons))

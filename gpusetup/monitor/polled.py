@@ -1,0 +1,26 @@
+"""A source that is asked once an interval, as a file is, and keeps no child."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from gpusetup.model.frozen import replace
+from gpusetup.monitor.documents import GpuSample, Sample
+from gpusetup.monitor.sources import Machine
+
+
+class Polled(Machine):
+    """The clock of a machine without a GPU, with what a question about the GPUs answers."""
+
+    def __init__(self, ask: Callable[[], tuple[GpuSample, ...]], interval: float) -> None:
+        super().__init__(interval)
+        self._ask = ask
+
+    def read(self, timeout: float) -> Sample:
+        moment = super().read(timeout)
+        before = time.monotonic()
+        gpus = self._ask()
+        # A slow tool's answer is of the moment when it came.
+        waited = time.monotonic() - before
+        return replace(moment, gpus=gpus, seconds=round(moment.seconds + waited, 3))

@@ -1,0 +1,148 @@
+"""A GPU of AMD, Intel or Apple as the place of a workload: its memory as torch can take it.
+
+The memory model was fitted to jobs on NVIDIA's GPUs. What torch allocates for a model does not
+depend on the maker, but nothing was measured on theirs: the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpusetup.accelerators.amd import BUILT_FOR, RELATIVES
+from gpusetup.accelerators.apple import metal_bytes
+from gpusetup.accelerators.board_memory import UNIFIED, UNIFIED_SHARE, board_sizes
+from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, Maker
+from gpusetup.accelerators.other_gpus import other_gpu
+from gpusetup.catalog.gpus import GpuRow, maker_of_name, memory_in, tokens
+from gpusetup.errors import Unsatisfiable, UsageError
+from gpusetup.model.machine import Gpu, MakerStack, Snapshot
+from gpusetup.model.units import GIB
+from gpusetup.plan.place import Place, cuda_bytes, machine_place, named_gpu
+
+NOT_MEASURED = (
+    "{maker}'s GPUs were never measured: the memory model is fitted to NVIDIA's, and torch "
+    "allocates the same for a model. 8-bit AdamW and QLoRA need a bitsandbytes for {label}"
+)
+LABELS = {"amd": "ROCm", "intel": "XPU", "apple": "MPS"}
+
+
+def place_of_name(text: str, rows: Sequence[GpuRow]) -> Place:
+    """A GPU by its name, whoever made it; UsageError where it is unknown, or its memory is open."""
+    maker = maker_of_name(text, rows)
+    return named_gpu(text, rows) if maker is None else named_place(text, maker)
+
+
+def place_of_machine(machine: Snapshot) -> Place:
+    """The GPUs of a machine, whoever made them."""
+    stack = machine.makers
+    if stack is None or machine.gpus:
+        return machine_place(machine)
+    return stack_place(stack, machine)
+
+
+def named_place(text: str, maker: Maker) -> Place:
+    """A GPU of another maker by its name; UsageError where the name leaves its memory open."""
+    gpu = other_gpu(text, maker)
+    name = gpu.name
+    # A plan for a GPU on which torch does not run would be of no use.
+    if gpu.target and gpu.target not in (*BUILT_FOR, *RELATIVES):
+        raise Unsatisfiable(
+            f"{text!r} is AMD's {gpu.target}: no ROCm build of torch has kernels for it"
+        )
+    written_gb = memory_in(tokens(text))
+    if maker is APPLE:
+        return of_apple(name, written_gb)
+    if UNIFIED.search(text):
+        return of_unified_apu(name, written_gb)
+    sizes = board_sizes(text)
+    if written_gb is None and len(sizes) == 1:
+        written_gb = sizes[0]
+    if written_gb is None:
+        several = " or ".join(f"{size}GB" for size in sizes)
+        hint = f"add it: `--gpu '{name} {sizes[-1]}GB'`" if sizes else "give `--gpu-mem 16GiB`"
+        known = f"has {several}" if sizes else "is not in gpusetup's table"
+        raise UsageError(f"The memory of {text!r} is open: the card {known}", hint=hint)
+    total = written_gb * GIB
+    return place(name, total, cuda_bytes(total), maker)
+
+
+def of_apple(name: str, written_gb: int | None) -> Place:
+    """A Mac by its chip and its memory, which the chip's name does not tell."""
+    if written_gb is None:
+        raise UsageError(
+            f"{name} is sold with several sizes of memory",
+            hint=f"add it: `--gpu '{name} 64GB'`",
+        )
+    total = written_gb << 30
+    return place(name, total, metal_bytes(total), APPLE, unified=True)
+
+
+def of_unified_apu(name: str, written_gb: int | None) -> Place:
+    """A Strix Halo, whose GPU uses the memory of the machine."""
+    if written_gb is None:
+        raise UsageError(
+            f"{name} uses the machine's memory, which its name does not tell",
+            hint=f"add it: `--gpu '{name} 128GB'`",
+        )
+    total = written_gb << 30
+    return place(name, total, total * UNIFIED_SHARE, AMD, unified=True)
+
+
+def place(
+    name: str, total: float, capacity: float, maker: Maker, *, unified: bool = False
+) -> Place:
+    """The place, with what must be said of it."""
+    remark = NOT_MEASURED.format(maker=maker.name, label=LABELS[maker.id])
+    if unified:
+        remark += (
+            f". Of the machine's {total / GIB:.0f} GiB torch can take about {capacity / GIB:.1f}"
+        )
+        remark += UNIFIED_ADVICE[maker.id]
+    return Place(
+        gpu=name,
+        total_bytes=total,
+        capacity=capacity,
+        unified=unified,
+        host_bytes=int(total) if unified else None,
+        remark=remark,
+        # The allocator of CUDA and ROCm has expandable segments; those of XPU and MPS are others.
+        has_expandable_segments=maker is AMD,
+    )
+
+
+UNIFIED_ADVICE = {
+    "amd": " on Linux as it is installed (half of it; the kernel's parameter ttm.pages_limit "
+    "raises that)",
+    "apple": " (`torch.mps.recommended_max_memory()` prints the exact figure)",
+}
+
+
+def stack_place(stack: MakerStack, machine: Snapshot) -> Place:
+    """The GPUs of this machine; UsageError where the memory of one is not known."""
+    maker = BY_ID[stack.maker]
+    least: tuple[float, Gpu] | None = None
+    for gpu in stack.gpus:
+        size = memory_of(gpu, machine)
+        if size is None:
+            raise UsageError(
+                f"The memory of {gpu.name} is not known",
+                hint="`--gpu NAME` or `--gpu-mem 24GiB` plans for another machine",
+            )
+        if least is None or size < least[0]:
+            least = (size, gpu)
+    if least is None:
+        raise UsageError("This machine lists no GPU", hint="name one: `--gpu NAME`")
+    size, gpu = least
+    is_shared = maker is APPLE or bool(UNIFIED.search(f"{gpu.name} {gpu.target}"))
+    capacity = size if is_shared else cuda_bytes(size)
+    return place(gpu.name, size, capacity, maker, unified=is_shared)
+
+
+def memory_of(gpu: Gpu, machine: Snapshot) -> float | None:
+    """Bytes of a GPU: as its driver tells, of the machine where it is shared, else by name."""
+    if UNIFIED.search(f"{gpu.name} {gpu.target}") and machine.memory.total_bytes:
+        return machine.memory.total_bytes * UNIFIED_SHARE
+    if gpu.memory_total_bytes:
+        return gpu.memory_total_bytes
+    sizes = board_sizes(gpu.name)
+    return sizes[0] * GIB if len(sizes) == 1 else None

@@ -1,0 +1,205 @@
+"""AMD's GPUs on Linux: what amdgpu and its compute driver (KFD) show in /sys and /dev.
+
+Files come first; they need no rights and no tools of ROCm. `rocminfo` is asked only for what the
+files do not tell, in a child with a time limit. Nothing here opens a device.
+
+Sources: Linux, drivers/gpu/drm/amd/amdkfd/kfd_topology.c (the properties of a node), and amdgpu's
+documentation of sysfs (mem_info_vram_total, product_name).
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpusetup.accelerators.amd import TARGET, target_of_version
+from gpusetup.accelerators.amd_devices import amd_device
+from gpusetup.accelerators.makers import AMD
+from gpusetup.model.machine import DeviceNode, Gpu, MakerStack, PciDevice, Reading, Snapshot
+from gpusetup.probe.pci import FOLDER
+from gpusetup.system.system import System, exists, list_or_empty, read_or_none, unless_refused
+
+TOPOLOGY = "/sys/class/kfd/kfd/topology/nodes"
+KFD = "/dev/kfd"
+RENDER_FOLDER = "/dev/dri"
+MODULE_VERSION = "/sys/module/amdgpu/version"
+"""Only AMD's own package of the driver has it; the one of the Linux kernel has no version."""
+ROCM_VERSION_FILES = ("/opt/rocm/.info/version", "/opt/rocm/core/.info/version")
+LIBDRM_NAMES = "/usr/share/libdrm/amdgpu.ids"
+"""Mesa's package has it, so that each desktop and most servers do."""
+MOST_NODES = 128
+"""Nodes of the topology that are read: a server has 8 GPUs, or 64 partitions of them."""
+ROCMINFO_SECONDS = 8.0
+"""It starts the runtime on each GPU, which takes a server about two seconds."""
+
+
+def read_amd(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
+    """AMD's GPUs of a Linux machine, their driver and nodes. `devices` are those on the PCI bus."""
+    readings: list[Reading] = []
+    targets = topology_targets(system)
+    if targets:
+        value = ", ".join(targets.values())
+        readings.append(Reading(subject="makers.gpus", source=TOPOLOGY, value=value))
+    gpus = [gpu_of(system, device, targets) for device in devices]
+    if gpus and all(gpu.target is None for gpu in gpus):
+        gpus, answer = with_targets_of_rocminfo(system, gpus)
+        readings.append(answer)
+    drivers = {device.driver for device in devices if device.driver}
+    kernel_driver = "amdgpu" if "amdgpu" in drivers else next(iter(sorted(drivers)), None)
+    runtime = rocm_version(system)
+    nodes = compute_nodes(system, KFD)
+    readings += node_readings(nodes)
+    if runtime:
+        reading = Reading(subject="makers.runtime", source=ROCM_VERSION_FILES[0], value=runtime)
+        readings.append(reading)
+    module_version = (read_or_none(system, MODULE_VERSION) or "").strip()
+    stack = MakerStack(
+        maker=AMD.id,
+        gpus=tuple(gpus),
+        kernel_driver=kernel_driver,
+        driver_version=module_version or None,
+        runtime=runtime,
+        nodes=nodes,
+    )
+    return Snapshot(makers=stack, readings=tuple(readings))
+
+
+def topology_targets(system: System) -> dict[str, str]:
+    """The target of each GPU that KFD lists, by its PCI address: `0000:03:00.0` -> `gfx1100`."""
+    targets: dict[str, str] = {}
+    for name in list_or_empty(system, TOPOLOGY)[:MOST_NODES]:
+        properties = properties_of(read_or_none(system, f"{TOPOLOGY}/{name}/properties") or "")
+        # A processor is a node too, with the version 0.
+        target = target_of_version(properties.get("gfx_target_version", 0))
+        if target is None:
+            continue
+        address = address_of(properties.get("domain", 0), properties.get("location_id", 0))
+        targets[address] = target
+    return targets
+
+
+def properties_of(text: str) -> dict[str, int]:
+    """The properties of a node, one name and one number a line.
+
+    >>> properties_of("simd_count 192\\ngfx_target_version 110000\\nlocal x\\n")
+    {'simd_count': 192, 'gfx_target_version': 110000}
+    """
+    properties: dict[str, int] = {}
+    for name, digits in re.findall(r"^(\w{1,40}) (\d{1,20})$", text, re.MULTILINE):
+        properties[name] = int(digits)
+    return properties
+
+
+def address_of(domain: int, location: int) -> str:
+    """A PCI address: the location has bus, device and function in 8, 5 and 3 bits.
+
+    >>> address_of(0, 768)
+    '0000:03:00.0'
+    """
+    bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
+    return f"{domain:04x}:{bus:02x}:{device:02x}.{function:x}"
+
+
+def gpu_of(system: System, device: PciDevice, targets: dict[str, str]) -> Gpu:
+    """One GPU: its target from KFD or its PCI id, its memory from amdgpu."""
+    address = device.bus_id or ""
+    folder = f"{FOLDER}/{address}"
+    # Instinct cards have their name in the card's own memory; libdrm knows those of the others.
+    product = (read_or_none(system, f"{folder}/product_name") or "").strip()
+    product = product or name_of_libdrm(system, device.device_id, f"{folder}/revision")
+    known = amd_device(device.device_id, product or device.name)
+    name = product or device.name or (known.name if known else f"GPU {device.device_id}")
+    memory = (read_or_none(system, f"{folder}/mem_info_vram_total") or "").strip()
+    return Gpu(
+        name=name if name.startswith("AMD") else f"AMD {name}",
+        maker=AMD.id,
+        target=targets.get(address) or (known.target if known else None),
+        pci_bus_id=address or None,
+        memory_total_bytes=int(memory) if memory.isdecimal() else None,
+    )
+
+
+def name_of_libdrm(system: System, device_id: str | None, revision_file: str) -> str:
+    """The card's name in libdrm's own list, which tells cards of one id apart; "" if unknown."""
+    revision = (read_or_none(system, revision_file) or "").strip().removeprefix("0x")
+    if not device_id or not revision:
+        return ""
+    # `744C,\tC8,\tAMD Radeon RX 7900 XTX`
+    row = re.escape(f"{device_id},\t{revision},\t")
+    match = re.search(rf"(?im)^{row}(.{{1,80}})$", read_or_none(system, LIBDRM_NAMES) or "")
+    return match[1].strip() if match else ""
+
+
+def with_targets_of_rocminfo(system: System, gpus: list[Gpu]) -> tuple[list[Gpu], Reading]:
+    """The GPUs with the targets that `rocminfo` prints, where as many are there."""
+    if system.which("rocminfo") is None:
+        return gpus, Reading(subject="makers.gpus", source="rocminfo", problem="not on PATH")
+    output = system.run(("rocminfo",), ROCMINFO_SECONDS)
+    if not output.ok:
+        problem = output.problem or f"exit {output.exit}"
+        return gpus, Reading(subject="makers.gpus", source="rocminfo", problem=problem)
+    agents = agents_of(output.stdout)
+    value = ", ".join(f"{name} ({target})" for name, target in agents)
+    reading = Reading(subject="makers.gpus", source="rocminfo", value=value or "no GPU")
+    if len(agents) != len(gpus):
+        return gpus, reading
+    named = [
+        Gpu(
+            name=name or gpu.name,
+            maker=AMD.id,
+            target=target,
+            pci_bus_id=gpu.pci_bus_id,
+            memory_total_bytes=gpu.memory_total_bytes,
+        )
+        for gpu, (name, target) in zip(gpus, agents, strict=True)
+    ]
+    return named, reading
+
+
+def agents_of(text: str) -> list[tuple[str, str]]:
+    """The GPUs that `rocminfo` prints: marketing name and target.
+
+    >>> agents_of("  Name:   gfx1100\\n  Marketing Name:  AMD Radeon RX 7900 XTX\\n")
+    [('AMD Radeon RX 7900 XTX', 'gfx1100')]
+    """
+    agents = []
+    pattern = r"^ *Name: +(gfx\w{3,5}) *$(?:(?!^ *Name:).){0,400}?^ *Marketing Name: *(.{0,80}?) *$"
+    for target, name in re.findall(pattern, text, re.MULTILINE | re.DOTALL):
+        if TARGET.fullmatch(target):
+            agents.append((name, target))
+    return agents
+
+
+def rocm_version(system: System) -> str | None:
+    """The ROCm that is installed on the machine: `6.4.1`; None if there is none."""
+    for file in ROCM_VERSION_FILES:
+        # `6.4.1-83` with the number of the build.
+        version = re.match(r"\d{1,3}(\.\d{1,3}){1,2}", read_or_none(system, file) or "")
+        if version is not None:
+            return version[0]
+    return None
+
+
+def compute_nodes(system: System, *others: str) -> tuple[DeviceNode, ...] | None:
+    """The render nodes and the named ones, with our own rights; None where /dev cannot be seen."""
+    if unless_refused(system.list, "/dev") is None:
+        return None
+    names = list_or_empty(system, RENDER_FOLDER)
+    paths = [path for path in others if exists(system, path)]
+    paths += [f"{RENDER_FOLDER}/{name}" for name in names if re.fullmatch(r"renderD\d{1,4}", name)]
+    nodes = []
+    for path in paths:
+        stat = unless_refused(system.stat, path)
+        if stat is not None:
+            rights = {"readable": stat.readable, "writable": stat.writable}
+            nodes.append(DeviceNode(path=path, mode=stat.mode, **rights))
+    return tuple(nodes)
+
+
+def node_readings(nodes: tuple[DeviceNode, ...] | None) -> list[Reading]:
+    """A line for each node, or that there is none."""
+    lines = []
+    for node in nodes or ():
+        rights = "" if node.readable and node.writable else " (not for this user)"
+        lines.append(f"{node.path} {node.mode}{rights}")
+    values = lines or ["no render node"]
+    return [Reading(subject="makers.nodes", source="/dev", value=value) for value in values]

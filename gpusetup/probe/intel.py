@@ -1,0 +1,70 @@
+"""Intel's GPUs on Linux: what i915 or xe show in /sys and /dev. Nothing here opens a device."""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.intel import KERNEL_DRIVERS, intel_device
+from gpusetup.accelerators.makers import INTEL
+from gpusetup.accelerators.other_gpus import has_xpu
+from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Reading, Snapshot
+from gpusetup.probe.amd import compute_nodes, node_readings
+from gpusetup.system.system import System
+
+SYCL_LS_SECONDS = 8.0
+"""It starts each runtime of oneAPI once."""
+LEVEL_ZERO = "level_zero"
+"""The runtime by which torch's XPU builds reach a GPU."""
+
+
+def read_intel(system: System, devices: tuple[PciDevice, ...]) -> Snapshot:
+    """Intel's GPUs of a Linux machine that torch has builds for, their driver and nodes.
+
+    The graphics of an older processor, which most machines have, are none of them.
+    """
+    gpus = []
+    drivers = set()
+    for device in devices:
+        gpu = intel_gpu(device)
+        if gpu is not None:
+            gpus.append(gpu)
+            drivers.add(device.driver)
+    if not gpus:
+        return Snapshot()
+    bound = [driver for driver in KERNEL_DRIVERS if driver in drivers]
+    others = sorted(driver for driver in drivers if driver)
+    nodes = compute_nodes(system)
+    stack = MakerStack(
+        maker=INTEL.id,
+        gpus=tuple(gpus),
+        kernel_driver=next(iter((*bound, *others)), None),
+        nodes=nodes,
+    )
+    readings = node_readings(nodes)
+    readings.extend(sycl_readings(system))
+    return Snapshot(makers=stack, readings=tuple(readings))
+
+
+def intel_gpu(device: PciDevice) -> Gpu | None:
+    """A GPU that PyTorch's XPU builds are for; None for other graphics of Intel's."""
+    known = intel_device(device.device_id, device.name)
+    name = known.name if known else device.name
+    # Windows names the card; an id without a name that is not in the table tells nothing.
+    if name is None or not has_xpu(name):
+        return None
+    return Gpu(
+        name=name if name.startswith("Intel") else f"Intel {name}",
+        maker=INTEL.id,
+        pci_bus_id=device.bus_id,
+    )
+
+
+def sycl_readings(system: System) -> list[Reading]:
+    """What `sycl-ls` lists, if it is installed: evidence for a person, no rule reads it."""
+    if system.which("sycl-ls") is None:
+        return []
+    output = system.run(("sycl-ls",), SYCL_LS_SECONDS)
+    lines = [line.strip() for line in output.stdout.splitlines() if LEVEL_ZERO in line]
+    if not output.ok:
+        problem = output.problem or f"exit {output.exit}"
+        return [Reading(subject="makers.gpus", source="sycl-ls", problem=problem)]
+    values = lines or ["no GPU by Level Zero"]
+    return [Reading(subject="makers.gpus", source="sycl-ls", value=value) for value in values]

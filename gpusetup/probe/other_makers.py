@@ -1,0 +1,85 @@
+"""GPUs of AMD, Intel and Apple in a machine without NVIDIA's: whose they are, and their drivers."""
+
+from __future__ import annotations
+
+from gpusetup.accelerators.amd_devices import amd_device
+from gpusetup.accelerators.makers import AMD, INTEL, judged_on, maker_of
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Gpu, MakerStack, PciDevice, Snapshot
+from gpusetup.probe.amd import read_amd, rocm_version
+from gpusetup.probe.apple import read_apple
+from gpusetup.probe.intel import intel_gpu, read_intel
+from gpusetup.readings.paths import join
+from gpusetup.system.system import System, list_or_empty
+
+
+def read_other_makers(system: System, found: Snapshot) -> Snapshot:
+    """The GPUs of another maker; nothing where NVIDIA's are. `found` is what the bus showed.
+
+    A machine with cards of two makers is judged by NVIDIA's: its driver was asked already.
+    """
+    if found.gpus or judged_on(found.pci_devices) or found.driver.version:
+        return Snapshot()
+    if system.family == "macos":
+        return read_apple(system)
+    devices = found.pci_devices or ()
+    of_amd = tuple(device for device in devices if device.vendor == AMD.id)
+    of_intel = tuple(device for device in devices if device.vendor == INTEL.id)
+    if system.family == "windows":
+        return on_windows(of_amd, of_intel)
+    # A card of Intel's beside the graphics of an AMD processor is the one that computes.
+    if of_intel and not has_a_card(of_amd):
+        snapshot = read_intel(system, of_intel)
+        if snapshot.makers is not None:
+            return snapshot
+    return read_amd(system, of_amd) if of_amd else Snapshot()
+
+
+def has_a_card(devices: tuple[PciDevice, ...]) -> bool:
+    """Whether AMD's devices are anything that torch has a name for."""
+    return any(amd_device(device.device_id, device.name) for device in devices)
+
+
+def on_windows(of_amd: tuple[PciDevice, ...], of_intel: tuple[PciDevice, ...]) -> Snapshot:
+    """The GPUs that Windows lists by name; it does not tell whether a driver works."""
+    gpus = []
+    for device in of_amd:
+        known = amd_device(device.device_id, device.name)
+        name = device.name or (known.name if known else None)
+        if name:
+            target = known.target if known else None
+            gpus.append(Gpu(name=name, maker=AMD.id, target=target))
+    if gpus:
+        return Snapshot(makers=MakerStack(maker=AMD.id, gpus=tuple(gpus)))
+    of_xpu = [gpu for gpu in map(intel_gpu, of_intel) if gpu is not None]
+    if of_xpu:
+        return Snapshot(makers=MakerStack(maker=INTEL.id, gpus=tuple(of_xpu)))
+    return Snapshot()
+
+
+def is_rocm_in_wsl(snapshot: Snapshot) -> bool:
+    """Whether torch is a ROCm build in WSL, and no NVIDIA GPU is there."""
+    is_rocm = maker_of(snapshot.torch.backend) == AMD.id
+    return bool(snapshot.os.wsl) and is_rocm and not snapshot.gpus
+
+
+HIP_LIBRARY = "libamdhip64.so"
+
+
+def with_torchs_runtime(system: System, snapshot: Snapshot) -> Snapshot:
+    """The machine with whether its torch brings HIP itself, as PyTorch's own wheels do."""
+    stack, torch = snapshot.makers, snapshot.torch
+    if stack is None and is_rocm_in_wsl(snapshot):
+        # In WSL no bus and no node shows the GPU: torch's build tells whose it is.
+        runtime = rocm_version(system)
+        stack = MakerStack(maker=AMD.id, kernel_driver="dxg", runtime=runtime)
+        return replace(snapshot, makers=stack)
+    if stack is None or stack.maker != AMD.id or not torch.hip or not torch.location:
+        return snapshot
+    names = list_or_empty(system, join(torch.location, "torch", "lib"))
+    # AMD's own wheels bring ROCm as packages beside torch.
+    beside = list_or_empty(system, torch.location)
+    bundles = any(name.startswith(HIP_LIBRARY) for name in names)
+    bundles = bundles or any(name.startswith("_rocm_sdk") for name in beside)
+    known = bundles if names else None
+    return replace(snapshot, makers=replace(stack, bundles_runtime=known))

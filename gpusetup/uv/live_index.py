@@ -1,0 +1,185 @@
+"""Asks torch's own index now, for builds that the dated table does not know (`resolve --refresh`).
+
+The answer is a page that a stranger may have written: it is read up to a size and within a time,
+and of its links only file names count that are those of torch's wheels. No address of the page goes
+into an answer or a command.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from html import unescape
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from gpusetup.catalog.builds import INDEX_ROOT, Catalog
+from gpusetup.catalog.index_builds import Place, new_builds, with_other_makers
+from gpusetup.errors import Unreached, Unsatisfiable
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.frozen import Frozen, replace
+from gpusetup.model.logins import split_login, without_logins
+from gpusetup.uv.hosts import AllowedHosts
+from gpusetup.uv.pages import answered
+
+if TYPE_CHECKING:
+    from requests import Response
+
+TIMEOUTS = (5.0, 10.0)
+"""Seconds for the connection and between two parts of the answer."""
+WHOLE_SECONDS = 30.0
+"""For the whole page: one that drips is given up."""
+MOST_BYTES = 32 << 20
+"""Of the page. torch's page of all wheels, with every backend since 2016, has some megabytes."""
+MOST_WHEELS = 50_000
+"""Of a page: torch's own has some thousands; more than these are not looked at."""
+LINK = re.compile(r"<a\b(?P<attributes>[^<>]{0,2000})>", re.IGNORECASE)
+WHEEL = re.compile(r"""href\s*=\s*["']?(?P<path>[^"'#<>=\s]{1,1000}\.whl)""", re.IGNORECASE)
+"""Both stop at the next letter that may begin another one: a page of nothing but beginnings must
+not take longer than it is long."""
+
+
+class LiveIndex(Frozen):
+    """What the index answered: the table with its new builds."""
+
+    catalog: Catalog
+    places: frozenset[Place]
+    """Torch, backend, system and machine of the builds that the table lacks."""
+    url: str
+    """The page that was asked, without a login."""
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).netloc
+
+    def lists(self, build: TorchBuild | None) -> bool:
+        """Whether a build is known only from the index."""
+        if build is None:
+            return False
+        return (build.torch, build.backend, build.os, build.machine) in self.places
+
+    def count_on(self, family: str) -> int:
+        """How many of the new builds are for a system."""
+        return sum(place[2] == family for place in self.places)
+
+
+def ask_index(root: str, backend: str, catalog: Catalog, talk: Callable[[str], None]) -> LiveIndex:
+    """The builds of a backend (`auto`: of all) that torch's index lists now.
+
+    Unreached if it gives no usable answer; Unsatisfiable if it has no such backend.
+    """
+    folder = "" if backend == "auto" else f"/{backend}"
+    address = f"{root.rstrip('/')}{folder}/torch/"
+    shown = without_logins(address)
+    talk(f"Asking {shown} ...")
+    names = wheel_names(read_page(address, shown, backend, catalog))
+    if not names:
+        raise Unreached(
+            f"{shown} lists no wheel: it is no page of a package index", hint=hint_of(catalog)
+        )
+    default_folder = "" if backend == "auto" else backend
+    places = [(name, path_folder or default_folder) for path_folder, name in names]
+    builds = new_builds(places, catalog)
+    others, of_others = with_other_makers(places, catalog)
+    full = replace(catalog, builds=(*builds, *catalog.builds), other_makers=others)
+    listed = {(build.torch, build.backend, build.os, build.machine) for build in builds}
+    return LiveIndex(catalog=full, places=frozenset((*listed, *of_others)), url=shown)
+
+
+def wheel_names(page: str) -> list[tuple[str, str]]:
+    """The wheels that a page links to, each with the folder of its address; withdrawn ones
+    (PEP 592) are left out.
+
+    >>> wheel_names('<a href="/whl/cu134/torch-2.16.0%2Bcu134-cp311-cp311-win_amd64.whl#x=1">')
+    [('cu134', 'torch-2.16.0+cu134-cp311-cp311-win_amd64.whl')]
+    """
+    names: list[tuple[str, str]] = []
+    for link in LINK.finditer(page):
+        if len(names) == MOST_WHEELS:
+            break
+        wheel = WHEEL.search(link["attributes"])
+        if wheel is None or "data-yanked" in link["attributes"].lower():
+            continue
+        path = unquote(unescape(wheel["path"]))
+        folder, _, name = path.rpartition("/")
+        names.append((folder.rpartition("/")[2], name))
+    return names
+
+
+def read_page(address: str, shown: str, backend: str, catalog: Catalog) -> str:
+    """The text of a page of the index, within size and time."""
+    import requests
+
+    url, login = split_login(address)
+    deadline = time.monotonic() + WHOLE_SECONDS
+    try:
+        with answered(url, AllowedHosts((url,)), login=login, timeouts=TIMEOUTS) as answer:
+            refuse_status(answer, shown, backend, catalog)
+            return read_within(answer, shown, deadline)
+    except requests.RequestException as problem:
+        host = urlsplit(url).hostname
+        reason = why_unreached(problem, host or shown)
+        raise Unreached(f"{shown} cannot be reached: {reason}", hint=hint_of(catalog)) from problem
+
+
+def why_unreached(problem: Exception, host: str) -> str:
+    """What kept a page from being read, in a few words."""
+    import requests
+
+    text = without_logins(str(problem))
+    if isinstance(problem, requests.Timeout):
+        return f"{host} gave no answer within {TIMEOUTS[1]:g} s"
+    if "resolve" in text or "getaddrinfo" in text:
+        return f"could not resolve host {host}"
+    if isinstance(problem, requests.exceptions.SSLError):
+        return f"the certificate of {host} is not trusted here"
+    if isinstance(problem, requests.exceptions.ProxyError):
+        return "the proxy did not let it through"
+    if "refused" in text:
+        return f"{host} refused the connection"
+    return text.partition("(Caused by")[2].strip(" )") or text
+
+
+def refuse_status(answer: Response, shown: str, backend: str, catalog: Catalog) -> None:
+    """Unsatisfiable where the index has no such folder; Unreached for any other refusal. torch's
+    own index says 403 of what it has not."""
+    if answer.status_code == 200:
+        return
+    is_own = shown.startswith(INDEX_ROOT)
+    is_missing = answer.status_code == 404 or (is_own and answer.status_code == 403)
+    if is_missing and backend != "auto":
+        raise Unsatisfiable(
+            f"{shown} is not there: the index has no builds for {backend} now",
+            hint=f"gpusetup's table of {catalog.as_of} knows {known_backends(catalog)}",
+        )
+    raise Unreached(f"{shown} answered {answer.status_code}", hint=hint_of(catalog))
+
+
+def read_within(answer: Response, shown: str, deadline: float) -> str:
+    """The body of an answer; Unreached where it is too large or comes too slowly."""
+    parts: list[bytes] = []
+    size_bytes = 0
+    for part in answer.iter_content(1 << 16):
+        parts.append(part)
+        size_bytes += len(part)
+        if size_bytes > MOST_BYTES:
+            raise Unreached(f"{shown} is larger than {MOST_BYTES >> 20} MiB: it was not read")
+        if time.monotonic() > deadline:
+            raise Unreached(f"{shown} was not read within {WHOLE_SECONDS:g} s")
+    return b"".join(parts).decode("utf-8", errors="replace")
+
+
+def known_backends(catalog: Catalog) -> str:
+    """The backends of the table's newest torch."""
+    newest = catalog.releases[-1].torch
+    names = {build.backend for build in catalog.builds if build.torch == newest}
+    return ", ".join(sorted(names))
+
+
+def hint_of(catalog: Catalog) -> str:
+    """The way on without the index."""
+    return (
+        f"without `--refresh` gpusetup answers from its table of {catalog.as_of}; a mirror of the "
+        "index is named by `--index URL`"
+    )

@@ -1,0 +1,110 @@
+"""The person's own indexes, asked through uv, as a choice of packages asks an index.
+
+Who chooses hands in one of these; it asks for another machine than this one, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from gpusetup.catalog.builds import index_url
+from gpusetup.choose.choice import Choice
+from gpusetup.choose.host import python_tag
+from gpusetup.choose.index import IndexAnswer, Released
+from gpusetup.choose.wish import name_of
+from gpusetup.errors import Unsatisfiable
+from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.logins import without_logins
+from gpusetup.model.machine import Snapshot
+from gpusetup.uv.errors import explanation
+from gpusetup.uv.platforms import USUAL_PYTHON, platform_of
+from gpusetup.uv.question import Question, Requirements, lock_of
+from gpusetup.uv.releases import newest_release
+from gpusetup.uv.settings import PersonSettings
+
+TITLE = "uv finds no set of versions"
+
+
+class PersonIndex:
+    """The indexes of the person's settings, and torch's own below a root, for one machine."""
+
+    def __init__(
+        self,
+        machine: Snapshot,
+        root: str,
+        settings: PersonSettings,
+        before: Callable[[Choice, tuple[str, ...]], None],
+    ) -> None:
+        """`before` is called before the first question; what it raises ends the choice."""
+        self.root, self.settings, self.begin = root, settings, before
+        self.platform, self.environment = platform_of(machine)
+        self.python_version = (python_tag(machine) or USUAL_PYTHON).rstrip("t")
+
+    @property
+    def torch_root(self) -> str:
+        """The root of torch's own indexes, without a login."""
+        return without_logins(self.root)
+
+    def set_beside(
+        self,
+        build: TorchBuild,
+        words: tuple[str, ...],
+        limits: tuple[str, ...],
+        on_torch_index: tuple[str, ...],
+    ) -> IndexAnswer:
+        """The set of packages that meets some requirements beside a build, within limits."""
+        names = (*FAMILY, *on_torch_index)
+        companions = tuple(word for word in words if name_of(word) in names)
+        requirements = Requirements(
+            family=(f"torch=={build.torch}", *companions),
+            index=index_url(build.backend, self.root),
+            others=tuple(word for word in words if word not in companions),
+            constraints=limits,
+        )
+        try:
+            locked = lock_of(self._question(requirements), self.settings)
+        except Unsatisfiable as problem:
+            return IndexAnswer(reason=explanation(problem.message))
+        packages = {row["name"]: released(row) for row in locked.rows}
+        return IndexAnswer(packages=packages, notes=locked.notes)
+
+    def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
+        """The newest release of each package that has a wheel for the machine."""
+        requirements = Requirements(family=(), index=self.root, others=names)
+        try:
+            locked = lock_of(self._question(requirements), self.settings, with_dependencies=False)
+        except Unsatisfiable:
+            return {}
+        return {row["name"]: released(row) for row in locked.rows}
+
+    def newest_source(self, name: str) -> Released | None:
+        """The newest release of a package if it exists only as source."""
+        release = newest_release(name, self.settings, self.python_version)
+        if release is None or release.has_wheel:
+            return None
+        return Released(version=release.version, published=release.published)
+
+    def _question(self, requirements: Requirements) -> Question:
+        return Question(
+            requirements=requirements,
+            # Our own Python builds nothing: without a name uv asks each of the machine's for its
+            # version.
+            python=sys.executable,
+            python_version=self.python_version,
+            platform=self.platform,
+            environment=self.environment,
+            title=TITLE,
+        )
+
+
+def released(row: Mapping[str, Any]) -> Released:
+    """A row of uv's lock as a release: it came when its first wheel came."""
+    times = []
+    for wheel in row.get("wheels", ()):
+        time = wheel.get("upload-time")
+        if isinstance(time, datetime):
+            times.append(time)
+    return Released(version=row.get("version", ""), published=min(times, default=None))

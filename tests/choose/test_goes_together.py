@@ -1,0 +1,244 @@
+"""What goes together with a torch, asked from outside: by resolve, install and doctor alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from installing import Said, World, enter, needs_linux, new_world
+
+from gpusetup.cli import main
+
+LAPTOP = ("--from", "rtx3050-laptop")
+NEW_ON_OLD_DRIVER = ("--gpu", "T4", "--driver", "535.183.01", "--os", "linux")
+NEW_ON_NEW_DRIVER = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--os", "linux")
+REST = ("--machine", "x86_64", "--python", "3.12", "--glibc", "2.35")
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def ran(*words: str) -> Said:
+        capsys.readouterr()
+        code = main(list(words))
+        printed = capsys.readouterr()
+        return Said(exit=code, out=printed.out, err=printed.err)
+
+    return ran
+
+
+# --- numpy ----------------------------------------------------------------------------------------
+
+
+def test_an_old_torch_gets_the_numpy_that_doctor_calls_right(run: Run) -> None:
+    """torch before 2.3 was built against numpy 1: one table for install, resolve and doctor."""
+    planned = run("install", "--dry-run", "--json", *LAPTOP, "--torch", "2.2.2", "torchvision")
+    assert planned.exit == 0, planned.err
+    last = planned.answer["steps"][-1]["argv"]
+    assert "numpy<2" in last
+    described = run("resolve", *NEW_ON_NEW_DRIVER, *REST, "--torch", "2.2.2", "--json")
+    commands = described.answer["commands"]
+    assert "numpy<2" in commands["uv"][-1] and "numpy<2" in commands["pip"][-1]
+
+
+def test_a_new_torch_takes_any_numpy(run: Run) -> None:
+    described = run("resolve", *NEW_ON_NEW_DRIVER, *REST, "--torch", "2.3.0", "--json")
+    assert "numpy" not in json.dumps(described.answer["commands"])
+
+
+# --- without a wheel ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "package", ["mamba-ssm", "torch-scatter", "flash-attn", "deepspeed", "sageattention==2.2.0"]
+)
+def test_offline_no_set_is_ticked_that_has_no_wheel(package: str, run: Run) -> None:
+    answer = run("resolve", package, "--offline", *NEW_ON_NEW_DRIVER, *REST)
+    assert answer.exit == 1 and "has no wheel on an index" in answer.err
+    assert "nothing was changed" in answer.err
+
+
+def test_offline_an_older_release_with_a_wheel_is_the_answer(run: Run) -> None:
+    answer = run("resolve", "sageattention", "--offline", *NEW_ON_NEW_DRIVER, *REST, "--json")
+    (_, package) = answer.answer["packages"]
+    assert package["limits"] == "<2"
+
+
+# --- a driver, and what is there ------------------------------------------------------------------
+
+
+def test_vllm_on_a_driver_of_cuda_12_names_vllms_own_wheels(run: Run) -> None:
+    exact = run("resolve", "vllm==0.32.0", "--offline", *NEW_ON_OLD_DRIVER, *REST)
+    assert exact.exit == 1
+    assert "https://wheels.vllm.ai/RELEASE/cu129" in exact.err
+    newest = run("resolve", "vllm", "--offline", *NEW_ON_OLD_DRIVER, *REST)
+    assert newest.exit == 0
+    assert "https://wheels.vllm.ai/RELEASE/cu129" in newest.out
+
+
+def test_a_package_for_gpus_is_refused_without_one(run: Run) -> None:
+    answer = run("resolve", "onnxruntime-gpu", "--offline", "--from", "no-gpu")
+    assert answer.exit == 1
+    assert "onnxruntime-gpu computes on an NVIDIA GPU only" in answer.err
+    assert "onnxruntime runs on the CPU" in answer.err
+
+
+def test_a_build_for_another_makers_gpu_is_planned_if_it_is_named(run: Run) -> None:
+    planned = run("install", "--dry-run", "--json", "--from", "no-gpu", "--backend", "rocm6.4")
+    assert planned.exit == 0, planned.err
+    assert planned.answer["after"]["torch"].endswith("+rocm6.4")
+
+
+def test_windows_on_arm_is_answered_with_where_torch_has_builds(run: Run) -> None:
+    answer = run("resolve", "--os", "windows", "--machine", "aarch64", "--python", "3.12")
+    assert answer.exit == 1
+    assert "CPU builds for Windows on Arm" in answer.out
+    assert "https://download.pytorch.org/whl/cpu" in answer.out
+
+
+# --- by an index ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shelves(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """An index in which newer torch has builds for CUDA 12 and 13."""
+    with new_world(tmp_path_factory.mktemp("together")) as world:
+        for torch in ("2.14.1", "2.10.0"):
+            for backend in ("cu126", "cu128", "cu129", "cu130"):
+                world.index.add(f"whl/{backend}", world.wheel("torch", f"{torch}+{backend}"))
+
+        def add(name: str, version: str, *requires: str, on: str = "2026-10-01") -> None:
+            wheel = world.add_default(name, version, requires=requires)
+            world.index.uploaded[wheel.name] = f"{on}T00:00:00Z"
+
+        add("xformers", "0.0.35", "torch>=2.10")
+        add("trainer", "2.0", "torch>=2.4", "xformers")
+        add("trainer", "1.0", "torch>=2.4", on="2026-03-01")
+        add("torchcodec", "0.17.0")
+        add("torchcodec", "0.10.0", on="2026-02-01")
+        codec = world.wheel("torchcodec", "0.17.0+cu126")
+        world.index.add("whl/cu126", codec)
+        add("decoder", "1.0", "torchcodec")
+        yield world
+
+
+@pytest.fixture
+def ask(shelves: World, monkeypatch: pytest.MonkeyPatch, run: Run) -> Run:
+    enter(shelves, monkeypatch)
+    monkeypatch.setenv("GPUSETUP_INDEX", shelves.index.index_root)
+    return run
+
+
+def versions(answer: Said) -> dict[str, Any]:
+    return {package["name"]: package["version"] for package in answer.answer["packages"]}
+
+
+def test_another_backend_of_a_torch_is_tried_before_an_older_torch(ask: Run) -> None:
+    """xformers is built for CUDA 12: a driver for CUDA 13 runs that, too."""
+    answer = ask("resolve", "trainer", *NEW_ON_NEW_DRIVER, *REST, "--json")
+    assert answer.exit == 0, answer.err
+    assert versions(answer)["trainer"] == "2.0"
+    assert answer.answer["torch"] == "2.14.1"
+    assert answer.answer["backend"].startswith("cu12")
+
+
+@pytest.mark.parametrize("package", ["torchcodec", "decoder"])
+def test_a_package_of_torchs_own_index_does_not_pull_torch_down(package: str, ask: Run) -> None:
+    """The default index has torchcodec for CUDA 13, torch's own index for CUDA 12, too."""
+    answer = ask("resolve", package, *NEW_ON_OLD_DRIVER, *REST, "--json")
+    assert answer.exit == 0, answer.err
+    assert answer.answer["torch"] == "2.14.1"
+    assert versions(answer)["torchcodec"] == "0.17.0+cu126"
+    first, *_ = answer.answer["commands"]["uv"]
+    assert "torchcodec==0.17.0+cu126" in first and "--no-deps" in first
+
+
+# --- a project and a script -----------------------------------------------------------------------
+
+PROJECT = """\
+[project]
+name = "x"
+version = "0"
+requires-python = ">=3.11"
+dependencies = ["torch", "torchvision>=0.20"]
+"""
+
+
+def test_a_project_gets_a_source_for_each_member_that_it_names(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    answer = run("install", "--project", "--from", "healthy", "--json").answer
+    assert {"torch", "torchvision"} == answer["after"].keys()
+    sources = [line for line in answer["lines"] if "index = " in line]
+    assert len(sources) == 2
+    # Both kinds of Linux have the build: no marker that is always true.
+    assert all("platform_machine" not in line for line in sources)
+
+
+def test_a_script_gets_what_it_imports(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("import torch, torchvision.transforms as T\n")
+    answer = run("install", "--project", "--from", "healthy", "--json", "train.py").answer
+    assert {"torch", "torchvision"} == answer["after"].keys()
+
+
+def test_a_script_that_is_not_there_is_no_package(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = run("install", "--project", "--from", "healthy", "missing.py")
+    assert answer.exit == 2
+    assert "There is no script 'missing.py' here" in answer.err
+
+
+# --- a mirror, and a new environment --------------------------------------------------------------
+
+
+@needs_linux
+def test_a_mirror_that_lacks_the_newest_torch_gives_its_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    with new_world(tmp_path) as world:
+        enter(world, monkeypatch)
+        world.add_torch("cu130", "2.13.0")
+        world.add_torch("cu126", "2.12.0")
+        for name in ("filelock", "typing-extensions"):
+            world.add_default(name, "9.0")
+        place = ("--venv", str(tmp_path / "new"), "--index", world.index.index_root)
+        host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
+        planned = run("install", "--dry-run", "--json", *place, *host)
+        assert planned.exit == 0, planned.err
+        assert planned.answer["after"]["torch"] == "2.13.0+cu130"
+        assert "that the mirror has" in planned.answer["why"]
+
+
+@needs_linux
+def test_nothing_is_said_to_stay_in_a_new_environment(
+    shelves: World, ask: Run, tmp_path: Path
+) -> None:
+    shelves.add_default("pinned", "1.0", requires=("torch==2.10.0",))
+    place = ("--venv", str(tmp_path / "new"), "--index", shelves.index.index_root)
+    host = ("--gpu", "RTX 4090", "--driver", "580.95.05")
+    planned = ask("install", "--dry-run", "pinned", *place, *host)
+    shown = " ".join(planned.out.split())
+    assert "torch 2.10.0 is not the newest: Because" in shown
+    assert "stays at" not in planned.out
+
+
+@pytest.mark.parametrize("host", [("--gpu", "T4", "--driver", "535.183.01"), ("--backend", "cpu")])
+def test_nobody_is_told_to_build_what_their_gpu_cannot_run(
+    capsys: pytest.CaptureFixture[str], host: tuple[str, ...]
+) -> None:
+    """FlashAttention 2 needs Ampere: an hour of building would end in the same no."""
+    words = ("--os", "linux", "--machine", "x86_64", "--python", "3.12", "--offline")
+    assert main(["resolve", "flash-attn", *words, *host]) == 1
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "scaled_dot_product_attention" in shown
+    assert "--no-build-isolation flash-attn` builds it" not in shown

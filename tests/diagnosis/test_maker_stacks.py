@@ -1,0 +1,169 @@
+"""Stacks of AMD, Intel and Apple on machines that were read: healthy ones are ok, and what keeps
+torch from the GPU has a cause of its own. By composed tapes; nobody ran this on such hardware."""
+
+from __future__ import annotations
+
+import pytest
+from each_row import each
+from maker_tapes import (
+    CPU,
+    CUDA,
+    OLD_ROCM,
+    SITE,
+    amd,
+    forbid,
+    in_docker,
+    in_wsl,
+    intel,
+    mac,
+    place,
+    remove,
+    snapshot,
+    with_driver,
+)
+from tapes import Tape
+
+from gpusetup.catalog.file import load_catalog
+from gpusetup.diagnosis.diagnose import Diagnosis, diagnose
+from gpusetup.model.finding import command_lines
+from gpusetup.report.read import read_bytes
+
+
+def doctor(tape: Tape, **environ: str) -> Diagnosis:
+    return diagnose(snapshot(tape, **environ), load_catalog())
+
+
+def fix_of(diagnosis: Diagnosis) -> str:
+    """The root's way out: its text and every command."""
+    root = next(finding for finding in diagnosis.findings if finding.root)
+    assert root.fix is not None
+    return "\n".join((root.fix.text, *command_lines(root.fix)))
+
+
+HEALTHY = {
+    "Radeon RX 7900 XTX with ROCm 7.2": amd(),
+    "Radeon RX 9070 with ROCm 7.2": amd(device="7550", version=120001),
+    "Strix Halo with ROCm 7.2": amd(device="1586", version=110501),
+    "Instinct MI300X with ROCm 7.2": amd(device="74a1", version=90402),
+    "Arc B580 with xe": intel(),
+    "Arc A770 with i915": intel(device="56a0", driver="i915"),
+    "M3 Max": mac(),
+    "M5 on macOS 26": mac("Apple M5", macos="26.1"),
+}
+
+
+@each("name", tuple(HEALTHY))
+def test_a_healthy_stack_is_ok(name: str) -> None:
+    diagnosis = doctor(HEALTHY[name])
+    assert diagnosis.cause == "ok"
+    assert diagnosis.findings == ()
+    assert "right build for this GPU, device" in (diagnosis.proof or "")
+
+
+def without_rights() -> Tape:
+    tape = amd()
+    forbid(tape, "/dev/kfd", "/dev/dri/renderD128")
+    return tape
+
+
+def without_kfd() -> Tape:
+    tape = amd()
+    remove(tape, "/dev/kfd")
+    return tape
+
+
+def with_old_rocm() -> Tape:
+    """A distribution's torch, which loads the ROCm of the machine."""
+    tape = amd()
+    remove(tape, f"{SITE}/torch/lib/libamdhip64.so")
+    place(tape, "/opt/rocm/.info/version", "6.4.1-83\n")
+    return tape
+
+
+BROKEN = (
+    (with_driver(amd(), None), "maker-driver-not-loaded", "sudo modprobe amdgpu"),
+    (with_driver(amd(), "vfio-pci"), "maker-driver-not-loaded", "virtual machine"),
+    (intel(driver=None), "maker-driver-not-loaded", "sudo modprobe xe"),
+    (without_kfd(), "maker-driver-not-loaded", "CONFIG_HSA_AMD"),
+    (without_rights(), "maker-device-permission", 'sudo usermod -aG render,video "$USER"'),
+    (in_docker(amd()), "container-no-maker-gpu", "--device /dev/kfd --device /dev/dri"),
+    (in_docker(intel()), "container-no-maker-gpu", "docker run --rm --device /dev/dri "),
+    (in_wsl(amd()), "wsl-rocm-missing", "librocdxg"),
+    (amd(CUDA), "maker-wrong-build", "rocm"),
+    (amd(CPU), "maker-wrong-build", "rocm"),
+    (intel(CUDA), "maker-wrong-build", "xpu"),
+    (intel(CPU), "maker-wrong-build", "xpu"),
+    (amd(OLD_ROCM, device="7550", version=120001), "rocm-arch-missing", "ROCm 7.2"),
+    (amd(device="73df", version=100301), "rocm-arch-missing", "HSA_OVERRIDE_GFX_VERSION=10.3.0"),
+    (amd(device="731f", version=100100), "rocm-arch-missing", "CPU build"),
+    (amd(device="1114", version=110502), "rocm-arch-missing", "repo.amd.com/rocm/whl/gfx1152/"),
+    (amd(device="67df", version=80003), "rocm-gpu-unsupported", "no override helps"),
+    (with_old_rocm(), "rocm-older-than-torch", "Update ROCm"),
+    (mac(macos="13.6"), "macos-too-old-for-mps", "14.0"),
+    (mac("VirtualApple @ 2.50GHz", machine="x86_64"), "python-for-intel-mac", "macos-aarch64"),
+)
+
+
+@pytest.mark.parametrize(("tape", "cause", "way"), BROKEN)
+def test_what_is_wrong_has_its_cause_and_a_way_out(tape: Tape, cause: str, way: str) -> None:
+    diagnosis = doctor(tape)
+    assert diagnosis.cause == cause
+    assert way in fix_of(diagnosis)
+    errors = [f.id for f in diagnosis.findings if f.severity.value == "error" and not f.root]
+    assert all(f.explained_by for f in diagnosis.findings if f.id in errors)
+
+
+def test_the_override_of_a_relative_is_taken_as_what_somebody_chose() -> None:
+    diagnosis = doctor(amd(device="73df", version=100301), HSA_OVERRIDE_GFX_VERSION="10.3.0")
+    assert diagnosis.cause == "ok"
+
+
+def test_an_override_on_a_gpu_that_is_served_is_wrong() -> None:
+    diagnosis = doctor(amd(), HSA_OVERRIDE_GFX_VERSION="10.3.0")
+    assert diagnosis.cause == "rocm-override-wrong"
+    assert "unset HSA_OVERRIDE_GFX_VERSION" in fix_of(diagnosis)
+
+
+@each("device", ("164e 100306", "1638 90012"))
+def test_a_cpu_build_is_right_beside_the_graphics_of_an_ordinary_processor(device: str) -> None:
+    device_id, version = device.split()
+    assert doctor(amd(CPU, device=device_id, version=int(version))).cause == "ok"
+
+
+def test_a_cpu_build_is_right_beside_old_graphics_of_intel() -> None:
+    assert doctor(intel(CPU, device="9bc5", driver="i915")).cause == "ok"
+
+
+def test_the_name_is_that_of_libdrm_for_the_cards_revision() -> None:
+    machine = snapshot(amd())
+    assert machine.makers is not None
+    assert machine.makers.gpus[0].name == "AMD Radeon RX 7900 XTX"
+    assert machine.makers.gpus[0].target == "gfx1100"
+
+
+TEXTS = (
+    ("Unable to open /dev/kfd read-write: Permission denied\nGPU: Radeon RX 7900 XTX\n",
+     "maker-device-permission", "sudo usermod -aG render,video"),
+    ("$ rocminfo\nROCk module is NOT loaded, possibly no GPU devices\nGPU: Radeon RX 7800 XT\n",
+     "maker-driver-not-loaded", "sudo modprobe amdgpu"),
+    ("docker run -it rocm/pytorch bash\nls: cannot access '/dev/kfd': No such file or directory\n"
+     "The GPU is an AMD Instinct MI210\n", "container-no-maker-gpu", "--device /dev/kfd"),
+    ("RuntimeError: The MPS backend is supported on MacOS 14.0+. Current OS version can be queried"
+     " using `sw_vers`\nPyTorch version: 2.10.0\nOS: macOS 13.7.4 (arm64)\n",
+     "macos-too-old-for-mps", "14.0"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "cause", "way"), TEXTS)
+def test_a_text_in_which_the_makers_own_tool_speaks_has_the_same_causes(
+    text: str, cause: str, way: str
+) -> None:
+    diagnosis = diagnose(read_bytes(text.encode()), load_catalog())
+    assert diagnosis.cause == cause
+    assert way in fix_of(diagnosis)
+
+
+def test_mps_that_fails_on_a_new_macos_is_not_the_age_of_the_system() -> None:
+    text = "RuntimeError: The MPS backend is supported on macOS 14.0+.\nOS: macOS 26.3.1 (arm64)\n"
+    diagnosis = diagnose(read_bytes(text.encode()), load_catalog())
+    assert diagnosis.cause != "macos-too-old-for-mps"
