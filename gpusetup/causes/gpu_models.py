@@ -148,11 +148,10 @@ CAUSES = (
         means="torch uses Apple GPUs as device mps. There are no CUDA builds for macOS.",
         text="Use device mps or cpu: torch's ordinary wheel has both",
         proven_by="The system is macOS on arm64",
-<<<<<<< HEAD
-        refuted_by=(Refutation(facts.works_otherwise("another-shell")),),
-=======
-        refuted_by=(Refutation(gpu_facts.the_gpu_computes),),
->>>>>>> wt-diag
+        refuted_by=(
+            Refutation(facts.works_otherwise("another-shell")),
+            Refutation(gpu_facts.the_gpu_computes),
+        ),
         # Source: torch documentation, MPS backend.
         cases=(
             Message(
