@@ -254,7 +254,7 @@ CLASSES: dict[str, Class] = {
         ),
     ),
     "AMD: no access to the device nodes": Class(
-        "amd-gpu",
+        "amd-gpu maker-device-permission",
         (
             '$ rocminfo\nROCk module is loaded\nUnable to open /dev/kfd read-write: Permission denied\nuser is not member of "render" group, the default DRM access group.',
             "torch 2.9.1+rocm6.4\n>>> torch.cuda.is_available()\nFalse\nls -l /dev/kfd\ncrw-rw---- 1 root render 236, 0 /dev/kfd",
