@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from gpusetup.accelerators.amd import gfx_of
+from gpusetup.accelerators.amd import BUILT_FOR, FAMILIES, RELATIVES, gfx_of
 from gpusetup.accelerators.makers import AMD, APPLE, INTEL, Maker, other_maker
-from gpusetup.model.machine import Gpu
+from gpusetup.model.machine import Gpu, MakerStack
 
 APPLE_CHIP = r"(?:apple\s+)?(m[1-9])(?:\s+(pro|max|ultra))?(?:\s+\d{1,3}\s?gi?b)?"
 """The whole of a name, with or without the Mac's memory. NVIDIA's Tesla M10 to M60 have two digits;
@@ -79,3 +79,25 @@ def has_xpu(name: str) -> bool:
         return True
     # A GPU that is neither listed nor one of the old ones is a new one.
     return INTEL_WITHOUT_XPU.search(lower_name) is None
+
+
+SMALL_TARGETS = ("gfx1033", "gfx1035", "gfx1036", "gfx1103", "gfx1152")
+"""The graphics of ordinary Ryzen processors: two to twelve compute units and shared memory."""
+
+
+def is_small(stack: MakerStack) -> bool:
+    """Whether all GPUs are the graphics of ordinary processors: they compute, and seldom pay."""
+    targets = {gpu.target for gpu in stack.gpus}
+    return stack.maker == AMD.id and bool(targets) and targets <= {*SMALL_TARGETS}
+
+
+def has_a_build(stack: MakerStack) -> bool:
+    """Whether torch has a build for any of the GPUs, as far as their targets are known.
+
+    The graphics of most processors have none: there the CPU build is the right one.
+    """
+    if stack.maker != AMD.id:
+        return True
+    targets = [gpu.target for gpu in stack.gpus]
+    with_kernels = {*BUILT_FOR, *RELATIVES, *FAMILIES}
+    return any(target in with_kernels for target in targets)

@@ -92,6 +92,7 @@ class Catalog(Frozen):
         """Every backend that any build of torch ever had, each once."""
         names = [build.backend for build in self.builds]
         names += self.other_backends
+        names += [f"rocm{release.rocm}" for release in self.amd_index]
         return tuple(dict.fromkeys(names))
 
     def driver_cuda(self, driver_version: str) -> str | None:

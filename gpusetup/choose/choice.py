@@ -81,7 +81,7 @@ class Choice(Frozen):
         if build.backend == UNREAD:
             return None
         root = self.index_root or INDEX_ROOT
-        return index_url(build.backend, root)
+        return build.index or index_url(build.backend, root)
 
     @property
     def moves(self) -> bool:

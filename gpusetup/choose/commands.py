@@ -134,7 +134,7 @@ def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     has a project, and its `--index-url` yields to UV_DEFAULT_INDEX.
     """
     build = chosen_wheel(choice)
-    url = index_url(build.backend, options.index_root)
+    url = build.index or index_url(build.backend, options.index_root)
     target = ("--python", options.python) if options.python else ()
     again = [f"--reinstall-package={name}" for name in to_reinstall(build, options)]
     return _steps(
@@ -148,7 +148,7 @@ def uv(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
 def pip(choice: Choice, options: InstallerOptions) -> tuple[Step, ...]:
     """The two steps of pip, by the target's own `python -m pip`."""
     build = chosen_wheel(choice)
-    url = index_url(build.backend, options.index_root)
+    url = build.index or index_url(build.backend, options.index_root)
     again = ("--force-reinstall",) if to_reinstall(build, options) else ()
     return _steps(
         (*started(options.python), "-m", "pip", "install"),

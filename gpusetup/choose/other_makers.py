@@ -1,16 +1,27 @@
-"""Which torch build serves a GPU of AMD or Intel that somebody names, and what it needs. Pure.
+"""Which torch build serves a GPU of AMD or Intel, one that was read or named. Pure.
 
-Apple's GPUs need nothing of this: torch's ordinary wheel for macOS serves them. The driver of these
-makers is not judged.
+The constraints are the target, ROCm, the system and Python. PyTorch's own index has ROCm builds for
+Linux and XPU builds for Linux and Windows; AMD's index has ROCm builds by family of targets, for
+Windows too. Apple's GPUs need nothing of this: torch's ordinary wheel for macOS serves them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gpusetup.accelerators.amd import BUILT_FOR, BUILT_FOR_TORCH, RELATIVES
+from gpusetup.accelerators.amd import (
+    BUILT_FOR,
+    BUILT_FOR_ROCM,
+    BUILT_FOR_TORCH,
+    DROPPED,
+    FIRST_ROCM,
+    RELATIVES,
+    WINDOWS_TARGETS,
+    has_kernels,
+    index_of,
+)
 from gpusetup.accelerators.makers import AMD, BY_ID, INTEL, Maker, maker_of
-from gpusetup.accelerators.other_gpus import has_xpu
+from gpusetup.accelerators.other_gpus import has_a_build, has_xpu, is_small
 from gpusetup.catalog.builds import Catalog, index_url
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.constraints import (
@@ -24,7 +35,7 @@ from gpusetup.choose.wish import Wish
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import Fallback, Rejection, TorchBuild
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Gpu
+from gpusetup.model.machine import Gpu, Snapshot
 from gpusetup.model.versions import parsed
 
 WITH_OWN_BUILDS = (AMD.id, INTEL.id)
@@ -39,7 +50,7 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
     None where the ordinary builds serve. Unsatisfiable where GPUs of two makers would need two
     builds, or a backend is another maker's than the GPU.
     """
-    gpus = host.machine.gpus or ()
+    gpus = gpus_of_makers(host.machine)
     makers = {gpu.maker for gpu in gpus if gpu.maker}
     wanted = maker_of(wish.backend)
     with_own_builds = makers & {*WITH_OWN_BUILDS}
@@ -63,19 +74,36 @@ def maker_to_serve(wish: Wish, host: Host) -> Maker | None:
     return BY_ID[wanted] if wanted in WITH_OWN_BUILDS else gpu_maker
 
 
+def gpus_of_makers(machine: Snapshot) -> tuple[Gpu, ...]:
+    """The GPUs to serve: those that were named, or another maker's that were read.
+
+    Graphics that torch has no build for, or that are too small to pay, ask for none: there the CPU
+    build is the right one, until somebody names a backend.
+    """
+    stack = machine.makers
+    if machine.gpus or stack is None:
+        return machine.gpus or ()
+    if not has_a_build(stack) or is_small(stack):
+        return ()
+    return stack.gpus
+
+
 def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> Choice:
     """The newest torch whose build for this maker's GPUs fits, and why the others do not."""
     question = question_of(wish, host, catalog)
     facts = host.facts
-    rows = builds_for(catalog, maker, (facts.family, facts.architecture))
-    gpus = tuple(gpu for gpu in host.machine.gpus or () if gpu.maker == maker.id)
-    problems = tuple(filter(None, (why_no_build(gpu, maker) for gpu in gpus)))
+    platform = f"{facts.family}-{facts.architecture}"
+    gpus = tuple(gpu for gpu in gpus_of_makers(host.machine) if gpu.maker == maker.id)
+    rows = (*builds_for(catalog, maker, platform), *amds_builds(catalog, gpus, platform))
+    problems = tuple(filter(None, (why_no_build(gpu, maker, rows) for gpu in gpus)))
     if problems or not rows:
         builds = f"no {NAME_OF_BUILDS[maker.id]} build of torch is known"
-        platform = f"{facts.family} on {facts.architecture}"
-        nowhere = f"{builds} for {platform}: {platforms_of(catalog, maker)}"
+        place = f"{facts.family} on {facts.architecture}"
+        nowhere = f"{builds} for {place}: {platforms_of(catalog, maker)}"
+        if maker is AMD:
+            nowhere += f", and AMD's own index lists none for {', '.join(g.name for g in gpus)}"
         return Choice(notes=problems or (nowhere,), wish=wish, catalog_as_of=catalog.as_of)
-    reasons_of = [(row, why_not(row, question)) for row in rows]
+    reasons_of = [(row, why_not(row, question, gpus)) for row in rows]
     fitting = [row for row, reasons in reasons_of if not reasons]
     build = fitting[0] if fitting else None
     return Choice(
@@ -83,7 +111,7 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
         action="first" if build else "nothing",
         reason=f"asked for: {wish.torch}" if wish.torch else "the newest that fits",
         alternatives=tuple(
-            Fallback(torch=row.torch, backend=row.backend, index_url=index_url(row.backend))
+            Fallback(torch=row.torch, backend=row.backend, index_url=page_of(row))
             for row in fitting[1:]
             if row.torch == fitting[0].torch
         ),
@@ -98,43 +126,96 @@ def newest_for_maker(wish: Wish, host: Host, catalog: Catalog, maker: Maker) -> 
     )
 
 
-def why_not(row: TorchBuild, question: BuildQuestion) -> tuple[str, ...]:
-    """What of the wish and the system speaks against a build."""
-    reasons = []
-    for constraint in CONSTRAINTS:
-        reason = constraint(row, question)
-        # Neither the driver nor the GPU is judged.
-        if reason:
-            reasons.append(reason)
-    return tuple(reasons)
+def page_of(build: TorchBuild) -> str:
+    """The page of the index that has a build."""
+    return build.index or index_url(build.backend)
 
 
-def builds_for(catalog: Catalog, maker: Maker, platform: tuple[str, str]) -> tuple[TorchBuild, ...]:
-    """A maker's builds for a system and machine: newest torch first, then the newest backend.
+def why_not(row: TorchBuild, question: BuildQuestion, gpus: Iterable[Gpu]) -> tuple[str, ...]:
+    """What of the wish, the system and the GPUs speaks against a build."""
+    reasons = [constraint(row, question) for constraint in CONSTRAINTS]
+    # AMD's index has a folder for each family: its builds have the kernels of that family.
+    if row.index is None:
+        reasons += [why_no_kernels(row, gpu) for gpu in gpus]
+    return tuple(filter(None, reasons))
 
-    The Pythons and the C library are those of the CPU build of the same torch, which is built in
-    the same way.
+
+def why_no_kernels(row: TorchBuild, gpu: Gpu) -> str | None:
+    """Why a ROCm build of PyTorch's lacks a GPU's kernels; None if it has them, or may have."""
+    if gpu.target is None or not row.backend.startswith("rocm"):
+        return None
+    target, _ = RELATIVES.get(gpu.target, (gpu.target, ""))
+    # A target that wheels have kernels for by now needs no relative's.
+    if gpu.target in BUILT_FOR:
+        target = gpu.target
+    rocm = row.backend.removeprefix("rocm")
+    serves = has_kernels(target, rocm)
+    # Of a ROCm newer than what was read only the targets of before are taken to be still there.
+    if serves or (serves is None and target in BUILT_FOR):
+        return None
+    first = FIRST_ROCM.get(target)
+    since = f", which wheels have from ROCm {first} on" if first else ""
+    return f"has no kernels for {gpu.target}{since}"
+
+
+def builds_for(catalog: Catalog, maker: Maker, platform: str) -> tuple[TorchBuild, ...]:
+    """A maker's builds on PyTorch's index for a platform, the best first.
+
+    The newest torch counts first, then the newest ROCm whose kernels were read: those of a newer
+    one are not known. The Pythons, the C library and the companions are those of the CPU build of
+    the same torch, which is built in the same way.
     """
-    family, machine = platform
+    family, _, machine = platform.partition("-")
     rows = []
     for release in catalog.other_makers:
         cpu_build = catalog.row_of(release.torch, "cpu", family, machine)
         if cpu_build is None:
             continue
-        # Which torchaudio has such a build was not looked at.
-        like = replace(cpu_build, labelled=True, torchaudio=None)
-        backends = release.seen.get(f"{family}-{machine}", "").split()
-        for backend in backends:
+        like = replace(cpu_build, labelled=True)
+        for backend in release.seen.get(platform, "").split():
             if maker_of(backend) == maker.id:
                 rows.append(replace(like, backend=backend))
 
-    def newest_last(row: TorchBuild) -> tuple[object, ...]:
-        # `rocm7.2` is version 7.2 of ROCm; `xpu` has none.
-        version = row.backend.removeprefix(maker.label or "")
-        return parsed(row.torch), parsed(version)
+    def best_last(row: TorchBuild) -> tuple[object, ...]:
+        version = parsed(row.backend.removeprefix(maker.label or "") or "0")
+        return parsed(row.torch), version <= parsed(BUILT_FOR_ROCM), version
 
-    rows.sort(key=newest_last, reverse=True)
-    return tuple(rows)
+    return tuple(sorted(rows, key=best_last, reverse=True))
+
+
+def amds_builds(catalog: Catalog, gpus: tuple[Gpu, ...], platform: str) -> tuple[TorchBuild, ...]:
+    """The builds of AMD's own index for GPUs of one family, the newest torch first.
+
+    They come after PyTorch's: on Linux they serve the targets that PyTorch's wheels lack, on
+    Windows they are the only ones.
+    """
+    targets = {gpu.target for gpu in gpus}
+    pages = {index_of(target) for target in targets}
+    family, _, machine = platform.partition("-")
+    # One environment has the wheels of one family.
+    if len(pages) != 1 or None in pages:
+        return ()
+    # AMD's page offers Windows for Radeon and Ryzen, not for Instinct.
+    if family == "windows" and not targets <= {*WINDOWS_TARGETS}:
+        return ()
+    builds = []
+    for release in catalog.amd_index:
+        if platform in release.on.split():
+            builds.append(
+                TorchBuild(
+                    torch=release.torch,
+                    backend=f"rocm{release.rocm}",
+                    cuda=None,
+                    os=family,  # type: ignore[arg-type]
+                    machine=machine,
+                    pythons=tuple(release.pythons.split()),
+                    kernels=(),
+                    torchvision=release.torchvision,
+                    torchaudio=release.torchaudio,
+                    index=pages.copy().pop(),
+                )
+            )
+    return tuple(reversed(builds))
 
 
 def platforms_of(catalog: Catalog, maker: Maker) -> str:
@@ -148,15 +229,23 @@ def platforms_of(catalog: Catalog, maker: Maker) -> str:
     return f"torch's own index has them for {' and '.join(sorted(platforms))}"
 
 
-def why_no_build(gpu: Gpu, maker: Maker) -> str | None:
+def why_no_build(gpu: Gpu, maker: Maker, rows: Iterable[TorchBuild]) -> str | None:
     """Why no build has code for a GPU; None if one has, or if the name does not tell."""
     if maker is INTEL and not has_xpu(gpu.name):
         return (
             f"{gpu.name} is not among the GPUs of torch's XPU builds: they are for Arc, the Core "
             "Ultra's Arc graphics and Data Center GPU Max"
         )
-    is_known = gpu.target is None or gpu.target in BUILT_FOR or gpu.target in RELATIVES
-    if maker is AMD and not is_known:
+    if maker is not AMD or gpu.target is None:
+        return None
+    builds = tuple(rows)
+    is_on_amds_index = any(row.index for row in builds)
+    is_known = gpu.target in BUILT_FOR or gpu.target in RELATIVES
+    if is_on_amds_index or (is_known and builds):
+        return None
+    if gpu.target in DROPPED:
+        return f"ROCm no longer supports {DROPPED[gpu.target]} ({gpu.target}): {gpu.name}"
+    if not is_known:
         return f"no ROCm build of torch has kernels for {gpu.name} ({gpu.target})"
     return None
 
@@ -164,16 +253,24 @@ def why_no_build(gpu: Gpu, maker: Maker) -> str | None:
 def notes_of(
     gpus: Iterable[Gpu], maker: Maker, build: TorchBuild | None, catalog: Catalog
 ) -> Iterator[str]:
-    """What a reader should know of a build that gpusetup does not judge as it judges NVIDIA's."""
-    if maker is AMD:
+    """What a reader should know of a build that nobody ran here."""
+    if build is not None and build.index:
+        dates = [release.torch for release in catalog.amd_index]
+        yield (
+            f"torch {build.torch} comes from AMD's own index, as AMD's page of November 2026 lists "
+            f"it (up to torch {dates[-1]}); it brings ROCm as packages"
+        )
+        if build.os == "windows":
+            yield "it needs AMD's current Adrenalin driver"
+    elif maker is AMD:
         for gpu in gpus:
             yield note_on_target(gpu)
         if build and not build.torch.startswith(f"{BUILT_FOR_TORCH}."):
             yield f"whether torch {build.torch} has the same kernels was not looked at"
     newest = catalog.other_makers[-1].torch if catalog.other_makers else "?"
     yield (
-        f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest}; it does not "
-        f"check {maker.name}'s driver, so run `gpusetup verify` afterwards"
+        f"gpusetup knows the {NAME_OF_BUILDS[maker.id]} builds up to torch {newest} and never ran "
+        "one: run `gpusetup verify` afterwards"
     )
 
 
@@ -184,6 +281,8 @@ def note_on_target(gpu: Gpu) -> str:
         return f"{gpu.name} names no target of AMD: whether the build has kernels is unknown"
     if gpu.target in BUILT_FOR:
         return f"torch {BUILT_FOR_TORCH}'s ROCm wheels have kernels for {name}"
+    if gpu.target not in RELATIVES:
+        return f"no ROCm wheel of PyTorch's is known to have kernels for {name}"
     target, version = RELATIVES[gpu.target]
     return (
         f"no ROCm wheel has kernels for {name}; those for {target} run with "

@@ -17,6 +17,7 @@ from gpusetup.choose.constraints import nearest
 from gpusetup.choose.host import WHEELS, BuildQuestion, Host, question_of
 from gpusetup.choose.installed import installed_build, is_damaged, is_of_conda, public, serves
 from gpusetup.choose.newest import newest_fitting
+from gpusetup.choose.other_makers import gpus_of_makers, why_no_kernels
 from gpusetup.choose.wish import Wish
 from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import replace
@@ -99,6 +100,9 @@ def change_for_maker(newest: Choice, wish: Wish, host: Host, catalog: Catalog) -
     maker = maker_of(newest.build.backend)
     is_of_maker = maker_of(installed.backend) == maker
     is_enough = is_as_wanted(installed, question) and not wish.wants_newest
+    # A build without kernels for the GPU is there for nothing.
+    lacks_kernels = any(why_no_kernels(installed, gpu) for gpu in gpus_of_makers(machine))
+    is_enough = is_enough and not lacks_kernels
     if not (is_of_maker and is_enough):
         return replace(choice, action="newest")
     action: Action = "again" if is_damaged(machine) else "kept"

@@ -88,7 +88,8 @@ def _report_is_healthy(context: RuleContext) -> bool:
     # Somebody may be about to install torch: then the driver is all that there is to judge.
     lacks_torch = torch.installed is False and not names_no_failure
     names_torch = torch.version or torch.installed or lacks_torch
-    complains = context.snapshot.failing.program and not names_no_failure
+    program = context.snapshot.failing.program
+    complains = program and not (program == "torch" and names_no_failure)
     in_vain = complains or events(context, *CUDA_NOT_REACHED)
     return _driver_listed_a_gpu(context) and not names_torch and not in_vain
 

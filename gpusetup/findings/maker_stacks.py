@@ -11,6 +11,7 @@ import re
 from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, RELATIVES, has_kernels
 from gpusetup.accelerators.apple import oldest_macos
 from gpusetup.accelerators.makers import AMD, APPLE, BY_ID, INTEL, maker_of
+from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, in_container, is_report, on
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import maker_stacks
@@ -35,17 +36,6 @@ def gpu_names(stack: MakerStack) -> str:
         target = f" ({gpu.target})" if gpu.target else ""
         names.append(f"{gpu.name}{target}")
     return ", ".join(dict.fromkeys(names)) or BY_ID[stack.maker].name
-
-
-def has_a_build(stack: MakerStack) -> bool:
-    """Whether torch has a build for any of the GPUs, as far as their targets are known.
-
-    The graphics of most processors have none: there the CPU build is the right one.
-    """
-    if stack.maker != AMD.id:
-        return True
-    targets = [gpu.target for gpu in stack.gpus]
-    return any(target in BUILT_FOR or target in RELATIVES for target in targets)
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
@@ -135,16 +125,6 @@ def wrong_build(context: RuleContext) -> Findings:
         built_for=whose,
         torch_name=f"torch {torch.version or ''}".strip(),
     )
-
-
-SMALL_TARGETS = ("gfx1033", "gfx1035", "gfx1036", "gfx1103")
-"""The graphics of ordinary Ryzen processors: two to twelve compute units and shared memory."""
-
-
-def is_small(stack: MakerStack) -> bool:
-    """Whether all GPUs are the graphics of ordinary processors."""
-    targets = {gpu.target for gpu in stack.gpus}
-    return stack.maker == AMD.id and targets <= {*SMALL_TARGETS}
 
 
 def no_kernels(context: RuleContext) -> Findings:

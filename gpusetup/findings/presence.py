@@ -9,6 +9,7 @@ from gpusetup.accelerators.amd import BUILT_FOR, gfx_of
 from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.intel import device_has_xpu
 from gpusetup.accelerators.makers import is_seen_only, maker_of
+from gpusetup.accelerators.other_gpus import has_a_build, is_small
 from gpusetup.causes.lenders import has_a_scheduler, lender_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
@@ -146,7 +147,7 @@ def torch_has_another_build(context: RuleContext) -> bool:
     """
     stack = context.snapshot.makers
     if stack is not None:
-        return maker_stacks.has_a_build(stack) and not maker_stacks.is_small(stack)
+        return has_a_build(stack) and not is_small(stack)
     for device in context.snapshot.pci_devices or ():
         if device.vendor == "intel" and device_has_xpu(device.device_id, device.name):
             return True
@@ -162,7 +163,7 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     if _in_use(context) or not (_apple(context) or _is_absent(context)):
         return
     # What is wrong with another maker's stack that was read has causes of its own.
-    if maker_stacks.stack_of(context) is not None and context.torch.installed:
+    if maker_stacks.stack_of(context) is not None:
         return
     cause, fix = _of_whom(context)
     machine = context.snapshot

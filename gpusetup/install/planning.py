@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from gpusetup.accelerators.amd import INDEX_OF_AMD
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
@@ -151,7 +152,7 @@ def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
     for build in task.builds:
-        requirements = requirements_of(job, task, build.backend)
+        requirements = requirements_of(job, task, build)
         try:
             wheels, notes = wheels_for(job, target, requirements)
         except Unsatisfiable as problem:
@@ -170,9 +171,9 @@ def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
     )
 
 
-def requirements_of(job: Job, task: Task, backend: str) -> Requirements:
+def requirements_of(job: Job, task: Task, source: Fallback) -> Requirements:
     """What uv is asked for, with torch from the index of one backend."""
-    build, coming = task.build, task.coming
+    build, coming, backend = task.build, task.coming, source.backend
     family = []
     for name, version in build.family(coming.family).items():
         exact = f"{name}=={version}"
@@ -187,10 +188,19 @@ def requirements_of(job: Job, task: Task, backend: str) -> Requirements:
         limits = (numpy,) if numpy else ()
     return Requirements(
         family=tuple(family),
-        index=f"{root.rstrip('/')}/{backend}",
+        index=page_of(source, root),
         others=(*coming.packages, *coming.followers, *coming.pinned),
         constraints=limits,
     )
+
+
+def page_of(source: Fallback, root: str) -> str:
+    """The page of a build under a root; AMD's own index is no mirror of PyTorch's."""
+    # A mirror or a folder that was named has everything that comes.
+    is_amds = source.index_url.startswith(INDEX_OF_AMD)
+    if is_amds and root.rstrip("/") == INDEX_ROOT:
+        return source.index_url
+    return f"{root.rstrip('/')}/{source.backend}"
 
 
 def exact_in(folder: str, name: str, version: str, backend: str) -> str:

@@ -37,6 +37,9 @@ class TorchBuild(Frozen):
     labelled: bool = True
     """Whether its version carries the backend (`2.5.1+cu124`); macOS' wheels do not."""
 
+    index: Text = None
+    """The page that has it, if that is not PyTorch's own (AMD's index)."""
+
     def family(self, names: Container[str] = FAMILY) -> dict[str, str]:
         """The versions of torch and its companions that belong to it, of these names."""
         versions = {
