@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.causes.record import Cause, Check
+from gpusetup.evidence import proofs
 
 CAUSES = (
     Cause(
@@ -58,6 +59,7 @@ CAUSES = (
     ),
     Cause(
         "maker-wrong-build",
+        certain_if=proofs.build_of_one_maker_beside_a_gpu_of_another,
         title="{torch_name} is for {built_for}: it cannot use the {who}",
         plain="torch is a CUDA or CPU build on a machine with an AMD or Intel GPU",
         means="PyPI has the CUDA build on Linux and the CPU build on Windows. ROCm and XPU builds "
@@ -106,6 +108,7 @@ CAUSES = (
     ),
     Cause(
         "rocm-older-than-torch",
+        certain_if=proofs.two_values_do_not_fit,
         title="This torch needs ROCm {wanted}, and the machine has ROCm {installed}",
         plain="The machine's ROCm is older than torch needs",
         means="This torch brings no ROCm: it loads the machine's libraries, whose names carry the "
@@ -137,6 +140,7 @@ CAUSES = (
     ),
     Cause(
         "python-for-intel-mac",
+        certain_if=proofs.two_values_do_not_fit,
         title="This Python is for Intel's processors and runs translated on a chip of Apple",
         means="Rosetta hides the difference. A torch for such a Python has no MPS, and its newest "
         "wheel is 2.2.2.",
@@ -152,6 +156,7 @@ CAUSES = (
     ),
     Cause(
         "macos-too-old-for-mps",
+        certain_if=proofs.two_values_do_not_fit,
         title="torch {version} uses Apple's GPU from macOS {wanted} on, and this is macOS {macos}",
         plain="This macOS is too old for torch's MPS",
         means="torch.backends.mps.is_built() is True and is_available() is False then.",
