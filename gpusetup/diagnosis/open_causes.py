@@ -152,6 +152,8 @@ ON_WINDOWS = {
 }
 """What a reading is called in PowerShell; 2004: Windows' word that virtual memory ran out."""
 ON_MACS: dict[str, str] = {
+    # A Mac has no NVIDIA driver: somebody works on another machine from it.
+    KERNEL_LOG: "python -m torch.utils.collect_env  # on the machine with the GPU",
     ON_THE_BUS: ON_A_MAC,
     "nvidia-smi": ON_A_MAC,
     HOOK_LOG: "docker info",
