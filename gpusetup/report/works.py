@@ -50,8 +50,8 @@ def works(text: Text) -> Iterator[Event]:
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.kind for event in works(text_of("42 tokens per second on my RTX 4080. Normal?"))]
     ['names-no-failure', 'gpu-speed', 'asks-about']
-    >>> said = "42 tokens per second on my RTX 4080, normal? Then it crashes"
-    >>> [event.kind for event in works(text_of(said))]
+    >>> complaint = "My RTX 4080 makes 42 tokens per second, normal? Then it crashes"
+    >>> [event.kind for event in works(text_of(complaint))]
     ['names-failure']
     """
     lines = _lines_read(text)
