@@ -139,7 +139,7 @@ def _meaning(record: Cause) -> Iterator[Block]:
     name = "" if title.text == capital(record.name) else ended(capital(record.name))
     yield Text(f"{name} {_consequence(record)}".strip())
     if record.kind_of:
-        yield Text(f"It is a case of {record.kind_of}, which doctor names as the cause.")
+        yield Text(f"doctor reports it as a case of {record.kind_of}.")
 
 
 def _consequence(record: Cause) -> str:

@@ -1,4 +1,4 @@
-"""What a loader takes: another libcuda, a folder that it does not search, DLLs that came first."""
+"""Libraries that load wrongly: another libcuda, a folder off the search path, a DLL too early."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ CAUSES = (
         means="A process has one copy of each DLL. Qt, OpenCV and others bring their own C++ "
         "runtime; if it is older than torch's and loads first, torch's DLLs do not start.",
         text="Keep the torch that is there. Import torch first: make `import torch` the first "
-        "line of the program, before the package that brings older ones. Or update that one",
+        "line of the program, before the package that brings older DLLs. Or update that package",
         proven_by="torch's DLLs do not start (error 1114), and they do if nothing else is loaded",
         not_when="If `import torch` alone fails, the cause is windows-dll-missing",
         # Source: Microsoft, Dynamic-link library search order; threads of PySide6 and torch 2.9.

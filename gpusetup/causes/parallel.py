@@ -61,7 +61,7 @@ CAUSES = (
         "launcher-deprecated",
         severity=Severity.WARNING,
         title="torch.distributed.launch is deprecated: use torchrun",
-        means="The old launcher still starts the processes, but a later torch removes it.",
+        means="The old launcher still starts the processes, but later releases of torch remove it.",
         text=f"Start the training with torchrun. {RANK_FROM_ENVIRONMENT}",
         proven_by="torch's warning says that the launcher is deprecated",
         # Source: torch/distributed/launch.py.

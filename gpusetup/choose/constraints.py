@@ -60,6 +60,7 @@ def libc_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
 
 
 def macos_reaches(build: TorchBuild, question: BuildQuestion) -> str | None:
+    """Why this macOS is too old for the build; None if it is new enough."""
     macos = question.host.macos
     # None on every other system, and for a Mac whose version nobody told.
     if not build.macos or not macos:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SUMMARY = (
     "Proposes changes of a training config for this machine: a diff, with a reason and a source "
     "for every line. The model, the loss, the data and the effective batch stay; mixed precision "
-    "rounds otherwise. With --batch-size it measures which batch fits."
+    "rounds differently. With --batch-size it measures which batch fits."
 )
 EXAMPLES = (
     "gpusetup tune train.yaml",
@@ -91,7 +91,10 @@ class TuneQuestion(CommandQuestion):
         "use no more memory than this", metavar="8GiB", parse=_size, group=MEASURING
     )
     objective: str = option(
-        "the largest, or the fastest", default="fit", choices=("fit", "speed"), group=MEASURING
+        "look for the largest batch size, or for the fastest",
+        default="fit",
+        choices=("fit", "speed"),
+        group=MEASURING,
     )
     amp: Literal["bf16", "fp16"] | None = option(
         "train with mixed precision", choices=("bf16", "fp16"), group=MEASURING

@@ -239,7 +239,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def pods_are_started(context: RuleContext) -> str:
-    """It is a node of Kubernetes that starts containers."""
+    """Its containers are started by a node of Kubernetes."""
     is_pod = context.snapshot.container.kind == "kubernetes"
     shows_engine = events(context, "k8s-gpu-not-allocatable", "container-engine")
     if is_pod or shows_engine:

@@ -63,7 +63,10 @@ SHORT_PIECES = "bursty/short-pieces"
 
 
 def ordered_advice(subject: Subject | None, verdict: str | None, cause: str) -> tuple[str, ...]:
-    """What helps against this cause, without what is so already, and for a training alone."""
+    """Advice against this cause, without what is already set.
+
+    It is empty unless the run is a training, or of unknown kind.
+    """
     if subject is None or subject.run.kind not in ("training", ""):
         return ()
     whole_cause = f"{verdict}/{cause}"

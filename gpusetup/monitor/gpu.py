@@ -86,7 +86,7 @@ class Memory(NamedTuple):
     fell: bool
     """Whether memory was full and then nearly empty, as if its process ran out of it."""
     grew: bool
-    """Whether memory grew by much, and in each quarter of the run."""
+    """Whether memory grew a lot, and in each quarter of the run."""
 
 
 class Tail(NamedTuple):
@@ -296,7 +296,7 @@ QUARTERS = 4
 
 
 def grows_all_the_time(shares: Sequence[float]) -> bool:
-    """Whether memory grew by much, and in each quarter of the run."""
+    """Whether memory grew a lot, and in each quarter of the run."""
     if len(shares) < SAMPLES_OF_A_LEAK:
         return False
     last = len(shares) - 1

@@ -197,7 +197,7 @@ def samples_in_time(
 
 
 def with_unified_memory(gpu: GpuSample, host: HostSample) -> GpuSample:
-    """A GPU that shares the machine's memory, for which NVML tells none, shows the machine's."""
+    """The sample, with the host's memory where the GPU shares it and NVML reports none."""
     if gpu.memory_total_bytes or not is_unified(gpu.name):
         return gpu
     return replace(

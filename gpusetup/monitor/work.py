@@ -161,7 +161,7 @@ class Work:
 
     @cached_property
     def reasons(self) -> dict[str, float]:
-        """Throttle reason -> the share of the samples with work in which it was on."""
+        """Throttle reason -> the percentage of the samples with work in which it was active."""
         counts: Counter[str] = Counter()
         for row in self.running:
             # Several may be on at once.

@@ -33,7 +33,7 @@ def other_gpu_bytes(job: TrainingJob, recipe: Recipe) -> float:
 
 
 def data_parallel_notes(job: TrainingJob, recipe: Recipe) -> Iterator[str]:
-    """What a person should know who uses DataParallel."""
+    """What someone who uses DataParallel should know."""
     first_gib = memory(job, recipe).total / GIB
     other_gib = other_gpu_bytes(job, recipe) / GIB
     distributed_job = replace(job, strategy="ddp")

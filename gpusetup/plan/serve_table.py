@@ -18,7 +18,7 @@ LARGE_GPU = 70 * GIB
 
 
 class LargeGpu(Frozen):
-    """What an engine does otherwise on a GPU of at least `LARGE_GPU`."""
+    """What an engine does differently on a GPU of at least `LARGE_GPU`."""
 
     capability: Capability
     """The oldest GPUs on which it does so."""

@@ -256,7 +256,7 @@ def free_memory(system: System) -> int | None:
 
 
 def read_disks(system: System, target: TargetPython | None) -> tuple[Disk, ...]:
-    """The room where an install writes: the target, the caches, the temporary folder."""
+    """Free disk space where an install writes: the target, the caches, the temporary folder."""
     environ = system.environ()
     home = system.facts().get("home")
     if system.family == "windows":

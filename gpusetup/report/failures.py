@@ -1,4 +1,4 @@
-"""The last failure that a program of a text reports, complaints, and which program it is.
+"""The last failure that a text reports, its complaints, and the program they belong to.
 
 A failure is an exception, or a line that a program marks as its error. One of ordinary Python (a
 key, a shape, a file, a name), and any other one whose words say nothing of a GPU, is the program's

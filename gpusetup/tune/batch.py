@@ -122,7 +122,7 @@ def _split_of(case: Case, setting: Setting, size: int) -> Split:
 
 
 def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
-    """Why a batch stays, and the guides' mark for this card unless plan is sure of the batch."""
+    """Why a batch size stays, with the guides' mark for this card unless plan is sure of it."""
     if not case.facts.gpus:
         return
     stays = f"{split.name} stays {split.size}"

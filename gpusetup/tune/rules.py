@@ -154,7 +154,7 @@ def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:
 
 
 def other_workers(case: Case) -> Iterator[Suggestion]:
-    """What Ray, Dask and others call as a loader does: their processes are the experiment."""
+    """Worker settings outside of a data loader (Ray, Dask): they belong to the experiment."""
     for setting in case.with_role("not a loader"):
         yield (
             f"{label(setting)} is not in a loader's settings and may mean something else, so "
