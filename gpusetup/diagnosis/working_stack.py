@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gpusetup.accelerators.makers import maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import events, on, says_nothing_else
-from gpusetup.messages.working import NOT_SEEN
+from gpusetup.messages.working import NOT_SEEN, NOTICES
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
@@ -33,7 +33,13 @@ def shows_a_working_gpu(context: RuleContext) -> bool:
     # Who only does not see the GPU is denied by the program that names it (`report.works`).
     unused = [e for e in events(context, "gpu-unused") if not NOT_SEEN.search(e.text or "")]
     stands_still = unused or events(context, "run-hangs")
-    return bool(shown and not stands_still and says_nothing_else(context, *DEVICES_SEEN))
+    return bool(shown and not stands_still and _only_notices_are_left(context))
+
+
+def _only_notices_are_left(context: RuleContext) -> bool:
+    """Whether the other messages are a program's warnings, after which it went on."""
+    warned = [event.kind for event in context.snapshot.events if NOTICES.search(event.text or "")]
+    return says_nothing_else(context, *DEVICES_SEEN, *warned)
 
 
 def answer_to_a_working_stack(context: RuleContext) -> str:
