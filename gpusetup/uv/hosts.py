@@ -2,7 +2,8 @@
 
 An index may answer with a redirect, and its page may link to files elsewhere. Both count only for
 hosts that the person was shown: the index's own, one that its documentation names for its files,
-or one that the person names in GPUSETUP_FILE_HOSTS.
+or one that the person names in GPUSETUP_FILE_HOSTS. The index that uv comes with names its own
+(`releases.file_hosts_of`).
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ NAMED_BY_PERSON = "GPUSETUP_FILE_HOSTS"
 PORTS = {"http": 80, "https": 443}
 
 FILE_HOSTS = (
-    # https://docs.pypi.org/api/ : the pages are on pypi.org, the files are not.
-    ("pypi.org", "files.pythonhosted.org"),
-    ("test.pypi.org", "test-files.pythonhosted.org"),
     # Since 2025 the pages of torch's index link to this name of the same storage.
     ("download.pytorch.org", "download-r2.pytorch.org"),
     # https://docs.aws.amazon.com/codeartifact/latest/ug/create-s3-gateway-endpoint.html
@@ -136,8 +134,8 @@ class AllowedHosts:
 def documented_file_hosts(host: Host) -> tuple[str, ...]:
     """Where an index keeps its files by its operator's documentation; names, or patterns of them.
 
-    >>> documented_file_hosts(Host("pypi.org", 443))
-    ('files.pythonhosted.org',)
+    >>> documented_file_hosts(Host("pkgs.dev.azure.com", 443))
+    ('*.blob.core.windows.net',)
     """
     if host.port != PORTS["https"]:
         return ()

@@ -50,8 +50,6 @@ class Index(Frozen):
 
         >>> Index(url="https://packages.example/simple", source="UV_INDEX").shown
         'packages.example (UV_INDEX)'
-        >>> Index(url="https://pypi.org/simple", source="uv's default").shown
-        "pypi.org (uv's default; files: files.pythonhosted.org)"
         """
         host = host_of(self.url)
         file_hosts = documented_file_hosts(host) if host else ()
@@ -178,6 +176,12 @@ def usual_default() -> Index | None:
     if address is None:
         return None
     return Index(url=address[1], source="uv's default", is_default=True)
+
+
+def is_usual_default(index: Index) -> bool:
+    """Whether an index is the one that uv comes with, whoever names it."""
+    default = usual_default()
+    return default is not None and index.url.rstrip("/") == default.url.rstrip("/")
 
 
 def handed_over(indexes: tuple[Index, ...]) -> tuple[tuple[Index, ...], dict[str, str]]:

@@ -11,8 +11,9 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from html import unescape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -27,10 +28,12 @@ from packaging.version import InvalidVersion, Version
 
 from gpusetup.errors import Unreached
 from gpusetup.model.frozen import Frozen
-from gpusetup.uv.hosts import AllowedHosts
+from gpusetup.uv.hosts import AllowedHosts, host_of
 from gpusetup.uv.indexes import Index
 from gpusetup.uv.pages import answered
-from gpusetup.uv.settings import PersonSettings
+
+if TYPE_CHECKING:
+    from gpusetup.uv.settings import PersonSettings
 
 TIMEOUTS = (5.0, 6.0)
 """Seconds for the connection and between two parts of the page, as for uv."""
@@ -67,6 +70,31 @@ def newest_release(name: str, settings: PersonSettings, python_version: str) -> 
         if files:
             return _newest(files, python_version)
     return None
+
+
+COMMON_PROJECT = "pip"
+"""A project that every full copy of the usual index has."""
+
+
+@cache
+def file_hosts_of(index_url: str) -> tuple[str, ...]:
+    """Where the index that uv comes with keeps its files, by its own page of one project.
+
+    Only that index may name a further host by itself, because uv and not a setting chose it. The
+    page counts only over https, which nobody on the way can change.
+    """
+    if not index_url.startswith("https://"):
+        return ()
+    index = Index(url=index_url, source="")
+    own_host = host_of(index_url)
+    names: dict[str, None] = {}
+    for file in files_listed(COMMON_PROJECT, index):
+        url = str(file.get("url", ""))
+        host = host_of(url)
+        is_elsewhere = host is not None and host != own_host
+        if is_elsewhere and url.startswith("https://"):
+            names[str(host)] = None
+    return tuple(names)
 
 
 def files_listed(name: str, index: Index) -> Iterator[Mapping[str, Any]]:

@@ -25,12 +25,14 @@ from gpusetup.uv.indexes import (
     handed_over,
     indexes_of,
     indexes_of_pip,
+    is_usual_default,
     usual_default,
     with_whole_path,
 )
 from gpusetup.uv.limits import Limits, limits_of
 from gpusetup.uv.pip_settings import pip_settings
 from gpusetup.uv.program import clean_environment
+from gpusetup.uv.releases import file_hosts_of
 from gpusetup.uv.toml import toml_text
 
 PASSED_TO_UV = (
@@ -131,7 +133,17 @@ class PersonSettings:
         """Every index and page of wheels that the settings name, without logins."""
         addresses = [index.url for index in self.indexes]
         addresses += self.wheel_folders
+        addresses += [f"https://{host}" for host in self.file_hosts]
         return tuple(addresses)
+
+    @cached_property
+    def file_hosts(self) -> tuple[str, ...]:
+        """Where the index that uv comes with keeps its files; it is asked, once."""
+        hosts: list[str] = []
+        for index in self.indexes:
+            if is_usual_default(index):
+                hosts += file_hosts_of(index.url)
+        return tuple(hosts)
 
     # --- what is shown ----------------------------------------------------------------------------
 
@@ -142,6 +154,8 @@ class PersonSettings:
         # Folders of wheels are asked too, so that they belong to what is shown.
         for folder in self.wheel_folders:
             shown.append(f"{folder} (find-links)")
+        for file_host in self.file_hosts:
+            shown.append(f"{file_host} (files of uv's default)")
         for host in hosts_named_by_person():
             shown.append(f"{host} ({NAMED_BY_PERSON})")
         return tuple(shown)

@@ -159,7 +159,7 @@ def test_what_torch_printed_goes_before_what_is_said_of_its_releases() -> None:
 UNCHANGED = [
     # what the text shows, what is in no command, what the way says
     (
-        "uv sync\nerror: Distribution `decord==0.6.0 @ registry+https://pypi.org/simple` can't be "
+        "uv sync\nerror: Distribution `decord==0.6.0 @ registry+https://x.example/simple` can't be "
         "installed because it doesn't have a source distribution or wheel for the current "
         "platform\n"
         "hint: You're on Linux (`manylinux_2_39_aarch64`), but `decord` (v0.6.0) only has "
