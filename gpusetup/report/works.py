@@ -103,9 +103,15 @@ def _classify(lines: Sequence[str]) -> Lines:
         without_notices = working.NOTICES.sub(" ", working.PRINTED_LABELS.sub(" ", line))
         if working.SLOW.search(without_notices):
             slow.append(number)
-        if working.FAILURE.search(without_notices):
+        fails = working.FAILURE.search(without_notices)
+        worries = working.WORRY.search(without_notices)
+        if fails or worries:
             is_of_a_person = is_prose(line) and not PRINTED_FIRST.match(line)
-            (complaints if is_of_a_person else errors).append(number)
+            # A program's line has such words of its own progress.
+            if is_of_a_person:
+                complaints.append(number)
+            elif fails:
+                errors.append(number)
     return Lines(tuple(complaints), tuple(errors), tuple(slow))
 
 
@@ -157,7 +163,8 @@ Shown = tuple[str, re.Match[str]]
 
 def _in_use(flat: str) -> Iterator[Shown]:
     """Lines that only a program prints which has its GPU: the last of each form."""
-    on_a_gpu = working.A_GPU.search(flat)
+    # A GPU that somebody owns computes nothing where the program names the CPU.
+    on_a_gpu = working.A_GPU.search(flat) and not working.ON_CPU.search(flat)
     forms = (
         ("device", working.DEVICE_SHOWN, True),
         ("found", working.FOUND_SHOWN, True),
@@ -175,7 +182,7 @@ def _in_use(flat: str) -> Iterator[Shown]:
 
 def _said_to_work(flat: str, topic: tuple[str, str] | None, *, is_shown: bool) -> Iterator[Event]:
     """A speed, a training that goes on, and a person's plain word."""
-    on_a_gpu = working.A_GPU.search(flat)
+    on_a_gpu = working.A_GPU.search(flat) and not working.ON_CPU.search(flat)
     for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
         match = form.search(flat) if on_a_gpu else None
         if match:
