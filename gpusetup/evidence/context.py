@@ -174,6 +174,8 @@ NO_FAILURES = (
         "environment-owner",
         "torch-folder",
         "compiled-for-torch",
+        "device-taken",
+        "speed-named",
         "host-of-a-lender",
     ),
     "gpu-speed",

@@ -6,6 +6,7 @@ These are forms of a language or lines that many programs print, never the words
 
 from __future__ import annotations
 
+from gpusetup.messages.alternatives import Alternatives
 from gpusetup.model.patterns import lazy
 
 # --- what names no failure ------------------------------------------------------------------------
@@ -42,8 +43,8 @@ NOTICES = lazy(
 """Printed labels, notices, and words that deny a failure: they are taken out before a failure is
 looked for."""
 NEGATED_VERB = r"(?:work|detect|find|found|recogni|support|available|see\b|start|load|us(?:e|es|ed|ing)\b|run|go(?:es)? |show|train|compile|connect|finish|get past|respond|load|fit\b|be (?:used|found|detected|loaded|seen))"
-FAILURE = lazy(
-    r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
+FAILURE = Alternatives(
+    r"\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
     rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
     r"|(?:does|do|did|is|are|was|were)(?: not|n't)(?: help\w*)?(?: me)? ?(?:[.,;!]|$)|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%"
     r"|\b(?:reboots?|shuts? (?:off|down|itself)|turns? (?:itself )?off|powers? (?:itself )?off|blue ?screen|BSOD|(?:PC|computer|machine|system) restarts?)\b|\b(?:screen|display|monitor|PC|computer|machine|system|it|laptop|desktop)\b (?:just |then |simply )?(?:switch\w*|turn\w*|go(?:es|ing)?|went|power\w*) (?:\w+ )?(?:off|dark|dim|blank)\b|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|device_count\(\)\W{1,12}0(?!\d)|\bmissing\b|\bbroken?\b|\bcorrupt\w*|\bNaNs?\b|\bsits there\b|\bstops (?:after|at|in|when|before|responding)\b|\bonly (?:one|1|two|2|a single) (?:\w+ )?(?:is )?(?:found|visible|detected|seen|shown|used)\b|\bwhere (?:is|are) my\b|\bdoes nothing\b|\bsilent|\bbugs?\b|\bgpu crash dump|\bdevice removed\b"
@@ -65,16 +66,16 @@ NOT_SEEN = lazy(
     r"(?i)\b(?:gpu|cuda|card|graphics card)s?\b[^.\n]{0,24}\bnot (?:being )?(?:detected|found|seen|recogni[sz]ed|picked up)\b|\b(?:not|n't) (?:detect|find|see|recogni[sz]e)\b[^.\n]{0,20}\b(?:gpu|cuda|card)\b|(?:检测|识别|认)不(?:到|出)(?:显卡|GPU|cuda)"
 )
 """A person's word that a program does not see the GPU. A program that prints its name denies it."""
-SLOW = lazy(
-    r"(?i)\bslow(?!er than (?:on )?(?:the |my )?cpu)(?:er|ly|ness)?\b|(?<!may )(?<!will )(?<!can )(?<!might )(?<!could )\btakes? (?:\S+ ){0,3}(?:hours?|minutes?|min\b|days|forever|ages)|很慢|太慢|慢得|遅すぎ|遅い|느려|느립|медленн|langsam|\blente?s?\b|lento|lentid|devagar"
+SLOW = Alternatives(
+    r"\bslow(?!er than (?:on )?(?:the |my )?cpu)(?:er|ly|ness)?\b|(?<!may )(?<!will )(?<!can )(?<!might )(?<!could )\btakes? (?:\S+ ){0,3}(?:hours?|minutes?|min\b|days|forever|ages)|很慢|太慢|慢得|遅すぎ|遅い|느려|느립|медленн|langsam|\blente?s?\b|lento|lentid|devagar"
 )
 """A complaint of slowness: the GPU may be unused, unless the text shows that it computes."""
 OUTSIDE = lazy(
     r"(?i)\bgam(?:es?|ing)\b|游戏|ゲーム|게임|\bигр|\bSpiele?n?\b|\bjeux?\b|\bjuegos?\b|\bjogos?\b|\bblender\b|\bnvidia-smi\b(?=[^.\n]{0,24}\b(?:works?|fine|ok))"
 )
 """What works on any driver, whatever torch does: that it works proves nothing of torch."""
-SOLVED = lazy(
-    r"(?i)\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
+SOLVED = Alternatives(
+    r"\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
     r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b|\bit worked\b(?! (?:until|before|yesterday|last|in|on|with|fine until))"
     r"|(?<!未)(?<!没有)(?<!没)解决了|搞定|解決しました|直りました|해결(?:했|됐|되었)|решил[аи]? (?:проблему|вопрос)|проблема решена|теперь (?:вс[её] )?работает|gel(?:ö|oe)st|l(?:ä|ae)uft jetzt|funktioniert jetzt|r[ée]solu|(?:marche|fonctionne) maintenant|solucionad|resuelto|ahora (?:s[ií] )?funciona|resolvid|agora funciona"
 )
@@ -82,9 +83,9 @@ SOLVED = lazy(
 
 # --- what shows that a GPU computes ---------------------------------------------------------------
 
-WORRY = lazy(
+WORRY = Alternatives(
     # What changes for the worse while it runs.
-    r"(?i)\b(?:it|speed|that|performance|throughput|fps|rate|usage|utili\w+|everything) (?:\w+ ){0,2}?(?:drops?|falls?|sinks?|goes down|decreas\w+|degrad\w+)\b(?! ?(?:like|by design))|\b(?:memory|v?ram|usage|it) (?:\w+ ){0,3}?(?:grows?|keeps? (?:growing|increasing|rising|climbing)|fills? up)\b|\b(?:memory )?leaks?\b|\bunresponsive\b|\blags?\b"
+    r"\b(?:it|speed|that|performance|throughput|fps|rate|usage|utili\w+|everything) (?:\w+ ){0,2}?(?:drops?|falls?|sinks?|goes down|decreas\w+|degrad\w+)\b(?! ?(?:like|by design))|\b(?:memory|v?ram|usage|it) (?:\w+ ){0,3}?(?:grows?|keeps? (?:growing|increasing|rising|climbing)|fills? up)\b|\b(?:memory )?leaks?\b|\bunresponsive\b|\blags?\b"
     r"|\b(?:terminal|window|program|app|process|session|kernel|console|server|script|it) (?:just |then |simply |suddenly )?(?:closes|dies|ends|quits|exits|restarts)\b|\bloss\b[^.\n]{0,40}\b(?:stays?|remains?|is) (?:exactly |always )?(?:the same|constant|flat|at)\b"
     # What others reach, or what was promised.
     r"|\b(?:everyone|everybody|anyone|someone) else\b|\b(?:others|colleagues?|people|they)(?:'s)? (?:\w+ )?(?:gets?|do(?:es)?|posts?|reach\w*|reports?|claims?|sees?)\b|\b(?:promises?d?|advertised|supposed to|should (?:be|get|reach|do|take|run|have))\b"
@@ -97,13 +98,13 @@ ON_CPU = lazy(
     r"(?im)^\W*(?:\S{1,40}[: ] ?)?(?:using|selected|torch|running on|compute|accelerator)?:? ?device(?: (?:type|is|set to|used))?:? ?\[?['\"]?cpu\b|\bGPU available: (?:False|True[^\n]{0,16}, used: False)|\bUsing CPU\b|\bno GPU found\b|\bCUDA:? (?:not available|unavailable|False)\b"
 )
 """A line in which a program names the CPU as its device."""
-A_GPU = lazy(
-    r"(?i)(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|[5-9]\d00 ?(?:XTX?|GRE)|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
+A_GPU = Alternatives(
+    r"(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|[5-9]\d00 ?(?:XTX?|GRE)|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
     r"|--device cuda|\bcuda:\d\b|\b(?:on|uses?|the|my|a|an) (?:\w+ ){0,2}GPUs?\b|\bGPU(?:s| (?:memory|utili[sz]ation|usage|occupation|is|at|runs))\b|\bGB10\b|DGX Spark|显卡|グラボ|그래픽|видеокарт|Grafikkarte|carte graphique|tarjeta|placa de v[ií]deo|\bxpu\b|\bmps\b"
 )
 """A GPU on which it computes, by its name or its device."""
-DEVICE_SHOWN = lazy(
-    r"(?i)\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
+DEVICE_SHOWN = Alternatives(
+    r"\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
     r"|\bget_device_name\b[^\n]{0,12}\b(?:says?|returns?|prints?|gives?|shows?|is)\b|\bget_device_name\(?\d?\)? ?(?:->|=>|=|:) ?['\"]?\w"
     r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b"
     r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\d ?[MG]B +100% GPU\b|\bGPU KV cache (?:size: ?[\d,]{2,}|usage: ?\d)|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpusetup.messages import working
+from gpusetup.messages.alternatives import Alternatives, has_any
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
+from gpusetup.model.patterns import lazy, lowered
 from gpusetup.report.failures import ALIGNED_LABEL, TABLE_STARTS
 from gpusetup.report.person import is_prose, prose_of
 
@@ -56,6 +57,10 @@ def works(text: Text) -> Iterator[Event]:
     """
     lines = _lines_read(text)
     flat = "\n".join(lines)
+    on_cpu = working.ON_CPU.search(flat)
+    if on_cpu and working.A_GPU.search(flat):
+        yield _event("names-failure", flat, on_cpu)
+        return
     classified = _classify(lines)
     in_use = tuple(_in_use(flat))
     mended = _last_match(working.SOLVED, flat)
@@ -67,6 +72,7 @@ def works(text: Text) -> Iterator[Event]:
             first = named[0]
             source = f"report, line {first + 1}"
             yield Event(kind="names-failure", source=source, text=lines[first].strip()[:SHOWN])
+            yield from _taken_all_the_same(flat, in_use)
         return
     if not classified.complaints and not classified.errors:
         yield Event(kind="names-no-failure", source="report")
@@ -77,6 +83,16 @@ def works(text: Text) -> Iterator[Event]:
     if topic:
         name, words = topic
         yield Event(kind="asks-about", values={"topic": name}, source="report", text=words)
+
+
+def _taken_all_the_same(flat: str, in_use: Sequence[Shown]) -> Iterator[Event]:
+    """The device and the speed that a program shows, where somebody complains of something."""
+    for form, match in in_use:
+        if form == "device":
+            yield _event("device-taken", flat, match)
+    speed = working.SPEED.search(flat)
+    if speed:
+        yield _event("speed-named", flat, speed)
 
 
 def _lines_read(text: Text) -> Sequence[str]:
@@ -92,6 +108,10 @@ def _lines_read(text: Text) -> Sequence[str]:
 
 def _classify(lines: Sequence[str]) -> Lines:
     """Where a person and where a program names a failure, notices aside."""
+    low = lowered("\n".join(lines))
+    failures, worries, slowness = (
+        forms.possible_in(low) for forms in (working.FAILURE, working.WORRY, working.SLOW)
+    )
     complaints: list[int] = []
     errors: list[int] = []
     slow: list[int] = []
@@ -100,12 +120,14 @@ def _classify(lines: Sequence[str]) -> Lines:
             continue
         label = ALIGNED_LABEL.match(line)
         line = line[label.end() :] if label else line
+        # Most lines name no failure at all: their notices need not be taken out.
+        if not (has_any(failures, line) or has_any(worries, line) or has_any(slowness, line)):
+            continue
         without_notices = working.NOTICES.sub(" ", working.PRINTED_LABELS.sub(" ", line))
-        if working.SLOW.search(without_notices):
+        if has_any(slowness, without_notices):
             slow.append(number)
-        fails = working.FAILURE.search(without_notices)
-        worries = working.WORRY.search(without_notices)
-        if fails or worries:
+        fails = has_any(failures, without_notices)
+        if fails or has_any(worries, without_notices):
             is_of_a_person = is_prose(line) and not PRINTED_FIRST.match(line)
             # A program's line has such words of its own progress.
             if is_of_a_person:
@@ -163,8 +185,7 @@ Shown = tuple[str, re.Match[str]]
 
 def _in_use(flat: str) -> Iterator[Shown]:
     """Lines that only a program prints which has its GPU: the last of each form."""
-    # A GPU that somebody owns computes nothing where the program names the CPU.
-    on_a_gpu = working.A_GPU.search(flat) and not working.ON_CPU.search(flat)
+    on_a_gpu = working.A_GPU.search(flat)
     forms = (
         ("device", working.DEVICE_SHOWN, True),
         ("found", working.FOUND_SHOWN, True),
@@ -182,7 +203,7 @@ def _in_use(flat: str) -> Iterator[Shown]:
 
 def _said_to_work(flat: str, topic: tuple[str, str] | None, *, is_shown: bool) -> Iterator[Event]:
     """A speed, a training that goes on, and a person's plain word."""
-    on_a_gpu = working.A_GPU.search(flat) and not working.ON_CPU.search(flat)
+    on_a_gpu = working.A_GPU.search(flat)
     for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
         match = form.search(flat) if on_a_gpu else None
         if match:
@@ -216,7 +237,9 @@ def _topic(words: str, topics: Sequence[str]) -> tuple[str, str] | None:
     return None
 
 
-def _last_match(form: re.Pattern[str], flat: str) -> re.Match[str] | None:
+def _last_match(form: re.Pattern[str] | Alternatives, flat: str) -> re.Match[str] | None:
+    if isinstance(form, Alternatives):
+        return form.last_in(flat)
     last = None
     for match in form.finditer(flat):
         last = match
