@@ -74,6 +74,8 @@ TORCHS_DEVICES = (
 MONITOR = "gpusetup monitor"
 """Whether the GPU is idle, throttled or waits for data while a slow program runs."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
+MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
+"""Whether an operation that mps lacks is at fault: with it, that one runs on the CPU."""
 TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 

@@ -70,6 +70,7 @@ ANSWERED: tuple[Answered, ...] = (
     Answered(part=alike.KERNEL_LOG, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
     Answered(part=alike.KERNEL_OF_MAKER, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
     Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
+    Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
     Answered(part=alike.COLLECT_ENV, is_shown=_import_fails, following=alike.IMPORT_FAULT),
     Answered(part=alike.COLLECT_ENV, is_shown=_printed("collect-env"), following=alike.FAULTS),
     Answered(part=alike.ASK_TORCH, is_shown=_torch_answered, following=alike.WHILE_IT_RUNS),
