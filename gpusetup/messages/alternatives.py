@@ -79,16 +79,32 @@ def letters_needed_by(form: str) -> tuple[str, ...]:
     if all(map(_tells, outside)):
         possible.append(outside)
     # Of a group that must be there, one alternative is there.
-    for group in GROUP_THAT_MUST_BE.finditer(form):
-        of_each = [letters_needed_by(inner) for inner in alternatives_of(group[1])]
+    for group in groups_that_must_be(form):
+        of_each = [letters_needed_by(inner) for inner in alternatives_of(group)]
         if all(of_each):
             possible.append(tuple(letters for inner in of_each for letters in inner))
     # The longer the letters, the fewer texts have them.
     return max(possible, key=lambda letters: min(map(len, letters)), default=())
 
 
-GROUP_THAT_MUST_BE = re.compile(r"\(\?:((?:[^()\\]|\\.|\([^()]*\))*)\)(?![?*{])")
-"""A group with at most one level of groups inside, which is not optional."""
+def groups_that_must_be(form: str) -> Iterator[str]:
+    r"""The insides of the outermost groups of a form, without optional ones and looks around.
+
+    >>> list(groups_that_must_be(r"(?:a|b)(?: (?:c|d))?(?<!e)(?:f(?:g|h)){2}"))
+    ['a|b', 'f(?:g|h)']
+    """
+    depth, begin = 0, 0
+    for sign in SIGNS.finditer(form):
+        if sign[0] == "(":
+            begin = sign.end() if depth == 0 else begin
+            depth += 1
+        elif sign[0] == ")":
+            depth -= 1
+            inside = form[begin : sign.start()]
+            follows = form[sign.end() : sign.end() + 2]
+            is_optional = follows.startswith(("?", "*")) or follows in ("{0", "{,")
+            if depth == 0 and inside.startswith("?:") and not is_optional:
+                yield inside.removeprefix("?:")
 
 
 def _tells(letters: str) -> bool:

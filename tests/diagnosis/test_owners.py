@@ -55,11 +55,13 @@ CLOSED = (
         "Keep the image's torch",
     ),
     (
-        f"FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\n{warning('/opt/conda/lib/python3.11/site-packages/')}",
+        "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\n"
+        + warning("/opt/conda/lib/python3.11/site-packages/"),
         "`pytorch/pytorch:2.",
     ),
     (
-        f"module load cuda/11.8 pytorch/2.1.2\n{warning('/sw/pytorch/2.1.2/lib/python3.10/site-packages/')}",
+        "module load cuda/11.8 pytorch/2.1.2\n"
+        + warning("/sw/pytorch/2.1.2/lib/python3.10/site-packages/"),
         "Load a newer module",
     ),
     (warning("/usr/lib/python3.13/site-packages/"), "package manager"),

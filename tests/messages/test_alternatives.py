@@ -24,6 +24,14 @@ SENTENCES = (
     "训练越来越慢",
     "I fixed it",
     "2 GPUs, but no device is found",
+    "It runs on the CPU although the GPU is there",
+    "it uses the igpu",
+    "the program takes 20 minutes",
+    "exit code 1",
+    "It worked until yesterday",
+    "no CUDA support",
+    "memory keeps growing",
+    "what am I doing wrong?",
 )
 
 
