@@ -207,7 +207,14 @@ def _is_slower_than_hoped(context: RuleContext) -> bool:
     """Whether somebody compares a speed with another one, or sees it fall."""
     complaint = _quoted_complaint(context)
     names_a_speed = working.SPEED.search(complaint) or events(context, "speed-named")
-    return bool(names_a_speed and working.WORRY.search(complaint))
+    names_a_load = LOAD.search(complaint)
+    return bool((names_a_speed or names_a_load) and working.WORRY.search(complaint))
+
+
+LOAD = lazy(
+    r"(?i)\d ?% (?:GPU|util|usage|load)|\b(?:gpu|util\w*|usage|load) (?:\w+ ){0,2}\d{1,3} ?%"
+)
+"""How busy a GPU is, in a sentence."""
 
 
 GROWS = lazy(r"(?i)\b(?:grows?|growing|leak\w*|keeps? (?:increasing|rising|climbing)|fills? up)\b")

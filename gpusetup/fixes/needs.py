@@ -215,12 +215,38 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     text = f"{firsts}{fix.text}{thens}"
     for row in denied:
         text = _text_where_denied(row, needs[row.what], text)
+    judged = replace(judged, text=text, needs=tuple(needs.values()))
     if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
-        text = f"{owner.sentence}: {text}"
+        judged = _after_the_owners_way(owner, judged)
     # Who may not act on the host needs neither its rights nor its restart.
     if any(row.what == "host" for row in denied):
         judged = replace(judged, needs_root=False, needs_reboot=False)
-    return replace(judged, text=text, needs=tuple(needs.values()))
+    return judged
+
+
+BY_GPUSETUP = ": `gpusetup install` installs and tests it"
+"""What `paste.install_torch` says of its command."""
+
+
+def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
+    """The fix with the owner's way first; pip's lines follow, under its title if it has one.
+
+    An image has no gpusetup: its Dockerfile gets pip's lines alone.
+    """
+    text = f"{owner.sentence}: {fix.text}"
+    if not owner.commands_are_for:
+        return replace(fix, text=text)
+
+    def with_title(way: Alternative) -> Alternative:
+        installs = _any_line(INSTALLS_TORCH, way.commands)
+        return replace(way, title=owner.commands_are_for) if installs else way
+
+    return replace(
+        fix,
+        text=text.replace(BY_GPUSETUP, ""),
+        commands=(),
+        alternatives=tuple(map(with_title, fix.alternatives)),
+    )
 
 
 OF_AN_INSTALLATION = (

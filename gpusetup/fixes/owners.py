@@ -29,6 +29,8 @@ class EnvironmentOwner(Frozen):
     """How torch is changed there; of an open environment it introduces pip's way."""
     is_closed: bool = True
     """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
+    commands_are_for: str = ""
+    """Where pip's commands are typed, if it is not where the program runs: their title."""
     holds_all_packages: bool = False
     """Whether no package at all can be installed there, and not torch alone."""
     commands: Lines = ()
@@ -184,6 +186,7 @@ def unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
         way="Change the line of the Dockerfile that installs torch and build the image again, or "
         "take a newer tag of the image. In the Dockerfile",
         is_closed=False,
+        commands_are_for="lines of the Dockerfile (`RUN` before each)",
     )
 
 

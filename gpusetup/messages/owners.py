@@ -37,6 +37,8 @@ PROGRAMS_IMAGES = (
     r"|transformers-[\w-]+)|(?:ghcr\.io/)?open-webui/open-webui|yanwk/comfyui-boot"
     r"|(?:ghcr\.io/)?ai-dock/[\w-]+|runpod/[\w-]+|ultralytics/ultralytics|axolotlai/axolotl[\w-]*"
     r"|unsloth/unsloth|(?:ghcr\.io/)?invoke-ai/invokeai|(?:ghcr\.io/)?speaches-ai/speaches"
+    r"|\d{12}\.dkr\.ecr\.[\w-]+\.amazonaws\.com/[\w-]*pytorch[\w-]*"
+    r"|gcr\.io/deeplearning-platform-release/pytorch[\w.-]*|mcr\.microsoft\.com/azureml/[\w/.-]+"
     r"|onerahmet/openai-whisper-asr-webservice|xprobe/xinference|localai/localai"
 )
 """Images that carry one program with the torch that it was built for."""
@@ -48,6 +50,7 @@ FORMS: tuple[Form, ...] = (
         letters=(
             *("vllm/vllm", "lmsysorg/", "rocm/vllm", "openmmlab/", "huggingface/t", "open-webui/"),
             *("yanwk/", "ai-dock/", "runpod/", "ultralytics/ultralytics", "axolotlai/"),
+            *("dkr.ecr.", "deeplearning-platform-release", "mcr.microsoft.com/azureml"),
             *("unsloth/unsloth", "invoke-ai/", "speaches-ai/", "onerahmet/", "xprobe/", "localai/"),
         ),
         # A repository has the name of its image.

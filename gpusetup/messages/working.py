@@ -87,6 +87,8 @@ WORRY = Alternatives(
     # What changes for the worse while it runs.
     r"\b(?:it|speed|that|performance|throughput|fps|rate|usage|utili\w+|everything) (?:\w+ ){0,2}?(?:drops?|falls?|sinks?|goes down|decreas\w+|degrad\w+)\b(?! ?(?:like|by design))|\b(?:memory|v?ram|usage|it) (?:\w+ ){0,3}?(?:grows?|keeps? (?:growing|increasing|rising|climbing)|fills? up)\b|\b(?:memory )?leaks?\b|\bunresponsive\b|\blags?\b"
     r"|\b(?:terminal|window|program|app|process|session|kernel|console|server|script|it) (?:just |then |simply |suddenly )?(?:closes|dies|ends|quits|exits|restarts)\b|\bloss\b[^.\n]{0,40}\b(?:stays?|remains?|is) (?:exactly |always )?(?:the same|constant|flat|at)\b"
+    # Work that is done elsewhere.
+    r"|(?<![\d.])[0-9] ?% (?:GPU|util|usage|load)|\bCPU (?:\w+ )?(?:at|to) (?:9\d|100) ?%"
     # What others reach, or what was promised.
     r"|\b(?:everyone|everybody|anyone|someone) else\b|\b(?:others|colleagues?|people|they)(?:'s)? (?:\w+ )?(?:gets?|do(?:es)?|posts?|reach\w*|reports?|claims?|sees?)\b|\b(?:promises?d?|advertised|supposed to|should (?:be|get|reach|do|take|run|have))\b"
     r"|\bwhat(?:'s| is| am I doing| could be| might be| am I) (?:\w+ )?wrong\b|\bmissing something\b|\btak(?:es?|ing) (?:this|so|too|that|very) long\b|\bonly (?:the )?(?:Intel|AMD|integrated|iGPU|onboard|one|half)\b|\bhow (?:do|can|to) (?:I |we )?(?:make|get|force|let|fix|solve)\b"

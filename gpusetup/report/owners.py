@@ -13,7 +13,7 @@ from gpusetup.messages.owners import COMPILED, FORMS, Form
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.report.facts import Facts
+from gpusetup.report.facts import GUESS, Claim, Facts
 
 CHARACTERS_READ = 200_000
 """Of a text's beginning and of its end: paths repeat themselves."""
@@ -44,7 +44,7 @@ def owners(text: Text) -> Facts:
     yield from _compiled_for_torch(text, flat)
 
 
-def _folder_of_torch(text: Text, flat: str) -> Iterator[Event]:
+def _folder_of_torch(text: Text, flat: str) -> Facts:
     """The folder from which torch is loaded, if all of its files lie below one."""
     matches = list(TORCHS_FILE.finditer(flat))
     folders = Counter(match["root"].replace("\\\\", "\\") for match in matches)
@@ -52,6 +52,10 @@ def _folder_of_torch(text: Text, flat: str) -> Iterator[Event]:
         first = matches[0]
         values = {"root": next(iter(folders)), "packages": f"{first['folder']}-packages"}
         yield _event(text, "torch-folder", first, values)
+        # An environment of conda on Linux, whose Python lies below its root.
+        if re.search(r"^/.*/envs/[^/]+/lib/python[\d.]+$", values["root"]):
+            root = re.sub(r"/lib/python[\d.]+$", "", values["root"])
+            yield Claim("python.executable", f"{root}/bin/python", "paths", GUESS)
 
 
 def _owner_by_form(text: Text, flat: str, form: Form) -> Iterator[Event]:

@@ -147,6 +147,20 @@ def test_what_was_compiled_for_the_old_torch_is_named_where_torch_changes() -> N
     assert "mmcv is compiled for the torch that is there" in with_mmcv
 
 
+def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
+    answer = read_report(
+        f"docker run --gpus all -it trainer python train.py\n"
+        f"{warning('/app/.venv/lib/python3.11/site-packages/')}torch 2.5.1+cu124"
+    )
+    fix = root_of(answer).fix
+    assert fix is not None
+    assert not fix.commands
+    (way,) = fix.alternatives
+    assert "Dockerfile" in way.title
+    assert "whl/cu128" in way.commands[0]
+    assert "gpusetup install" not in fix.text
+
+
 def test_an_index_of_cpu_builds_in_a_dockerfile_is_changed_there() -> None:
     answer = read_report(
         "RUN pip install torch --index-url https://download.pytorch.org/whl/cpu\n"
