@@ -355,14 +355,14 @@ def undo(session: Session) -> Reply:
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
     """The command that undoes, and what it restores if that is not what was just installed."""
-    kept = read_journal(Path(plan.target, STORE), UNDO)
-    if kept is None:
+    kept_copy = read_journal(Path(plan.target, STORE), UNDO)
+    if kept_copy is None:
         return None
     command = own_line("gpusetup", "install", "--undo", "--python", plan.target)
     # An installation that leaves torch alone keeps the undo of the last one that did not.
-    if "torch" in plan.after or "torch" not in kept.after:
+    if "torch" in plan.after or "torch" not in kept_copy.after:
         return command, ""
-    return command, f" (restores {screens.versions(family_of(kept.before))})"
+    return command, f" (restores {screens.versions(family_of(kept_copy.before))})"
 
 
 # --- into a folder, and for a described machine -------------------------------------------------

@@ -428,7 +428,7 @@ def check_modes(options: PlanQuestion) -> None:
     if not options.serve and only_for_servers:
         raise UsageError(f"`{min(only_for_servers)}` needs a server: add `--serve`")
     for mode, options_of_mode in TAKES.items():
-        others = typed - {mode, *options_of_mode}
-        if mode in typed and others:
+        unused = typed - {mode, *options_of_mode}
+        if mode in typed and unused:
             hint = f"it takes `{'`, `'.join(options_of_mode)}`"
-            raise UsageError(f"`{min(others)}` says nothing to `{mode}`", hint=hint)
+            raise UsageError(f"`{min(unused)}` says nothing to `{mode}`", hint=hint)

@@ -135,13 +135,13 @@ def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
     """The person's own indexes, which are named before they are asked."""
     settings = person_settings()
 
-    def before(_choice: Choice, _words: tuple[str, ...]) -> None:
-        places = (without_logins(root), *settings.shown_indexes)
-        out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
+    def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
+        indexes = (without_logins(root), *settings.shown_indexes)
+        out.talk(f"asked: {', '.join(indexes)} (`--offline` uses no network)")
         for note in settings.notes:
             out.talk(f"note: {note}")
 
-    return PersonIndex(machine, root, settings, before)
+    return PersonIndex(machine, root, settings, name_indexes)
 
 
 # --- the document ---------------------------------------------------------------------------------
