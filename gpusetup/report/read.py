@@ -13,7 +13,7 @@ from gpusetup.report import (
     cuda_errors,
     environment,
     failures,
-    field_patterns,
+    field_claims,
     files,
     gpus,
     hardware,
@@ -52,7 +52,7 @@ def messages(text: Text) -> Iterator[Event]:
 READERS: tuple[Reader, ...] = (
     hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    field_patterns.field_claims,
+    field_claims.field_claims,
     gpus.gpus,
     hardware.pci_devices_and_nodes,
     installers.packages,
