@@ -313,9 +313,9 @@ def _quote(flat: str, match: re.Match[str]) -> str:
     """The line around a match; of a long line the words from the match on."""
     line_start = flat.rfind("\n", 0, match.start()) + 1
     line_end = flat.find("\n", match.end())
-    # `find` gives -1 in the last line.
-    whole_line = flat[line_start:] if line_end < 0 else flat[line_start:line_end]
-    line = " ".join(whole_line.split())
+    if line_end < 0:
+        line_end = len(flat)
+    line = " ".join(flat[line_start:line_end].split())
     if len(line) <= SHOWN_CHARACTERS:
         return line
     # The beginning of a long line is the prefix of a logger.
