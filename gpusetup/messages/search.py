@@ -29,6 +29,11 @@ EVENTS_A_ROW = 24
 SHOWN = 300
 
 
+def line_source(number: int) -> str:
+    """How a source names a line of a report, counted from 1."""
+    return f"report, line {number}"
+
+
 class Text(Frozen):
     """Lines, and all of them on one line."""
 
@@ -44,7 +49,8 @@ class Text(Frozen):
         return max(bisect_right(self.starts, place) - 1, 0)
 
     def source(self, place: int) -> str:
-        return f"report, line {self.line_at(place) + 1}"
+        """The line that holds a place of `flat`, as a source names it."""
+        return line_source(self.line_at(place) + 1)
 
     def shown(self, first: int, last: int) -> str:
         """The lines that a piece of `flat` lies in, as evidence."""
