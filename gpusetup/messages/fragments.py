@@ -37,7 +37,14 @@ IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
 
 
 def in_any_order(*parts: str, within: int = 700) -> str:
-    return "|".join(f".{{0,{within}}}?".join(order) for order in permutations(parts))
+    """A pattern of texts that have all these parts, each at most `within` characters from the next.
+
+    >>> in_any_order("a", "b", within=9)
+    'a.{0,9}?b|b.{0,9}?a'
+    """
+    between = f".{{0,{within}}}?"
+    orders = [between.join(order) for order in permutations(parts)]
+    return "|".join(orders)
 
 
 CUDA_LIBRARY = (

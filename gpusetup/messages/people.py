@@ -99,7 +99,11 @@ TRIED_NEEDLES = {
 def _situation(
     kind: str, needles: tuple[str, ...], *patterns: str, unless: str = ""
 ) -> tuple[Row, ...]:
-    return tuple(row(kind, pattern, *needles, unless=unless) for pattern in patterns)
+    """Sentences that say the same of a person's situation, one for each pattern."""
+    sentences = []
+    for pattern in patterns:
+        sentences.append(row(kind, pattern, *needles, unless=unless))
+    return tuple(sentences)
 
 
 SITUATION: tuple[Row, ...] = (

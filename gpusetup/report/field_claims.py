@@ -157,7 +157,7 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
     """
     for row in patterns:
         # A search for letters is much faster than the pattern, and most texts lack them.
-        if any(needle in text.low for needle in row.needles):
+        if text.has_any(row.needles):
             yield from _claims_of_row(text, row)
 
 

@@ -60,7 +60,7 @@ def files(text: Text) -> Facts:
         if missing_part:
             yield missing_part
     # The patterns below are slow, and a text without such a name has no match.
-    if not any(ending in text.low for ending in LIBRARY_ENDINGS):
+    if not text.has_any(LIBRARY_ENDINGS):
         return
     yield from _failing_file(text)
     yield from _loaded_before_torch(text)

@@ -129,7 +129,7 @@ def other_makers_gpu_events(text: Text) -> Facts:
     """The first GPU of each other maker, by its name or by the messages of its software."""
     for vendor, needles, pattern in OTHER_MAKERS:
         # The patterns are slow, and most texts have none of the letters.
-        if not any(needle in text.low for needle in needles):
+        if not text.has_any(needles):
             continue
         match = pattern.search(text.flat)
         if match is None or _is_a_choice(match, text.flat):

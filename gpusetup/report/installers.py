@@ -75,7 +75,7 @@ def packages(text: Text) -> Facts:
 
 def _rows_of_lists(text: Text) -> Iterator[Package]:
     """The packages of `pip list`, `pip freeze` and `conda list`."""
-    resolution_failed = any(words in text.low for words in RESOLUTION_FAILED)
+    resolution_failed = text.has_any(RESOLUTION_FAILED)
     lists_requirements = resolution_failed or "requirements" in text.low[:REQUIREMENTS_AT_START]
     for line in text.lines:
         is_of_row_length = SHORTEST_ROW <= len(line) <= LONGEST_ROW

@@ -49,7 +49,7 @@ def nvidia_smi(text: Text) -> Facts:
         yield from output_facts(smi, source, is_whole=True)
     yield from topology(text)
     error_messages = (*ERRORS, NO_DEVICES)
-    if any(message in text.low for message in error_messages):
+    if text.has_any(error_messages):
         yield from nvml_error(text)
 
 
@@ -81,7 +81,7 @@ def _query_starts(text: Text) -> list[int]:
     starts = [index for index, line in enumerate(text.lines) if "NVSMI LOG" in line]
     if starts:
         return starts
-    has_part = any(part in text.low for part in QUERY_PARTS)
+    has_part = text.has_any(QUERY_PARTS)
     return [0] if has_part else []
 
 
