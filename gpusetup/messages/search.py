@@ -63,14 +63,14 @@ class Text(Frozen):
         """
         return any(needle in self.low for needle in needles)
 
-    def line_at(self, place: int) -> int:
-        """The index (from 0) of the line that holds a place of `flat`."""
-        lines_begun = bisect_right(self.starts, place)
+    def line_at(self, position: int) -> int:
+        """The index (from 0) of the line that holds a position of `flat`."""
+        lines_begun = bisect_right(self.starts, position)
         return max(lines_begun - 1, 0)
 
-    def source(self, place: int) -> str:
-        """The line that holds a place of `flat`, as a source names it."""
-        number = self.line_at(place) + 1
+    def source(self, position: int) -> str:
+        """The line that holds a position of `flat`, as a source names it."""
+        number = self.line_at(position) + 1
         return line_source(number)
 
     def shown(self, start: int, end: int) -> str:
@@ -94,13 +94,13 @@ class Text(Frozen):
                 yield Window(0, self.flat)
             return
         for needle in needles:
-            for place in _places(self.low, needle):
-                yield self._window_around(place)
+            for position in _positions(self.low, needle):
+                yield self._window_around(position)
 
-    def _window_around(self, place: int) -> Window:
-        """The window around a place. It cuts no word, because half a number is another number."""
-        start = max(place - BEFORE, 0)
-        end = place + AFTER
+    def _window_around(self, position: int) -> Window:
+        """The window around a position. It cuts no word, because half a number is another number."""
+        start = max(position - BEFORE, 0)
+        end = position + AFTER
         # `rfind` gives -1 without a space, and so 0.
         word_start = self.flat.rfind(" ", max(start - LONGEST_WORD, 0), start) + 1
         if word_start > 0:
@@ -111,17 +111,17 @@ class Text(Frozen):
         return Window(start, self.flat[start:end])
 
 
-def _places(low: str, needle: str) -> list[int]:
-    """The places of a needle, at least `STEP` apart: the first ones and the last ones of the text."""
-    places: list[int] = []
-    place = low.find(needle)
-    while place >= 0:
-        places.append(place)
-        place = low.find(needle, place + STEP)
+def _positions(low: str, needle: str) -> list[int]:
+    """The positions of a needle, at least `STEP` apart: the first ones and the last ones of the text."""
+    positions: list[int] = []
+    position = low.find(needle)
+    while position >= 0:
+        positions.append(position)
+        position = low.find(needle, position + STEP)
     half = MAX_WINDOWS // 2
-    first_places = places[:half]
-    last_places = places[half:][-half:]
-    return first_places + last_places
+    first_positions = positions[:half]
+    last_positions = positions[half:][-half:]
+    return first_positions + last_positions
 
 
 def text_of(lines: Iterable[str]) -> Text:
@@ -184,7 +184,7 @@ def event(text: Text, kind: str, start: int, end: int, values: Mapping[str, str]
 
 
 def matches(text: Text, row: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
-    """Start, end and values of each place where a row's message stands."""
+    """Start, end and values of each position where a row's message stands."""
     for window in text.near(*row.letters):
         for start, end, values in found_in(window.text, row):
             yield window.start + start, window.start + end, values

@@ -66,9 +66,9 @@ class Prose(NamedTuple):
     all_lines: tuple[int, ...]
     """The numbers of all lines of prose."""
 
-    def line_at(self, place: int) -> int:
-        """The number of the first line of the paragraph that holds a place of `words`."""
-        paragraph = max(bisect_right(self.starts, place) - 1, 0)
+    def line_at(self, position: int) -> int:
+        """The number of the first line of the paragraph that holds a position of `words`."""
+        paragraph = max(bisect_right(self.starts, position) - 1, 0)
         return self.first_lines[paragraph]
 
 
@@ -169,9 +169,9 @@ def _first_assertion(words: str, row: Row) -> re.Match[str] | None:
     return None
 
 
-def _sentence_start(words: str, place: int) -> int:
-    """Where the sentence begins that holds a place."""
-    ends_before = [words.rfind(sentence_end, 0, place) for sentence_end in SENTENCE_ENDS]
+def _sentence_start(words: str, position: int) -> int:
+    """Where the sentence begins that holds a position."""
+    ends_before = [words.rfind(sentence_end, 0, position) for sentence_end in SENTENCE_ENDS]
     return max(ends_before) + 1
 
 

@@ -298,9 +298,9 @@ def _last_match(form: re.Pattern[str], flat: str) -> re.Match[str] | None:
     return last
 
 
-def _line_index(flat: str, place: int) -> int:
-    """The index (from 0) of the line that holds a place."""
-    return flat.count("\n", 0, place)
+def _line_index(flat: str, position: int) -> int:
+    """The index (from 0) of the line that holds a position."""
+    return flat.count("\n", 0, position)
 
 
 def _event(kind: str, flat: str, match: re.Match[str]) -> Event:
