@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import NamedTuple
 
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.patterns import in_any_case, lowered
@@ -33,12 +34,20 @@ class Row(Frozen):
     @property
     def letters(self) -> tuple[str, ...]:
         """Letters without which the text cannot have the message."""
-        return self.needles or letters_of(self.pattern)
+        if self.needles:
+            return self.needles
+        return letters_of(self.pattern)
 
 
 def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str) -> Row:
     """A message, its fields in the order in which the tables have them."""
-    return Row(kind=kind, needles=needles, pattern=pattern, unless=unless, values=values)
+    return Row(
+        kind=kind,
+        pattern=pattern,
+        needles=needles,
+        values=values,
+        unless=unless,
+    )
 
 
 def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[Row, ...]:
@@ -51,7 +60,8 @@ def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[Ro
 
 def says(pattern: str, *needles: str, unless: str = "", **values: str) -> Row:
     """A message of the cause that has it in its record; the cause gives it its kind."""
-    return row("", pattern, *needles, unless=unless, **values)
+    kind_of_its_cause = ""
+    return row(kind_of_its_cause, pattern, *needles, unless=unless, **values)
 
 
 # --- the letters that every form of a pattern has ---------------------------------------------------
@@ -112,14 +122,31 @@ def _hidden_sign(escaped: re.Match[str]) -> str:
 
 def _plain_sign(hidden: re.Match[str]) -> str:
     """The sign of a private character."""
-    return chr(ord(hidden[0]) - PRIVATE_SIGNS)
+    code = ord(hidden[0])
+    return chr(code - PRIVATE_SIGNS)
 
 
 # --- where a message stands -----------------------------------------------------------------------
 
 
-def found_in(window: str, row: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
-    """Start, end and values of each place in a piece of text where a row's message stands."""
+class MessageMatch(NamedTuple):
+    """A place at which a message stands in a text, and the values that it has there."""
+
+    start: int
+    end: int
+    values: dict[str, str]
+
+    def moved_by(self, offset: int) -> MessageMatch:
+        """The same place, counted from so many characters before."""
+        return MessageMatch(
+            start=self.start + offset,
+            end=self.end + offset,
+            values=self.values,
+        )
+
+
+def found_in(window: str, row: Row) -> Iterator[MessageMatch]:
+    """The places in a piece of text at which a row's message stands."""
     for match in in_any_case(row.pattern).finditer(window):
         if row.unless and _is_meant_otherwise(row.unless, window, match):
             continue
@@ -128,11 +155,13 @@ def found_in(window: str, row: Row) -> Iterator[tuple[int, int, dict[str, str]]]
             # A group of another form of the message has no value.
             if value:
                 values[name] = value.strip()
-        yield match.start(), match.end(), values
+        yield MessageMatch(match.start(), match.end(), values)
 
 
 def _is_meant_otherwise(unless: str, window: str, match: re.Match[str]) -> bool:
     """Whether the words around a message say that something else is meant."""
     first = max(match.start() - AROUND, 0)
-    surroundings = window[first : match.end() + AROUND]
-    return in_any_case(unless).search(surroundings) is not None
+    last = match.end() + AROUND
+    surroundings = window[first:last]
+    other_meaning = in_any_case(unless).search(surroundings)
+    return other_meaning is not None

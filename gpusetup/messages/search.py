@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from gpusetup.messages.row import Row, found_in
+from gpusetup.messages.row import MessageMatch, Row, found_in
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lowered
@@ -61,7 +61,8 @@ class Text(Frozen):
 
         It is much faster than a pattern, so that readers ask it first.
         """
-        return any(needle in self.low for needle in needles)
+        low = self.low
+        return any(needle in low for needle in needles)
 
     def line_at(self, position: int) -> int:
         """The index (from 0) of the line that holds a position of `flat`."""
@@ -83,6 +84,15 @@ class Text(Frozen):
             return quote
         piece = self.flat[start:end].strip()
         return piece[:SHOWN_CHARACTERS]
+
+    def event(self, kind: str, start: int, end: int, values: Mapping[str, str]) -> Event:
+        """An event that a piece of `flat` shows, with its lines as evidence."""
+        return Event(
+            kind=kind,
+            values=dict(values),
+            source=self.source(start),
+            text=self.shown(start, end),
+        )
 
     def near(self, *needles: str) -> Iterator[Window]:
         """Windows of `flat` around needles, which are lower case.
@@ -133,8 +143,14 @@ def text_of(lines: Iterable[str]) -> Text:
     """
     all_lines = tuple(lines)
     bare_lines = [" ".join(line.split()) for line in all_lines]
-    flat = " ".join(line for line in bare_lines if line)
-    return Text(lines=all_lines, flat=flat, low=lowered(flat), starts=_starts(bare_lines))
+    lines_with_words = filter(None, bare_lines)
+    flat = " ".join(lines_with_words)
+    return Text(
+        lines=all_lines,
+        flat=flat,
+        low=lowered(flat),
+        starts=_starts(bare_lines),
+    )
 
 
 def _starts(bare_lines: list[str]) -> tuple[int, ...]:
@@ -168,23 +184,13 @@ def _events_of_row(text: Text, row: Row) -> Iterator[Event]:
         if different_values in values_seen:
             continue
         values_seen.add(different_values)
-        yield event(text, row.kind, start, end, values)
+        yield text.event(row.kind, start, end, values)
         if len(values_seen) == EVENTS_A_ROW:
             return
 
 
-def event(text: Text, kind: str, start: int, end: int, values: Mapping[str, str]) -> Event:
-    """An event that a piece of the text shows, with the line and the words as its evidence."""
-    return Event(
-        kind=kind,
-        values=dict(values),
-        source=text.source(start),
-        text=text.shown(start, end),
-    )
-
-
-def matches(text: Text, row: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
-    """Start, end and values of each position where a row's message stands."""
+def matches(text: Text, row: Row) -> Iterator[MessageMatch]:
+    """The places of the text at which a row's message stands."""
     for window in text.near(*row.letters):
-        for start, end, values in found_in(window.text, row):
-            yield window.start + start, window.start + end, values
+        for match in found_in(window.text, row):
+            yield match.moved_by(window.start)

@@ -62,8 +62,10 @@ class Output(NamedTuple):
 
 def outputs(text: Text) -> Iterator[Output]:
     """Each table and each `-q`, from its banner to the next; without a banner the whole text is one."""
-    yield from _parsed_outputs(text, "nvidia-smi", _table_starts(text), table_with_processes)
-    yield from _parsed_outputs(text, "nvidia-smi -q", _query_starts(text), parse_query)
+    table_starts = _table_starts(text)
+    yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
+    query_starts = _query_starts(text)
+    yield from _parsed_outputs(text, "nvidia-smi -q", query_starts, parse_query)
 
 
 def _table_starts(text: Text) -> list[int]:

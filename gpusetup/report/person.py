@@ -68,7 +68,8 @@ class Prose(NamedTuple):
 
     def line_at(self, position: int) -> int:
         """The number of the first line of the paragraph that holds a position of `words`."""
-        paragraph = max(bisect_right(self.starts, position) - 1, 0)
+        paragraphs_begun = bisect_right(self.starts, position)
+        paragraph = max(paragraphs_begun - 1, 0)
         return self.first_lines[paragraph]
 
 
@@ -154,7 +155,11 @@ def person(text: Text) -> Facts:
 
 def _named_values(match: re.Match[str]) -> Mapping[str, str]:
     """The values that a pattern's named groups read."""
-    return {name: value for name, value in match.groupdict().items() if value}
+    values: dict[str, str] = {}
+    for name, value in match.groupdict().items():
+        if value:
+            values[name] = value
+    return values
 
 
 def _first_assertion(words: str, row: Row) -> re.Match[str] | None:
@@ -171,8 +176,11 @@ def _first_assertion(words: str, row: Row) -> re.Match[str] | None:
 
 def _sentence_start(words: str, position: int) -> int:
     """Where the sentence begins that holds a position."""
-    ends_before = [words.rfind(sentence_end, 0, position) for sentence_end in SENTENCE_ENDS]
-    return max(ends_before) + 1
+    last_end = -1
+    for sentence_end in SENTENCE_ENDS:
+        end = words.rfind(sentence_end, 0, position)
+        last_end = max(last_end, end)
+    return last_end + 1
 
 
 SENTENCE_ENDS = (". ", "! ", "? ", "\n", "。")
