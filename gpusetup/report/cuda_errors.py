@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
-from gpusetup.messages.search import Text, event
+from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
 from gpusetup.report import fields
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
@@ -63,10 +63,12 @@ class CudaError(NamedTuple):
 def cuda_errors(text: Text) -> Facts:
     """Every CUDA error as an event; those of CUDA's start also as `cuda_api.init_code`."""
     # Each code once. An error's own words show it better than a number does.
-    errors: dict[int, CudaError] = {}
-    for error in (*by_message(text), *by_number(text)):
-        errors.setdefault(error.code, error)
-    for error in errors.values():
+    error_by_code: dict[int, CudaError] = {}
+    for error in by_message(text):
+        error_by_code.setdefault(error.code, error)
+    for error in by_number(text):
+        error_by_code.setdefault(error.code, error)
+    for error in error_by_code.values():
         yield from _facts_of_error(text, error)
 
 
@@ -74,7 +76,7 @@ def _facts_of_error(text: Text, error: CudaError) -> Facts:
     """The error itself, whether CUDA's start gave it, and what its code alone proves."""
     code, start, end = error
     name = NAMES.get(code, "")
-    yield event(text, "cuda-error", start, end, {"code": str(code), "name": name})
+    yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
     at_start = AT_START.search(_surroundings(text.flat, start, end)) is not None
     # Memory runs out in a running program far more often than at its start.
     if code in STARTING and (code != OUT_OF_MEMORY or at_start):
@@ -84,7 +86,7 @@ def _facts_of_error(text: Text, error: CudaError) -> Facts:
         yield Claim(fields.CUDA_INIT_NAME, name, source, trust)
     if code == OUT_OF_MEMORY:
         kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
-        yield event(text, kind, start, end, {})
+        yield text.event(kind, start, end, {})
     if code == NO_KERNEL_IMAGE:
         # An extension may lack the kernel although torch has it.
         extension = EXTENSION.search(_surroundings(text.flat, start, start))
@@ -93,13 +95,14 @@ def _facts_of_error(text: Text, error: CudaError) -> Facts:
             # Either of the two forms has the name in its only group.
             module = extension[1] or extension[2]
             values["module"] = module.lower()
-        yield event(text, "no-kernel-image", start, end, values)
+        yield text.event("no-kernel-image", start, end, values)
 
 
 def _surroundings(text: str, start: int, end: int) -> str:
     """A piece of a text with the characters around it that belong to the same error."""
     first = max(start - CHARACTERS_BEFORE, 0)
-    return text[first : end + CHARACTERS_AFTER]
+    last = end + CHARACTERS_AFTER
+    return text[first:last]
 
 
 def by_message(text: Text) -> Iterator[CudaError]:
@@ -139,8 +142,10 @@ def by_number(text: Text) -> Iterator[CudaError]:
 
 def _is_number_of_cuda(text: Text, match: re.Match[str], code: int) -> bool:
     """Whether CUDA is named near an error's number, or the number is one that only CUDA has."""
-    if "cuda" in _surroundings(text.low, match.start(), match.start()):
+    start = match.start()
+    if "cuda" in _surroundings(text.low, start, start):
         return True
     # Small numbers and some of three digits are other programs' codes as well.
     number = int(match[1])
-    return number > 99 and code not in BY_PROGRAMS and "cu" in match[0]
+    is_only_of_cuda = number > 99 and code not in BY_PROGRAMS
+    return is_only_of_cuda and "cu" in match[0]

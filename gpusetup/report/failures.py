@@ -108,9 +108,12 @@ def failures(text: Text) -> Facts:
     lines = text.lines[-LINES_READ:]
     unread_lines = len(text.lines) - len(lines)
     for index in reversed(range(len(lines))):
-        if _is_failure(lines[index].strip()):
-            yield _failure_event(lines, index, line_source(unread_lines + index + 1))
-            return
+        line = lines[index].strip()
+        if not _is_failure(line):
+            continue
+        number = unread_lines + index + 1
+        yield _failure_event(lines, index, line_source(number))
+        return
 
 
 def _is_failure(line: str) -> bool:
@@ -229,7 +232,11 @@ def complains(line: str) -> bool:
     words = FROZEN_MODULE.sub("", line)
     label = ALIGNED_LABEL.match(words)
     label_end = label.end() if label else 0
-    return any(match.end() > label_end for match in COMPLAINT_WORD.finditer(words.lower()))
+    for match in COMPLAINT_WORD.finditer(words.lower()):
+        is_behind_label = match.end() > label_end
+        if is_behind_label:
+            return True
+    return False
 
 
 # --- which program failed -------------------------------------------------------------------------

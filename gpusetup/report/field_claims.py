@@ -52,9 +52,13 @@ def cuda_of(number: str) -> str:
     return f"{major}.{minor}"
 
 
+YES = ("true", "yes", "gpu", "cuda", "enabled", "available")
+
+
 def is_yes(value: str) -> bool:
     """Whether a word that programs answer with means yes."""
-    return value.lower() in ("true", "yes", "gpu", "cuda", "enabled", "available")
+    answer = value.lower()
+    return answer in YES
 
 
 def python_of(value: str) -> str:
@@ -85,7 +89,8 @@ def kernels_of(words: str) -> str:
     >>> kernels_of("'sm_80', 'sm_90'")
     'sm_80 sm_90'
     """
-    return " ".join(re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words))
+    architectures = re.findall(r"(?:sm_|compute_|gfx)\d\w{1,4}", words)
+    return " ".join(architectures)
 
 
 def libc_of(value: str) -> str:
@@ -157,7 +162,7 @@ def claims(text: Text, patterns: Iterable[FieldPattern]) -> Iterator[Claim]:
     """
     for row in patterns:
         # A search for letters is much faster than the pattern, and most texts lack them.
-        if any(needle in text.low for needle in row.needles):
+        if text.has_any(row.needles):
             yield from _claims_of_row(text, row)
 
 
@@ -193,12 +198,14 @@ def _value_of(match: re.Match[str], row: FieldPattern) -> str | bool | int:
 
 def _is_of_something_else(row: FieldPattern, flat: str, start: int, end: int) -> bool:
     """Whether the sentence around a match names another machine or another torch."""
-    greatest_trust = NAMED_IN_A_SENTENCE.get(row.subject)
-    may_be_a_sentence = greatest_trust is not None and row.trust <= greatest_trust
-    if may_be_a_sentence and is_only_mentioned(row.subject, flat, start, end):
-        return True
-    may_be_another_torch = row.subject == fields.TORCH_VERSION and row.trust <= HINT
-    return may_be_another_torch and is_another_torch(flat, start, end)
+    subject = row.subject
+    greatest_trust = NAMED_IN_A_SENTENCE.get(subject)
+    if greatest_trust is not None and row.trust <= greatest_trust:
+        return is_only_mentioned(subject, flat, start, end)
+    # What a program prints of torch's version is about the torch that ran.
+    if subject == fields.TORCH_VERSION and row.trust <= HINT:
+        return is_another_torch(flat, start, end)
+    return False
 
 
 # --- what a field implies of others ---------------------------------------------------------------

@@ -60,7 +60,7 @@ def files(text: Text) -> Facts:
         if missing_part:
             yield missing_part
     # The patterns below are slow, and a text without such a name has no match.
-    if not any(ending in text.low for ending in LIBRARY_ENDINGS):
+    if not text.has_any(LIBRARY_ENDINGS):
         return
     yield from _failing_file(text)
     yield from _loaded_before_torch(text)
@@ -173,11 +173,14 @@ CONDA_ENVIRONMENT = lazy(r"^/.*/envs/[^/]+$")
 
 def _python_of_environment(failing_file: Event) -> Iterator[Claim]:
     """The interpreter of the conda environment on Linux that the failing file belongs to."""
-    root = failing_file.values.get("root", "")
-    is_of_environment = failing_file.values.get("place") == "environment"
-    if is_of_environment and CONDA_ENVIRONMENT.search(root):
+    values = failing_file.values
+    if values.get("place") != "environment":
+        return
+    root = values.get("root", "")
+    if CONDA_ENVIRONMENT.search(root):
+        executable = f"{root}/bin/python"
         source = failing_file.source or "report"
-        yield Claim(fields.PYTHON_EXECUTABLE, f"{root}/bin/python", source, GUESS)
+        yield Claim(fields.PYTHON_EXECUTABLE, executable, source, GUESS)
 
 
 def _lists_a_project(text: Text) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
-from gpusetup.messages.search import Text, event
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
@@ -150,8 +150,10 @@ def _different_names(names: Sequence[str]) -> list[str]:
 def _full_names(text: Text) -> Iterator[str]:
     """The names of cards with the word of a maker or a series."""
     for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
-        if not is_another_card(text.flat, match.start(), match.end()):
-            yield match["name"]
+        start, end = match.span()
+        if is_another_card(text.flat, start, end):
+            continue
+        yield match["name"]
 
 
 def _bare_numbers(text: Text) -> Iterator[str]:
@@ -171,13 +173,16 @@ def _bare_numbers(text: Text) -> Iterator[str]:
 
 def _suffix_of_nvidia(match: re.Match[str]) -> str:
     """A suffix as NVIDIA writes it: ` Ti`, ` Super`."""
-    return SUFFIXES[match[1].lower()]
+    suffix = match[1].lower()
+    return SUFFIXES[suffix]
 
 
 def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
     """Whether a suffix, a size of memory or the word before a number shows that it is a card's."""
-    has_suffix = not match["number"][-1].isdigit()
-    if has_suffix or match["laptop"] or match["laptop2"] or match["size"]:
+    last_character = match["number"][-1]
+    has_suffix = not last_character.isdigit()
+    is_laptop = match["laptop"] or match["laptop2"]
+    if has_suffix or is_laptop or match["size"]:
         return True
     start = match.start()
     words_before = flat[max(start - CARD_AROUND, 0) : start]
@@ -226,7 +231,8 @@ class CapabilityWarning(NamedTuple):
     @property
     def capability(self) -> Capability:
         """The GPU's compute capability."""
-        return self.gpu.compute_capability or Capability(0, 0)
+        capability = self.gpu.compute_capability
+        return capability or Capability(0, 0)
 
 
 def capability_warnings(text: Text) -> Facts:
@@ -244,7 +250,7 @@ def capability_warnings(text: Text) -> Facts:
             capability = match["capability"] or match["sm"] or ""
             if "%" in capability:
                 # The template of the oldest warning, in a quoted source: it is about old GPUs.
-                yield event(text, "gpu-not-in-wheel", start, end, {"side": "old"})
+                yield text.event("gpu-not-in-wheel", start, end, {"side": "old"})
             elif capability:
                 gpu = _gpu_of_warning(match, capability)
                 gpus_warned_of[match["index"], gpu.name] = gpu
@@ -252,7 +258,7 @@ def capability_warnings(text: Text) -> Facts:
                 warning = CapabilityWarning(gpu, tuple(kernels), details, is_refusal)
                 kind, values = _warning_event(warning)
                 if kind:
-                    yield event(text, kind, start, end, values)
+                    yield text.event(kind, start, end, values)
     different_gpus = _without_repetitions(gpus_warned_of)
     if different_gpus:
         yield Gpus(different_gpus, "torch's warning", HINT)

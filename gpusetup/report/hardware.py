@@ -33,7 +33,9 @@ def pci_devices_and_nodes(text: Text) -> Facts:
     for index, line in enumerate(text.lines):
         listing = LSPCI.search(line) if " controller" in line else None
         if listing:
-            bound_driver = _bound_driver(text.lines[index + 1 : index + 1 + DETAIL_LINES])
+            first = index + 1
+            lines_below = text.lines[first : first + DETAIL_LINES]
+            bound_driver = _bound_driver(lines_below)
             yield pci_device(listing[1], listing[2], bound_driver)
         elif "/dev/" in line:
             node = NODE.match(line)
@@ -46,7 +48,8 @@ def pci_devices_and_nodes(text: Text) -> Facts:
 def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
     """The driver that is bound to a device of `lspci -k`, by the lines below the device."""
     # The next device has lines of its own.
-    details = " ".join(lines_below).split(" controller")[0]
+    all_below = " ".join(lines_below)
+    details = all_below.partition(" controller")[0]
     driver = IN_USE.search(details)
     return driver[1] if driver else None
 
@@ -129,7 +132,7 @@ def other_makers_gpu_events(text: Text) -> Facts:
     """The first GPU of each other maker, by its name or by the messages of its software."""
     for vendor, needles, pattern in OTHER_MAKERS:
         # The patterns are slow, and most texts have none of the letters.
-        if not any(needle in text.low for needle in needles):
+        if not text.has_any(needles):
             continue
         match = pattern.search(text.flat)
         if match is None or _is_a_choice(match, text.flat):
@@ -151,7 +154,8 @@ def _is_a_choice(match: re.Match[str], flat: str) -> bool:
     if not re.match(MODEL_ALONE, match[0], re.I):
         return False
     first = max(match.start() - CHARACTERS_NEAR, 0)
-    sentence = flat[first : match.end() + CHARACTERS_NEAR]
+    last = match.end() + CHARACTERS_NEAR
+    sentence = flat[first:last]
     return NVIDIA_WORD.search(sentence) is not None
 
 
@@ -166,9 +170,12 @@ def amd_boards(text: Text) -> Facts:
         return
     for board_pattern, _ in BOARDS:
         for match in in_any_case(board_pattern).finditer(text.flat, 0, BOARDS_READ):
-            if not is_another_card(text.flat, match.start(), match.end()):
-                yield other_makers_gpu("amd", match[0].strip(), text.source(match.start()))
-                break
+            start, end = match.span()
+            if is_another_card(text.flat, start, end):
+                continue
+            name = match[0].strip()
+            yield other_makers_gpu("amd", name, text.source(start))
+            break
 
 
 BOARDS_READ = 100_000
@@ -219,5 +226,9 @@ def _no_cuda_event(text: Text, source: str) -> Event:
 
 def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
     """The event of a GPU that is not NVIDIA's."""
-    values = {"vendor": vendor, "name": name}
-    return Event(kind="foreign-gpu", values=values, source=source, text=name)
+    return Event(
+        kind="foreign-gpu",
+        values={"vendor": vendor, "name": name},
+        source=source,
+        text=name,
+    )

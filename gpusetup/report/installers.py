@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gpusetup.accelerators.makers import LABEL
-from gpusetup.messages.search import Text, event
+from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
@@ -75,7 +75,7 @@ def packages(text: Text) -> Facts:
 
 def _rows_of_lists(text: Text) -> Iterator[Package]:
     """The packages of `pip list`, `pip freeze` and `conda list`."""
-    resolution_failed = any(words in text.low for words in RESOLUTION_FAILED)
+    resolution_failed = text.has_any(RESOLUTION_FAILED)
     lists_requirements = resolution_failed or "requirements" in text.low[:REQUIREMENTS_AT_START]
     for line in text.lines:
         is_of_row_length = SHORTEST_ROW <= len(line) <= LONGEST_ROW
@@ -212,7 +212,7 @@ def refusals(text: Text) -> Facts:
         known_values = {name: value for name, value in values.items() if value}
         start = refusal.start
         end = start + len(refusal.message[:MESSAGE_CHARACTERS])
-        yield event(text, "no-matching-distribution", start, end, known_values)
+        yield text.event("no-matching-distribution", start, end, known_values)
         yield from pin_claims(refusal.requirement, text.source(start), SURE)
 
 
@@ -245,8 +245,10 @@ def _refused_requirements(text: Text) -> Iterator[Refusal]:
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
     """The torch, or else the companion, that some words pin."""
     pin = PIN.search(words) or COMPANION_PIN.search(words)
-    if pin:
-        yield from claims_of_pin(pin.groupdict(), source, trust)
+    if pin is None:
+        return
+    groups = pin.groupdict()
+    yield from claims_of_pin(groups, source, trust)
 
 
 def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Iterator[Claim]:
@@ -260,9 +262,11 @@ def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Ite
     operator = pin.get("op") or "=="
     is_whole_version = version.count(".") >= 2 or "*" in version
     # pip takes `torch==2.5` for 2.5.0; people who write it mean any 2.5.
-    if operator == "=" or (operator == "==" and not is_whole_version):
+    is_short_pin = operator == "==" and not is_whole_version
+    if operator == "=" or is_short_pin:
         operator = "=="
-        version = f"{version.removesuffix('.*')}.*"
+        release = version.removesuffix(".*")
+        version = f"{release}.*"
     companion = pin.get("companion") or ""
     subject = fields.WANTED_COMPANION if companion else fields.WANTED_TORCH
     yield Claim(subject, f"{companion}{operator}{version}", source, trust)

@@ -74,10 +74,12 @@ def _names_another_machine(flat: str) -> bool:
     """Whether a text names a server, a cloud or the like, and does not say that it works there."""
     for machine in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ):
         start, end = machine.span()
-        works_before = WORKS_BEFORE.search(flat, max(start - BEFORE, 0), start)
-        works_behind = WORKS_THERE.match(flat[end : end + BEHIND])
-        if not works_before and not works_behind:
-            return True
+        if WORKS_BEFORE.search(flat, max(start - BEFORE, 0), start):
+            continue
+        words_behind = flat[end : end + BEHIND]
+        if WORKS_THERE.match(words_behind):
+            continue
+        return True
     return False
 
 

@@ -93,7 +93,8 @@ def merge(facts: Iterable[Fact]) -> Snapshot:
 
 def _each_once(facts: list[Any]) -> tuple[Any, ...] | None:
     """Facts without repetitions, in the order of the text; None if the text has none."""
-    return tuple(dict.fromkeys(facts)) or None
+    different_facts = tuple(dict.fromkeys(facts))
+    return different_facts or None
 
 
 def _events(events: list[Event]) -> Events:
@@ -103,10 +104,13 @@ def _events(events: list[Event]) -> Events:
     """
     different_events: dict[tuple[Any, ...], Event] = {}
     for event in reversed(events):
-        key = (event.kind, *sorted(event.values.items()))
+        values = sorted(event.values.items())
+        key = (event.kind, *values)
         different_events[key] = event
-    in_order = tuple(reversed(different_events.values()))
-    return without_followers(in_order[:MAX_EVENTS])
+    in_order = list(different_events.values())
+    in_order.reverse()
+    first_events = tuple(in_order[:MAX_EVENTS])
+    return without_followers(first_events)
 
 
 def _torch_only_named(claims: list[Claim]) -> Iterator[Event]:
@@ -209,13 +213,16 @@ def _value(subject: str, ranked_claims: list[Claim]) -> Any:
     return value
 
 
-def _readings(subject: str, ranked_claims: list[Claim]) -> Iterator[Reading]:
+def _readings(subject: str, ranked_claims: list[Claim]) -> list[Reading]:
     """The different values of a field, each with the first source that gives it."""
     source_by_value: dict[str, str] = {}
     for claim in ranked_claims:
         source_by_value.setdefault(str(claim.value), claim.source)
-    for value, source in list(source_by_value.items())[:MAX_READINGS]:
-        yield Reading(subject=subject, source=source, value=value)
+    readings = [
+        Reading(subject=subject, source=source, value=value)
+        for value, source in source_by_value.items()
+    ]
+    return readings[:MAX_READINGS]
 
 
 def _with_its_build(version: str, claims: list[Claim]) -> str:
@@ -365,7 +372,8 @@ def _best_version(packages: list[Package]) -> str | None:
     """The version of these packages that says most."""
 
     def rank(version: str) -> VersionRank:
-        return VersionRank("+" in version, parsed(version))
+        has_label = "+" in version
+        return VersionRank(has_label, parsed(version))
 
     versions = [package.version for package in packages]
     return max(versions, key=rank, default=None)
@@ -375,7 +383,11 @@ def _has_cpu_build(events: Events, torch_packages: list[Package]) -> bool:
     """Whether torch says that it has no CUDA, or conda's name of the build does."""
     if any(event.kind == "torch-not-compiled-with-cuda" for event in events):
         return True
-    return any(CPU_BUILD.search(package.build or "") for package in torch_packages)
+    for package in torch_packages:
+        build = package.build or ""
+        if CPU_BUILD.search(build):
+            return True
+    return False
 
 
 def _with_third_number(version: str | None) -> str | None:

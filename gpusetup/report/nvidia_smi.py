@@ -49,7 +49,7 @@ def nvidia_smi(text: Text) -> Facts:
         yield from output_facts(smi, source, is_whole=True)
     yield from topology(text)
     error_messages = (*ERRORS, NO_DEVICES)
-    if any(message in text.low for message in error_messages):
+    if text.has_any(error_messages):
         yield from nvml_error(text)
 
 
@@ -62,8 +62,10 @@ class Output(NamedTuple):
 
 def outputs(text: Text) -> Iterator[Output]:
     """Each table and each `-q`, from its banner to the next; without a banner the whole text is one."""
-    yield from _parsed_outputs(text, "nvidia-smi", _table_starts(text), table_with_processes)
-    yield from _parsed_outputs(text, "nvidia-smi -q", _query_starts(text), parse_query)
+    table_starts = _table_starts(text)
+    yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
+    query_starts = _query_starts(text)
+    yield from _parsed_outputs(text, "nvidia-smi -q", query_starts, parse_query)
 
 
 def _table_starts(text: Text) -> list[int]:
@@ -81,7 +83,7 @@ def _query_starts(text: Text) -> list[int]:
     starts = [index for index, line in enumerate(text.lines) if "NVSMI LOG" in line]
     if starts:
         return starts
-    has_part = any(part in text.low for part in QUERY_PARTS)
+    has_part = text.has_any(QUERY_PARTS)
     return [0] if has_part else []
 
 

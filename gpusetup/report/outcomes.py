@@ -60,8 +60,10 @@ class Outcomes(NamedTuple):
 
     def add(self, outcome: Outcome, release: str) -> None:
         """Note what happened with a release."""
-        releases = self.working if outcome == "works" else self.failing
-        releases.add(release)
+        if outcome == "works":
+            self.working.add(release)
+        else:
+            self.failing.add(release)
 
 
 def outcomes(text: Text) -> Iterator[Event | Claim]:

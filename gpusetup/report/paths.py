@@ -85,7 +85,7 @@ def paths(text: Text) -> Facts:
     yield from python_version(flat)
     yield from family_of_paths(flat, text.low[:CHARACTERS_READ])
     for subject, value, needles, pattern in FIELDS_IN_PATHS:
-        if not any(needle in text.low for needle in needles):
+        if not text.has_any(needles):
             continue
         match = pattern.search(flat)
         if match:

@@ -66,9 +66,10 @@ class Prose(NamedTuple):
     all_lines: tuple[int, ...]
     """The numbers of all lines of prose."""
 
-    def line_at(self, place: int) -> int:
-        """The number of the first line of the paragraph that holds a place of `words`."""
-        paragraph = max(bisect_right(self.starts, place) - 1, 0)
+    def line_at(self, position: int) -> int:
+        """The number of the first line of the paragraph that holds a position of `words`."""
+        paragraphs_begun = bisect_right(self.starts, position)
+        paragraph = max(paragraphs_begun - 1, 0)
         return self.first_lines[paragraph]
 
 
@@ -154,7 +155,11 @@ def person(text: Text) -> Facts:
 
 def _named_values(match: re.Match[str]) -> Mapping[str, str]:
     """The values that a pattern's named groups read."""
-    return {name: value for name, value in match.groupdict().items() if value}
+    values: dict[str, str] = {}
+    for name, value in match.groupdict().items():
+        if value:
+            values[name] = value
+    return values
 
 
 def _first_assertion(words: str, row: Row) -> re.Match[str] | None:
@@ -169,10 +174,13 @@ def _first_assertion(words: str, row: Row) -> re.Match[str] | None:
     return None
 
 
-def _sentence_start(words: str, place: int) -> int:
-    """Where the sentence begins that holds a place."""
-    ends_before = [words.rfind(sentence_end, 0, place) for sentence_end in SENTENCE_ENDS]
-    return max(ends_before) + 1
+def _sentence_start(words: str, position: int) -> int:
+    """Where the sentence begins that holds a position."""
+    last_end = -1
+    for sentence_end in SENTENCE_ENDS:
+        end = words.rfind(sentence_end, 0, position)
+        last_end = max(last_end, end)
+    return last_end + 1
 
 
 SENTENCE_ENDS = (". ", "! ", "? ", "\n", "。")

@@ -51,12 +51,12 @@ class FailureLines(NamedTuple):
     @property
     def by_person(self) -> tuple[int, ...]:
         """Lines in which a person is not content."""
-        return (*self.complaints, *self.slow)
+        return self.complaints + self.slow
 
     @property
     def of_any(self) -> tuple[int, ...]:
         """Lines that name a failure, whoever wrote them."""
-        return (*self.complaints, *self.errors)
+        return self.complaints + self.errors
 
 
 class Use(NamedTuple):
@@ -110,8 +110,12 @@ def works(text: Text) -> Iterator[Event]:
 
 def _named_failure(lines: Sequence[str], index: int) -> Event:
     """The event of a line in which a person names a failure."""
-    quote = lines[index].strip()[:SHOWN_CHARACTERS]
-    return Event(kind="names-failure", source=line_source(index + 1), text=quote)
+    line = lines[index].strip()
+    return Event(
+        kind="names-failure",
+        source=line_source(index + 1),
+        text=line[:SHOWN_CHARACTERS],
+    )
 
 
 def _lines_read(text: Text) -> Sequence[str]:
@@ -212,8 +216,10 @@ def _computes_on_a_gpu(flat: str) -> bool:
     """Whether a text names a GPU, and a speed or the feeding of its data."""
     if not working.A_GPU.search(flat):
         return False
-    names_speed = working.SPEED.search(flat) is not None
-    return names_speed or working.TOPICS["loader"].search(flat) is not None
+    if working.SPEED.search(flat):
+        return True
+    names_loader = working.TOPICS["loader"].search(flat)
+    return names_loader is not None
 
 
 def _uses(flat: str) -> Iterator[Use]:
@@ -298,15 +304,19 @@ def _last_match(form: re.Pattern[str], flat: str) -> re.Match[str] | None:
     return last
 
 
-def _line_index(flat: str, place: int) -> int:
-    """The index (from 0) of the line that holds a place."""
-    return flat.count("\n", 0, place)
+def _line_index(flat: str, position: int) -> int:
+    """The index (from 0) of the line that holds a position."""
+    return flat.count("\n", 0, position)
 
 
 def _event(kind: str, flat: str, match: re.Match[str]) -> Event:
     """An event with the line of a match as its evidence."""
-    number = _line_index(flat, match.start()) + 1
-    return Event(kind=kind, source=line_source(number), text=_quote(flat, match))
+    index = _line_index(flat, match.start())
+    return Event(
+        kind=kind,
+        source=line_source(index + 1),
+        text=_quote(flat, match),
+    )
 
 
 def _quote(flat: str, match: re.Match[str]) -> str:
