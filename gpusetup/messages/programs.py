@@ -158,4 +158,7 @@ def of_package(name: str) -> Program | None:
     >>> of_package("llama-cpp-python").name, of_package("nothing-known")
     ('llama.cpp', None)
     """
-    return BY_PACKAGE.get(name.lower().replace("-", "_").replace(".", "_"))
+    # Distributions are written with `-` or `.`, modules with `_`.
+    import_name = name.lower().replace("-", "_")
+    import_name = import_name.replace(".", "_")
+    return BY_PACKAGE.get(import_name)

@@ -86,7 +86,7 @@ MEANT_BEFORE = ("need", "works", "enough", "differs")
 
 
 OF_VERSIONS = ("two-numbers", "driver", "torch-cuda")
-"""What such a question may be about."""
+"""Topics that a question with its thing in the sentences before may have."""
 
 
 def topic_of(sentence: str, before: str = "") -> str:
@@ -101,15 +101,18 @@ def topic_of(sentence: str, before: str = "") -> str:
     topic = _first_topic(intents, sentence)
     if topic or not before:
         return topic
-    kept = [intent for intent in intents if intent in MEANT_BEFORE]
-    meant = _first_topic(kept, f"{before} {sentence}")
-    return meant if meant in OF_VERSIONS else ""
+    # "Does that work?" names its thing in a sentence before.
+    intents_with_that = [intent for intent in intents if intent in MEANT_BEFORE]
+    topic_with_that = _first_topic(intents_with_that, f"{before} {sentence}")
+    return topic_with_that if topic_with_that in OF_VERSIONS else ""
 
 
 def _first_topic(intents: Collection[str], words: str) -> str:
-    """The narrowest topic with one of these intents that names all its things."""
+    """The narrowest topic with one of these intents that names all its things; "" if there is none."""
     for topic in TOPICS:
-        named = all(in_any_case(THINGS[thing]).search(words) for thing in topic.things)
-        if named and any(intent in intents for intent in topic.intents):
+        if not any(intent in intents for intent in topic.intents):
+            continue
+        names_all_things = all(in_any_case(THINGS[thing]).search(words) for thing in topic.things)
+        if names_all_things:
             return topic.name
     return ""
