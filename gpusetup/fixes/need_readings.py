@@ -5,6 +5,7 @@ Each function returns what was read, or what denies a command, in a sentence; ""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from gpusetup.catalog.jetpack import board_of
@@ -181,6 +182,30 @@ def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
         f". {names} {are} compiled for the torch that is there: install {their} for the new torch "
         "right after it, or build from source, or imports fail with an undefined symbol"
     )
+
+
+NEW_ABI = "__cxx11"
+OLD_ABI = re.compile(r"\b_Z\w+[EK]Ss\w*")
+"""A symbol that takes a `std::string` of the old C++ ABI (Itanium C++ ABI: `Ss`)."""
+
+
+def abi_of_the_missing_symbol(context: RuleContext) -> str:
+    """Which C++ ABI an extension was built with, by the symbol that it misses in torch.
+
+    torch's wheels for Linux have the new ABI from 2.7 on, and those of 2.6 for CUDA 12.6 alone.
+    """
+    for event in events(context, "extension-abi-mismatch"):
+        symbol = event.text or ""
+        is_old = OLD_ABI.search(symbol) is not None
+        if "undefined symbol" not in symbol or not (is_old or NEW_ABI in symbol):
+            continue
+        built, needed = ("old", "TRUE") if is_old else ("new", "FALSE")
+        return (
+            f". The missing symbol has the {built} C++ ABI: if torch has the other one "
+            '(`python -c "import torch; print(torch.compiled_with_cxx11_abi())"`), take a wheel '
+            f"with `cxx11abi{needed}` in its name"
+        )
+    return ""
 
 
 def pin_of_another_package(context: RuleContext) -> str:

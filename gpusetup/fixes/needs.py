@@ -19,6 +19,7 @@ from gpusetup.fixes.need_readings import (
     TORCHS_KERNELS,
     TORCHS_VERSION,
     Reading,
+    abi_of_the_missing_symbol,
     always,
     cluster_without_docker,
     compiled_for_the_torch_that_is_there,
@@ -139,6 +140,11 @@ NEEDS: tuple[NeedRow, ...] = (
         what="compiled packages",
         lines=INSTALLS_TORCH,
         then=compiled_for_the_torch_that_is_there,
+    ),
+    NeedRow(
+        what="C++ ABI",
+        lines=r"pip install .*--no-deps --force-reinstall",
+        then=abi_of_the_missing_symbol,
     ),
     NeedRow(
         what="container engine",

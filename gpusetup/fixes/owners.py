@@ -57,6 +57,7 @@ def owner_of(context: RuleContext) -> EnvironmentOwner | None:
         module,
         system_packages,
         translation_layer,
+        project,
         program,
         unnamed_container,
     ):
@@ -240,6 +241,31 @@ def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
             way=f"Keep that build. Install the HIP SDK and the {name} that the program's own page "
             "names for this GPU, with the rocBLAS library files for its target; or use a ROCm "
             "build of torch without it",
+        )
+    return None
+
+
+def project(context: RuleContext) -> EnvironmentOwner | None:
+    """A project whose tool writes the environment: its next run takes away what pip put there."""
+    build = context.choice.build
+    backend = build.backend if build is not None and build.cuda else "cu126"
+    index = f"https://download.pytorch.org/whl/{backend}"
+    ways = {
+        "poetry": (
+            f"poetry source add --priority explicit pytorch {index}",
+            "poetry add --source pytorch torch torchvision",
+        ),
+        # pdm takes indexes from pyproject.toml alone (`[[tool.pdm.source]]`).
+        "pdm": (),
+        "pixi": ("pixi workspace system-requirements add cuda 12", "pixi add pytorch-gpu"),
+    }
+    for event in _named(context, "project"):
+        tool = event.values["name"]
+        return EnvironmentOwner(
+            because=f"{tool} writes this environment from the project's file, and its next run "
+            "takes away what pip installed",
+            way="Name the build in the project's file, and let the tool install it",
+            commands=lines(*ways[tool]),
         )
     return None
 

@@ -13,7 +13,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.model.patterns import lazy
 
 OwnerKind = Literal[
-    "image", "base-image", "maker-image", "module", "program", "translation", "offline"
+    "image", "base-image", "maker-image", "module", "program", "project", "translation", "offline"
 ]
 
 
@@ -79,6 +79,15 @@ FORMS: tuple[Form, ...] = (
             re.I,
         ),
         letters=("module load", "module add", "module swap", "ml load", "ml add"),
+    ),
+    *(
+        Form(
+            owner="project",
+            name=tool,
+            pattern=lazy(rf"(?:^|[$>#`(\s]){tool} (?:run|add|install|shell|update|sync|lock)\b"),
+            letters=(f"{tool} ",),
+        )
+        for tool in ("poetry", "pixi", "pdm")
     ),
     Form(
         owner="translation",
