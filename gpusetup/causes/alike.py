@@ -56,7 +56,7 @@ PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
 MEMORY_OVER_TIME = (
     "nvidia-smi --query-gpu=timestamp,memory.used --format=csv -l 60  "
-    "# while it runs, and the host's memory beside it: which of the two grows?"
+    "# while it runs, and `free -m`: which of the two grows?"
 )
 """The GPU's memory grows by tensors that the program keeps, the host's by its data and workers."""
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"

@@ -37,7 +37,6 @@ from gpusetup.causes.alike import (
     WHICH_STACK,
     WHILE_IT_RUNS,
 )
-from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.diagnosis.answered import beyond_what_was_printed
 from gpusetup.diagnosis.questions import (
@@ -57,6 +56,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
+from gpusetup.fixes.lenders import lender_of
 from gpusetup.messages.programs import of_package
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace

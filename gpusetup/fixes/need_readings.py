@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes import alike
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import (
     RuleContext,
@@ -29,7 +28,10 @@ TORCHS_KERNELS = (
     'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
     'torch.cuda.get_device_capability())"'
 )
-PROGRAMS_PYTHON = alike.THIS_TORCH
+PROGRAMS_PYTHON = (
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, '
+    'torch.cuda.get_arch_list())"'
+)
 NODES_ENGINE = "kubectl get nodes -o wide  # its last column is CONTAINER-RUNTIME"
 
 # --- which torch is there -------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpusetup.causes.lenders import lender_of
 from gpusetup.evidence.context import RuleContext, events, in_container, is_report
+from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.shell import Lines, lines
 
@@ -105,7 +105,7 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
     if _named(context, "offline"):
         return EnvironmentOwner(
             because=f"this notebook of {lender.name} has no network, so nothing can be downloaded",
-            way=f"Use a GPU that the installed torch serves: {lender.gives_a_gpu}. Or add wheels "
+            way=f"Use a GPU that the installed torch supports: {lender.gives_a_gpu}. Or add wheels "
             "that a notebook with network downloaded (`pip download`) as input, and install them "
             "with `pip install --no-index --find-links FOLDER`",
             holds_all_packages=True,
@@ -114,7 +114,7 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
     old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
     first = lender.gives_a_gpu if old_gpu else f"Take back what was installed: {lender.anew}"
     return EnvironmentOwner(
-        because=f"{lender.name} brings a torch of its own",
+        because=f"{lender.name} brings a torch with its runtime",
         way=f"{first}. If the program needs another torch",
         is_closed=False,
     )
@@ -210,7 +210,7 @@ def module(context: RuleContext) -> EnvironmentOwner | None:
     name = f"the module {named[0].values['name']}" if named else f"the cluster ({root})"
     return EnvironmentOwner(
         because=f"torch belongs to {name}, which only its administrators change",
-        way="Load a newer module (`module avail` lists them), or make an environment of your own, "
+        way="Load a newer module (`module avail` lists them), or make a new environment "
         "without the module",
         commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
     )
@@ -226,7 +226,7 @@ def system_packages(context: RuleContext) -> EnvironmentOwner | None:
         return None
     return EnvironmentOwner(
         because=f"this torch is a package of the distribution ({root})",
-        way="Leave it to the distribution's package manager, and make an environment of your own, "
+        way="Leave it to the distribution's package manager, and make a new environment, "
         "in which the program runs",
         commands=lines("gpusetup install --venv .venv"),
     )
