@@ -22,7 +22,7 @@ SIGNALS = (7, 16, 17, 100, 128, 1000, 1021, 1024, 4098)
 COMPLEX = {"float32": "complex64", "float64": "complex128"}
 
 
-def turns(device: str) -> Outcome:
+def complex_numbers(device: str) -> Outcome:
     """Complex products and Fourier transforms agree with those of Python's complex numbers."""
     questions = (
         complex_products,
