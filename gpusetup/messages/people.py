@@ -242,6 +242,15 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
     row("output-shown", r"\bIs CUDA available: ", "is cuda available", what="collect-env"),
     # Marketing Name:
     row("output-shown", r"\bgcnArchName\b|\bAgent \d+ +\*|\bMarketing Name: ", "gcnarchname", "agent ", "marketing name", what="devices"),
+    # Thread 0x7f3a (most recent call first)
+    row("output-shown", r"\bThread 0x[0-9a-f]+ \((?:active|idle|most recent)|\bCurrent thread 0x[0-9a-f]+|\bThread \d+ \((?:active|idle)", "thread 0x", "(active", "(idle", what="threads"),
+    # torch.backends.mps.is_available() True
+    row("output-shown", r"\bmps\.is_available\(\)\S{0,2} ?\W{0,12}(?:True|False)\b|\bMPS (?:is )?available:? (?:True|False)\b", "mps", what="mps"),
+    # GPU0    GPU1    CPU Affinity
+    row("output-shown", r"\bGPU0 +GPU1\b|\bGPU0 +X\b", "gpu0 ", what="topology"),
+    row("output-shown", r"\bCUDA_LAUNCH_BLOCKING ?= ?[\"']?1", "cuda_launch_blocking", unless=r"For debugging consider passing|set CUDA_LAUNCH_BLOCKING ?= ?1 to|try(?:ing)? ", what="blocking"),
+    # 0   N/A  N/A   1234   C   python   5000MiB
+    row("output-shown", r"\bC(?:\+G)? +\S*python\S* +\d{3,6} ?MiB", "mib", what="processes"),
     # [level_zero:gpu
     row("output-shown", r"\bsycl-ls\b[^.\n]{0,24}\b(?:shows?|lists?|sees?|finds?|prints?)\b(?! (?:nothing|no|only))|\[(?:ext_oneapi_)?(?:level_zero|opencl):gpu", "sycl-ls", "level_zero:gpu", "opencl:gpu", what="sycl"),
     # Illegal instruction

@@ -57,6 +57,7 @@ PROGRAMS = (
             "(enginecore",
             "enginedeaderror",
             "llm_engine.py:",
+            "automatically detected platform",
         ),
     ),
     Program(
@@ -93,7 +94,7 @@ PROGRAMS = (
         "`[cuda13]` as the driver allows, and take the folders of another CUDA out of "
         "LD_LIBRARY_PATH",
         reading='python -c "import jax; print(jax.__version__, jax.devices())"',
-        marks=("jaxlib", "jax._src", "jax.numpy", "falling back to cpu", "platform cuda"),
+        marks=("jaxlib", "jax._src", "jax.numpy", "falling back to cpu", "for platform cuda"),
     ),
     Program(
         name="ollama",

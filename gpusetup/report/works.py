@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpusetup.messages import working
+from gpusetup.messages.alternatives import Alternatives, has_any
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
+from gpusetup.model.patterns import lazy, lowered
 from gpusetup.report.failures import ALIGNED_LABEL, TABLE_STARTS
 from gpusetup.report.person import is_prose, prose_of
 
@@ -86,6 +87,10 @@ def works(text: Text) -> Iterator[Event]:
     """
     lines = _lines_read(text)
     flat = "\n".join(lines)
+    computes_on_cpu = working.ON_CPU.search(flat)
+    if computes_on_cpu and working.A_GPU.search(flat):
+        yield _event("names-failure", flat, computes_on_cpu)
+        return
     failures = _failure_lines(lines)
     uses = tuple(_uses(flat))
     last_word_of_success = _last_match(working.SOLVED, flat)
@@ -95,6 +100,7 @@ def works(text: Text) -> Iterator[Event]:
         # What works beside a failure is no answer.
         if failures.by_person:
             yield _named_failure(lines, failures.by_person[0])
+            yield from _taken_all_the_same(flat, uses)
         return
     if not failures.of_any:
         yield Event(kind="names-no-failure", source="report")
@@ -118,6 +124,16 @@ def _named_failure(lines: Sequence[str], index: int) -> Event:
     )
 
 
+def _taken_all_the_same(flat: str, uses: Sequence[Use]) -> Iterator[Event]:
+    """The device and the speed that a program shows, where somebody complains of something."""
+    for use in uses:
+        if use.form == "device":
+            yield _event("device-taken", flat, use.match)
+    speed = working.SPEED.search(flat)
+    if speed:
+        yield _event("speed-named", flat, speed)
+
+
 def _lines_read(text: Text) -> Sequence[str]:
     """The lines of a text's beginning, up to `LINES_READ` and `CHARACTERS_READ`."""
     lines: list[str] = []
@@ -135,24 +151,32 @@ def _lines_read(text: Text) -> Sequence[str]:
 
 def _failure_lines(lines: Sequence[str]) -> FailureLines:
     """The lines in which a person or a program names a failure, other than notices and labels."""
+    low = lowered("\n".join(lines))
+    failures = working.FAILURE.possible_in(low)
+    worries = working.WORRY.possible_in(low)
+    slowness = working.SLOW.possible_in(low)
     complaints: list[int] = []
     errors: list[int] = []
     slow: list[int] = []
     for index, line in enumerate(lines):
-        # Tables of nvidia-smi and lscpu name states, not failures.
         if line.lstrip().startswith(TABLE_STARTS):
             continue
         label = ALIGNED_LABEL.match(line)
         words = line[label.end() :] if label else line
+        # Most lines name no failure at all: their notices need not be taken out.
+        if not has_any((*failures, *worries, *slowness), words):
+            continue
         without_labels = working.PRINTED_LABELS.sub(" ", words)
         without_notices = working.NOTICES.sub(" ", without_labels)
-        if working.SLOW.search(without_notices):
+        if has_any(slowness, without_notices):
             slow.append(index)
-        if not working.FAILURE.search(without_notices):
+        names_failure = has_any(failures, without_notices)
+        if not names_failure and not has_any(worries, without_notices):
             continue
         if is_prose(words) and not PRINTED_FIRST.match(words):
             complaints.append(index)
-        else:
+        elif names_failure:
+            # A program says a person's words of worry of its own progress.
             errors.append(index)
     return FailureLines(tuple(complaints), tuple(errors), tuple(slow))
 
@@ -296,8 +320,10 @@ def _topic(words: str, names: Sequence[str]) -> Topic | None:
 # --- places ---------------------------------------------------------------------------------------
 
 
-def _last_match(form: re.Pattern[str], flat: str) -> re.Match[str] | None:
+def _last_match(form: re.Pattern[str] | Alternatives, flat: str) -> re.Match[str] | None:
     """The last match of a pattern."""
+    if isinstance(form, Alternatives):
+        return form.last_in(flat)
     last = None
     for match in form.finditer(flat):
         last = match
