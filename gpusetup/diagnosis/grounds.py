@@ -10,6 +10,7 @@ import re
 
 from gpusetup.causes.layers import Layer
 from gpusetup.causes.record import RECORDS, Cause
+from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import (
     NO_FAILURES,
@@ -23,6 +24,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.wording import is_program_output
+from gpusetup.fixes import owners
 from gpusetup.model.finding import Finding
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event, Events
@@ -168,6 +170,23 @@ def only_the_maker_was_read(grounds: Grounds) -> bool:
     backend = grounds.context.torch.backend or ""
     is_build_of_another_maker = backend == "cpu" or backend.startswith("cu")
     return grounds.is_one_of(MAKERS) and not is_build_of_another_maker
+
+
+BY_MAKER = (*MAKERS, "maker-wrong-build", "rocm-wheel-on-nvidia", "xpu-wheel-on-nvidia")
+"""Causes that say that a build is for another maker's GPU."""
+
+
+def gpus_of_two_makers(grounds: Grounds) -> bool:
+    """An NVIDIA GPU and another maker's in one text: a laptop, or a second machine."""
+    others = vendors_of(grounds.context.snapshot) - {"nvidia"}
+    return grounds.is_one_of(BY_MAKER) and bool(others) and bool(gpus(grounds.context))
+
+
+def cuda_is_translated(grounds: Grounds) -> bool:
+    """Whether a text is about ZLUDA: its CUDA build on an AMD GPU is meant so."""
+    return grounds.is_one_of((*BY_MAKER, "torch-cpu-build")) and bool(
+        owners.translation_layer(grounds.context)
+    )
 
 
 def package_may_be_mended(grounds: Grounds) -> bool:

@@ -37,9 +37,8 @@ from gpusetup.causes.alike import (
     WHICH_STACK,
     WHILE_IT_RUNS,
 )
-from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
-from gpusetup.diagnosis.contrast_questions import beyond_what_was_printed
+from gpusetup.diagnosis.answered import beyond_what_was_printed
 from gpusetup.diagnosis.questions import (
     HOOK_LOG,
     is_of_amd,
@@ -57,6 +56,7 @@ from gpusetup.evidence.context import (
 from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
 from gpusetup.evidence.places import in_an_image_build, is_beside_torch
 from gpusetup.fixes import paste
+from gpusetup.fixes.lenders import lender_of
 from gpusetup.messages.programs import of_package
 from gpusetup.model.finding import Finding, Fix
 from gpusetup.model.frozen import replace
@@ -185,8 +185,9 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         return None
     if reading == TORCHS_KERNELS and is_beside_torch(context):
         reading = BESIDE_TORCH
-    reading = _beyond_torchs_answer(context, reading)
-    reading = beyond_what_was_printed(context, reading)
+    reading = beyond_what_was_printed(context, _beyond_torchs_answer(context, reading))
+    if reading is None:
+        return None
     if on(context, "windows"):
         return settings_in_powershell(ON_WINDOWS.get(reading, reading))
     if lender_of(context):

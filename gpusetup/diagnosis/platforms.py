@@ -13,12 +13,12 @@ import re
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
-from gpusetup.causes.lenders import Lender, has_a_scheduler, lender_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import events, is_report
 from gpusetup.evidence.places import IN_KUBERNETES
 from gpusetup.fixes import paste
 from gpusetup.fixes.clauses import clauses_without
+from gpusetup.fixes.lenders import Lender, has_a_scheduler, lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, Severity, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import lines

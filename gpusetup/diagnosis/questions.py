@@ -36,6 +36,7 @@ from gpusetup.fixes.extension_packages import distribution_of
 from gpusetup.messages import working
 from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 
 if TYPE_CHECKING:
@@ -166,8 +167,8 @@ def _torch_answers_both(context: RuleContext) -> bool:
 
 def _torch_sees_the_gpu(context: RuleContext) -> bool:
     """Whether torch, or a program's line, shows the GPU, and something fails all the same."""
-    shown = context.torch.cuda_available or names_its_device(context)
-    return bool(shown and complains(context))
+    takes_it = events(context, "device-taken") or names_its_device(context)
+    return bool((context.torch.cuda_available or takes_it) and complains(context))
 
 
 def names_its_device(context: RuleContext) -> bool:
@@ -179,9 +180,18 @@ def _quoted_complaint(context: RuleContext) -> str:
     return " ".join(event.text or "" for event in events(context, "names-failure"))
 
 
+ON_ANOTHER_DEVICE = lazy(
+    r"(?i)\b(?:on|uses?|using|only) (?:the |my )?(?:\w+ )?(?:cpu|processor|igpu|intel|integrated)\b"
+    r"|100 ?% (?:on|of) the (?:cpu|processor)"
+)
+"""Words that put a program's work elsewhere than on the GPU that torch sees."""
+
+
 def _what_it_does(context: RuleContext) -> str | None:
     """Whether the program is on the GPU while it runs; where a run ends, what ended it."""
-    return alike.WHILE_IT_RUNS if events(context, "gpu-unused") else alike.FAULTS
+    is_elsewhere = ON_ANOTHER_DEVICE.search(_quoted_complaint(context))
+    is_unused = events(context, "gpu-unused") or is_elsewhere
+    return alike.WHILE_IT_RUNS if is_unused else alike.FAULTS
 
 
 def _is_slow(context: RuleContext) -> bool:
@@ -189,7 +199,38 @@ def _is_slow(context: RuleContext) -> bool:
     complaint = _quoted_complaint(context)
     # Who compares with the CPU, or names an error too, complains of more than slowness.
     of_more = "cpu" in complaint.lower() or events(context, "program-failed")
-    return bool(gpus(context) and working.SLOW.search(complaint) and not of_more)
+    is_slow = working.SLOW.search(complaint) or _is_slower_than_hoped(context)
+    return bool(gpus(context) and is_slow and not of_more)
+
+
+def _is_slower_than_hoped(context: RuleContext) -> bool:
+    """Whether somebody compares a speed with another one, or sees it fall."""
+    complaint = _quoted_complaint(context)
+    names_a_speed = working.SPEED.search(complaint) or events(context, "speed-named")
+    names_a_load = LOAD.search(complaint)
+    return bool((names_a_speed or names_a_load) and working.WORRY.search(complaint))
+
+
+LOAD = lazy(
+    r"(?i)\d ?% (?:GPU|util|usage|load)|\b(?:gpu|util\w*|usage|load) (?:\w+ ){0,2}\d{1,3} ?%"
+)
+"""How busy a GPU is, in a sentence."""
+
+
+GROWS = lazy(r"(?i)\b(?:grows?|growing|leak\w*|keeps? (?:increasing|rising|climbing)|fills? up)\b")
+
+
+def _memory_grows(context: RuleContext) -> bool:
+    return GROWS.search(_quoted_complaint(context)) is not None
+
+
+OTHER_GPU = lazy(r"(?i)\b(?:second|other|both|all) (?:\w+ )?(?:gpus?|cards?)\b")
+
+
+def _leaves_a_gpu_idle(context: RuleContext) -> bool:
+    """Whether somebody wants more of several GPUs used, and no run over all of them fails."""
+    fails = events(context, "run-hangs", "nccl-error", "program-failed")
+    return OTHER_GPU.search(_quoted_complaint(context)) is not None and not fails
 
 
 def _is_about_torch(context: RuleContext) -> bool:
@@ -253,6 +294,12 @@ STAGES: tuple[StageQuestion, ...] = (
     ),
     StageQuestion(name="contrast", is_reached=names_a_contrast, reading=reading_by_contrast),
     StageQuestion(
+        name="memory that grows", is_reached=_memory_grows, reading=_asks(alike.MEMORY_OVER_TIME)
+    ),
+    StageQuestion(
+        name="GPU left idle", is_reached=_leaves_a_gpu_idle, reading=_asks(alike.TORCHS_DEVICES)
+    ),
+    StageQuestion(
         name="several GPUs", is_reached=_runs_on_several_gpus, reading=_asks(alike.NCCL_LOG)
     ),
     StageQuestion(name="hang", is_reached=_hangs_on_a_gpu_of_nvidia, reading=_asks(alike.STACK)),
@@ -268,6 +315,7 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(name="AMD", is_reached=is_of_amd, reading=reading_of_amd),
     StageQuestion(name="Intel", is_reached=_is_of_intel, reading=reading_of_intel),
     StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
+    StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),
     StageQuestion(
         name="crash without a word", is_reached=_shows("silent-crash"), reading=_asks(alike.FAULTS)
@@ -275,7 +323,6 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(
         name="numbers", is_reached=_shows("wrong-numbers"), reading=_asks(alike.BOTH_MACHINES)
     ),
-    StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="torch", is_reached=_is_about_torch, reading=_torchs_build),
     StageQuestion(
         name="torch and driver", is_reached=_shows_torch_or_driver, reading=_all_of_torch

@@ -110,10 +110,46 @@ def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) ->
     part = near_at_once(label, values, expected, limit)
     if part is not None:
         return part
+    return near_one_by_one(Row(label, values, tuple(computed.shape)), expected, limit)
+
+
+def near_in_periods(label: str, computed: Any, period: Sequence[Number], limit: Limit) -> Part:
+    """As `near`, of a long tensor whose exact elements are those of a period again and again.
+
+    Equal periods are compared as wholes, so that only the first one is compared by numbers.
+    """
+    values = flat_list(computed)
+    first = values[: len(period)]
+    if len(first) == len(period) and values == repeated(first, len(values)):
+        return near(label, computed.reshape(-1)[: len(period)], period, limit)
+    return near(label, computed, repeated(period, len(values)), limit)
+
+
+def repeated(values: Sequence[Number], length: int) -> List[Number]:
+    """So many numbers, the same ones again and again.
+
+    >>> repeated([1, 2], 5)
+    [1, 2, 1, 2, 1]
+    """
+    periods = length // len(values) + 1
+    longer = list(values) * periods
+    return longer[:length]
+
+
+class Row(NamedTuple):
+    """The elements of a tensor that is judged."""
+
+    label: str
+    values: Sequence[Number]
+    shape: Tuple[int, ...]
+
+
+def near_one_by_one(row: Row, expected: Sequence[Number], limit: Limit) -> Part:
+    """The comparison of each element, which names the first wrong one."""
     worst_share = 0.0
     most_allowed = 0.0
-    wrong_places: List[int] = []
-    for position, (value, exact) in enumerate(zip(values, expected)):
+    wrong_positions: List[int] = []
+    for position, (value, exact) in enumerate(zip(row.values, expected)):
         if value == exact:
             continue
         allowed = limit.of(exact)
@@ -121,13 +157,27 @@ def near(label: str, computed: Any, expected: Sequence[Number], limit: Limit) ->
         worst_share = max(worst_share, share)
         most_allowed = max(most_allowed, allowed)
         if share > 1.0:
-            wrong_places.append(position)
-    if not wrong_places:
-        return Part(label, worst_share, most_allowed)
-    first = wrong_places[0]
-    place_in_tensor = place_of(first, tuple(computed.shape))
-    shown = f"first at {place_in_tensor}: {values[first]:.6g}, not {expected[first]:.6g}"
-    return Part(label, worst_share, most_allowed, len(wrong_places), len(values), shown)
+            wrong_positions.append(position)
+    if not wrong_positions:
+        return Part(row.label, worst_share, most_allowed)
+    first = wrong_positions[0]
+    index = place_of(first, row.shape)
+    message = f"first at {index}: {row.values[first]:.6g}, not {expected[first]:.6g}"
+    wrong_count = len(wrong_positions)
+    return Part(row.label, worst_share, most_allowed, wrong_count, len(row.values), message)
+
+
+def offered(run: Callable[[], Any]) -> Any:
+    """What a call computes; None if torch lacks its form or format on this device.
+
+    Asked for each call alone, so that one missing form does not end the questions behind it.
+    """
+    try:
+        return run()
+    except Exception as problem:  # whatever else a kernel raises is its answer
+        if sticky(problem) or not refuses(problem):
+            raise
+        return None
 
 
 def near_at_once(

@@ -106,13 +106,13 @@ def contributions_of(layer: Layer) -> Iterator[Contribution]:
     for output, (image, kernel, row, column) in enumerate(outputs):
         first_channel = kernel // filters_each * channels_each
         taps = product(range(channels_each), range(layer.kernel), range(layer.kernel))
-        for channel, down, expected_gradients in taps:
+        for channel, down, across in taps:
             y = row * layer.stride - layer.padding + down * layer.dilation
-            x = column * layer.stride - layer.padding + expected_gradients * layer.dilation
+            x = column * layer.stride - layer.padding + across * layer.dilation
             # Outside of the image there are zeros.
             if 0 <= y < layer.height and 0 <= x < layer.width:
                 source = place_in(layer.input_shape, image, first_channel + channel, y, x)
-                weight = place_in(layer.weight_shape, kernel, channel, down, expected_gradients)
+                weight = place_in(layer.weight_shape, kernel, channel, down, across)
                 yield Contribution(output, source, weight)
 
 

@@ -13,6 +13,7 @@ import torch
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import ask_all, dice, exactly, formats_on, tensor_of
+from .bags import sums_of_bags
 
 ROWS = (5, 33, 1025, 70_001)
 WIDTHS = (1, 3, 17)
@@ -49,6 +50,7 @@ def indexing(device: str) -> Outcome:
         numbers_added_at_places,
         numbers_met_at_places,
         gradients_of_a_table,
+        sums_of_bags,
         joined_and_cut_tensors,
         mirrored_and_rolled,
         triangles,

@@ -70,7 +70,10 @@ class Numbers(NamedTuple):
 
 def masks(device: str) -> Outcome:
     """Attention sees the keys that its mask allows, and no other; masks pick what they name."""
-    questions = (attentions, elements_that_masks_pick)
+    # Imported here: that module takes its shapes and numbers from this one.
+    from .attention_gradients import gradients_of_attention
+
+    questions = (attentions, gradients_of_attention, elements_that_masks_pick)
     return ask_all(device, questions, "weighted sums in Python")
 
 

@@ -8,7 +8,7 @@ center, their variance the square of the spread. So each answer is plus or minus
 from __future__ import annotations
 
 import functools
-from math import fsum, sqrt
+from math import sqrt
 from typing import Any, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
@@ -16,6 +16,7 @@ import torch
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import HALVES, Limit, ask_all, dice, formats_on, near, roundoff, tensor_of
+from .norm_gradients import gradients_of_image_norms, gradients_of_rows
 
 LENGTHS = (16, 34, 126, 1000, 1026, 4098)
 """Even, so that as many numbers lie above the mean as below it."""
@@ -49,7 +50,8 @@ def norms(device: str) -> Outcome:
         group_norms,
         batch_norms_in_training,
         batch_norms_in_use,
-        gradients_of_layer_norm,
+        gradients_of_rows,
+        gradients_of_image_norms,
     )
     return ask_all(device, questions, "means and variances that are known exactly")
 
@@ -280,28 +282,3 @@ def batch_norms_in_use(device: str) -> Iterator[Part]:
                 computed = torch.nn.functional.batch_norm(laid_out, *tables, False, 0.1, 0.25)
                 label = f"batch_norm in use of {shape} {name} numbers{layout}"
                 yield near(label, computed, exact, limit)
-
-
-def gradients_of_layer_norm(device: str) -> Iterator[Part]:
-    """Catches a backward pass that loses a row, or the mean that it has to take away."""
-    for name in ("float64", "float32"):
-        for length in (16, 126, 1026):
-            case = SPREADS[2]
-            signs = signs_of(length, "gradient")
-            along = [float(position % 5 - 1) for position in range(length)]
-            weight = ramp(length, 3)
-            leaf = tensor_of(numbers_of(case, signs), name, device).requires_grad_()
-            scale = tensor_of(weight, name, device).requires_grad_()
-            computed = torch.nn.functional.layer_norm(leaf, (length,), scale, None, case.eps)
-            gradients = torch.autograd.grad(computed, (leaf, scale), tensor_of(along, name, device))
-            normalised = [sign * height(case) for sign in signs]
-            pulled = list(map(float.__mul__, along, weight))
-            mean = fsum(pulled) / length
-            slope = fsum(map(float.__mul__, pulled, normalised)) / length
-            steepness = 1.0 / sqrt(case.spread**2 + case.eps)
-            exact = [(p - mean - n * slope) * steepness for p, n in zip(pulled, normalised)]
-            limit = Limit(absolute=(64 + length) * roundoff(name))
-            label = f"of layer_norm, {length} {name} numbers"
-            yield near(f"gradient {label}", gradients[0], exact, limit)
-            exact = list(map(float.__mul__, along, normalised))
-            yield near(f"gradient of the weight {label}", gradients[1], exact, limit)

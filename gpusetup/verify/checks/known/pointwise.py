@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from math import nan
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -19,12 +20,17 @@ from .answers import (
     flat_list,
     formats_on,
     near,
+    near_in_periods,
+    offered,
+    repeated,
     roundoff,
     tensor_of,
 )
 
-LENGTHS = (17, 1026)
-"""A length within one vector, and one past 1,024 that ends within a vector."""
+LONG = 70_003
+LENGTHS = (17, 1026, LONG)
+"""A length within one vector, one past 1,024 that ends within a vector, and one that several threads
+share (a thread of the CPU takes 32,768 elements or more)."""
 ANY = (0.0, 1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 9.0)
 """Both signs of these are asked. Near zero exp(x) - 1 and log(1 + x) lose all their digits, unless
 they are functions of their own."""
@@ -52,6 +58,22 @@ def normal_share(x: float) -> float:
 def tanh_gelu(x: float) -> float:
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
     return 0.5 * x * (1 + math.tanh(inner))
+
+
+def hard_sigmoid(x: float) -> float:
+    """A straight line from 0 at -3 to 1 at 3."""
+    return min(max(x / 6 + 0.5, 0.0), 1.0)
+
+
+def selu(x: float) -> float:
+    """With the two constants of its paper, which keep the mean at 0 and the variance at 1."""
+    scale, alpha = 1.0507009873554805, 1.6732632423543772
+    return scale * x if x > 0 else scale * alpha * math.expm1(x)
+
+
+def celu(x: float) -> float:
+    """With alpha 2."""
+    return x if x > 0 else 2 * math.expm1(x / 2)
 
 
 class Function(NamedTuple):
@@ -92,6 +114,25 @@ def functions() -> Tuple[Function, ...]:
         Function("silu", f.silu, lambda x: x * sigmoid(x)),
         Function("gelu", f.gelu, lambda x: x * normal_share(x), slack=8.0),
         Function("gelu by tanh", lambda x: f.gelu(x, approximate="tanh"), tanh_gelu, slack=8.0),
+        Function("relu6", f.relu6, lambda x: min(max(x, 0.0), 6.0)),
+        Function("hardswish", f.hardswish, lambda x: x * hard_sigmoid(x)),
+        Function("hardsigmoid", f.hardsigmoid, hard_sigmoid),
+        Function("hardtanh", f.hardtanh, lambda x: min(max(x, -1.0), 1.0)),
+        Function("mish", f.mish, lambda x: x * math.tanh(softplus(x)), slack=2.0),
+        Function("selu", f.selu, selu),
+        Function("celu", lambda x: f.celu(x, 2.0), celu),
+        Function("softsign", f.softsign, lambda x: x / (1 + abs(x))),
+        Function("softshrink", f.softshrink, lambda x: x - min(max(x, -0.5), 0.5)),
+        Function("sinh", torch.sinh, math.sinh),
+        Function("cosh", torch.cosh, math.cosh),
+        Function("exp2", torch.exp2, lambda x: math.pow(2.0, x)),
+        Function("log10", torch.log10, math.log10, POSITIVE, has_both_signs=False),
+        Function("lgamma", torch.lgamma, math.lgamma, POSITIVE[2:], False, slack=4.0),
+        Function("erfc", torch.erfc, math.erfc, ANY[:9], slack=1.0),
+        Function("sign", torch.sign, lambda x: float((x > 0) - (x < 0))),
+        Function("trunc", torch.trunc, lambda x: float(math.trunc(x))),
+        Function("frac", torch.frac, lambda x: x - math.trunc(x)),
+        Function("neg", torch.neg, lambda x: -x),
         Function("square", torch.square, lambda x: x * x),
         Function("to the third", lambda x: x**3, lambda x: x**3),
         Function("abs", torch.abs, abs),
@@ -119,7 +160,10 @@ def numbers_for(function: Function, name: str) -> List[float]:
 
 
 def values_of_functions(device: str) -> Iterator[Part]:
-    """Catches a function that loses its digits near zero, ends too early, or skips a tail."""
+    """Catches a function that loses its digits near zero, ends too early, or skips a tail.
+
+    Each is also asked to write over its input, and to write into a tensor that has gaps.
+    """
     for name in formats_on(device):
         for function in functions():
             numbers = numbers_for(function, name)
@@ -127,13 +171,28 @@ def values_of_functions(device: str) -> Iterator[Part]:
             limit = limit_of(function, name)
             for length in LENGTHS:
                 inputs = tensor_of(repeated(numbers, length), name, device)
-                expected = repeated(exact, length)
                 label = f"{function.name} of {length} {name} numbers"
-                computed = function.run(inputs)
-                yield near(label, computed, expected, limit)
+                computed = offered(functools.partial(function.run, inputs))
+                if computed is None:
+                    continue
+                yield near_in_periods(label, computed, exact, limit)
+                if length == LONG:
+                    continue  # each way below cuts a tensor into the same parts
                 spread = torch.stack([inputs, inputs + 1], 1)[:, 0]
                 computed = function.run(spread)
-                yield near(f"{label} with gaps", computed, expected, limit)
+                yield near_in_periods(f"{label} with gaps", computed, exact, limit)
+                in_place = in_place_form(function, inputs.clone())
+                if in_place is not None:
+                    yield near_in_periods(f"{label} in place", in_place(), exact, limit)
+
+
+def in_place_form(function: Function, inputs: Any) -> Optional[Callable[[], Any]]:
+    """The method that writes a function's values over its input; None if there is none."""
+    # Methods of other names want arguments (`clamp_`).
+    is_of_torch = function.run is getattr(torch, function.name, None)
+    if not is_of_torch:
+        return None
+    return getattr(inputs, f"{function.name}_", None)
 
 
 def limit_of(function: Function, name: str) -> Limit:
@@ -143,13 +202,6 @@ def limit_of(function: Function, name: str) -> Limit:
         # Their formulas are those of float32, with polynomials that are off by some 1e-7 near zero.
         return Limit(4 * unit, 2.0**-20 + function.slack * unit)
     return Limit(8 * unit, LEAST[name] + function.slack * unit)
-
-
-def repeated(values: Sequence[float], length: int) -> List[float]:
-    """So many numbers, the same ones again and again."""
-    periods = length // len(values) + 1
-    longer = list(values) * periods
-    return longer[:length]
 
 
 def whole_quotients(device: str) -> Iterator[Part]:
@@ -178,13 +230,13 @@ def whole_quotients(device: str) -> Iterator[Part]:
 def what_nan_gives(device: str) -> Iterator[Part]:
     """Catches a maximum, clamp or sum that loses a NaN, behind which training goes on."""
     for name in formats_on(device):
-        for length in LENGTHS:
+        for length in LENGTHS[:2]:
             values = [float(position % 5) for position in range(length)]
             values[-1] = nan
             inputs = tensor_of(values, name, device)
             ones = torch.ones_like(inputs)
             label = f"of {length} {name} numbers with NaN"
-            capped = [min(value, 1.0) for value in values[:-1]] + [nan]
+            capped: List[float] = [min(value, 1.0) for value in values[:-1]] + [nan]
             raised = [max(value, 1.0) for value in values[:-1]] + [nan]
             computed = torch.minimum(inputs, ones)
             yield exactly(f"minimum {label}", computed, capped)

@@ -15,6 +15,7 @@ from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
 from ...values import Outcome
 from .answers import Limit, ask_all, near, roundoff, tensor_of
+from .exact_steps import FORMS, exact_steps
 
 PERIOD = 61
 SIZES: Dict[str, Tuple[int, ...]] = {"float32": (1, 33, 70_003, 7), "float64": (1, 33, 1030, 7)}
@@ -65,6 +66,16 @@ def adam(parameter: float, gradient: float, state: State, number: int) -> float:
     decayed_gradient = gradient + 0.1 * parameter
     move = adam_move(decayed_gradient, state, number)
     return parameter - 0.01 * move
+
+
+def rising_adam(parameter: float, gradient: float, state: State, number: int) -> float:
+    """Adam up the slope (`maximize`)."""
+    return parameter - 0.01 * adam_move(-gradient, state, number)
+
+
+def unmoved(parameter: float, gradient: float, state: State, number: int) -> float:
+    """With a rate of 0."""
+    return parameter
 
 
 def adamw(parameter: float, gradient: float, state: State, number: int) -> float:
@@ -163,6 +174,8 @@ OPTIMIZERS: Tuple[Optimizer, ...] = (
     Optimizer("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, sgd),
     Optimizer("Adam", {"lr": 0.01, "weight_decay": 0.1}, adam),
     Optimizer("Adam", {"lr": 0.01, "amsgrad": True}, amsgrad),
+    Optimizer("Adam", {"lr": 0.01, "maximize": True}, rising_adam),
+    Optimizer("Adam", {"lr": 0.0}, unmoved),
     Optimizer("AdamW", {"lr": 0.01, "weight_decay": 0.1}, adamw),
     Optimizer("Adagrad", {"lr": 0.01, "lr_decay": 0.1}, adagrad),
     Optimizer("RMSprop", {"lr": 0.01, "centered": True, "momentum": 0.9}, rmsprop),
@@ -171,11 +184,6 @@ OPTIMIZERS: Tuple[Optimizer, ...] = (
     Optimizer("NAdam", {"lr": 0.01}, nadam, stored="float32"),
     Optimizer("Rprop", {"lr": 0.01}, rprop),
 )
-FORMS: Dict[str, Dict[str, bool]] = {
-    "plain": {"foreach": False},
-    "foreach": {"foreach": True},
-    "fused": {"fused": True},
-}
 DIGITS_LOST = 64
 """Roundoffs by which a step may be off, as a share of the greatest gradient's step: a dozen
 operations, some of which divide by small numbers."""
@@ -183,7 +191,7 @@ operations, some of which divide by small numbers."""
 
 def steps(device: str) -> Outcome:
     """Each form of each optimizer trains every element of a parameter as its paper says."""
-    return ask_all(device, (trained_parameters,), "the same steps in Python")
+    return ask_all(device, (trained_parameters, exact_steps), "the same steps in Python")
 
 
 def trained_parameters(device: str) -> Iterator[Part]:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from typing import Any, Iterator, List, NamedTuple, Tuple
 
 import torch
 
 from ...judging.tolerance import Part
 from ...values import Outcome
-from .answers import SIGNIFICANT_BITS, as_stored, ask_all, exactly, formats_on, rounded, tensor_of
+from .answers import (
+    SIGNIFICANT_BITS,
+    as_stored,
+    ask_all,
+    exactly,
+    flat_list,
+    formats_on,
+    repeated,
+    rounded,
+    tensor_of,
+)
 
 SHAPES = ((1, 1), (3, 17), (33, 65), (129, 31), (1025, 3), (2, 8195))
 CAST_FORMATS = (
@@ -63,7 +74,7 @@ def laid_in_ways(matrix: Matrix, name: str, device: str) -> Iterator[Laid]:
 
 def strides(device: str) -> Outcome:
     """Every element of a copy or cast arrives, from any layout in any other one."""
-    questions = (copies, casts, casts_that_round, images_of_other_layouts)
+    questions = (copies, casts, casts_that_round, casts_of_extremes, images_of_other_layouts)
     return ask_all(device, questions, "the lists that were put in")
 
 
@@ -120,14 +131,14 @@ def casts_that_round(device: str) -> Iterator[Part]:
     for name in formats_on(device):
         bits = SIGNIFICANT_BITS[name]
         exact = [rounded(value, bits) for value in numbers]
+        expected = [as_stored(value, name) for value in exact]
         for source in ("float64", "float32", "int64"):
-            computed = tensor_of(numbers, source, device).to(getattr(torch, name))
-            expected = [as_stored(value, name) for value in exact]
             inputs = tensor_of(numbers, source, device)
-            copied = torch.zeros(len(numbers), dtype=getattr(torch, name), device=device)
-            computed = copied.copy_(inputs)
-            yield exactly(f"{source} copied into {name}", computed, expected)
+            computed = inputs.to(getattr(torch, name))
             yield exactly(f"{source} rounded to {name}", computed, expected)
+            target = torch.zeros(len(numbers), dtype=getattr(torch, name), device=device)
+            computed = target.copy_(inputs)
+            yield exactly(f"{source} copied into {name}", computed, expected)
     large = [2**24 + 1, 2**24 + 3, 2**31 - 1, -(2**24) - 1]
     computed = tensor_of(large, "int64", device).to(torch.float32)
     yield exactly("int64 rounded to float32", computed, [rounded(value, 24) for value in large])
@@ -136,6 +147,25 @@ def casts_that_round(device: str) -> Iterator[Part]:
     yield exactly("fractions cut to int32", computed, [2, -2, 0, 0, 99])
     computed = tensor_of([0.0, 0.25, -3.0, -0.0], "float32", device).to(torch.bool)
     yield exactly("numbers as flags", computed, [False, True, True, False])
+
+
+def casts_of_extremes(device: str) -> Iterator[Part]:
+    """Catches a cast that makes a number of NaN, or another one of infinity, zero and denormals."""
+    for length in (9, 1025):
+        values = repeated([nan, inf, -inf, 0.0, -0.0, 2.0**-24, -(2.0**-20), 1.0, -65_504.0], length)
+        for source in formats_on(device):
+            inputs = tensor_of(values, source, device)
+            # bfloat16 has too few digits for the largest number of float16.
+            numbers = flat_list(inputs)
+            for target in formats_on(device):
+                label = f"extremes of {length} {source} numbers to {target}"
+                exact = [as_stored(value, target) for value in numbers]
+                computed = inputs.to(getattr(torch, target))
+                if target == "bfloat16":
+                    exact = [-65_536.0 if value == -65_504.0 else value for value in exact]
+                yield exactly(label, computed, exact)
+                computed = inputs.to(getattr(torch, target)).isnan()
+                yield exactly(f"NaN among {label}", computed, [v != v for v in numbers])
 
 
 def images_of_other_layouts(device: str) -> Iterator[Part]:
