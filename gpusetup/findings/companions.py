@@ -29,18 +29,26 @@ IMAGE_WARNING = "torchvision-image-mismatch"
 
 
 def companions(context: RuleContext) -> Findings:
+    """torchvision or torchaudio of another torch: as a program says, or as the versions show."""
     for name, cause in NAMES:
-        image = events(context, IMAGE_WARNING) if name == "torchvision" else ()
-        said = events(context, cause) or image
-        differs = _differs(context, name)
-        if said or differs:
-            alone = said != image or says_nothing_else(context, IMAGE_WARNING)
-            # A torch that computes although versions differ: the companion fails when it is used.
-            works = not alone if said else context.torch.cuda_available
-            pair = f"{name} does not belong to this torch{differs}"
-            fix = _companion_fix(context, name)
-            seen = (*said, shown(context, "packages", pair))
-            yield finding(context, cause, seen, fix=fix, weak=works, pair=pair)
+        messages = events(context, cause)
+        is_warning_alone = False
+        if name == "torchvision" and not messages:
+            messages = events(context, IMAGE_WARNING)
+            is_warning_alone = bool(messages)
+        difference = _difference(context, name)
+        if not messages and not difference:
+            continue
+        if messages:
+            # The warning of images is only a warning where something else failed.
+            is_harmless = is_warning_alone and not says_nothing_else(context, IMAGE_WARNING)
+        else:
+            # torch computes although versions differ: the companion fails when it is used.
+            is_harmless = bool(context.torch.cuda_available)
+        pair = f"{name} does not belong to this torch{difference}"
+        fix = _companion_fix(context, name)
+        evidence = (*messages, shown(context, "packages", pair))
+        yield finding(context, cause, evidence, fix=fix, weak=is_harmless, pair=pair)
 
 
 NAMES: tuple[tuple[Name, str], ...] = (
@@ -49,27 +57,39 @@ NAMES: tuple[tuple[Name, str], ...] = (
 )
 
 
-def _differs(context: RuleContext, name: Name) -> str:
-    """A companion of another release, of another CUDA, or of another backend."""
-    torch, here = context.torch, package(context, name)
-    known = torch.version and context.catalog.release_of(torch.version)
-    if here is None:
+def _difference(context: RuleContext, name: Name) -> str:
+    """How a companion differs from torch: in its release, its CUDA or its backend; "" if it fits.
+
+    It is the end of the sentence "NAME does not belong to this torch".
+    """
+    torch, companion = context.torch, package(context, name)
+    if companion is None:
         return ""
-    if known and serves_torch(context.catalog, name, here.version, known.torch) is False:
-        return f" {torch.version}: {name} {here.version}"
-    # No order: a text may not show the platform that an unlabelled wheel depends on.
-    os, shows = context.os, not is_report(context) and here.installer != "conda"
-    platform = f"{os.family}-{os.machine}" if shows else None
-    backend = torch.backend
-    fits = backend and serves_backend(context.catalog, name, here.version, backend, platform)
-    return f": it is not built for {backend}" if fits is False else ""
+    release = None
+    if torch.version:
+        release = context.catalog.release_of(torch.version)
+    if release:
+        serves = serves_torch(context.catalog, name, companion.version, release.torch)
+        if serves is False:
+            return f" {torch.version}: {name} {companion.version}"
+    if not torch.backend:
+        return ""
+    # What an unlabelled wheel is built for depends on its platform. A text may not show it, and
+    # conda's packages have builds of their own.
+    platform = None
+    if not is_report(context) and companion.installer != "conda":
+        platform = f"{context.os.family}-{context.os.machine}"
+    fits = serves_backend(context.catalog, name, companion.version, torch.backend, platform)
+    return f": it is not built for {torch.backend}" if fits is False else ""
 
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
     """The companion of the torch that is there; both together if that torch has to change too."""
     torch = context.torch
-    given = not torch.version and "/usr/" in (torch.location or "") and not lender_of(context)
-    if context.os.jetson or given:
+    # A torch without a version below /usr came with the image of a board or a container.
+    lies_in_system = "/usr/" in (torch.location or "")
+    is_of_an_image = lies_in_system and not torch.version and not lender_of(context)
+    if context.os.jetson or is_of_an_image:
         return Fix(
             text=f"Keep this torch, which the maker of the board or image provides. Get {name} "
             "from the same maker, or build it for the torch release that the command prints",
@@ -92,21 +112,29 @@ WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
 
 def pairs(context: RuleContext) -> Findings:
     """Packages beside a torch that they do not take."""
-    torch = context.torch.version or ""
-    for one in context.snapshot.packages or () if torch else ():
-        project = companion_table().project(normalised(one.name))
-        if project is None or project.wheels == "torch index" or one.installer == "conda":
+    torch = context.torch.version
+    if not torch:
+        return
+    for installed in context.snapshot.packages or ():
+        project = companion_table().project(normalised(installed.name))
+        # Packages of torch's own index are judged by their release, conda's by conda.
+        if project is None or project.wheels == "torch index" or installed.installer == "conda":
             continue
-        if takes_torch(project, one.version, torch) is False:
-            pair = f"{project.name} {one.version} is not for torch {torch}"
-            fitting = [f"{project.name}{one}" for one in releases_for(project, torch)[:1]]
-            fix = Fix(
-                text="Install the release for this torch, if there is one. Otherwise: "
-                f"{project.alternative}",
-                commands=tuple(paste.pip(context, "install", "--no-deps", one) for one in fitting),
-            )
-            evidence = (value_evidence(context, "packages", pair),)
-            yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
+        if takes_torch(project, installed.version, torch) is not False:
+            continue
+        pair = f"{project.name} {installed.version} is not for torch {torch}"
+        commands = []
+        for release in releases_for(project, torch)[:1]:
+            requirement = f"{project.name}{release}"
+            # Without --no-deps pip might replace torch.
+            commands.append(paste.pip(context, "install", "--no-deps", requirement))
+        fix = Fix(
+            text="Install the release for this torch, if there is one. Otherwise: "
+            f"{project.alternative}",
+            commands=tuple(commands),
+        )
+        evidence = (value_evidence(context, "packages", pair),)
+        yield RECORDS["companion-torch-mismatch"].found(pair, evidence=evidence, fix=fix)
 
 
 CHANGED = "guarded-set-changed"
@@ -116,24 +144,35 @@ PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
 
 def guarded_set_changed(context: RuleContext) -> Findings:
     """The versions that differ, in one finding; what is no longer there is another's subject."""
-    here = {normalised(one.name): one.version for one in context.snapshot.packages or ()}
-    here["torch"] = context.torch.version or here.get("torch", "")
+    versions = {}
+    for installed in context.snapshot.packages or ():
+        versions[normalised(installed.name)] = installed.version
+    versions["torch"] = context.torch.version or versions.get("torch", "")
     for event in events(context, "guarded-set")[:1]:
-        pins = re.findall(PIN, event.values.get("pins", ""))
-        moved = {n: v for n, v in pins if here.get(n) and not is_same(v, here[n])}
-        for name, was in [*moved.items()][:1]:
-            fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
-            now = here[name]
-            yield finding(context, CHANGED, (event,), fix=fix, name=name, was=was, now=now)
+        moved = {}
+        for name, pinned in re.findall(PIN, event.values.get("pins", "")):
+            if versions.get(name) and not is_same(pinned, versions[name]):
+                moved[name] = pinned
+        if not moved:
+            continue
+        # The title names one of them; the command brings all of them back.
+        name, pinned = next(iter(moved.items()))
+        fix = Fix(text=RECORDS[CHANGED].text, commands=(_back(context, moved),))
+        yield finding(
+            context, CHANGED, (event,), fix=fix, name=name, was=pinned, now=versions[name]
+        )
 
 
-def is_same(pinned: str, here: str) -> bool:
+def is_same(pinned: str, installed: str) -> bool:
     """Whether a version is the one that was pinned; a pin without a label takes any.
 
     >>> is_same("2.13.0", "2.13.0+cu130"), is_same("2.13.0+cu130", "2.13.0+cpu")
     (True, False)
     """
-    return here == pinned or ("+" not in pinned and here.partition("+")[0] == pinned)
+    if "+" in pinned:
+        return installed == pinned
+    public_version = installed.partition("+")[0]
+    return pinned in (installed, public_version)
 
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:

@@ -29,33 +29,40 @@ from gpusetup.model.finding import Finding, Findings, Fix, Severity
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Events, Gpu
 from gpusetup.model.patterns import in_any_case
-from gpusetup.model.shell import Lines, lines
+from gpusetup.model.shell import Line, Lines, lines
 
 
 def case_of(context: RuleContext, message: Message, messages: Events) -> tuple[Message, Events]:
     """The case of a message that is met here, and the events that meet it."""
     for case in message.cases:
-        met = tuple(event for event in messages if has(event, case.having))
-        if met and all(where(context) for where in case.where):
-            lacking = (
-                name for name in ("title", "plain", "text", "means") if not getattr(case, name)
-            )
-            return replace(case, **{name: getattr(message, name) for name in lacking}), met
+        matching = tuple(event for event in messages if has(event, case.having))
+        if not matching or not all(condition(context) for condition in case.where):
+            continue
+        # What a case does not say is said as in the message itself.
+        complete_case = replace(
+            case,
+            title=case.title or message.title,
+            plain=case.plain or message.plain,
+            text=case.text or message.text,
+            means=case.means or message.means,
+        )
+        return complete_case, matching
     return message, messages
 
 
 def has(event: Event, patterns: Mapping[str, str]) -> bool:
     """Whether an event has all these values."""
-    return all(
-        name in event.values and in_any_case(pattern).search(event.values[name])
-        for name, pattern in patterns.items()
-    )
+    for name, pattern in patterns.items():
+        value = event.values.get(name)
+        if value is None or not in_any_case(pattern).search(value):
+            return False
+    return True
 
 
 def finding(
     context: RuleContext,
     cause: str,
-    said: Iterable[Event],
+    messages: Iterable[Event],
     /,
     *,
     message: Message | None = None,
@@ -64,23 +71,28 @@ def finding(
     weak: object = False,
     **values: str,
 ) -> Finding:
-    """The finding of a record, by what was said and what the machine shows; where the message lacks
-    a text, the record's is said."""
+    """The finding of a record, by what was said and what the machine shows.
+
+    `message` stands for the record's own, whose text is said if it has none; `weak` makes a warning
+    of an error; `values` fill the places of the title that an event leaves open.
+    """
     record = RECORDS[cause]
-    told = {name: value for name, value in values.items() if value}
-    known = tuple(replace(one, values={**told, **one.values}) for one in said)
-    message, met = case_of(context, message or record, known)
-    if not message.text:
-        message = replace(message, text=record.text)
-    found = record.found(
-        title_of(context, message, met) or name_without_values(record),
-        detail=message.means,
-        evidence=event_evidence(met),
-        fix=fix or fix_of(context, message, met),
+    usual_values = {name: value for name, value in values.items() if value}
+    complete_messages = []
+    for event in messages:
+        complete_messages.append(replace(event, values={**usual_values, **event.values}))
+    case, matching = case_of(context, message or record, tuple(complete_messages))
+    if not case.text:
+        case = replace(case, text=record.text)
+    if weak:
+        severity = severity or Severity.WARNING
+    named = record.found(
+        title_of(context, case, matching) or name_without_values(record),
+        detail=case.means,
+        evidence=event_evidence(matching),
+        fix=fix or fix_of(context, case, matching),
     )
-    return replace(
-        found, severity=severity or (Severity.WARNING if weak else message.only) or record.severity
-    )
+    return replace(named, severity=severity or case.only or record.severity)
 
 
 def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
@@ -90,18 +102,18 @@ def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
     """These values of GPUs, as what the machine shows."""
-    said = gpu_naming.value_evidence_of(context, concerned, *fields)
-    return tuple(Event(kind="shown", source=one.source, text=one.text) for one in said)
+    quotes = gpu_naming.value_evidence_of(context, concerned, *fields)
+    return tuple(Event(kind="shown", source=quote.source, text=quote.text) for quote in quotes)
 
 
 def of_gpus(
     context: RuleContext, cause: str, concerned: Sequence[Gpu], *fields: str, **how: Any
 ) -> Finding:
     """The finding of what the machine shows of some of its GPUs."""
-    who, said = gpu_naming.gpus_in_title(context, concerned), marked(context, concerned, *fields)
-    return finding(
-        context, cause, said, who=who, have=gpu_naming.has_or_have(concerned), gpus=who, **how
-    )
+    names = gpu_naming.gpus_in_title(context, concerned)
+    verb = gpu_naming.has_or_have(concerned)
+    values = marked(context, concerned, *fields)
+    return finding(context, cause, values, who=names, gpus=names, have=verb, **how)
 
 
 def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
@@ -120,9 +132,11 @@ def title_of(context: RuleContext, message: Message, messages: Events) -> str:
     known = {name: value for name, value in machine.items() if value}
     for event in messages:
         try:
-            return " ".join(message.title.format_map({**known, **event.values}).split())
+            title = message.title.format_map({**known, **event.values})
         except KeyError:
             continue
+        # An empty value leaves two blanks.
+        return " ".join(title.split())
     name = message.plain or message.title
     return "" if PLACE_OF_A_VALUE.search(name) else name
 
@@ -137,14 +151,19 @@ def name_without_values(record: Cause) -> str:
 
 
 def fix_of(context: RuleContext, message: Message, messages: Events) -> Fix:
+    """The way out of a message: its own function, or its text with its commands for this system."""
     if message.way:
         return message.way(context, message.text)
 
     def typed(commands: tuple[str, ...]) -> Lines:
         event = messages[0]
-        return tuple(line for one in commands for line in _as_typed(context, one, event))
+        lines_for_target: list[Line] = []
+        for command in commands:
+            lines_for_target += _as_typed(context, command, event)
+        return tuple(lines_for_target)
 
     family = context.os.family
+    # Of an unknown system Windows' commands are shown if there are no others.
     on_windows = family == "windows" or (family is None and not message.commands)
     if callable(message.commands):
         commands = message.commands(context)
@@ -167,9 +186,13 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
     None where it needs a value that the event lacks or that is no plausible one, or where it is a
     command of Linux and this is Windows.
     """
-    good = {name: v for name, v in event.values.items() if is_an_identifier(v)}
+    # A stranger's text may have anything as a value: only plain names go into a command.
+    plain_values = {}
+    for name, value in event.values.items():
+        if is_an_identifier(value):
+            plain_values[name] = value
     try:
-        words = [word.format_map(good) for word in shlex.split(command)]
+        words = [word.format_map(plain_values) for word in shlex.split(command)]
     except (KeyError, IndexError, ValueError):
         return paste.posix(context, command) if "{" not in command else ()
     writer = WRITERS.get(words[0])
@@ -177,10 +200,22 @@ def _as_typed(context: RuleContext, command: str, event: Event) -> Lines:
         return writer(context, words[1:])
     if "{" not in command:
         return paste.posix(context, command)
-    return () if on(context, "windows") else (paste.command(context, *words),)
+    if on(context, "windows"):
+        return ()
+    return (paste.command(context, *words),)
+
+
+def _settings(context: RuleContext, words: list[str]) -> Lines:
+    """Variables that are set: `NAME=VALUE`."""
+    settings: list[Line] = []
+    for word in words:
+        name, _, value = word.partition("=")
+        settings.append(paste.setting(context, name, value))
+    return tuple(settings)
 
 
 def _gpusetup(context: RuleContext, words: list[str]) -> Lines:
+    """A command of gpusetup; `install` gets the words that the machine needs."""
     if words[:1] != ["install"] or "--venv" in words:
         return (paste.command(context, "gpusetup", *words),)
     return (paste.gpusetup(context, *words[1:]),)
@@ -190,9 +225,7 @@ WRITERS: dict[str, Callable[[RuleContext, list[str]], Lines]] = {
     "pip": lambda context, words: (paste.pip(context, *words),),
     "python": lambda context, words: (paste.command(context, paste.python(context), *words),),
     "gpusetup": _gpusetup,
-    "export": lambda context, words: tuple(
-        paste.setting(context, *one.split("=", 1)) for one in words
-    ),
+    "export": _settings,
     "package": lambda context, words: system_packages.system_package(context, words[0]),
     "unset": lambda context, words: paste.unset(context, words[0]),
 }
@@ -204,9 +237,12 @@ def said(context: RuleContext) -> Findings:
     for cause in CAUSES:
         if cause.by_check:
             continue
-        heard = (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes))
-        messages = tuple(e for e in heard if not cause.but or not has(e, cause.but))
-        if messages and all(holds(context) for holds in cause.where):
+        messages = []
+        for event in (*events(context, *cause.kinds), *cuda_errors(context, *cause.codes)):
+            is_excepted = bool(cause.but) and has(event, cause.but)
+            if not is_excepted:
+                messages.append(event)
+        if messages and all(condition(context) for condition in cause.where):
             yield finding(context, cause.id, messages)
 
 
