@@ -30,16 +30,26 @@ from gpusetup.model.machine import Events
 def wsl_driver(context: RuleContext) -> Findings:
     """WSL without a way to the Windows driver."""
     machine = context.snapshot
-    said = events(context, "wsl-driver")
-    nodes = machine.devices
-    no_bridge = nodes is not None and not any(node.path == "/dev/dxg" for node in nodes)
-    silent = machine.driver.library_found is False or machine.driver.nvml_code
-    blind = silent or no_bridge or _text_without_driver(context)
-    # No order: a text's driver may be Windows' own, which nothing in WSL reached.
-    unreached = machine.os.wsl and blind and not listed_gpus(context)
-    if (said or unreached) and not context.other_host:
-        here = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
-        yield finding(context, "wsl-driver", (*said, *events(context, *NO_DRIVER_IN_WSL), here))
+    if context.other_host:
+        return
+    messages = events(context, "wsl-driver")
+    # A driver that a text shows may be Windows' own, which nothing in WSL reached.
+    is_unreached = machine.os.wsl and not listed_gpus(context) and _nothing_answers_in_wsl(context)
+    if messages or is_unreached:
+        kernel = shown(context, "os.wsl", f"WSL, kernel {machine.os.kernel or 'unknown'}")
+        evidence = (*messages, *events(context, *NO_DRIVER_IN_WSL), kernel)
+        yield finding(context, "wsl-driver", evidence)
+
+
+def _nothing_answers_in_wsl(context: RuleContext) -> bool:
+    """Whether Windows' driver is not reached: no library, an error of NVML, or no device node."""
+    driver, nodes = context.driver, context.snapshot.devices
+    if driver.library_found is False or driver.nvml_code:
+        return True
+    # Windows hands its driver over by this node.
+    if nodes is not None and "/dev/dxg" not in [node.path for node in nodes]:
+        return True
+    return _text_without_driver(context)
 
 
 NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "cuda-unavailable")
@@ -47,24 +57,21 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 
 def _text_without_driver(context: RuleContext) -> bool:
     """A text in which a CUDA build of torch finds nothing."""
-    torch = is_cuda_build(context.torch) and cuda_was_refused(context)
-    messages = events(context, *NO_DRIVER_IN_WSL[:3])
-    return is_report(context) and bool(messages or torch)
+    if not is_report(context):
+        return False
+    if events(context, *NO_DRIVER_IN_WSL[:3]):
+        return True
+    return is_cuda_build(context.torch) and cuda_was_refused(context)
 
 
 def wsl_linux_driver(context: RuleContext) -> Findings:
     """A Linux driver library inside WSL stands before Windows' own."""
     path = context.driver.libcuda_path or ""
-    if context.os.wsl and path.startswith("/") and WSL_LIBRARIES not in path:
-        about = "driver.libcuda_path"
-        yield seen(
-            context,
-            "wsl-linux-driver",
-            about,
-            path,
-            weak=not (context.snapshot.cuda_api.init_code),
-            path=path,
-        )
+    if not context.os.wsl or not path.startswith("/") or WSL_LIBRARIES in path:
+        return
+    cuda_starts = not context.snapshot.cuda_api.init_code
+    subject = "driver.libcuda_path"
+    yield seen(context, "wsl-linux-driver", subject, path, weak=cuda_starts, path=path)
 
 
 NOTHING = ("", "-1", "none", "void", "NoDevFiles")
@@ -72,13 +79,18 @@ NOTHING = ("", "-1", "none", "void", "NoDevFiles")
 
 def container_no_gpu(context: RuleContext) -> Findings:
     """A container that was started without its host's GPU."""
-    said = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
+    if context.other_host:
+        return
+    messages = (*events(context, "container-no-gpu"), *_blind_beside_a_driver(context))
+    # While an image is built no GPU is there, whatever asks for one.
     if in_an_image_build(context):
-        said += (*events(context, *BLIND, *IN_VAIN), *cuda_errors(context, 3, 100))
-    if not context.other_host and (said or _given_none(context)):
+        messages += (*events(context, *BLIND, *IN_VAIN), *cuda_errors(context, 3, 100))
+    if messages:
+        yield finding(context, "container-no-gpu", messages)
+    elif _got_none(context):
         kind = shown(context, "container.kind", f"container: {context.snapshot.container.kind}")
-        seen = said or (*events(context, *BLIND, *IN_VAIN), kind)
-        yield finding(context, "container-no-gpu", seen)
+        evidence = (*events(context, *BLIND, *IN_VAIN), kind)
+        yield finding(context, "container-no-gpu", evidence)
 
 
 IN_VAIN = ("cuda-unavailable", "driver-check-failed")
@@ -89,37 +101,58 @@ BLIND = ("no-nvidia-driver", "smi-not-found")
 """Events of a program that finds nothing of the driver."""
 
 
-def _given_none(context: RuleContext) -> bool:
-    """A container without a driver, whose host has a GPU or that was meant to have one."""
+def _got_none(context: RuleContext) -> bool:
+    """Whether a container has no driver, and its host has a GPU or it was meant to have one."""
     machine = context.snapshot
-    given = driver_answers(context) or machine.container.nvidia_requested
+    if not in_container(context):
+        return False
+    if driver_answers(context) or machine.container.nvidia_requested:
+        return False
     # An engine brings nvidia-smi with the devices; into LXC it is installed by hand.
     by_hand = ("driver-not-loaded",) if machine.container.kind == "lxc" else ()
-    blind = events(context, *BLIND, *by_hand)
+    blind_programs = events(context, *BLIND, *by_hand)
+    places = [event.values.get("place") for event in blind_programs]
     # The toolkit asked the host's driver: that is what is missing.
-    at_the_host = any(event.values.get("place") == "host" for event in blind)
-    if not in_container(context) or given or at_the_host:
+    if "host" in places:
         return False
-    # No order: a text need not list the device nodes that a live container shows.
-    in_vain = is_report(context) and (cuda_was_refused(context) or events(context, *IN_VAIN))
-    bare = machine.container.nvidia_requested is False or is_cuda_build(machine.torch)
-    named = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
-    meant = named not in NOTHING and machine.pci_devices is None
-    made_for_it = in_vain and (bare or events(context, "gpu-image"))
-    return bool(nvidia_on_pci(context) or blind or meant or made_for_it)
+    if blind_programs or nvidia_on_pci(context):
+        return True
+    visible_devices = machine.environment.get("NVIDIA_VISIBLE_DEVICES", "void")
+    if visible_devices not in NOTHING and machine.pci_devices is None:
+        return True
+    return _text_wants_a_gpu(context)
+
+
+def _text_wants_a_gpu(context: RuleContext) -> bool:
+    """Whether a program in a text's container looked for CUDA in vain, and was made for it.
+
+    A text need not list the device nodes that a live container shows.
+    """
+    machine = context.snapshot
+    if not is_report(context):
+        return False
+    if not cuda_was_refused(context) and not events(context, *IN_VAIN):
+        return False
+    if machine.container.nvidia_requested is False or is_cuda_build(machine.torch):
+        return True
+    return bool(events(context, "gpu-image"))
 
 
 def _blind_beside_a_driver(context: RuleContext) -> Events:
     """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
-    in_wsl = context.os.wsl and not in_container(context)
-    # No order: TensorFlow says so of its own libraries as well, in a container or not.
-    if in_wsl or not driver_answers(context) or events(context, *OTHERWISE):
+    if not is_report(context) or not driver_answers(context):
         return ()
-    blind = BLIND if context.snapshot.container.nvidia_requested is False else BLIND[:1]
-    return events(context, *blind) if is_report(context) else ()
+    is_in_wsl_itself = context.os.wsl and not in_container(context)
+    # TensorFlow says so of its own libraries as well, in a container or not.
+    if is_in_wsl_itself or events(context, *OTHER_REASONS):
+        return ()
+    # A container that asked for no GPU has no nvidia-smi either.
+    if context.snapshot.container.nvidia_requested is False:
+        return events(context, *BLIND)
+    return events(context, "no-nvidia-driver")
 
 
-OTHERWISE = (
+OTHER_REASONS = (
     "program-lib-missing",
     "driver-not-loaded",
     "nvml-mismatch",
@@ -129,55 +162,65 @@ OTHERWISE = (
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
     """CUDA_VISIBLE_DEVICES leaves no GPU to the process: it is set so, or a scheduler gave none."""
-    said = events(context, "gpus-not-given") or job_without_gpu(context)
+    if context.other_host:
+        return
+    messages = events(context, "gpus-not-given") or job_without_gpu(context)
     value = context.snapshot.environment.get("CUDA_VISIBLE_DEVICES")
-    if not said and value is not None and _none_is_left(context, value):
+    if not messages and value is not None and _none_is_left(context, value):
         text = f"CUDA_VISIBLE_DEVICES={value}"
-        said = (shown(context, "environment", text, value=value),)
-    if said and not context.other_host:
-        yield finding(context, "cuda-visible-devices-hidden", said)
+        messages = (shown(context, "environment", text, value=value),)
+    if messages:
+        yield finding(context, "cuda-visible-devices-hidden", messages)
 
 
 def _none_is_left(context: RuleContext, value: str) -> bool:
     """Whether the variable leaves no GPU: as the driver says, or by its first entry."""
     listed = gpus(context)
-    # No order: the memory of a GPU that is hidden is not asked for.
+    # A program that ran out of the GPU's memory had one, whatever the variable is now.
     if listed and all(gpu.visible is False for gpu in listed):
         return not events(context, "out-of-memory")
-    first = value.split(",")[0].strip()
-    if first in NOTHING:
+    first_entry = value.split(",")[0].strip()
+    if first_entry in NOTHING:
         return bool(listed or has_nvidia(context) or cuda_was_refused(context))
     # CUDA stops at the first entry that names no GPU; nvidia-smi lists all of them all the same.
-    index = whole_number(first)
-    known = [name for gpu in listed for name in (gpu.uuid or "", *gpu.mig_instances)]
-    nameless = first[:4] in ("GPU-", "MIG-") and not any(name.startswith(first) for name in known)
-    wrong = nameless if index is None else index >= len(listed)
-    return bool(listed and wrong and cuda_was_refused(context))
+    if not listed or not cuda_was_refused(context):
+        return False
+    index = whole_number(first_entry)
+    if index is not None:
+        return index >= len(listed)
+    if not first_entry.startswith(("GPU-", "MIG-")):
+        return False
+    identifiers: list[str] = []
+    for gpu in listed:
+        identifiers += (gpu.uuid or "", *gpu.mig_instances)
+    # An entry may be the beginning of an identifier.
+    return not any(identifier.startswith(first_entry) for identifier in identifiers)
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:
     """A running container whose GPU access was taken away (a systemd reload on the host)."""
-    said = events(context, "container-nvml-lost")
-    if in_container(context):
-        driver, starts = context.driver, context.snapshot.cuda_api.init_code == 0
-        if driver.nvml_code == NVML_UNKNOWN and not starts and not is_report(context):
-            said += (shown(context, "driver.nvml_code", "999: Unknown Error"),)
-    if said:
-        yield finding(context, "container-nvml-lost", said)
+    messages = events(context, "container-nvml-lost")
+    is_live_container = in_container(context) and not is_report(context)
+    cuda_starts = context.snapshot.cuda_api.init_code == 0
+    if is_live_container and context.driver.nvml_code == NVML_UNKNOWN and not cuda_starts:
+        messages += (shown(context, "driver.nvml_code", "999: Unknown Error"),)
+    if messages:
+        yield finding(context, "container-nvml-lost", messages)
 
 
 def container_driver_capability_missing(context: RuleContext) -> Findings:
     """NVML works in the container, libcuda was not given to it."""
-    machine, name = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
-    said = events(context, "container-driver-capability-missing")
+    machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
+    messages = events(context, "container-driver-capability-missing")
     if in_container(context):
-        said += events(context, "cuda-version-err")
-        named = machine.environment.get(name, "all")
-        lacks = not {"compute", "all"} & set(re.split(r"[, ]+", named))
-        if lacks and not machine.driver.library_found and driver_answers(context):
-            said += (shown(context, "environment", f"{name}={named}"),)
-    if said:
-        yield finding(context, "container-driver-capability-missing", said)
+        messages += events(context, "cuda-version-err")
+        value = machine.environment.get(variable, "all")
+        capabilities = re.split(r"[, ]+", value)
+        gives_cuda = "compute" in capabilities or "all" in capabilities
+        if not gives_cuda and not machine.driver.library_found and driver_answers(context):
+            messages += (shown(context, "environment", f"{variable}={value}"),)
+    if messages:
+        yield finding(context, "container-driver-capability-missing", messages)
 
 
 RULES = (

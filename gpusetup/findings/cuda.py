@@ -52,7 +52,7 @@ CODES: dict[int, str] = {
     999: "cuda-unknown-error",
 }
 """What the driver API answers (cuda.h, CUresult)."""
-SAID = {id: code for code, id in CODES.items()}
+CODE_OF_KIND = {kind: code for code, kind in CODES.items()}
 """Kind of event -> the code of the same cause."""
 
 
@@ -67,40 +67,62 @@ RUNS_ALREADY = (2, 36)
 def cuda_answers(context: RuleContext) -> Findings:
     """What CUDA answers where it starts: to our own question, or in the words of programs."""
     api = context.snapshot.cuda_api
-    by_code: dict[int, Events] = {}
-    for event in events(context, "cuda-error", *SAID):
-        code = SAID.get(event.kind) or whole_number(event.values.get("code")) or 0
-        code = ALIASES.get(code, code)
-        starts = code not in RUNS_ALREADY or event.kind in SAID
-        if code == api.init_code or (code in CODES and starts):
-            by_code[code] = (*by_code.get(code, ()), event)
-    init = api.init_code
-    # No order: a text gives the code in the line that is quoted already.
-    if init and not context.other_host and not (is_report(context) and init in by_code):
-        text = f"cuInit: {api.init_name} {init}"
-        answer = shown(context, "cuda_api.init_code", text, code=str(init))
-        by_code[init] = (*by_code.get(init, ()), answer)
-    for code, said in by_code.items():
-        if _says_something(context, code, said):
+    messages_by_code = _messages_by_code(context)
+    init_code = api.init_code
+    # A text gives the code in the line that is quoted already.
+    is_quoted = is_report(context) and init_code in messages_by_code
+    if init_code and not context.other_host and not is_quoted:
+        text = f"cuInit: {api.init_name} {init_code}"
+        answer = shown(context, "cuda_api.init_code", text, code=str(init_code))
+        messages_by_code[init_code] = (*messages_by_code.get(init_code, ()), answer)
+    for code, messages in messages_by_code.items():
+        if _is_a_fault(context, code, messages):
             cause = CODES.get(code, "cuda-init-failed")
             # What fails after hours of work is no cause of a start, which it had.
-            yield finding(context, cause, said, weak=events(context, "ran-first"))
+            yield finding(context, cause, messages, weak=events(context, "ran-first"))
 
 
-def _says_something(context: RuleContext, code: int, said: Events) -> bool:
-    """100 without any NVIDIA GPU is only the truth, and 802 is none without a switch."""
-    if code == 802 and context.snapshot.cuda_api.init_code != 802 and _has_no_fabric(context):
-        return any(event.kind not in SAID for event in said)
-    # No order: a text seldom lists the GPU that its program looked for.
-    live = not is_report(context) and not gpus(context) and not nvidia_on_pci(context)
-    there = False if live else has_nvidia(context)
-    return code != UNCORRECTABLE and (code != 100 or there is not False)
+def _messages_by_code(context: RuleContext) -> dict[int, Events]:
+    """Code of the driver API -> the messages of programs that give it where CUDA starts."""
+    messages_by_code: dict[int, Events] = {}
+    for event in events(context, "cuda-error", *CODE_OF_KIND):
+        code = CODE_OF_KIND.get(event.kind) or whole_number(event.values.get("code")) or 0
+        code = ALIASES.get(code, code)
+        is_of_a_start = code not in RUNS_ALREADY or event.kind in CODE_OF_KIND
+        is_known = code in CODES and is_of_a_start
+        if is_known or code == context.snapshot.cuda_api.init_code:
+            messages_by_code[code] = (*messages_by_code.get(code, ()), event)
+    return messages_by_code
+
+
+NO_DEVICE, SYSTEM_NOT_READY = 100, 802
+
+
+def _is_a_fault(context: RuleContext, code: int, messages: Events) -> bool:
+    """Whether a code says that something is wrong on this machine."""
+    # It has a finding of its own, with the GPU that it is about.
+    if code == UNCORRECTABLE:
+        return False
+    # A Fabric Manager is needed only where there is an NVSwitch.
+    is_our_answer = code == context.snapshot.cuda_api.init_code
+    if code == SYSTEM_NOT_READY and not is_our_answer and _has_no_fabric(context):
+        return any(event.kind not in CODE_OF_KIND for event in messages)
+    if code != NO_DEVICE:
+        return True
+    # Without any NVIDIA GPU "no device" is only the truth. A text seldom lists the GPU that its
+    # program looked for.
+    is_listed_nowhere = not gpus(context) and not nvidia_on_pci(context)
+    if is_listed_nowhere and not is_report(context):
+        return False
+    return has_nvidia(context) is not False
 
 
 def _has_no_fabric(context: RuleContext) -> bool:
-    """A Fabric Manager that does not start where there is no NVSwitch: nothing needs it."""
-    listed = [switched(gpu.name) for gpu in gpus(context)]
-    return bool(events(context, "no-nvswitch") or (listed and not any(listed)))
+    """Whether no GPU here is behind an NVSwitch, as far as the GPUs are known."""
+    if events(context, "no-nvswitch"):
+        return True
+    are_switched = [switched(gpu.name) for gpu in gpus(context)]
+    return bool(are_switched) and not any(are_switched)
 
 
 def fabric_not_completed(context: RuleContext) -> Findings:
@@ -111,36 +133,56 @@ def fabric_not_completed(context: RuleContext) -> Findings:
 
 
 def libcuda_missing(context: RuleContext) -> Findings:
-    """A driver runs or its library is there, and that does not start CUDA: server packages, a
-    container, an installation that broke off."""
+    """A driver runs or its library is there, and that does not start CUDA.
+
+    Server packages lack libcuda, a container did not get it, or an installation broke off.
+    """
     driver, os = context.driver, context.os
-    works = driver.nvml_code == 0
-    there = driver.module_loaded or (driver.library_found and has_nvidia(context) is not False)
-    said = events(context, "libcuda-missing") if (works or there) and not os.jetson else ()
-    blind = () if in_container(context) or os.wsl else events(context, "cuda-version-err")
-    if seen := (*(blind or said), *events(context, "libcuda-unlinked")):
-        weak = works and not (blind or is_cuda_build(context.torch))
-        yield finding(context, "libcuda-missing", seen, weak=weak)
+    nvml_works = driver.nvml_code == 0
+    has_library = driver.library_found and has_nvidia(context) is not False
+    has_driver = nvml_works or driver.module_loaded or has_library
+    messages: Events = ()
+    # In a container and in WSL nvidia-smi's "ERR!" has causes of its own.
+    version_errors: Events = ()
+    if not in_container(context) and not os.wsl:
+        version_errors = events(context, "cuda-version-err")
+    if version_errors:
+        messages = version_errors
+    elif has_driver and not os.jetson:
+        messages = events(context, "libcuda-missing")
+    messages += events(context, "libcuda-unlinked")
+    if messages:
+        # Who has no CUDA build of torch may need no CUDA.
+        needs_cuda = version_errors or is_cuda_build(context.torch)
+        is_weak = nvml_works and not needs_cuda
+        yield finding(context, "libcuda-missing", messages, weak=is_weak)
 
 
 def driver_does_not_answer(context: RuleContext) -> Findings:
     """A library of the driver crashed or hung when it was asked."""
     children = failed_children(context)
-    told = [event for event in children if "gpu" in event.values]
-    said = (*told, *children, *events(context, "driver-does-not-answer"))
-    if said:
-        values = {"asked": "The driver", "problem": "it gets no answer", **said[0].values}
-        at = f" of {named_gpu(context, said[0])}" if told else ""
-        first = replace(said[0], values={**values, "problem": f"{values['problem']}{at}"})
-        works = not children and driver_answers(context)
-        yield finding(context, "driver-does-not-answer", (first, *said[1:]), weak=works)
+    # The child that was asked about one GPU says more than the one that was asked about all.
+    children_of_a_gpu = [event for event in children if "gpu" in event.values]
+    messages = (*children_of_a_gpu, *children, *events(context, "driver-does-not-answer"))
+    if not messages:
+        return
+    first = messages[0]
+    values = {"asked": "The driver", "problem": "it gets no answer", **first.values}
+    if children_of_a_gpu:
+        values["problem"] += f" of {named_gpu(context, first)}"
+    first = replace(first, values=values)
+    # What a text complains of is over if its driver answers.
+    is_over = not children and driver_answers(context)
+    yield finding(context, "driver-does-not-answer", (first, *messages[1:]), weak=is_over)
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
     """The GPU that an event speaks of, in NVML's order or in CUDA's."""
-    number, by_cuda = event.values.get("gpu"), event.values.get("asked") == "libcuda"
+    number = event.values.get("gpu")
+    is_cudas_number = event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
-        if number == str(gpu.cuda_index if by_cuda else gpu.nvml_index):
+        index = gpu.cuda_index if is_cudas_number else gpu.nvml_index
+        if number == str(index):
             return gpu_naming.gpu_in_full(gpu)
     return f"GPU {number} {event.values.get('bus', '')}"
 
@@ -159,13 +201,17 @@ def gpu_does_not_answer(context: RuleContext) -> Findings:
     """A GPU fails to tell what it should."""
     for event in events(context, "gpu-read-failed"):
         values = {**event.values, "gpu": named_gpu(context, event)}
-        code = values.get("code", "") if values.get("asked") == "nvml" else ""
-        cause = NVML.get(whole_number(code) or 0, "gpu-does-not-answer")
-        if values.get("code") != NOT_SUPPORTED:
-            said = (replace(event, values=values),)
-            yield finding(
-                context, cause, said, message=UNREAD, weak=values.get("field") in MEASURED
-            )
+        # Not every GPU has each value.
+        if values.get("code") == NOT_SUPPORTED:
+            continue
+        nvml_code = 0
+        if values.get("asked") == "nvml":
+            nvml_code = whole_number(values.get("code")) or 0
+        cause = NVML.get(nvml_code, "gpu-does-not-answer")
+        # A sensor that fails keeps no program from the GPU.
+        is_sensor = values.get("field") in MEASURED
+        message = replace(event, values=values)
+        yield finding(context, cause, (message,), message=UNREAD, weak=is_sensor)
 
 
 MEASURED = {"temperature_celsius", "power_watts"}
@@ -206,25 +252,40 @@ LIBRARIES = Message(
 
 def nvml_init_failed(context: RuleContext) -> Findings:
     """NVML's own answer, live: each code has its cause."""
-    machine, inside = context.snapshot, in_container(context)
+    machine, is_in_container = context.snapshot, in_container(context)
     code = machine.driver.nvml_code or 0
-    starts = machine.cuda_api.init_code == 0
-    # No order: only our own question has a code; the messages of a text have causes of their own.
-    if is_report(context) or context.other_host or code in (0, 18):
+    # Only our own question has a code; the messages of a text have causes of their own.
+    if is_report(context) or context.other_host or code in (NVML_STARTS, NVML_OTHER_LIBRARY):
         return
-    if code in NO_KERNEL_DRIVER and (
-        machine.os.jetson or not (starts or machine.driver.module_loaded)
-    ):
-        return  # no driver at all
-    if inside and not starts and code in (*NO_KERNEL_DRIVER, 999):
-        return  # a rule of containers has it: the GPU was taken away, or never given
-    message = LIBRARIES if code in NO_KERNEL_DRIVER else ANSWERED
-    said = f"{machine.driver.nvml_message or 'an error'} (code {code})"
-    cause, weak = NVML.get(code, "nvml-init-failed"), message is LIBRARIES and inside
-    yield seen(context, cause, "driver.nvml_code", said, message=message, weak=weak, said=said)
+    cuda_starts = machine.cuda_api.init_code == 0
+    lacks_kernel_driver = code in NO_KERNEL_DRIVER
+    driver_runs = cuda_starts or machine.driver.module_loaded
+    # There is no driver at all, which other rules say.
+    if lacks_kernel_driver and (machine.os.jetson or not driver_runs):
+        return
+    # A rule of containers says it: the GPU was taken away, or never handed in.
+    if is_in_container and not cuda_starts and code in (*NO_KERNEL_DRIVER, NVML_UNKNOWN_ERROR):
+        return
+    message = LIBRARIES if lacks_kernel_driver else ANSWERED
+    answer = f"{machine.driver.nvml_message or 'an error'} (code {code})"
+    yield seen(
+        context,
+        NVML.get(code, "nvml-init-failed"),
+        "driver.nvml_code",
+        answer,
+        message=message,
+        # A container may lack NVML's library and compute all the same.
+        weak=lacks_kernel_driver and is_in_container,
+        said=answer,
+    )
+
+
+NVML_STARTS, NVML_OTHER_LIBRARY, NVML_UNKNOWN_ERROR = 0, 18, 999
+"""NVML's codes: success; another library than the kernel module's (a finding of its own)."""
 
 
 SLOW_SECONDS = 5.0
+"""A driver that is loaded answers within a second; one that has to start its GPUs takes seconds."""
 
 
 def driver_slow(context: RuleContext) -> Findings:
