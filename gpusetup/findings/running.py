@@ -27,18 +27,37 @@ from gpusetup.readings.smi_processes import shows_computing
 
 def out_of_memory(context: RuleContext) -> Findings:
     """The GPU's memory did not suffice."""
-    messages = (*events(context, "out-of-memory"), *cuda_errors(context, 2))
+    messages = (*events(context, "out-of-memory"), *cuda_errors(context, MEMORY_ALLOCATION))
     # cuBLAS and cuDNN do not start where the memory of every GPU is taken.
-    seen = [(g.memory_used_bytes, g.memory_total_bytes) for g in gpus(context)]
-    if seen and all(used and total and used >= 0.95 * total for used, total in seen):
+    listed = gpus(context)
+    if listed and all(map(_is_full, listed)):
         messages += events(context, "cuda-library-error")
-    if measured := tuple(map(_measured, messages)):
-        found, values = finding(context, "out-of-memory", measured), measured[0].values
-        sizes = (values.get(f"{name}_bytes") for name in ("asked", "total"))
-        asked, total = (gib(whole_number(size) or 0) for size in sizes)
-        told = f"{found.title}: tried to allocate {asked} more of {total}"
-        sized = "total_bytes" in values and not {"others", "unused"} & values.keys()
-        yield replace(found, title=told) if sized else found
+    if not messages:
+        return
+    measured = tuple(map(_measured, messages))
+    out_of_memory = finding(context, "out-of-memory", measured)
+    values = measured[0].values
+    # Where others hold the memory, or much of it is free, the title says that instead.
+    says_another_reason = "others" in values or "unused" in values
+    if "total_bytes" in values and not says_another_reason:
+        requested = gib(whole_number(values.get("asked_bytes")) or 0)
+        total = gib(whole_number(values["total_bytes"]) or 0)
+        title = f"{out_of_memory.title}: tried to allocate {requested} more of {total}"
+        out_of_memory = replace(out_of_memory, title=title)
+    yield out_of_memory
+
+
+MEMORY_ALLOCATION = 2
+"""cudaErrorMemoryAllocation."""
+FULL = 0.95
+"""The share of a GPU's memory from which on no library finds room for its workspace."""
+
+
+def _is_full(gpu: Gpu) -> bool:
+    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+    if not used or not total:
+        return False
+    return used >= FULL * total
 
 
 MOST = 0.6
@@ -46,21 +65,27 @@ MOST = 0.6
 
 
 def _measured(message: Event) -> Event:
-    """With what other programs hold of the GPU, if that is most of it, or else with what is free
-    although less was asked for."""
-    asked, total, free, held = (
-        whole_number(message.values.get(f"{name}_bytes"))
-        for name in ("asked", "total", "free", "held")
-    )
-    if asked and total and asked > total:
-        return replace(message, values={**message.values, "alone": gib(asked)})
-    if asked is None or total is None or free is None:
+    """A message with what explains it: a request beyond the GPU, other programs, or free memory."""
+
+    def bytes_of(name: str) -> int | None:
+        return whole_number(message.values.get(f"{name}_bytes"))
+
+    requested, total, free = bytes_of("asked"), bytes_of("total"), bytes_of("free")
+    held_by_torch = bytes_of("held")
+    # No GPU of this kind has as much, however empty it is.
+    if requested and total and requested > total:
+        return replace(message, values={**message.values, "alone": gib(requested)})
+    if requested is None or total is None or free is None:
         return message
-    values = {"asked": gib(asked), "total": gib(total)}
+    values = {"asked": gib(requested), "total": gib(total)}
     # A message that does not say what torch holds cannot tell what others hold.
-    if held is not None and total - free - held > MOST * total:
-        values["others"] = gib(total - free - held)
-    elif free > 2 * asked:
+    held_by_others = 0
+    if held_by_torch is not None:
+        held_by_others = total - free - held_by_torch
+    if held_by_others > MOST * total:
+        values["others"] = gib(held_by_others)
+    elif free > 2 * requested:
+        # Far more is free than was asked for.
         values["unused"] = gib(free)
     return replace(message, values={**message.values, **values})
 
@@ -125,9 +150,9 @@ def of_programs(context: RuleContext) -> Findings:
     """What a program says of itself."""
     for cause in ("program-without-gpu-support", "program-sees-no-gpu", "program-failed"):
         record = RECORDS[cause]
-        heard = _about_it(context, *record.kinds)
-        if heard and all(holds(context) for holds in record.where):
-            yield finding(context, cause, heard)
+        messages = _about_it(context, *record.kinds)
+        if messages and all(condition(context) for condition in record.where):
+            yield finding(context, cause, messages)
 
 
 OF_A_PROGRAM = Message(
@@ -138,14 +163,17 @@ OF_A_PROGRAM = Message(
 
 def library_missing(context: RuleContext) -> Findings:
     """A program whose GPU part is there, and a CUDA library that it loads is not."""
-    heard = _about_it(context, "program-lib-missing")
-    if not events(context, "no-nvidia-driver", "gpu-computes"):
-        heard = heard or _about_it(context, "program-lib-unfound")
-    stops = events(context, "cuda-lib-missing", "driver-too-old")
-    if not driver_answers(context):
-        stops += events(context, "no-nvidia-driver")
-    if heard and not stops:
-        yield finding(context, "cuda-lib-missing", heard, message=OF_A_PROGRAM)
+    # These findings say more: the same library, or a driver that it needs.
+    if events(context, "cuda-lib-missing", "driver-too-old"):
+        return
+    if events(context, "no-nvidia-driver") and not driver_answers(context):
+        return
+    messages = _about_it(context, "program-lib-missing")
+    # TensorFlow says "cannot find" of each library where it finds no driver.
+    if not messages and not events(context, "no-nvidia-driver", "gpu-computes"):
+        messages = _about_it(context, "program-lib-unfound")
+    if messages:
+        yield finding(context, "cuda-lib-missing", messages, message=OF_A_PROGRAM)
 
 
 UNSAID = {"library": "A CUDA library"}
@@ -160,12 +188,25 @@ def _about_it(context: RuleContext, *kinds: str) -> Events:
     # Others load these as well: they log their own fall back while it computes.
     if program in ("JAX", "TensorFlow") and events(context, "backend-runs"):
         return ()
-    known = {**UNSAID, "program": program if program not in (None, "torch") else "The program"}
-    return tuple(
-        replace(e, values={**known, "said": (e.text or "an error")[:120], **e.values})
-        for e in events(context, *kinds)
-        if (program or "").lower() in ("", e.values.get("program", program or "").lower())
-    )
+    shown_name = "The program" if program in (None, "torch") else program
+    usual_values = {**UNSAID, "program": shown_name or ""}
+    messages = []
+    for event in events(context, *kinds):
+        program_of_event = event.values.get("program")
+        is_of_another = (
+            program is not None
+            and program_of_event is not None
+            and program_of_event.lower() != program.lower()
+        )
+        if is_of_another:
+            continue
+        quote = (event.text or "an error")[:QUOTE_CHARACTERS]
+        messages.append(replace(event, values={**usual_values, "said": quote, **event.values}))
+    return tuple(messages)
+
+
+QUOTE_CHARACTERS = 120
+"""Characters of a message that a title quotes."""
 
 
 def gpu_works_little(context: RuleContext) -> Findings:
@@ -177,21 +218,21 @@ def gpu_works_little(context: RuleContext) -> Findings:
     asks_about_speed = says_nothing_else(context) and context.torch.cuda_available is not False
     if not is_report(context) or not asks_about_speed:
         return
-    used = [(gpu, use) for gpu in gpus(context) if (use := _use_of(gpu)).use == "low"]
-    if not used:
+    concerned = [gpu for gpu in gpus(context) if _use_of(gpu).use == "low"]
+    if not concerned:
         return
-    first, use = used[0]
-    concerned = [gpu for gpu, _ in used]
-    said = marked(context, concerned, "utilization_percent", "power_watts", "temperature_celsius")
-    low = finding(
-        context, "gpu-works-little", said, who=gpu_naming.gpu_label(first), picture=use.words
-    )
+    first_gpu = concerned[0]
+    use = _use_of(first_gpu)
+    values = marked(context, concerned, "utilization_percent", "power_watts", "temperature_celsius")
+    label = gpu_naming.gpu_label(first_gpu)
+    low = finding(context, "gpu-works-little", values, who=label, picture=use.words)
     steps = ", ".join(f"{number}. {step}" for number, step in enumerate(use.steps, 1))
     fix = low.fix and replace(low.fix, text=f"In this order: {steps}. {low.fix.text}")
     yield replace(low, fix=fix)
 
 
 def _use_of(gpu: Gpu) -> GpuUse:
+    """How busy a GPU is, by its utilisation, its memory and its processes."""
     return gpu_use(
         gpu.utilization_percent,
         gpu.memory_used_bytes,
@@ -202,12 +243,16 @@ def _use_of(gpu: Gpu) -> GpuUse:
 
 def source_checkout(context: RuleContext) -> Findings:
     """A package that is imported from its unbuilt sources in the working folder."""
-    failed = [
-        event for event in events(context, "failing-file") if event.values.get("checkout") == "yes"
-    ]
-    if failed and not events(context, "extension-not-built"):
+    # An extension that was not built says the same, and how to build it.
+    if events(context, "extension-not-built"):
+        return
+    files_of_checkout = []
+    for event in events(context, "failing-file"):
+        if event.values.get("checkout") == "yes":
+            files_of_checkout.append(event)
+    if files_of_checkout:
         fact = failing_file_is_in_a_checkout(context)
-        yield finding(context, "source-checkout-imported", failed, fact=fact)
+        yield finding(context, "source-checkout-imported", files_of_checkout, fact=fact)
 
 
 RULES = (
