@@ -35,50 +35,60 @@ from gpusetup.model.versions import parsed
 def torch_missing(context: RuleContext) -> Findings:
     """No torch in the target interpreter."""
     python, torch = context.snapshot.python, context.torch
-    built = torch.version and events(context, "build-isolation-no-torch")
-    said = () if built else events(context, "torch-missing")
+    messages = events(context, "torch-missing")
+    # A build that is isolated has no torch, whatever the environment has.
+    if torch.version and events(context, "build-isolation-no-torch"):
+        messages = ()
     if torch.installed is False:
-        place = python.site_packages or paste.python(context)
-        said += (shown(context, "torch.installed", f"no torch in {place}"),)
-    if said:
-        named = python.executable or python.prefix or "this Python"
-        yield finding(context, "torch-missing", said, python=named)
+        folder = python.site_packages or paste.python(context)
+        messages += (shown(context, "torch.installed", f"no torch in {folder}"),)
+    if messages:
+        name = python.executable or python.prefix or "this Python"
+        yield finding(context, "torch-missing", messages, python=name)
 
 
 def torch_itself(context: RuleContext) -> Findings:
     """An installed torch that is torn, mixed or does not import, or what does not fit beside it."""
     torch, numpy = context.torch, package(context, "numpy")
-    if any(p.intact is False for p in packages(context, "torch")):
+    if any(copy.intact is False for copy in packages(context, "torch")):
         yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
     conda, pip = conda_and_pip(context)
     if conda and pip and parsed(conda).release != parsed(pip).release:
         both = f"conda has torch {conda}, pip {pip}"
         yield seen(context, "mixed-conda-pip", "packages", both)
-    if problem := torch.import_error:
-        yield seen(context, "torch-import-failed", "torch.import_error", problem)
+    if torch.import_error:
+        yield seen(context, "torch-import-failed", "torch.import_error", torch.import_error)
     version = torch.version
     if version and numpy and not takes_numpy(version, numpy.version, context.catalog):
-        both = f"torch {torch.version}, numpy {numpy.version}"
+        both = f"torch {version}, numpy {numpy.version}"
+        # torch computes without numpy; only what crosses between them fails.
         yield seen(context, "numpy-abi-mismatch", "packages", both, weak=torch.cuda_available)
-    if "stub" in (path := context.driver.libcuda_path or ""):
-        yield seen(context, "libcuda-stub", "driver.libcuda_path", path)
+    libcuda = context.driver.libcuda_path or ""
+    if "stub" in libcuda:
+        yield seen(context, "libcuda-stub", "driver.libcuda_path", libcuda)
 
 
 def two_torch_installs(context: RuleContext) -> Findings:
     """Two torch distributions lie over each other, or one hides another."""
-    both = packages(context, "torch")
-    versions = tuple(dict.fromkeys(p.version for p in both))
-    if len(versions) > 1 and not all(conda_and_pip(context)):
-        one_folder = len({p.location for p in both}) == 1
-        said = [shown(context, "packages", f"torch {p.version} in {p.location}") for p in both]
-        yield finding(
-            context,
-            "two-torch-installs",
-            said,
-            severity=None if one_folder else Severity.WARNING,
-            times=str(len(versions)),
-            versions=", ".join(versions),
-        )
+    copies = packages(context, "torch")
+    versions = tuple(dict.fromkeys(copy.version for copy in copies))
+    # conda's and pip's torch in one environment is a finding of its own.
+    if len(versions) < 2 or all(conda_and_pip(context)):
+        return
+    evidence = []
+    for copy in copies:
+        text = f"torch {copy.version} in {copy.location}"
+        evidence.append(shown(context, "packages", text))
+    # In one folder their files are mixed; in two the first one hides the other.
+    folders = {copy.location for copy in copies}
+    yield finding(
+        context,
+        "two-torch-installs",
+        evidence,
+        severity=Severity.WARNING if len(folders) > 1 else None,
+        times=str(len(versions)),
+        versions=", ".join(versions),
+    )
 
 
 def torch_outside_target(context: RuleContext) -> Findings:
@@ -86,83 +96,104 @@ def torch_outside_target(context: RuleContext) -> Findings:
 
     Where it is not right for this machine, no other one in the environment would be seen.
     """
-    python, place = context.snapshot.python, context.torch.location or ""
-    own = tuple(filter(None, (python.prefix, python.site_packages)))
-    told = events(context, *HALVES_DO_NOT_FIT)
-    if place and python.prefix and not place.startswith(own) and not told:
-        in_the_way = context.choice.action != "kept"
-        broken = in_the_way and not paste.target_refuses(context)
-        cause = "torch-outside-environment"
-        yield seen(context, cause, "torch.location", place, weak=not broken, place=place)
+    python, location = context.snapshot.python, context.torch.location or ""
+    if not location or not python.prefix:
+        return
+    folders_of_environment = tuple(filter(None, (python.prefix, python.site_packages)))
+    if location.startswith(folders_of_environment) or events(context, *HALVES_DO_NOT_FIT):
+        return
+    torch_has_to_change = context.choice.action != "kept"
+    # Where nothing can be installed the torch outside is what somebody chose.
+    is_in_the_way = torch_has_to_change and not paste.target_refuses(context)
+    cause = "torch-outside-environment"
+    yield seen(context, cause, "torch.location", location, weak=not is_in_the_way, place=location)
 
 
 def torch_cpu_build(context: RuleContext) -> Findings:
     """The machine has an NVIDIA GPU and the installed torch has no CUDA."""
     torch = context.torch
-    said = events(context, "torch-not-compiled-with-cuda")
-    # No order: where no source tells the GPU, only a text about CUDA makes one likely.
-    asked = said or cuda_was_refused(context) or says_nothing_else(context)
-    about_it = is_report(context) and asked
-    there = has_nvidia(context)
-    old = context.catalog.never_serves(context.snapshot.gpus or ())
-    if old or context.os.jetson or not (there or (there is None and about_it)):
+    messages = events(context, "torch-not-compiled-with-cuda")
+    # No build of today serves such a GPU; a Jetson has wheels of its own.
+    if context.os.jetson or context.catalog.never_serves(context.snapshot.gpus or ()):
         return
-    if said or (torch.backend == "cpu" and not torch.cuda_available):
-        # A build with CUDA that is listed is not the one that says so.
-        who = named(context) if torch.backend in (None, "cpu") else "The torch that runs"
-        gpu = gpu_naming.gpu_names(context)
-        of_torch = shown(context, "torch.version", f"{who}, backend {torch.backend or 'cpu'}")
-        of_gpu = (shown(context, "gpus", gpu),) if gpus(context) else ()
-        seen = (*said, of_torch, *of_gpu)
-        yield finding(context, "torch-cpu-build", seen, who=who, gpu=gpu)
+    has_gpu = has_nvidia(context)
+    if has_gpu is None:
+        # Where no source tells the GPU, only a text about CUDA makes one likely.
+        has_gpu = is_report(context) and bool(
+            messages or cuda_was_refused(context) or says_nothing_else(context)
+        )
+    is_cpu_build = torch.backend == "cpu" and not torch.cuda_available
+    if not has_gpu or not (messages or is_cpu_build):
+        return
+    # A build with CUDA that is listed is not the one that says so.
+    name = torch_in_words(context) if torch.backend in (None, "cpu") else "The torch that runs"
+    gpu = gpu_naming.gpu_names(context)
+    evidence = [
+        *messages,
+        shown(context, "torch.version", f"{name}, backend {torch.backend or 'cpu'}"),
+    ]
+    if gpus(context):
+        evidence.append(shown(context, "gpus", gpu))
+    yield finding(context, "torch-cpu-build", evidence, who=name, gpu=gpu)
 
 
-def named(context: RuleContext) -> str:
+def torch_in_words(context: RuleContext) -> str:
     """`torch 2.5.1`, or `torch` alone."""
     return f"torch {context.torch.version or ''}".strip()
 
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
-    text = f"{named(context)}, backend {context.torch.backend or 'unknown'}"
+    """torch's version and backend, as they were read."""
+    text = f"{torch_in_words(context)}, backend {context.torch.backend or 'unknown'}"
     return (value_evidence(context, "torch.version", text),)
 
 
 def foreign_wheel(context: RuleContext) -> Findings:
     """A build for another maker's GPUs."""
-    label = context.torch.backend or ""
-    cause = {"rocm": "rocm-wheel-on-nvidia", "xpu": "xpu-wheel-on-nvidia"}.get(label[:4])
+    backend = context.torch.backend or ""
+    cause = None
+    if backend.startswith("rocm"):
+        cause = "rocm-wheel-on-nvidia"
+    elif backend == "xpu":
+        cause = "xpu-wheel-on-nvidia"
+    # Beside another maker's GPU the build may be meant for that one.
     if cause and gpus(context) and not events(context, "foreign-gpu"):
-        said = (shown(context, "torch.version", f"backend {label}"),)
-        yield finding(context, cause, said, who=named(context))
+        evidence = (shown(context, "torch.version", f"backend {backend}"),)
+        yield finding(context, cause, evidence, who=torch_in_words(context))
 
 
 def torch_sees_no_gpu(context: RuleContext) -> Findings:
     """torch itself, or a program above it, says that CUDA is not available."""
     torch = context.torch
-    said = events(context, "cuda-unavailable")
+    messages = events(context, "cuda-unavailable")
+    # A program that is not built on torch speaks of itself.
     if torch.cuda_available is None and not torch.version and is_beside_torch(context):
         return
-    if torch.cuda_available is False and not said:
-        said = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
-    if not said or has_nvidia(context) is False:
-        return
-    yield finding(context, "torch-sees-no-gpu", said)
+    if torch.cuda_available is False and not messages:
+        messages = (shown(context, "torch.cuda_available", "torch.cuda.is_available(): False"),)
+    if messages and has_nvidia(context) is not False:
+        yield finding(context, "torch-sees-no-gpu", messages)
 
 
 def cuda_lib_missing(context: RuleContext) -> Findings:
     """A CUDA library that torch links against is not installed, or only in part."""
-    cut = [
-        (p.name, p.version)
-        for p in context.snapshot.packages or ()
-        if p.name.startswith("nvidia-") and p.intact is False
-    ]
-    if cut:
-        exact = ("install", "--force-reinstall", "--no-deps", *exactly(cut))
-        names = ", ".join(name for name, _ in cut[:3])
-        files = f"{names}: files are missing"
-        again = Fix(text="Reinstall these packages", commands=(paste.pip(context, *exact),))
-        found = seen(context, "cuda-lib-missing", "packages", files, library=names)
-        yield replace(found, fix=again)
+    torn_packages = []
+    for installed in context.snapshot.packages or ():
+        if installed.name.startswith("nvidia-") and installed.intact is False:
+            torn_packages.append((installed.name, installed.version))
+    if not torn_packages:
+        return
+    requirements = exactly(torn_packages)
+    reinstall = paste.pip(context, "install", "--force-reinstall", "--no-deps", *requirements)
+    fix = Fix(text="Reinstall these packages", commands=(reinstall,))
+    names = ", ".join(name for name, _ in torn_packages[:NAMES_SHOWN])
+    text = f"{names}: files are missing"
+    missing = seen(context, "cuda-lib-missing", "packages", text, library=names)
+    yield replace(missing, fix=fix)
+
+
+NAMES_SHOWN = 3
+"""Packages that a title names."""
 
 
 def interpreter(context: RuleContext) -> Findings:
@@ -170,60 +201,94 @@ def interpreter(context: RuleContext) -> Findings:
     os, python, torch = context.os, context.snapshot.python, context.torch
     if python.bits == 32:
         # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
-        answered = torch.cuda_available is not None or package(context, "torch")
-        if not (is_report(context) and answered):
+        torch_is_there = torch.cuda_available is not None or package(context, "torch")
+        if not is_report(context) or not torch_is_there:
             path = paste.python(context)
             yield seen(context, "python-32bit", "python.bits", f"{path}: 32 bits")
         return
-    musl = events(context, "musl-libc")
-    if not musl and is_report(context) and (torch.version or context.snapshot.events):
-        return  # An environment that has its torch: an old Python is no trouble of its own.
-    here = [r for r in context.catalog.builds if (r.os, r.machine) == (os.family, os.machine)]
-    libc, tag = os.libc or "", python_tag(context.snapshot)
-    least = min((row.glibc for row in here if row.glibc), key=parsed, default="0")
-    text = what = f"{os.family} on {os.machine}"
-    by_libc = musl or libc.startswith("musl")
-    if by_libc:
-        text, what = libc, "this system: a musl libc"
-    if by_libc or (os.family and os.machine and not here):
-        said = musl or (shown(context, "os.libc", text),)
-        yield finding(context, "no-wheel-for-platform", said, what=what, asked="torch")
-    elif here and tag and not any(tag in row.pythons for row in here):
-        yield seen(context, "python-no-wheel", "python.version", f"Python {tag}", asked="torch")
-    if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(least):
-        yield seen(context, "glibc-too-old", "os.libc", libc, needed=least)
+    musl_messages = events(context, "musl-libc")
+    # An environment that has its torch: an old Python is no trouble of its own.
+    has_torch_or_trouble = torch.version or context.snapshot.events
+    if is_report(context) and has_torch_or_trouble and not musl_messages:
+        return
+    builds = []
+    for build in context.catalog.builds:
+        if (build.os, build.machine) == (os.family, os.machine):
+            builds.append(build)
+    libc = os.libc or ""
+    python_of_target = python_tag(context.snapshot)
+    # torch's wheels are built against glibc.
+    if musl_messages or libc.startswith("musl"):
+        evidence = musl_messages or (shown(context, "os.libc", libc),)
+        system = "this system: a musl libc"
+        yield finding(context, "no-wheel-for-platform", evidence, what=system, asked="torch")
+    elif os.family and os.machine and not builds:
+        system = f"{os.family} on {os.machine}"
+        evidence = (shown(context, "os.libc", system),)
+        yield finding(context, "no-wheel-for-platform", evidence, what=system, asked="torch")
+    elif builds and python_of_target:
+        pythons_of_builds = {tag for build in builds for tag in build.pythons}
+        if python_of_target not in pythons_of_builds:
+            text = f"Python {python_of_target}"
+            yield seen(context, "python-no-wheel", "python.version", text, asked="torch")
+    oldest_glibc = min(filter(None, (build.glibc for build in builds)), key=parsed, default="0")
+    if libc.startswith("glibc ") and parsed(libc.removeprefix("glibc ")) < parsed(oldest_glibc):
+        yield seen(context, "glibc-too-old", "os.libc", libc, needed=oldest_glibc)
 
 
 def environment(context: RuleContext) -> Findings:
     """What of the target keeps an installer from it; nothing to judge where none was named."""
-    python, limited = context.snapshot.python, Severity.WARNING
-    problems = [r for r in context.snapshot.readings if r.subject == "python" and r.problem]
+    python = context.snapshot.python
+    problems = []
+    for reading in context.snapshot.readings:
+        if reading.subject == "python" and reading.problem:
+            problems.append(reading.problem)
     if python.version is None and python.executable is None and problems:
-        yield seen(context, "no-target", "python", problems[0].problem or "")
+        yield seen(context, "no-target", "python", problems[0])
+    # uv installs without pip.
     if python.has_pip is False:
         yield seen(context, "pip-missing", "python.has_pip", "no pip", severity=Severity.NOTE)
+    # What is installed there may work: it only cannot be changed.
     if python.externally_managed:
-        text, about = "EXTERNALLY-MANAGED", "python.externally_managed"
-        yield seen(context, "externally-managed", about, text, severity=limited)
+        yield seen(
+            context,
+            "externally-managed",
+            "python.externally_managed",
+            "EXTERNALLY-MANAGED",
+            severity=Severity.WARNING,
+        )
     elif python.site_writable is False:
-        path, about = python.site_packages or python.prefix or "it", "python.site_writable"
-        yield seen(context, "site-not-writable", about, "not writable", severity=limited, path=path)
+        yield seen(
+            context,
+            "site-not-writable",
+            "python.site_writable",
+            "not writable",
+            severity=Severity.WARNING,
+            path=python.site_packages or python.prefix or "it",
+        )
 
 
 def host(context: RuleContext) -> Findings:
     """No room where an install writes or DataLoader workers share; no compiler for Triton."""
-    machine, said = context.snapshot, events(context, "pip-cache-disk-full")
-    room = [f"{d.path}: {gib(d.free_bytes or 0)} free" for d in short_disks(context)]
-    if said or room:
-        full = (*said, *(shown(context, "disks", one) for one in room))
-        yield finding(context, "pip-cache-disk-full", full, weak=not said)
-    total = machine.memory.shm_total_bytes
-    if total is not None and total <= GIB and in_container(context):
-        about, text = "memory.shm_total_bytes", f"/dev/shm is {gib(total)}"
-        yield seen(context, "shm-too-small", about, text, weak=True)
-    lacks = machine.packages is not None and machine.toolkit.compiler is None
-    looked = on(context, "linux") and not is_report(context)
-    if looked and lacks and is_cuda_build(machine.torch) and has_nvidia(context):
+    machine = context.snapshot
+    messages = events(context, "pip-cache-disk-full")
+    disks = []
+    for disk in short_disks(context):
+        text = f"{disk.path}: {gib(disk.free_bytes or 0)} free"
+        disks.append(shown(context, "disks", text))
+    if messages or disks:
+        # A disk that is nearly full has stopped nothing yet.
+        yield finding(context, "pip-cache-disk-full", (*messages, *disks), weak=not messages)
+    shared_memory = machine.memory.shm_total_bytes
+    # Docker's default is 64 MiB; what a DataLoader's workers share is often larger.
+    if shared_memory is not None and shared_memory <= GIB and in_container(context):
+        text = f"/dev/shm is {gib(shared_memory)}"
+        yield seen(context, "shm-too-small", "memory.shm_total_bytes", text, weak=True)
+    # A text does not show which compilers a machine has. Triton compiles on Linux by gcc.
+    if is_report(context) or not on(context, "linux"):
+        return
+    lacks_compiler = machine.packages is not None and machine.toolkit.compiler is None
+    if lacks_compiler and is_cuda_build(machine.torch) and has_nvidia(context):
         yield seen(context, "triton-no-compiler", "PATH", "no gcc", weak=True)
 
 

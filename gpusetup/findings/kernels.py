@@ -28,7 +28,7 @@ from gpusetup.evidence.context import (
     serving,
 )
 from gpusetup.evidence.places import is_beside_torch
-from gpusetup.findings.environment import named, version_evidence
+from gpusetup.findings.environment import torch_in_words, version_evidence
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, paste
 from gpusetup.fixes.jetson import jetson_fix
@@ -53,7 +53,7 @@ def jetson_wrong_wheel(context: RuleContext) -> Findings:
     if (missing and not lacks) or not (wrong or lacks or _is_for_others(context)):
         return
     yield RECORDS["jetson-wrong-wheel"].found(
-        f"{named(context)} is not made for this Jetson ({board})",
+        f"{torch_in_words(context)} is not made for this Jetson ({board})",
         detail=f"torch's aarch64 wheels run on Thor from CUDA {FIRST_OF_THOR.cuda} on, on Orin "
         f"from {UNIFIED.cuda} on. Before that, a Jetson needs NVIDIA's wheels for its JetPack.",
         evidence=(*event_evidence(lacks), *version_evidence(context)),
@@ -123,7 +123,7 @@ def _torch_that_lacks(context: RuleContext) -> str:
         row for row in context.catalog.builds if (row.torch, row.backend) == (public, backend)
     ]
     has_them = targets and any(set(targets) <= {*row.kernels} for row in builds)
-    return "The torch that runs" if has_them else named(context)
+    return "The torch that runs" if has_them else torch_in_words(context)
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
@@ -157,7 +157,7 @@ def no_kernel_image(context: RuleContext) -> Findings:
     # If torch's list shows that it has the kernel, the record's refutation says so.
     cause = "extension-arch-mismatch" if module else _by_age(context, known)
     gpu = gpu_naming.gpu_names(context) if known else "this GPU"
-    who = module or named(context) if cause == "arch-too-new-for-wheel" else module
+    who = module or torch_in_words(context) if cause == "arch-too-new-for-wheel" else module
     seen = (*said, *_seen(context))
     yield finding(context, cause, seen, who=who or "an extension", gpu=gpu)
 
