@@ -41,8 +41,10 @@ NVML_UNKNOWN = 999
 
 def absent_here(context: RuleContext) -> bool:
     """Whether the driver is missing from this machine itself, not from around it."""
-    around = in_container(context) or in_an_image_build(context) or context.os.wsl
-    return not (context.other_host or around or on(context, "macos"))
+    if context.other_host or on(context, "macos"):
+        return False
+    # In these the driver is the host's.
+    return not (in_container(context) or in_an_image_build(context) or context.os.wsl)
 
 
 PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-the-way")
@@ -51,23 +53,33 @@ PACKAGES_ARE_THERE = ("driver-not-loaded", "secure-boot-rejected", "nouveau-in-t
 
 def driver_missing(context: RuleContext) -> Findings:
     """An NVIDIA GPU, or a program that looked for one, and no NVIDIA driver at all."""
-    driver, there = context.driver, has_nvidia(context)
+    driver, has_gpu = context.driver, has_nvidia(context)
     # nouveau has each GPU that no driver of NVIDIA's was ever installed for.
-    said = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
-    runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
-    if runs or there is False or not (absent_here(context) or said_on_the_host(said)):
+    messages = (*events(context, "no-nvidia-driver", "nouveau-in-use"), *_looked_in_vain(context))
+    driver_runs = driver_answers(context) or kernel_driver_spoke(context) or driver.module_loaded
+    if driver_runs or has_gpu is False:
         return
-    no_library = driver.library_found is False
-    suspected = not driver.module_version if there else cuda_needed(context.torch)
-    meant = said and not events(context, *PACKAGES_ARE_THERE)
-    if (no_library and suspected) or meant:
-        library = (shown(context, "driver.library_found", "no library of a driver"),)
-        seen = (*said, *on_the_bus(context), *(library if no_library else ()))
-        lender = lender_of(context)
-        fix = Fix(text=lender.gives_a_gpu) if lender else _install(context)
-        who = gpu_naming.gpu_names(context) if there and not has_a_scheduler(context) else ""
-        who = f"{lender.name} gave this notebook no GPU" if lender else who
-        yield finding(context, "driver-missing", seen, fix=fix, who=who)
+    if not absent_here(context) and not said_on_the_host(messages):
+        return
+    lacks_library = driver.library_found is False
+    # With a GPU the module on disk would be a driver; without one torch's build must ask for it.
+    is_suspected = not driver.module_version if has_gpu else bool(cuda_needed(context.torch))
+    is_said = messages and not events(context, *PACKAGES_ARE_THERE)
+    if not is_said and not (lacks_library and is_suspected):
+        return
+    evidence = [*messages, *on_the_bus(context)]
+    if lacks_library:
+        evidence.append(shown(context, "driver.library_found", "no library of a driver"))
+    lender = lender_of(context)
+    if lender:
+        fix = Fix(text=lender.gives_a_gpu)
+        subject = f"{lender.name} gave this notebook no GPU"
+    else:
+        fix = _install(context)
+        # The node of a cluster's job may have another GPU than the one that is named.
+        names_gpu = has_gpu and not has_a_scheduler(context)
+        subject = gpu_naming.gpu_names(context) if names_gpu else ""
+    yield finding(context, "driver-missing", evidence, fix=fix, who=subject)
 
 
 def _install(context: RuleContext) -> Fix:
@@ -83,13 +95,13 @@ def said_on_the_host(messages: Iterable[Event]) -> bool:
 
 def _looked_in_vain(context: RuleContext) -> Events:
     """nvidia-smi or the driver's library is not there, where something looked for CUDA."""
-    libraries = (
-        event
-        for event in events(context, "library-missing", "cuda-lib-missing")
-        if event.values.get("library", "").startswith(DRIVER_LIBRARIES)
-    )
-    no_smi = () if events(context, *FAILS_WITHOUT_GPU) else events(context, "smi-not-found")
-    return (*libraries, *no_smi)
+    messages = []
+    for event in events(context, "library-missing", "cuda-lib-missing"):
+        if event.values.get("library", "").startswith(DRIVER_LIBRARIES):
+            messages.append(event)
+    if not events(context, *FAILS_WITHOUT_GPU):
+        messages += events(context, "smi-not-found")
+    return tuple(messages)
 
 
 FAILS_WITHOUT_GPU = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")
@@ -102,10 +114,12 @@ DRIVER_LIBRARIES = ("libcuda.so", "nvcuda.dll", "libnvidia-ml.so", "nvml.dll")
 
 
 def on_the_bus(context: RuleContext) -> Events:
-    return tuple(
-        shown(context, "pci_devices", f"{d.name or 'NVIDIA device'}, driver: {d.driver or 'none'}")
-        for d in nvidia_on_pci(context)[:2]
-    )
+    """NVIDIA's devices on the PCI bus with their drivers; the first two are evidence enough."""
+    devices = []
+    for device in nvidia_on_pci(context)[:2]:
+        text = f"{device.name or 'NVIDIA device'}, driver: {device.driver or 'none'}"
+        devices.append(shown(context, "pci_devices", text))
+    return tuple(devices)
 
 
 NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
@@ -114,15 +128,19 @@ NOT_LOADED = ("driver-not-loaded", "nouveau-in-the-way")
 def nvml_said(context: RuleContext) -> Events:
     """NVML's own error; a text has it in its words, with its source."""
     driver = context.driver
+    if not driver.nvml_code:
+        return ()
     text = driver.nvml_message or f"error {driver.nvml_code}"
-    return (shown(context, "driver.nvml_code", text),) if driver.nvml_code else ()
+    return (shown(context, "driver.nvml_code", text),)
 
 
 def serves_its_maker(context: RuleContext) -> bool:
-    """Whether the installed torch is for the GPU that is there, as far as its files say: ROCm's
-    beside AMD's, XPU's beside Intel's, the ordinary one on a Mac. A text complains of something."""
+    """Whether the installed torch is for the GPU that is there, as far as its files say.
+
+    ROCm's beside AMD's, XPU's beside Intel's, the ordinary one on a Mac.
+    """
     torch = context.torch
-    # No order: whoever sends a text has a complaint, so a fitting build proves nothing.
+    # Whoever sends a text has a complaint, so a fitting build proves nothing.
     if is_report(context) or not torch.installed or torch.import_error or context.snapshot.gpus:
         return False
     if events(context, *LOOKED_FOR_CUDA):
@@ -132,12 +150,12 @@ def serves_its_maker(context: RuleContext) -> bool:
     if torch.backend == "cpu" and has_nvidia(context) is False and not torch.cuda_available:
         # No GPU that torch has a build for: the CPU's is the right one.
         return not torch_has_another_build(context)
-    on_bus = {device.vendor for device in context.snapshot.pci_devices or ()}
+    makers = {device.vendor for device in context.snapshot.pci_devices or ()}
     stack = context.snapshot.makers
     if stack is not None:
-        on_bus.add(stack.maker)
-    maker = maker_of(torch.backend)
-    return is_seen_only(maker) and maker in on_bus
+        makers.add(stack.maker)
+    maker_of_build = maker_of(torch.backend)
+    return is_seen_only(maker_of_build) and maker_of_build in makers
 
 
 def torch_has_another_build(context: RuleContext) -> bool:
@@ -169,60 +187,89 @@ def no_nvidia_gpu(context: RuleContext) -> Findings:
     if _apple(context) and is_report(context) and events(context, "cuda-error"):
         return
     cause, fix = _of_whom(context)
+    messages = events(context, *LOOKED_FOR_CUDA)[:MESSAGES_SHOWN]
+    evidence = (*messages, _what_is_there(context, cause))
+    is_only_a_note = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
+    board = ""
+    for event in events(context, "foreign-gpu"):
+        name = event.values.get("name", "")
+        target = gfx_of(name)
+        # Its target says which build has kernels for it.
+        if target and not board:
+            board = f"{name} ({target})"
+    severity = Severity.NOTE if is_only_a_note else None
+    yield finding(context, cause, evidence, fix=fix, board=board, severity=severity)
+
+
+MESSAGES_SHOWN = 3
+"""Messages that the evidence quotes."""
+
+
+def _what_is_there(context: RuleContext, cause: str) -> Event:
+    """The devices on the bus, or the Mac, as evidence that no GPU is NVIDIA's."""
     machine = context.snapshot
-    named = (f"{d.vendor} {d.name or d.device_id} at {d.bus_id}" for d in machine.pci_devices or ())
-    seen = "; ".join(named) or "no source lists an NVIDIA GPU"
-    about = ("pci_devices", seen)
     if cause == "apple-silicon":
-        about = ("os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
-    said = (*events(context, *LOOKED_FOR_CUDA)[:3], shown(context, *about))
-    passing = events(context, *STOPS_EARLIER) or serves_its_maker(context) or _runs(context)
-    boards = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    board = next((f"{name} ({gfx_of(name)})" for name in boards if gfx_of(name)), "")
-    yield finding(
-        context, cause, said, fix=fix, board=board, severity=Severity.NOTE if passing else None
-    )
+        return shown(context, "os.machine", f"macOS on {machine.os.machine or 'a Mac'}")
+    devices = []
+    for device in machine.pci_devices or ():
+        devices.append(f"{device.vendor} {device.name or device.device_id} at {device.bus_id}")
+    text = "; ".join(devices) or "no source lists an NVIDIA GPU"
+    return shown(context, "pci_devices", text)
 
 
 def _in_use(context: RuleContext) -> bool:
     """Whether the maker's own backend runs in a text, and nothing asks for CUDA or lacks it."""
     torch = context.torch
     if is_seen_only(maker_of(torch.backend)) and torch.cuda_available and is_report(context):
-        asks = events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built")
-        boards = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
-        # torch lists a GPU that its wheel has no kernels for, and fails at the first one.
-        unserved = [name for name in boards if gfx_of(name) not in (None, *BUILT_FOR)]
-        return not (asks or unserved)
-    ran = events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS)
-    return bool(ran and not events(context, *LOOKED_FOR_CUDA[1:]))
+        if events(context, *LOOKED_FOR_CUDA[1:], "cuda-lib-missing", "extension-not-built"):
+            return False
+        for event in events(context, "foreign-gpu"):
+            target = gfx_of(event.values.get("name", ""))
+            # torch lists a GPU that its wheel has no kernels for, and fails at the first one.
+            if target is not None and target not in BUILT_FOR:
+                return False
+        return True
+    if events(context, *LOOKED_FOR_CUDA[1:]):
+        return False
+    return bool(events(context, "backend-runs", "ran-first") or cuda_errors(context, *BY_PROGRAMS))
 
 
 def _is_absent(context: RuleContext) -> bool:
-    machine, has = context.snapshot, has_nvidia(context)
-    looked = (
-        is_seen_only(maker_of(machine.torch.backend))
-        or events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen")
-        or (events(context, "foreign-gpu") and events(context, "program-lib-missing"))
-    )
-    return has is False or bool(looked and has is None and not machine.driver.version)
+    """Whether no NVIDIA GPU is there: as a source says, or as all speaks for another maker's."""
+    machine, has_gpu = context.snapshot, has_nvidia(context)
+    if has_gpu is not None:
+        return not has_gpu
+    if machine.driver.version:
+        return False
+    if is_seen_only(maker_of(machine.torch.backend)):
+        return True
+    if events(context, *OF_ANOTHER_MAKER, "gpu-not-chosen"):
+        return True
+    names_another_gpu = events(context, "foreign-gpu")
+    return bool(names_another_gpu and events(context, "program-lib-missing"))
 
 
 def _apple(context: RuleContext) -> bool:
     """A Mac whose machine is Apple's, or one of which a text says only that it is a Mac."""
-    # No order: a live machine always knows its architecture.
-    own = ("aarch64", "arm64", *((None,) if is_report(context) else ()))
-    metal = bool(events(context, "mps-lacks")) and has_nvidia(context) is not True
-    # No order: where a notebook is lent, the Mac is what its user sits at.
-    lent = is_report(context) and events(context, "hosted-notebook")
-    if lent and not events(context, *LOOKED_FOR_CUDA):
+    # Where a notebook is lent, the Mac is what its user sits at.
+    is_lent = is_report(context) and events(context, "hosted-notebook")
+    if is_lent and not events(context, *LOOKED_FOR_CUDA):
         return False
-    return metal or (on(context, "macos") and context.os.machine in own)
+    if events(context, "mps-lacks") and not has_nvidia(context):
+        return True
+    machine = context.os.machine
+    is_apples = machine in ("aarch64", "arm64")
+    # A live machine always knows its architecture; of a text's Mac it is taken to be Apple's.
+    is_unsaid = machine is None and is_report(context)
+    return on(context, "macos") and (is_apples or is_unsaid)
 
 
-# No order: these events prove that a program wanted CUDA, which makes its absence a failure.
 OF_ANOTHER_MAKER = ("no-hip-gpus", "hip-kernel-missing", "no-xpu")
+"""Events of another maker's stack."""
 
 
+# The first one names a GPU; all others prove that a program wanted one, so that its absence is a
+# failure.
 LOOKED_FOR_CUDA = (
     "foreign-gpu",
     "mps-lacks",
@@ -270,48 +317,62 @@ which an installer finds no torch is not about a GPU at all."""
 
 
 def _runs(context: RuleContext) -> bool:
-    """A text in which CUDA ran, or that shows a build and nothing that looked for a GPU in vain; of
-    a Mac one that shows its paths alone."""
-    machine, mac = context.snapshot, _apple(context)
-    looked = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
-    works = machine.torch.cuda_available
-    if not is_report(context) or (looked and not mac):
+    """Whether nothing in a text looked for a GPU in vain, or CUDA ran.
+
+    A text shows a build and no more; of a Mac it shows paths alone.
+    """
+    machine = context.snapshot
+    if not is_report(context):
         return False
-    if not mac:
-        return bool(works or (works is None and not (machine.pci_devices or machine.gpus)))
-    named = machine.os.machine or machine.os.name or machine.torch.version
-    told = named or machine.failing.program or looked or machine.python.version is None
-    return bool(works or not told)
+    looked_in_vain = events(context, *LOOKED_FOR_CUDA) or machine.cuda_api.init_code
+    torch_sees_gpu = machine.torch.cuda_available
+    if _apple(context):
+        if torch_sees_gpu:
+            return True
+        names_the_mac = machine.os.machine or machine.os.name or machine.torch.version
+        is_of_a_program = machine.failing.program or machine.python.version is None
+        return not (names_the_mac or is_of_a_program or looked_in_vain)
+    if looked_in_vain or torch_sees_gpu is False:
+        return False
+    lists_a_device = machine.pci_devices or machine.gpus
+    return bool(torch_sees_gpu or not lists_a_device)
 
 
 IMAGE = "; `gpusetup doctor --gpu NAME --driver VERSION` judges this image for its host instead"
 
 
 def _of_whom(context: RuleContext) -> tuple[str, Fix]:
-    named = " ".join(e.values.get("name", "") for e in events(context, "foreign-gpu"))
-    maker = maker_of(context.torch.backend)
+    """The finding of the GPU's maker, and what to do with such a GPU."""
     if _apple(context):
         return "apple-silicon", other_makers.apple(context)
     # Neither ROCm nor torch's wheels for macOS use the Radeon of an older Mac.
     if on(context, "macos"):
         return _without_a_gpu(context)
-    if "amd" in (maker, *vendors_of(context.snapshot)) or events(context, *OF_ANOTHER_MAKER[:2]):
+    maker_of_build = maker_of(context.torch.backend)
+    has_amd = maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
+    if has_amd or events(context, "no-hip-gpus", "hip-kernel-missing"):
         return "amd-gpu", other_makers.amd(context)
-    if maker == "intel" or events(context, "no-xpu") or re.search(other_makers.ARC, named):
+    names = [event.values.get("name", "") for event in events(context, "foreign-gpu")]
+    names_an_arc = re.search(other_makers.ARC, " ".join(names))
+    if maker_of_build == "intel" or events(context, "no-xpu") or names_an_arc:
         return "intel-gpu", other_makers.intel(context)
     return _without_a_gpu(context)
 
 
 def _without_a_gpu(context: RuleContext) -> tuple[str, Fix]:
-    torch, said = context.torch, events(context, "cuda-error")
-    build = context.snapshot.wanted.torch and paste.chosen_build(context)
-    asked = ("--torch", build.torch) if build else ()
-    cpu = paste.gpusetup(context, *asked, "--backend", "cpu")
-    return "no-nvidia-gpu", Fix(
-        text="Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
-        + (IMAGE if in_container(context) else ""),
-        commands=() if torch.installed or torch.version or said else (cpu,),
-    )
+    """A machine whose GPU torch has no build for: the CPU's build, if no torch is there yet."""
+    torch = context.torch
+    text = "Use the CPU build of torch here, or go to a machine with an NVIDIA GPU"
+    if in_container(context):
+        text += IMAGE
+    # An installed torch stays; an error of CUDA comes from a machine that has a GPU.
+    if torch.installed or torch.version or events(context, "cuda-error"):
+        return "no-nvidia-gpu", Fix(text=text)
+    words: tuple[str, ...] = ("--backend", "cpu")
+    build = paste.chosen_build(context) if context.snapshot.wanted.torch else None
+    if build:
+        words = ("--torch", build.torch, *words)
+    return "no-nvidia-gpu", Fix(text=text, commands=(paste.gpusetup(context, *words),))
 
 
 OF_THE_DRIVER = (driver_missing,)
