@@ -54,6 +54,11 @@ NCCL_LOG = f"export NCCL_DEBUG=INFO  {RUN_AGAIN}"
 PROGRAMS_LOG = "ollama ps; journalctl -u ollama --no-pager | tail -n 200"
 """Which processor ollama's model runs on, and why its server chose that."""
 WHILE_IT_RUNS = "nvidia-smi  # while the program runs: does its list name the program?"
+MEMORY_OVER_TIME = (
+    "nvidia-smi --query-gpu=timestamp,memory.used --format=csv -l 60  "
+    "# while it runs, and `free -m`: which of the two grows?"
+)
+"""The GPU's memory grows by tensors that the program keeps, the host's by its data and workers."""
 STACK = "py-spy dump --pid PID  # while it hangs (`pip install py-spy`): where each thread waits"
 FAULTS = f"export PYTHONFAULTHANDLER=1  {RUN_AGAIN}"
 """A program that ends without a word prints where it was (Python's faulthandler)."""
@@ -69,6 +74,8 @@ TORCHS_DEVICES = (
 MONITOR = "gpusetup monitor"
 """Whether the GPU is idle, throttled or waits for data while a slow program runs."""
 TORCHS_MPS = 'python -c "import torch; print(torch.__version__, torch.backends.mps.is_available())"'
+MPS_FALLBACK = f"export PYTORCH_ENABLE_MPS_FALLBACK=1  {RUN_AGAIN}"
+"""Whether an operation that mps lacks is at fault: with it, that one runs on the CPU."""
 TORCHS_XPU = 'python -c "import torch; print(torch.__version__, torch.xpu.is_available())"'
 BITS = "python -c \"import struct, sys; print(sys.version, 8 * struct.calcsize('P'))\""
 

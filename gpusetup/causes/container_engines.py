@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Check, Likelier, Message, Refutation
 from gpusetup.evidence import facts
 from gpusetup.evidence.context import RuleContext, events
@@ -14,6 +13,7 @@ from gpusetup.evidence.places import (
     on_windows_without_container,
 )
 from gpusetup.fixes import needs, paste, system_packages
+from gpusetup.fixes.lenders import is_lent
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix

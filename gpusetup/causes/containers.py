@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import RuleContext, events, is_report
@@ -14,6 +13,7 @@ from gpusetup.evidence.places import (
     no,
     on_windows_without_container,
 )
+from gpusetup.fixes.lenders import is_lent
 from gpusetup.messages.fragments import IF_ONLY, in_any_order
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix

@@ -152,7 +152,7 @@ CAUSES = (
     ),
     Cause(
         "system-not-ready-fabric-manager",
-        certain_if=proofs.message_states_it,
+        certain_if=proofs.gpus_are_on_nvswitch,
         title="The NVSwitch fabric is not ready at {who}",
         means="Systems with NVSwitch need the Fabric Manager of exactly the driver's version.",
         text="Install the Fabric Manager of exactly the driver's version, and start it",
@@ -195,7 +195,7 @@ CAUSES = (
     ),
     Cause(
         "forward-compat-unsupported",
-        certain_if=proofs.message_states_it,
+        certain_if=proofs.compatibility_library_is_read,
         title="CUDA loads a forward compatibility library (cuda-compat), which this GPU or driver "
         "does not allow (error 804)",
         means="Forward compatibility is for data centre GPUs and some drivers.",
@@ -335,7 +335,7 @@ CAUSES = (
     ),
     Cause(
         "libcuda-stub",
-        certain_if=proofs.message_states_it,
+        certain_if=proofs.message_names_the_stub,
         title="CUDA loads the toolkit's stub libcuda instead of the driver's, or LD_LIBRARY_PATH "
         "contains that stub",
         means="The stub is for linking programs on a machine without a driver. It cannot run them.",

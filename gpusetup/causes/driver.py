@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gpusetup.causes import alike
-from gpusetup.causes.lenders import is_lent
 from gpusetup.causes.record import Cause, Check, Refutation
 from gpusetup.evidence import facts, proofs
 from gpusetup.evidence.context import RuleContext, events, listed_gpus
 from gpusetup.evidence.places import gpu_is_listed, in_wsl, on_windows_without_container
 from gpusetup.fixes.drivers import ENROLL, REBOOT, load_fix, mok_command, rebuild_with_headers
+from gpusetup.fixes.lenders import is_lent
 from gpusetup.messages.fragments import IF, IF_ONLY
 from gpusetup.messages.row import says
 from gpusetup.model.shell import Lines, lines

@@ -71,12 +71,16 @@ CAUSES = (
     ),
     Cause(
         "compiler-too-new",
-        certain_if=proofs.message_states_it,
+        # Visual Studio's message says the same of a compiler that is too old.
+        certain_if=proofs.message_states(
+            "compiler-too-new", r"gcc versions later than|STL1002|and up are not supported"
+        ),
         title="nvcc supports gcc up to {compiler}, and the installed gcc is newer",
         plain="nvcc does not support this C++ compiler, because it is too new for the CUDA toolkit",
         means="Every CUDA toolkit supports C++ compilers up to a certain version.",
-        text="Let nvcc use an older compiler, which nvcc's release notes name. Or use a newer "
-        "toolkit of torch's CUDA major version",
+        text="Let nvcc use an older compiler, which nvcc's release notes name (for Visual Studio: "
+        "add an older MSVC toolset in its installer, and build in that toolset's prompt). Or use a "
+        "newer toolkit of torch's CUDA major version",
         proven_by="nvcc refuses the compiler",
         # Source: NVIDIA, CUDA Installation Guide, host compiler support.
         stage="build",
@@ -183,7 +187,11 @@ CAUSES = (
     ),
     Cause(
         "compiler-missing",
-        certain_if=proofs.message_states_it,
+        # In Windows the compiler may be there and its environment (vcvarsall) not set.
+        certain_if=proofs.message_states(
+            "compiler-missing",
+            r"(?:gcc|g\+\+|cc|c\+\+|clang\+*)\S* ?' failed: No such|unable to execute",
+        ),
         title="A package must be compiled, and there is no C++ compiler",
         means="No wheel fits, so the installer compiles the package.",
         text="Install a C++ compiler (Windows: the Build Tools of Visual Studio, with C++; Debian "

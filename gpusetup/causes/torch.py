@@ -108,7 +108,7 @@ CAUSES = (
     ),
     Cause(
         "torch-missing",
-        certain_if=proofs.message_states_it,
+        certain_if=proofs.no_torch_is_listed,
         means="The Python that runs the program has no torch. Often torch was installed into another "
         "environment.",
         check=Check(

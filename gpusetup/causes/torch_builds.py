@@ -9,7 +9,7 @@ from gpusetup.causes import alike
 from gpusetup.causes.record import Cause, Check, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.command_values import is_a_version
-from gpusetup.evidence.context import RuleContext, events
+from gpusetup.evidence.context import RuleContext, events, is_report
 from gpusetup.evidence.places import ON_LINUX, ON_WINDOWS
 from gpusetup.fixes import paste
 from gpusetup.model.finding import Fix
@@ -17,6 +17,12 @@ from gpusetup.model.finding import Fix
 
 def _replace_it(context: RuleContext, text: str) -> Fix:
     build = context.choice.build
+    if is_report(context) and context.snapshot.wanted.backend == "cpu":
+        return Fix(
+            text="The command that installs torch names the index of the CPU builds (`whl/cpu`): "
+            "name one of the CUDA builds in its place, in a Dockerfile too, and build the image "
+            "again. `gpusetup resolve` on the machine with the GPU picks the index"
+        )
     if build and build.backend == "cpu":
         return Fix(text="No CUDA build works on this machine: see the other findings")
     return paste.another_torch(context, text)

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Protocol
 
 from gpusetup.choose.choice import Choice
-from gpusetup.model.builds import TorchBuild
 from gpusetup.model.frozen import Frozen
 
 
@@ -32,6 +31,18 @@ class IndexAnswer(Frozen):
     notes: tuple[str, ...] = ()
 
 
+class SetQuestion(Frozen):
+    """Which packages go together with one of several torches of a backend."""
+
+    backend: str
+    torch: str
+    """A specifier: `==2.9.1`, or `>=2.6.0,<=2.9.1`."""
+    words: tuple[str, ...]
+    limits: tuple[str, ...] = ()
+    on_torch_index: tuple[str, ...] = ()
+    """The packages that come from torch's own index, as torch does."""
+
+
 class Index(Protocol):
     """A package index, or somebody's several; it may raise `Blocked` where it does not answer."""
 
@@ -42,17 +53,8 @@ class Index(Protocol):
     def begin(self, choice: Choice, words: tuple[str, ...]) -> None:
         """Before the first question: the choice without the packages, and the packages."""
 
-    def set_beside(
-        self,
-        build: TorchBuild,
-        words: tuple[str, ...],
-        limits: tuple[str, ...],
-        on_torch_index: tuple[str, ...],
-    ) -> IndexAnswer:
-        """The set of packages that meets some requirements beside a build, within limits.
-
-        The packages of `on_torch_index` come from torch's own index, as torch does.
-        """
+    def set_beside(self, question: SetQuestion) -> IndexAnswer:
+        """The set of packages that meets some requirements beside a torch, within limits."""
 
     def newest(self, names: tuple[str, ...]) -> Mapping[str, Released]:
         """The newest release of each package that has a wheel for the host."""

@@ -6,7 +6,6 @@ out what an index cannot know. Pure but for the index, which is handed in.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from packaging.requirements import Requirement
@@ -30,6 +29,7 @@ from gpusetup.choose.compatibility import (
 )
 from gpusetup.choose.index import Index
 from gpusetup.choose.search import YEAR, Candidate, Search, days_between
+from gpusetup.choose.tries import Tries
 from gpusetup.choose.wish import extras_of, name_of
 from gpusetup.errors import Unsatisfiable
 from gpusetup.model.builds import FAMILY, HeldBack, JointPackage, TorchBuild
@@ -82,17 +82,18 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
             return newest
     first: Candidate | None = None
     sets: list[Candidate] = []
-    tried: set[Tried] = set()
-    for build in builds_in_order(search, prefer, behind_days):
-        # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
-        # alone), unless the table forbids the same beside it.
-        key = tried_as(search, build)
-        if key in tried:
+    tries = Tries(search, builds_in_order(search, prefer, behind_days))
+    for build in tries.builds:
+        words = search.question.words
+        if sets:
+            # Only what is newer than the best set of before can be better.
+            best = min(sets, key=lambda candidate: candidate.rank)
+            words = newer_than(best, words)
+        if tries.is_ruled_out(build, words):
             continue
-        candidate = search.ask(build, search.question.words)
+        candidate = search.ask(build, words)
         first = first or candidate
-        if not lacks_torch(candidate):
-            tried.add(key)
+        tries.note(candidate)
         if candidate.reason:
             continue
         if candidate.most_days_behind <= behind_days:
@@ -104,23 +105,20 @@ def best_set(search: Search, prefer: TorchBuild | None, behind_days: int) -> Can
     raise nothing_found(search, first)
 
 
-LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
-"""uv's words for a torch that an index does not have."""
-Tried = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""A torch, what the table forbids beside it, and what comes from torch's own index: two backends
-that have these in common have the same answer."""
+def newer_than(candidate: Candidate, words: tuple[str, ...]) -> tuple[str, ...]:
+    """The requirement of a single package that may come in any version, above that of a set.
 
-
-def tried_as(search: Search, build: TorchBuild) -> Tried:
-    """What decides, of a build, which packages go with it."""
-    on_torch_index = search.on_torch_index(build)
-    return build.torch, search.limits(build, on_torch_index), on_torch_index
-
-
-def lacks_torch(candidate: Candidate) -> bool:
-    """Whether the index has no such torch for that backend; another backend may have it."""
-    reason = candidate.reason or ""
-    return re.search(LACKS_TORCH, reason) is not None
+    Several packages stay as they are: one may be older in a better set if another is newer.
+    """
+    if len(words) != 1 or len(candidate.days_behind) != 1:
+        return words
+    requirement = Requirement(words[0])
+    version = candidate.version(name_of(words[0]))
+    # The bound must not ask for a pre-release, and a marker belongs behind it.
+    if not version or parsed(version).is_prerelease or requirement.marker:
+        return words
+    # Not `>`: that would leave out the same release with a later packaging (`.post1`).
+    return (f"{requirement}>={version},!={version}",)
 
 
 def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None:
@@ -132,19 +130,17 @@ def set_of_newest(search: Search, prefer: TorchBuild | None) -> Candidate | None
     words = words_at_newest(search)
     if words == search.question.words:
         return None
-    tried: set[Tried] = set()
     preferred = () if prefer is None else (prefer,)
-    for build in (*preferred, *candidates(search.question, prefer)):
+    tries = Tries(search, (*preferred, *candidates(search.question, prefer)))
+    for build in tries.builds:
         if why_none_fits(search.question.companions, build) is not None:
             continue
-        key = tried_as(search, build)
-        if key in tried:
+        if tries.is_ruled_out(build, words):
             continue
         candidate = search.ask(build, words)
         if not candidate.reason:
             return candidate
-        if not lacks_torch(candidate):
-            tried.add(key)
+        tries.note(candidate)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from packaging.requirements import Requirement
@@ -16,10 +16,10 @@ from gpusetup.choose.compatibility import (
     limits_beside,
     names_on_torch_index,
 )
-from gpusetup.choose.index import Index, IndexAnswer, Released
+from gpusetup.choose.index import Index, IndexAnswer, Released, SetQuestion
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import FAMILY, TorchBuild
-from gpusetup.model.frozen import Frozen
+from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.versions import parsed
 
 YEAR = 365
@@ -80,20 +80,58 @@ class Search:
 
     def _ask(self, build: TorchBuild, words: tuple[str, ...], *, limited: bool) -> Candidate:
         """What goes with a build: with what torch's own index has for its CUDA, else without."""
+        exact = SetQuestion(backend=build.backend, torch=f"=={build.torch}", words=words)
         if not limited:
-            return self._candidate(build, self.index.set_beside(build, words, (), ()), ())
+            return self._candidate(build, self.index.set_beside(exact), ())
         on_torch_index = self.on_torch_index(build)
         if on_torch_index:
-            # What others bring must be named: uv takes from an explicit index only what is.
-            named = [*map(name_of, words)]
-            added = [name for name in on_torch_index if name not in named]
-            limits = self.limits(build, on_torch_index)
-            answer = self.index.set_beside(build, (*words, *added), limits, on_torch_index)
+            from_torch_index = replace(
+                exact,
+                words=with_added(words, on_torch_index),
+                limits=self.limits(build, on_torch_index),
+                on_torch_index=on_torch_index,
+            )
+            answer = self.index.set_beside(from_torch_index)
             if not answer.reason:
                 return self._candidate(build, answer, on_torch_index)
         # A mirror may have torch alone: then the default index's must do.
-        answer = self.index.set_beside(build, words, self.limits(build), ())
+        answer = self.index.set_beside(replace(exact, limits=self.limits(build)))
         return self._candidate(build, answer, ())
+
+    def torch_among(self, builds: Sequence[TorchBuild], words: tuple[str, ...]) -> str | None:
+        """A torch of some builds of one backend that may go with the packages; None if none does.
+
+        The torch is left open between their oldest and newest, and only what all of them forbid is
+        forbidden: a "no" to this holds for each of them, a "yes" has to be asked again.
+        """
+        versions = sorted((build.torch for build in builds), key=parsed)
+        span = SetQuestion(
+            backend=builds[0].backend, torch=f">={versions[0]},<={versions[-1]}", words=words
+        )
+        on_torch_index = self.on_torch_index(builds[0])
+        # As for one build: with what torch's own index has, else without.
+        for names in dict.fromkeys((on_torch_index, ())):
+            question = replace(
+                span,
+                words=with_added(words, names),
+                limits=self.common_limits(builds, names),
+                on_torch_index=names,
+            )
+            answer = self.index.set_beside(question)
+            if not answer.reason:
+                return answer.packages["torch"].public
+        return None
+
+    def common_limits(
+        self, builds: Sequence[TorchBuild], on_torch_index: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """What the table of companions forbids beside every one of some builds."""
+        others = [set(self.limits(build, on_torch_index)) for build in builds[1:]]
+        common = []
+        for limit in self.limits(builds[0], on_torch_index):
+            if all(limit in limits for limits in others):
+                common.append(limit)
+        return tuple(common)
 
     def _candidate(
         self, build: TorchBuild, answer: IndexAnswer, on_torch_index: tuple[str, ...]
@@ -195,6 +233,16 @@ class Search:
             if days:
                 behind[name] = days
         return behind
+
+
+def with_added(words: tuple[str, ...], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The requirements, and each further package that is to come from torch's own index.
+
+    What others bring must be named: uv takes from an explicit index only what is.
+    """
+    required = [*map(name_of, words)]
+    added = [name for name in names if name not in required]
+    return (*words, *added)
 
 
 def days_between(release: Released, newest: Released) -> int:

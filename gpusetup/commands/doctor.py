@@ -118,14 +118,14 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
 
         snapshot = snapshot_of(question.report)
     else:
-        wanted = MachineToRead(
+        to_read = MachineToRead(
             named=question.machine,
             python=question.python,
             timeout=question.timeout,
             need_target=True,
             is_examined=True,
         )
-        snapshot = gather(wanted, out)
+        snapshot = gather(to_read, out)
     if not question.describes_other_host:
         return snapshot
     from gpusetup.catalog.file import load_catalog
@@ -138,22 +138,26 @@ def _machine_of(question: DoctorQuestion, out: Console) -> Snapshot:
 
 
 def exit_code(diagnosis: Diagnosis, *, strict: bool) -> int:
-    """0 healthy, or a loss of speed; 1 an error, not shown healthy, a failure that is named though
-    it lies outside the GPU's stack, torch's `False` in a text, or (strict) a warning."""
+    """The exit code of `doctor`: 0 for a healthy stack, or one that only loses speed; else 1.
+
+    1 is: an error; a stack that was not shown to be healthy; in a text a failure that lies outside
+    the GPU's stack, or torch's own `False`; and with `strict` a warning.
+    """
     from gpusetup.causes.record import RECORDS
     from gpusetup.diagnosis.ok import torch_said_false
 
-    gravest = {finding.severity for finding in diagnosis.findings}
-    rootless = not any(finding.root for finding in diagnosis.findings)
-    told = diagnosis.snapshot.origin == "report"
-    # A GPU that waits for its input is no failure.
+    severities = {finding.severity for finding in diagnosis.findings}
+    if Severity.ERROR in severities or torch_said_false(diagnosis.snapshot):
+        return 1
+    if strict and Severity.WARNING in severities:
+        return 1
+    if diagnosis.cause == "ok":
+        return 0
+    has_root = any(finding.root for finding in diagnosis.findings)
+    # A GPU that waits for its input is no failure, though a text complains of it.
     names_a_failure = any(RECORDS[finding.id].failure for finding in diagnosis.findings)
-    failed = told and diagnosis.cause != "ok" and names_a_failure
-    unwell = (
-        failed or torch_said_false(diagnosis.snapshot) or (rootless and diagnosis.cause != "ok")
-    )
-    bad = Severity.ERROR in gravest or unwell
-    return int(bad or (strict and Severity.WARNING in gravest))
+    is_failure_in_text = diagnosis.snapshot.origin == "report" and names_a_failure
+    return int(is_failure_in_text or not has_root)
 
 
 def document(diagnosis: Diagnosis, catalog: Catalog) -> DoctorAnswer:

@@ -102,12 +102,13 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
     engine = _engine(question, request)
     if question.print:
         return Reply(screen=engine.plan())
-    most = engine.work.limit + engine.extra_seconds
-    each = f"{plural(len(engine.nodes), 'node')}, each for {most:g} s at most"
-    out.talk(f"{engine.title} {each}; records go to {into}")
+    limit = engine.work.limit + engine.extra_seconds
+    nodes = plural(len(engine.nodes), "node")
+    out.talk(f"{engine.title} {nodes}, each for {limit:g} s at most; records go to {into}")
     with blocked_by_files(f"Cannot make {into}", "name another `--into`"):
         into.mkdir(parents=True, exist_ok=True)
-    with interruptible():  # so that nothing that was submitted stays behind
+    # Ctrl-C ends the jobs that were submitted, too.
+    with interruptible():
         _ask_all(engine, into, out)
     if len(engine.skipped) and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="the same again, later")

@@ -61,18 +61,18 @@ def run(question: FleetShowQuestion, out: Console) -> Reply:
     return judged(Records(question.folder, nodes), strict=question.strict)
 
 
-def judged(wanted: Records, *, strict: bool = False) -> Reply:
+def judged(folder: Records, *, strict: bool = False) -> Reply:
     """The nodes of a folder, the worst first; `strict`: a node that differs is no success."""
     from gpusetup.render.fleet import fleet_screen
 
-    records = read_folder(Path(wanted.folder), CLOCK.reached)
+    records = read_folder(Path(folder.folder), CLOCK.reached)
     if not records.nodes:
         first = f"; {records.left_out[0]}" if records.left_out else ""
         raise UsageError(
-            f"{wanted.folder} holds no record of gpusetup{first}",
+            f"{folder.folder} holds no record of gpusetup{first}",
             hint="on each node: `gpusetup snapshot --output FOLDER/$(hostname).json`",
         )
-    fleet = replace(answer(records, wanted.nodes), not_asked=wanted.not_asked)
+    fleet = replace(answer(records, folder.nodes), not_asked=folder.not_asked)
     states = {node.status for node in fleet.nodes}
     bad_states = states - {"ok"} if strict else states & {"failed"}
     return reply(fleet, fleet_screen, yes=not bad_states)

@@ -86,9 +86,9 @@ def _lead(rank: Rank, question: FleetSweepQuestion, out: Console) -> Reply:
         sweep = leader.sweep(question.limit or LIMIT_SECONDS)
         hosts = {number: leader.host(number) for number in range(rank.world)}
         sweep_answer = answer(sweep, leader.absent, hosts, time.monotonic() - began)
-        shown = reply(sweep_answer, sweep_screen, yes=sweep_answer.ok)
-        code = shown.exit_code
-        return shown
+        answer_with_screen = reply(sweep_answer, sweep_screen, yes=sweep_answer.ok)
+        code = answer_with_screen.exit_code
+        return answer_with_screen
     finally:
         leader.end(code)
 

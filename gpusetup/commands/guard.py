@@ -82,28 +82,24 @@ def run(question: GuardQuestion, out: Console) -> Reply:
 def guard_screen(answer: guard.GuardAnswer) -> Screen:
     """What is guarded, the lines that each file gets, and what they hold; or how it ended."""
     pins = ", ".join(f"{name} {version}" for name, version in answer.pins.items())
-    there = "the guard already" if pins else "no file of the guard"
+    present_files = "the guard already" if pins else "no file of the guard"
     paths = ", ".join(file.path for file in answer.files)
     ends = {
         "written": ("Guarded", f": {pins} in {answer.target}"),
         "restored": ("Removed", f": {paths}"),
-        "unchanged": ("Nothing to do", f": {answer.target} has {there}"),
+        "unchanged": ("Nothing to do", f": {answer.target} has {present_files}"),
     }
     if answer.state in ends:
         return Screen((verdict(OK, *ends[answer.state]), *notes(answer.notes)))
     lines: list[str] = [*facts({"environment": answer.target, "guarded": pins})]
     for file in answer.files:
-        added = file.text.splitlines()[1:-1]
-        lines += section(
-            file.path, (ScreenLine("  ", (f"+ {one}", GREEN), whole=True) for one in added)
-        )
+        # The first and the last line are the marks between which the guard writes.
+        added_lines = file.text.splitlines()[1:-1]
+        rows = [ScreenLine("  ", (f"+ {line}", GREEN), whole=True) for line in added_lines]
+        lines += section(file.path, rows)
     if answer.uv:
         lines += section("`uv pip` reads UV_CONSTRAINT alone", [command(answer.uv)])
-    way = [command("gpusetup guard --write")]
-    return Screen(
-        (
-            *lines,
-            *notes(answer.notes),
-            *section("Nothing was changed. To write these lines", way),
-        )
+    next_step = section(
+        "Nothing was changed. To write these lines", [command("gpusetup guard --write")]
     )
+    return Screen((*lines, *notes(answer.notes), *next_step))

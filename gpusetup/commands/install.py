@@ -128,15 +128,15 @@ def check_usage(question: InstallQuestion) -> None:
         )
     if question.machine and question.offline:
         raise UsageError("`--from` and `--offline` exclude each other")
-    wanted = question.packages or question.torch or question.upgrade or question.gpu
-    if question.undo and (wanted or question.machine or question.project):
+    asks_for_torch = question.packages or question.torch or question.upgrade or question.gpu
+    if question.undo and (asks_for_torch or question.machine or question.project):
         raise UsageError(
             "`--undo` installs nothing",
             hint="it takes `--python` or `--venv` to name the target",
         )
     if not (question.dry_run or question.yes or question.project or sys.stdin.isatty()):
-        does = "undoes" if question.undo else "installs"
+        action = "undoes" if question.undo else "installs"
         raise UsageError(
             "There is no terminal to ask on",
-            hint=f"`--yes` {does} without asking, `--dry-run` only shows the steps",
+            hint=f"`--yes` {action} without asking, `--dry-run` only shows the steps",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,48 +72,58 @@ if TYPE_CHECKING:
 
 
 def install(session: Session) -> Reply:
-    """Decide, plan, show, ask; then `execute` locks, fetches, replaces, proves, and keeps the new
-    packages or puts the previous ones back."""
+    """Choose a torch for the environment, plan the change, show it and ask; then carry it out.
+
+    The new packages are kept if they pass their test, and the previous ones come back if not.
+    """
     request, job = session.request, session.job
-    target, machine = _read(session)
+    target, machine = _read_target(session)
+    # conda keeps a record of its own; another installer would leave two torches in one place.
     if by_conda(machine) and not (request.wheelhouse or request.venv or request.download):
         return _by_conda(session, target, machine)
-    folder = folder_of_settings(job)
-    if folder and not (request.wheelhouse or request.download):
-        request = replace(request, wheelhouse=folder)
+
+    # Where the wheels come from: a folder that was named, one of the person's settings, an index.
+    wheel_folder = folder_of_settings(job)
+    if wheel_folder and not (request.wheelhouse or request.download):
+        request = replace(request, wheelhouse=wheel_folder)
     wish = wish_of(request, machine)
     if request.wheelhouse:
         wish = use_wheelhouse(job, target, request.wheelhouse, wish)
-    fresh = target.venv is not None or request.download is not None
-    order = order_of(request, wish, machine, fresh=fresh)
+
+    # What to install.
+    is_new_environment = target.venv is not None or request.download is not None
+    order = order_of(request, wish, machine, fresh=is_new_environment)
     stops = Stops(order, job.talk)
-    asks_index = bool(wish.packages) and not (request.wheelhouse or request.download)
-    index = _index(session, target, order, stops) if asks_index else None
+    index = None
+    if wish.packages and not (request.wheelhouse or request.download):
+        index = _index(session, target, order, stops)
     task = choose_task(order, stops, index)
     if request.download:
         return _download(session, target, task)
     if task.is_done:
-        verdict = _proof_of_what_is_there(session, target, task)
+        verdict = _proof_of_installed_torch(session, target, task)
         if verdict is not None:
             return _unchanged(session, target, task, verdict or None)
         task = task.again()
+
+    # What would change, and whether it may.
     refuse_unnamed_base(task.machine, task.elsewhere)
     if target.venv is None:
         check_target(target.layout, task.elsewhere)
-    older = partial(_with_older_torch, order, stops)
-    task, plan = plan_newest_of_mirror(job, target, task, older)
+    with_older_torch = partial(_with_older_torch, order, stops)
+    task, plan = plan_newest_of_mirror(job, target, task, with_older_torch)
     if not plan.wheels:
         return _unchanged(session, target, task)
 
-    def done() -> Done:
+    def carry_out_plan() -> Done:
         outcome = change.install(job, target, plan, verify=not request.no_verify)
         answer = plan_answer(job, plan, task, outcome)
         undo = undo_offered(plan) if outcome.kept else None
         return answer, screens.end_screen(answer, undo=undo), outcome.kept
 
     planned = plan_answer(job, plan, task)
-    notes = notes_of_target(target, plan.before)
-    return session.carry_out(planned, _plan_screen(job, plan, task, planned, notes), done)
+    notes = (*plan.notes, *notes_of_target(target, plan.before))
+    return session.carry_out(planned, _plan_screen(job, plan, task, notes), carry_out_plan)
 
 
 def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
@@ -124,11 +134,13 @@ def _with_older_torch(order: Order, stops: Stops, torch: str) -> Task:
 
 
 def _index(session: Session, target: Target, order: Order, stops: Stops) -> PersonIndex:
-    """The person's indexes for the packages of an order. Whatever stops the order comes before the
-    first question: it may take minutes."""
+    """The person's indexes for the packages of an order.
+
+    Whatever stops the order is looked for before the index is asked, which may take minutes.
+    """
     job = session.job
 
-    def before(choice: Choice, words: tuple[str, ...]) -> None:
+    def look_before_asking(choice: Choice, words: tuple[str, ...]) -> None:
         stops.look(choice)
         machine, elsewhere = order.host.machine, stops.elsewhere(choice)
         refuse_unnamed_base(machine, elsewhere)
@@ -136,12 +148,14 @@ def _index(session: Session, target: Target, order: Order, stops: Stops) -> Pers
             check_target(target.layout, elsewhere)
         job.talk(f"Which versions go together: {without_logins(', '.join(words))} ...")
 
-    return PersonIndex(order.host.machine, session.request.root, job.settings, before)
+    return PersonIndex(order.host.machine, session.request.root, job.settings, look_before_asking)
 
 
-def _read(session: Session) -> tuple[Target, Snapshot]:
-    """The target and the machine around it, both read after an interrupted installation was ended:
-    what it leaves is not what there is."""
+def _read_target(session: Session) -> tuple[Target, Snapshot]:
+    """The target and the machine around it.
+
+    An interrupted installation is ended first: what it left half done is not the state to read.
+    """
     request = session.request
     recover_unfinished(target_folder(request), session.out.talk, dry_run=request.dry_run)
     venv, python = request.venv, request.python
@@ -156,11 +170,16 @@ def _read(session: Session) -> tuple[Target, Snapshot]:
     return target, machine
 
 
-def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dict[str, Any] | None:
-    """None if it has to be installed again; else what verify said, empty if it was not asked. What
-    a dry run found interrupted is never right: that is ended first."""
+def _proof_of_installed_torch(
+    session: Session, target: Target, task: Task
+) -> dict[str, Any] | None:
+    """What verify said of the torch that is installed, and is the right build.
+
+    Empty if verify was not asked; None if torch has to be installed again.
+    """
     for event in task.machine.events:
-        # One that was only half made is another environment than this target.
+        # Only a dry run still meets an interrupted installation: without one it was ended before.
+        # A new environment that was half made is another one than this target.
         if event.kind == "install-unfinished" and "half_made" not in event.values:
             return None
     if session.request.no_verify or session.request.dry_run:
@@ -176,8 +195,8 @@ def _proof_of_what_is_there(session: Session, target: Target, task: Task) -> dic
 def _unchanged(
     session: Session, target: Target, task: Task, verdict: dict[str, Any] | None = None
 ) -> Reply:
-    installed = target.installed
-    family = {name: installed[name] for name in FAMILY if name in installed}
+    """Nothing has to be done: the answer says why, and what verify said if it was asked."""
+    family = _installed_family(target)
     answer = InstallAnswer(
         state="unchanged",
         target=target.layout.prefix,
@@ -191,50 +210,60 @@ def _unchanged(
     return reply(answer, screens.end_screen(answer, notes=task.notes))
 
 
+def _installed_family(target: Target) -> dict[str, str]:
+    """torch, torchvision and torchaudio of the target with their versions, as far as installed."""
+    installed = target.installed
+    return {name: installed[name] for name in FAMILY if name in installed}
+
+
 def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
     """A plan that is shown, or that was executed with this outcome."""
-    said = interruptions(task.machine) if outcome is None else ()
-    planned = tuple(DoneStep(argv=step.argv) for step in plan.steps)
+    reasons = [task.why]
+    if outcome is None:
+        reasons = [*interruptions(task.machine), task.why]
     answer = InstallAnswer(
         state="planned",
         target=plan.target,
         before=plan.before,
         after=plan.after,
-        steps=planned if outcome is None else tuple(job.done),
-        why=" ".join(filter(None, (*said, task.why))) or None,
+        steps=tuple(DoneStep(argv=step.argv) for step in plan.steps),
+        why=" ".join(filter(None, reasons)) or None,
         newest=task.newest,
     )
     if outcome is None:
         return answer
-    answer = replace(answer, verdict=outcome.verdict, receipt=outcome.receipt)
+    answer = replace(
+        answer, steps=tuple(job.done), verdict=outcome.verdict, receipt=outcome.receipt
+    )
     if outcome.kept:
         return replace(answer, state="installed")
     return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(
-    job: Job, plan: Plan, task: Task, answer: InstallAnswer, notes: Iterable[str] = ()
-) -> Screen:
-    """The plan as it is shown; `notes`: what to know of the environment."""
-    others = any(wheel.source == DEFAULT_INDEX for wheel in plan.wheels)
-    told = {
-        "indexes": ", ".join(job.settings.shown_indexes) if others else None,
+def _plan_screen(job: Job, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
+    """The plan as it is shown; `notes`: what to know of it and of the environment."""
+    indexes = None
+    # The person's own indexes are named only if one of the wheels comes from them.
+    if DEFAULT_INDEX in [wheel.source for wheel in plan.wheels]:
+        indexes = ", ".join(job.settings.shown_indexes)
+    rows = {
+        "indexes": indexes,
         "packages": without_logins(", ".join((*task.coming.packages, *task.coming.followers))),
         "stays": ", ".join(task.coming.pinned),
         "created": "the environment is new" if plan.venv else None,
         "fallback": screens.fallback(plan.fallbacks),
         "disk": screens.disk(plan.wheels, free_bytes(plan.target)),
     }
-    screen = screens.plan_screen(answer, told, screens.downloads(plan.wheels))
-    return screens.with_notes(screen, (*plan.notes, *notes))
+    planned = plan_answer(job, plan, task)
+    screen = screens.plan_screen(planned, rows, screens.downloads(plan.wheels))
+    return screens.with_notes(screen, notes)
 
 
 # --- by conda, where torch is conda's ------------------------------------------------------------
 
 
 def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
-    """Another installer would leave two torches in one place. Where conda cannot be run, its
-    command is shown."""
+    """Let conda change the torch that conda installed; show its command if it cannot be run."""
     request, job, prefix = session.request, session.job, target.layout.prefix
     answer, task = describe(request, job.talk, machine)
     if task.is_done:
@@ -242,14 +271,16 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
     program = conda_program()
     argv = (program or "conda", *answer.steps[0].argv[1:])
     answer = replace(answer, steps=(DoneStep(argv=argv),))
-    says: tuple[str, ...] = ()
+    conda_lines: tuple[str, ...] = ()
     problem = None if program else "conda, mamba and micromamba are not found"
     if not os.access(Path(prefix, "conda-meta"), os.W_OK):
         problem = f"{prefix} cannot be written by this user"
+    # conda's own preview takes a minute: it is for somebody who is about to answer yes or no.
     if not (problem or request.yes or request.dry_run):
         job.talk("Asking conda what it would change ...")
-        says = tuple(ScreenLine(f"  {line}", hang=4) for line in conda_says(argv).splitlines())
-    screen = _described_screen(machine, answer, task, section("conda says", says))
+        preview = conda_says(argv)
+        conda_lines = tuple(ScreenLine(f"  {line}", hang=4) for line in preview.splitlines())
+    screen = _described_screen(machine, answer, task, section("conda says", conda_lines))
     if problem and not request.dry_run:
         session.out.talk(screen)
         test = own_line("gpusetup", "verify", "--python", target.python)
@@ -258,20 +289,29 @@ def _by_conda(session: Session, target: Target, machine: Snapshot) -> Reply:
             hint=f"nothing was changed; `{own_line(*argv)}` does it, then test it: `{test}`",
         )
 
-    def done() -> Done:
-        device = device_to_prove(task.build.backend, task.gpus_here)
-        verdict = install_by_conda(job, target.layout, argv, None if request.no_verify else device)
-        there = target.installed
-        after = {name: there[name] for name in FAMILY if name in there}
-        came = parsed(after.get("torch", "")).base_version == parsed(task.build.torch).base_version
-        ok = came and (verdict is None or verdict["verdict"] == "passed")
-        how = None if ok else "unproven" if came else "other"
-        steps = tuple(job.done)
-        now = replace(answer, state="installed", after=after, steps=steps, verdict=verdict)
-        back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
-        return now, screens.end_screen(now, how, undo=(back, "")), ok
+    def run_conda() -> Done:
+        device = None
+        if not request.no_verify:
+            device = device_to_prove(task.build.backend, task.gpus_here)
+        verdict = install_by_conda(job, target.layout, argv, device)
+        after = _installed_family(target)
+        # conda's solver may settle on another release than the one in its command.
+        installed_release = parsed(after.get("torch", "")).base_version
+        is_chosen_release = installed_release == parsed(task.build.torch).base_version
+        is_proven = verdict is None or verdict["verdict"] == "passed"
+        how_it_ended = None
+        if not is_chosen_release:
+            how_it_ended = "other"
+        elif not is_proven:
+            how_it_ended = "unproven"
+        changed = replace(
+            answer, state="installed", after=after, steps=tuple(job.done), verdict=verdict
+        )
+        way_back = own_line("conda", "install", "--prefix", prefix, "--revision", "N")
+        screen = screens.end_screen(changed, how_it_ended, undo=(way_back, ""))
+        return changed, screen, how_it_ended is None
 
-    return session.carry_out(answer, screen, done)
+    return session.carry_out(answer, screen, run_conda)
 
 
 # --- `--undo` -----------------------------------------------------------------------------------
@@ -281,7 +321,8 @@ def undo(session: Session) -> Reply:
     """The packages that the last installation replaced come back."""
     request, job, folder = session.request, session.job, target_folder(session.request)
     ended = recover_unfinished(folder, session.out.talk, dry_run=request.dry_run)
-    if ended and ended.phase != "keeping":  # to end it was the undo
+    # An installation that was interrupted before its packages were kept has just been undone.
+    if ended and ended.phase != "keeping":
         answer = InstallAnswer(
             state="restored",
             target=str(folder),
@@ -301,27 +342,27 @@ def undo(session: Session) -> Reply:
         after=journal.before,
         steps=(),
     )
-    told = {"undo": undo_changes(journal), "change": None}
-    screen = screens.plan_screen(planned, told)
+    screen = screens.plan_screen(planned, {"undo": undo_changes(journal), "change": None})
 
-    def undone() -> Done:
+    def restore_previous() -> Done:
         undoing.undo(job, layout)
-        answer = replace(planned, state="restored", after={**family_in(folder), **journal.before})
+        restored = {**family_in(folder), **journal.before}
+        answer = replace(planned, state="restored", after=restored)
         return answer, screens.end_screen(answer, "undone"), True
 
-    return session.carry_out(planned, screen, undone)
+    return session.carry_out(planned, screen, restore_previous)
 
 
 def undo_offered(plan: Plan) -> tuple[str, str] | None:
     """The command that undoes, and what it restores if that is not what was just installed."""
-    kept = read_journal(Path(plan.target, STORE), UNDO)
-    if kept is None:
+    kept_copy = read_journal(Path(plan.target, STORE), UNDO)
+    if kept_copy is None:
         return None
     command = own_line("gpusetup", "install", "--undo", "--python", plan.target)
     # An installation that leaves torch alone keeps the undo of the last one that did not.
-    if "torch" in plan.after or "torch" not in kept.after:
+    if "torch" in plan.after or "torch" not in kept_copy.after:
         return command, ""
-    return command, f" (restores {screens.versions(family_of(kept.before))})"
+    return command, f" (restores {screens.versions(family_of(kept_copy.before))})"
 
 
 # --- into a folder, and for a described machine -------------------------------------------------
@@ -333,11 +374,11 @@ def _download(session: Session, target: Target, task: Task) -> Reply:
     task, plan = plan_download(job, target, task)
     planned = plan_answer(job, plan, task)
 
-    def done() -> Done:
+    def fetch() -> Done:
         text = fetch_into_folder(job, plan)
         return planned, f"{text}\n", True
 
-    return session.carry_out(planned, _plan_screen(job, plan, task, planned), done)
+    return session.carry_out(planned, _plan_screen(job, plan, task, plan.notes), fetch)
 
 
 def show_described(question: InstallQuestion, out: Console) -> Reply:
@@ -348,18 +389,20 @@ def show_described(question: InstallQuestion, out: Console) -> Reply:
 
 
 def _described_screen(
-    machine: Snapshot, answer: InstallAnswer, task: Task, rows: Iterable[str] = ()
+    machine: Snapshot, answer: InstallAnswer, task: Task, last_lines: Iterable[str] = ()
 ) -> Screen:
+    """The commands for a machine, or that it needs none; `last_lines` follow them."""
     build, coming = task.build, task.coming
     if task.is_done:
         return screens.end_screen(answer, notes=task.notes)
-    comes = not build.labelled and "torch" in coming.family
-    told = {
+    # A version such as 2.9.1+cu126 names its backend; conda's and the default index's do not.
+    has_unnamed_backend = not build.labelled and "torch" in coming.family
+    rows = {
         "packages": without_logins(", ".join(coming.packages)),
         "stays": ", ".join(coming.pinned),
-        "backend": build.backend if comes else None,
+        "backend": build.backend if has_unnamed_backend else None,
         "fallback": screens.fallback(task.builds[1:]),
     }
     system = machine.os.family or OWN_SYSTEM
-    screen = screens.plan_screen(answer, told, rows, system=system)
+    screen = screens.plan_screen(answer, rows, last_lines, system=system)
     return screens.with_notes(screen, task.all_notes)

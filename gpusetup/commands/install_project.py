@@ -77,10 +77,13 @@ def show_project(question: InstallQuestion, request: InstallRequest, out: Consol
     coming = Coming(family=wanted_family(choice, order.host), packages=wish.packages)
     variants = variants_wanted(question.extra, project, build, catalog)
     if variants:
-        fitting = [one for one in variants if build and one.backend == build.backend]
-        chosen = next(iter(fitting), variants[-1])
-        shown = ExtrasQuestion(coming=coming, wish=wish, root=root, chosen=chosen)
-        return _show_extras(variants, project, shown)
+        chosen = variants[-1]
+        for variant in variants:
+            if build is not None and variant.backend == build.backend:
+                chosen = variant
+                break
+        extras = ExtrasQuestion(coming=coming, wish=wish, root=root, chosen=chosen)
+        return _show_extras(variants, project, extras)
     if build is None:
         raise nothing_fits(choice)
     if scripts:
@@ -131,9 +134,10 @@ def _show_extras(
         steps=tuple(DoneStep(argv=argv) for argv in steps),
         lines=tuple(extras_lines(pins, question.root, catalog)),
     )
+    options_of_variants = [" ".join(variant.words) for variant in variants]
     notes = [
         *_notes_on_tables(project, variants),
-        f"`uv sync` installs one of them: {' or '.join(' '.join(v.words) for v in variants)}",
+        f"`uv sync` installs one of them: {' or '.join(options_of_variants)}",
     ]
     if common is None:
         notes.append("no torch has builds for all of these backends: each extra has its newest")
@@ -142,9 +146,9 @@ def _show_extras(
 
 def _add_step(variant: Variant, pins: dict[str, str]) -> tuple[str, ...]:
     """The command that pins the versions in an extra that the project has already."""
-    exact = (f"{name}=={version}" for name, version in pins.items())
+    requirements = [f"{name}=={version}" for name, version in pins.items()]
     option = "--optional" if variant.kind == "extra" else "--group"
-    return ("uv", "add", "--no-sync", option, variant.name, *exact)
+    return ("uv", "add", "--no-sync", option, variant.name, *requirements)
 
 
 def _notes_on_tables(project: ProjectFile, variants: tuple[Variant, ...]) -> list[str]:
@@ -183,15 +187,16 @@ def _show_script(
     tables = project_lines(pins, index_url(build.backend, root), build, load_catalog())
     run = ("uv", "run", path)
     add = ("uv", "add", "--script", path, *exact, *coming.packages)
+    # `uv add --script` writes into a block; without one the lines are pasted, block and all.
+    commands = (add, run) if script.has_block else (run,)
+    python = python_tag(machine) or "3.10"
     answer = InstallAnswer(
         state="planned",
         target=path,
         before={},
         after=pins,
-        steps=tuple(DoneStep(argv=argv) for argv in ((add, run) if script.has_block else (run,))),
-        lines=tuple(
-            block_lines(script, tables, (*exact, *coming.packages), python_tag(machine) or "3.10")
-        ),
+        steps=tuple(DoneStep(argv=argv) for argv in commands),
+        lines=tuple(block_lines(script, tables, (*exact, *coming.packages), python)),
     )
     where = f"the metadata block of {path}, above its last line `# ///`"
     if not script.has_block:
@@ -201,4 +206,7 @@ def _show_script(
 
 
 def _notes_on_script(tables: tuple[str, ...]) -> list[str]:
-    return [f"the block has `{SOURCES}` already: {JOIN}"] if SOURCES in tables else []
+    """What a reader must join by hand in a script's block, which has these tables already."""
+    if SOURCES not in tables:
+        return []
+    return [f"the block has `{SOURCES}` already: {JOIN}"]

@@ -40,11 +40,12 @@ class Session:
         if not self.request.yes and not agreed():
             self.out.talk("Nothing was changed.")
             return Reply(exit_code=1)
-        answer, text, is_as_asked = do()
-        return reply(answer, text, yes=is_as_asked)
+        answer, text, has_succeeded = do()
+        return reply(answer, text, yes=has_succeeded)
 
 
 def agreed() -> bool:
+    """Whether the person at the terminal says yes; the question goes to stderr."""
     CLOCK.end()
     sys.stderr.write("Proceed? [y/N] ")
     sys.stderr.flush()

@@ -20,6 +20,7 @@ from gpusetup.system.refusals import blocked_by_files
 
 
 def opened(path: str) -> TextIO:
+    """A new file for text; Blocked if it cannot be written."""
     with blocked_by_files(f"Cannot write {path}", "name another file"):
         return Path(path).open("w", encoding="utf-8", newline="")
 
@@ -32,17 +33,22 @@ class Recording(ExitStack):
 
     def __init__(self, out: Console, csv: str | None = None) -> None:
         super().__init__()
-        self.out, self.tally = out, Tally()
+        self.out = out
+        self.tally = Tally()
         self._file: TextIO | None = None
         self._draw: Callable[[Sample], object] | None = None
-        self._csv = CsvWriter(self.enter_context(opened(csv))) if csv else None
+        self._csv: CsvWriter | None = None
+        if csv is not None:
+            self._csv = CsvWriter(self.enter_context(opened(csv)))
 
     def stream(self) -> None:
         """Under `--json`, print every sample as it comes."""
-        if self.out.json and self._file is None:
-            self._file = (
-                self.enter_context(opened(self.out.output)) if self.out.output else sys.stdout
-            )
+        if not self.out.json or self._file is not None:
+            return
+        if self.out.output:
+            self._file = self.enter_context(opened(self.out.output))
+        else:
+            self._file = sys.stdout
 
     def _put_json(self, document: Sample | Summary) -> None:
         """One document a line, written at once so that a reader sees it now."""
@@ -63,6 +69,7 @@ class Recording(ExitStack):
                 self._draw = None
 
     def take(self, samples: Iterable[Sample]) -> None:
+        """Count every sample, and write or draw it where that was asked for."""
         for sample in samples:
             self.tally.add(sample)
             if self._csv is not None:

@@ -92,6 +92,11 @@ class PlanQuestion(CommandQuestion):
         metavar="PART",
         group=MODEL,
     )
+    encoded_before: bool = switch(
+        "a denoiser's texts and images are encoded before the training, so that its text encoders "
+        "and VAE are not on the GPU",
+        group=MODEL,
+    )
     embedding: tuple[EmbeddingTable, ...] = options(
         "an embedding table next to the model: users=6040x64; repeat it for items",
         metavar="ROWSxWIDTH",
@@ -260,7 +265,8 @@ class PlanQuestion(CommandQuestion):
             "params": self.params,
             "context": self.context,
             "batch": self.batch,
-            "gpus": self.gpus,
+            # A server divides its model among all of its GPUs, which is tensor parallelism.
+            "gpus": self.gpus or self.tp,
             "weights": self.weights,
             "cache": self.cache,
             "gpu_memory_utilization": self.gpu_memory_utilization,
@@ -277,6 +283,11 @@ def run(options: PlanQuestion, out: Console) -> Reply:
     if options.cells:
         return run_cells(Path(options.cells), out, predict=options.predict)
     if options.serve:
+        if options.gpus and options.tp and options.gpus != options.tp:
+            raise UsageError(
+                f"a server on {options.gpus} GPUs is divided among all of them, not {options.tp}",
+                hint="leave out `--tp`",
+            )
         hardware = place_of_options(options, out)
         served = serve_plan(options.serving(), hardware, fetcher(options, out))
         return reply(served, serve_text, yes=served.fits)
@@ -352,12 +363,21 @@ def question_of(options: PlanQuestion) -> TrainingQuestion:
         **{name: getattr(options, name) for name in QUESTION_OPTIONS},
         trainer=trainer_named(options.trainer),
         tables=options.embedding,
+        encoded_before=options.encoded_before,
         job_fields=options.job_fields(),
     )
 
 
+SHELL_ENDINGS = (".sh", ".bash", ".slurm", ".sbatch")
+
+
 def config_question(file: str, from_options: TrainingQuestion) -> config.FromConfig:
     """The question of a config, with the options over it; UsageError if neither names a model."""
+    if file.endswith(SHELL_ENDINGS):
+        raise UsageError(
+            f"{file} is a shell script, which plan does not read",
+            hint="give its words as options: `gpusetup plan --model NAME --trainer NAME ...`",
+        )
     from_config = config.question_of(
         read_config(read_bytes(file), Path(file).name), from_options.trainer, os.environ
     )
@@ -368,6 +388,8 @@ def config_question(file: str, from_options: TrainingQuestion) -> config.FromCon
             overrides[name] = value
     if from_options.tables:
         overrides["tables"] = from_options.tables
+    if from_options.encoded_before:
+        overrides["encoded_before"] = True
     if from_options.solve in ("context", "batch"):  # the config's value is not the answer
         overrides[from_options.solve] = None
     if from_options.params is not None:
@@ -412,7 +434,7 @@ def place_of_options(options: PlanQuestion, out: Console) -> Place:
 WHERE = ("--gpu", "--gpu-mem", "--from")
 ONLY_FOR_SERVERS = ("--weights", "--cache", "--gpu-memory-utilization")
 TAKES = {
-    "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus",
+    "--serve": ("--model", "--params", "--fetch-config", "--context", "--batch", "--gpus", "--tp",
                 *ONLY_FOR_SERVERS, *WHERE),
     "--code": ("--batch", "--max-batch", "--amp", "--checkpointing",
                "--strategy", "--gpus", "--optimizer", "--accumulate", *WHERE),
@@ -428,7 +450,7 @@ def check_modes(options: PlanQuestion) -> None:
     if not options.serve and only_for_servers:
         raise UsageError(f"`{min(only_for_servers)}` needs a server: add `--serve`")
     for mode, options_of_mode in TAKES.items():
-        others = typed - {mode, *options_of_mode}
-        if mode in typed and others:
+        unused = typed - {mode, *options_of_mode}
+        if mode in typed and unused:
             hint = f"it takes `{'`, `'.join(options_of_mode)}`"
-            raise UsageError(f"`{min(others)}` says nothing to `{mode}`", hint=hint)
+            raise UsageError(f"`{min(unused)}` says nothing to `{mode}`", hint=hint)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -122,10 +122,13 @@ class CommandQuestion:
     """The fields that were typed, or given in Python; all others have their defaults."""
 
     def __init_subclass__(cls) -> None:
-        own = {name: spec for name, spec in vars(cls).items() if isinstance(spec, Option)}
-        named = {name: _with_flags(name, spec) for name, spec in own.items()}
-        cls.OPTIONS = {**cls.OPTIONS, **named}
-        for name, spec in named.items():
+        declared: dict[str, Option] = {}
+        for name, value in vars(cls).items():
+            if isinstance(value, Option):
+                declared[name] = _with_flags(name, value)
+        cls.OPTIONS = {**cls.OPTIONS, **declared}
+        # The class keeps the options; what a question without this field answers is its default.
+        for name, spec in declared.items():
             setattr(cls, name, spec.default)
 
     def __init__(self, **values: Any) -> None:
@@ -137,12 +140,10 @@ class CommandQuestion:
 
     def replaced(self, **changes: Any) -> Any:
         """The same question with other values; what was given stays as it was."""
-        other = type(self)(**{**self._given_values(), **changes})
-        other.__dict__["given"] = self.given
-        return other
-
-    def _given_values(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name in self.OPTIONS}
+        values = {name: getattr(self, name) for name in self.OPTIONS if name in vars(self)}
+        changed = type(self)(**{**values, **changes})
+        changed.__dict__["given"] = self.given
+        return changed
 
     def given_flags(self) -> set[str]:
         """The flags of what was given, each by its longest name: `--gpu`."""
@@ -154,13 +155,18 @@ class CommandQuestion:
 
     def words(self, *without: str) -> list[str]:
         """What a person would type to give these values, the words without a name last."""
-        typed: list[str] = []
-        last: list[str] = []
+        with_flag: list[str] = []
+        without_flag: list[str] = []
         for name, spec in self.OPTIONS.items():
-            if name in self.given and name not in without:
-                place = typed if spec.flags else last
-                place += _as_words(spec, getattr(self, name))
-        return [*typed, "--", *last] if last else typed
+            if name not in self.given or name in without:
+                continue
+            words = _as_words(spec, getattr(self, name))
+            if spec.flags:
+                with_flag += words
+            else:
+                without_flag += words
+        # After `--` a word that begins with a dash is no option.
+        return [*with_flag, "--", *without_flag] if without_flag else with_flag
 
     @classmethod
     def from_python(cls, command: str, values: Mapping[str, Any]) -> Any:
@@ -199,11 +205,14 @@ def _as_words(spec: Option, value: Any) -> list[str]:
     """A value as the words that a person types for it."""
     if spec.kind == SWITCH:
         return [spec.flags[-1]] if value else []
-    texts = [str(part) for part in _each(value)]
-    return [f"{spec.flags[-1]}={text}" for text in texts] if spec.flags else texts
+    texts = [str(part) for part in _parts(value)]
+    if not spec.flags:
+        return texts
+    longest_flag = spec.flags[-1]
+    return [f"{longest_flag}={text}" for text in texts]
 
 
-def _each(value: Any) -> Sequence[Any]:
+def _parts(value: Any) -> Sequence[Any]:
     """The values of an option, whether it is repeatable or not."""
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return value
@@ -219,12 +228,15 @@ def refuse_values(words: Sequence[str]) -> None:
     No path has a NUL or half of a character. An empty word is a variable that the caller's script
     forgot to set, never the default.
     """
-    for before, word in zip(("", *words), words, strict=False):
+    previous_word = ""
+    for word in words:
+        # U+DC80 to U+DCFF are bytes of a path that are no text; Python writes them so.
         if re.search("[\0\ud800-\udc7f\udd00-\udfff]", word):
             raise UsageError("a value contains a NUL or a lone surrogate")
         if not word or re.fullmatch("--[a-z-]+=", word):
-            option = (word or before).rstrip("=")
+            option = (word or previous_word).rstrip("=")
             raise UsageError(f"argument {option}: the value is empty; is a variable unset?")
+        previous_word = word
 
 
 def takes(spec: Option) -> str:
@@ -255,20 +267,23 @@ A text that looks like a number is no number here: of the version 2.10 a float w
 def _check_type(name: str, spec: Option, value: Any) -> None:
     """Raises TypeError if the option does not take such a value."""
     kind = takes(spec)
-    called, types = TYPES[kind]
-    values = _each(value) if kind == "strings" else (value,)
+    type_in_words, types = TYPES[kind]
+    values = _parts(value) if kind == "strings" else (value,)
     for part in values:
-        is_other_bool = isinstance(part, bool) and kind != "boolean"
-        if is_other_bool or not isinstance(part, types):
-            raise TypeError(f"`{name}` is {called}, not {type(value).__name__}")
+        # In Python a truth value is a number, too.
+        is_stray_truth_value = isinstance(part, bool) and kind != "boolean"
+        if is_stray_truth_value or not isinstance(part, types):
+            raise TypeError(f"`{name}` is {type_in_words}, not {type(value).__name__}")
 
 
 def _checked_value(spec: Option, value: Any) -> Any:
     """The value as the command line would read it; UsageError if it would refuse it."""
     if spec.kind == SWITCH:
         return value
-    parsed = tuple(_parsed(spec, str(part)) for part in _each(value))
-    return parsed if spec.kind in (LIST, ARGUMENTS, COMMAND) else parsed[0]
+    parsed_parts = tuple(_parsed(spec, str(part)) for part in _parts(value))
+    if spec.kind in (LIST, ARGUMENTS, COMMAND):
+        return parsed_parts
+    return parsed_parts[0]
 
 
 def _parsed(spec: Option, text: str) -> Any:
@@ -290,15 +305,15 @@ def _parsed(spec: Option, text: str) -> Any:
 
 def _refuse_both(known: Mapping[str, Option], values: Iterable[str]) -> None:
     """UsageError if two of the values exclude each other."""
-    taken: dict[str, str] = {}
+    name_by_choice: dict[str, str] = {}
     for name in values:
         spec = known[name]
         if spec.one_of is None:
             continue
-        if spec.one_of in taken:
-            other = taken[spec.one_of]
-            raise UsageError(f"argument {spec.shown_name}: not allowed with argument {other}")
-        taken[spec.one_of] = spec.shown_name
+        if spec.one_of in name_by_choice:
+            excluded_by = name_by_choice[spec.one_of]
+            raise UsageError(f"argument {spec.shown_name}: not allowed with argument {excluded_by}")
+        name_by_choice[spec.one_of] = spec.shown_name
 
 
 # --- the parser -----------------------------------------------------------------------------------
@@ -313,54 +328,50 @@ def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) ->
             continue
         if spec.group is not None and spec.group not in groups:
             groups[spec.group] = parser.add_argument_group(*spec.group)
-        place = groups[spec.group]
+        group = groups[spec.group]
         if spec.one_of is not None:
             key = (spec.group, spec.one_of)
             if key not in exclusive:
-                exclusive[key] = place.add_mutually_exclusive_group(required=spec.is_needed)
-            place = exclusive[key]
-        _add_option(place, name, spec)
+                exclusive[key] = group.add_mutually_exclusive_group(required=spec.is_needed)
+            group = exclusive[key]
+        _add_option(group, name, spec)
 
 
-def _add_option(place: Any, name: str, spec: Option) -> None:
+def _add_option(group: Any, name: str, spec: Option) -> None:
     """One option; what is not typed is left out of the namespace, so that one sees what was."""
     details: dict[str, Any] = {"help": spec.help, "default": argparse.SUPPRESS}
     if spec.kind == SWITCH:
-        place.add_argument(*spec.flags, dest=name, action="store_true", **details)
+        group.add_argument(*spec.flags, dest=name, action="store_true", **details)
         return
     details.update(metavar=spec.metavar, choices=spec.choices, type=spec.parse)
     if spec.kind == ARGUMENT:
         nargs = None if spec.default is NEEDED else "?"
         # argparse would read the word SUPPRESS itself as the value of this kind.
-        place.add_argument(name, nargs=nargs, **{**details, "default": None})
+        group.add_argument(name, nargs=nargs, **{**details, "default": None})
     elif spec.kind == ARGUMENTS:
-        place.add_argument(name, nargs="*", **details)
+        group.add_argument(name, nargs="*", **details)
     elif spec.kind == LIST and spec.takes_several:
-        place.add_argument(*spec.flags, dest=name, action="extend", nargs="+", **details)
+        group.add_argument(*spec.flags, dest=name, action="extend", nargs="+", **details)
     elif spec.kind == LIST:
-        place.add_argument(*spec.flags, dest=name, action="append", **details)
+        group.add_argument(*spec.flags, dest=name, action="append", **details)
     elif spec.const is not None:
-        place.add_argument(*spec.flags, dest=name, nargs="?", const=spec.const, **details)
+        group.add_argument(*spec.flags, dest=name, nargs="?", const=spec.const, **details)
     else:
-        place.add_argument(*spec.flags, dest=name, **details)
+        group.add_argument(*spec.flags, dest=name, **details)
 
 
 def takes_command(kind: type[CommandQuestion]) -> bool:
     """Whether somebody's command may follow `--`."""
-    return any(spec.kind == COMMAND for spec in kind.OPTIONS.values())
+    kinds_of_options = [spec.kind for spec in kind.OPTIONS.values()]
+    return COMMAND in kinds_of_options
 
 
 def typed_question(kind: type[CommandQuestion], typed: argparse.Namespace) -> CommandQuestion:
     """The question that was typed."""
     values: dict[str, Any] = {}
-    for name, value in _typed_values(kind, typed):
+    for name, value in vars(typed).items():
+        if name not in kind.OPTIONS or value is None:
+            continue
+        # argparse collects repeated options in a list; a question does not change.
         values[name] = tuple(value) if isinstance(value, list) else value
     return kind(**values)
-
-
-def _typed_values(
-    kind: type[CommandQuestion], typed: argparse.Namespace
-) -> Iterator[tuple[str, Any]]:
-    for name, value in vars(typed).items():
-        if name in kind.OPTIONS and value is not None:
-            yield name, value

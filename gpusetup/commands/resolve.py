@@ -135,13 +135,13 @@ def _index(machine: Snapshot, root: str, out: Console) -> PersonIndex:
     """The person's own indexes, which are named before they are asked."""
     settings = person_settings()
 
-    def before(_choice: Choice, _words: tuple[str, ...]) -> None:
-        places = (without_logins(root), *settings.shown_indexes)
-        out.talk(f"asked: {', '.join(places)} (`--offline` uses no network)")
+    def name_indexes(_choice: Choice, _words: tuple[str, ...]) -> None:
+        indexes = (without_logins(root), *settings.shown_indexes)
+        out.talk(f"asked: {', '.join(indexes)} (`--offline` uses no network)")
         for note in settings.notes:
             out.talk(f"note: {note}")
 
-    return PersonIndex(machine, root, settings, before)
+    return PersonIndex(machine, root, settings, name_indexes)
 
 
 # --- the document ---------------------------------------------------------------------------------
@@ -178,9 +178,13 @@ def _names_to_install(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     torch."""
     packages, build = choice.packages, choice.build
     if packages:
-        others = [each for each in packages if each.name not in FAMILY and not each.index_url]
-        asked = [each for each in others if each.asked]
-        return (*family(packages), *(each.requirement for each in asked))
+        requirements = []
+        for package in packages:
+            # A package from torch's own index comes with torch's family.
+            is_from_person = package.name not in FAMILY and not package.index_url
+            if is_from_person and package.asked:
+                requirements.append(package.requirement)
+        return (*family(packages), *requirements)
     # Of a described environment nothing is known to move.
     if build is None or not machine.python.executable or choice.newest is None:
         return FAMILY
@@ -193,7 +197,8 @@ def _notes_beside(choice: Choice, machine: Snapshot) -> tuple[str, ...]:
     is_in_environment = machine.python.executable and choice.newest and not choice.packages
     if choice.build is not None and is_in_environment:
         notes += notes_on_installed(machine, choice.build, load_catalog())
-    if any(gpu.maker == APPLE.id for gpu in machine.gpus or ()):
+    makers = [gpu.maker for gpu in machine.gpus or ()]
+    if APPLE.id in makers:
         notes.append(ON_APPLE)
     return tuple(notes)
 
@@ -208,9 +213,14 @@ def _rejections(choice: Choice) -> tuple[Rejection, ...]:
     build, newest = choice.build, choice.newest
     if build is None or newest is None or choice.packages:
         return choice.rejections
-    chosen = {(build.torch, build.backend)}
-    chosen |= {(fallback.torch, fallback.backend) for fallback in choice.alternatives}
-    return tuple(row for row in newest.rejections if (row.torch, row.backend) not in chosen)
+    offered = {(build.torch, build.backend)}
+    for fallback in choice.alternatives:
+        offered.add((fallback.torch, fallback.backend))
+    rejections = []
+    for rejection in newest.rejections:
+        if (rejection.torch, rejection.backend) not in offered:
+            rejections.append(rejection)
+    return tuple(rejections)
 
 
 def _answer_nightly(question: ResolveQuestion, out: Console, description: Description) -> Reply:
@@ -275,22 +285,23 @@ def _live_notes(live: LiveIndex | None, choice: Choice, machine: Snapshot) -> tu
             f"{live.host} was asked just now: it lists {news} that gpusetup's table of "
             f"{table.as_of} lacks",
         )
-    unproven = (
-        ""
-        if build.cuda is None
-        else ("; that it has kernels for your GPU is inferred from the most similar known build")
-    )
-    companions = [name for name in FAMILY[1:] if getattr(build, name) is None]
-    missing = (
-        (f"which {' and '.join(companions)} belongs to torch {build.torch} is not known yet",)
-        if companions
-        else ()
-    )
-    return (
+    note_on_build = (
         f"torch {build.torch} for {build.backend} was listed by {live.host} just now; gpusetup's "
-        f"table of {table.as_of} does not know it{unproven}",
-        *missing,
+        f"table of {table.as_of} does not know it"
     )
+    if build.cuda is not None:
+        note_on_build += (
+            "; that it has kernels for your GPU is inferred from the most similar known build"
+        )
+    notes = [note_on_build]
+    releases = {"torchvision": build.torchvision, "torchaudio": build.torchaudio}
+    unknown_companions = [name for name, release in releases.items() if release is None]
+    if unknown_companions:
+        notes.append(
+            f"which {' and '.join(unknown_companions)} belongs to torch {build.torch} is not "
+            "known yet"
+        )
+    return tuple(notes)
 
 
 def _machine(question: ResolveQuestion, description: Description, out: Console) -> Snapshot:

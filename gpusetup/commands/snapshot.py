@@ -51,8 +51,8 @@ def run(question: SnapshotQuestion, out: Console) -> Reply:
     from gpusetup.probe.snapshot_files import dump_snapshot
     from gpusetup.redaction import redact
 
-    wanted = MachineToRead(question.machine, question.python, question.timeout)
-    snapshot = gather(wanted, out)
+    to_read = MachineToRead(question.machine, question.python, question.timeout)
+    snapshot = gather(to_read, out)
     if not question.keep_private:
         snapshot = redact(snapshot)
     # Both are JSON: the usual one in lines that a person can read and compare.

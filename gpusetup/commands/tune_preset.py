@@ -31,13 +31,13 @@ def run_preset(question: TuneQuestion) -> Reply:
         return Reply(TuneAnswer(presets=rows), preset_screen)
     preset = preset_named(question.preset)
     text = preset_text(preset, question.target or DEFAULT_FILE)
-    kept = None
+    previous_file = None
     if question.target:
         from gpusetup.tune.config_file import write_keeping_previous
 
-        kept = write_keeping_previous(question.target, text.encode())
+        previous_file = write_keeping_previous(question.target, text.encode())
     answer = TuneAnswer(preset=text, written=question.target)
-    return Reply(answer, partial(preset_screen, kept=kept))
+    return Reply(answer, partial(preset_screen, kept=previous_file))
 
 
 def _check(question: TuneQuestion) -> None:

@@ -116,26 +116,27 @@ def ask_from_python(question: VerifyQuestion, out: Console) -> VerifyAnswer:
     python = _target(question, out)
     folder = str(Path(gpusetup.verify.__file__).parent)
     argv = (python, folder, *question.words("python"), "--json")
-    said = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
-    if said.exit is None:
-        raise Blocked(f"Cannot start {python}: {said.problem}")
-    return document_of(said)
+    output = start(argv, timeout=float("inf"), gently_seconds=GENTLY_SECONDS)
+    if output.exit is None:
+        raise Blocked(f"Cannot start {python}: {output.problem}")
+    return document_of(output)
 
 
-def document_of(said: Output) -> VerifyAnswer:
+def document_of(output: Output) -> VerifyAnswer:
+    """The answer that a child wrote; raises the error that it wrote instead."""
     from gpusetup.errors import CLASSES, BadInput, GpuSetupError, ToolFailed
     from gpusetup.model.codec import from_json
     from gpusetup.model.documents import ErrorAnswer, VerifyAnswer
     from gpusetup.system.processes import how_it_ended
 
     try:
-        if said.exit in (0, Unsatisfiable.exit_code):
-            return from_json(said.stdout, VerifyAnswer, what="the answer of verify")
-        problem = from_json(said.stdout, ErrorAnswer, what="the answer of verify")
+        if output.exit in (0, Unsatisfiable.exit_code):
+            return from_json(output.stdout, VerifyAnswer, what="the answer of verify")
+        problem = from_json(output.stdout, ErrorAnswer, what="the answer of verify")
     except BadInput:
-        last = said.stderr.strip().rpartition("\n")[2]
-        ended = how_it_ended(said.exit or 0)
-        raise ToolFailed(f"verify gave no answer: {ended}", hint=last or None) from None
+        last_line = output.stderr.strip().rpartition("\n")[2]
+        ending = how_it_ended(output.exit or 0)
+        raise ToolFailed(f"verify gave no answer: {ending}", hint=last_line or None) from None
     raise CLASSES.get(problem.exit, GpuSetupError)(problem.message, problem.hint)
 
 

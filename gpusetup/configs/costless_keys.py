@@ -135,6 +135,10 @@ MAPS = frozenset((
 """Maps whose keys take no memory of a GPU, whatever their names are."""
 
 
+PURPOSES = frozenset(("save", "saves", "saving", "log", "logging", "tokenizer", "wandb", "hub"))
+"""First words of a name that say what it is for, whatever follows: `save_adapter_weights_only`."""
+
+
 def is_switched_off(text: str) -> bool:
     """Whether a value switches its key off: `false`, `0`, `none`."""
     without_blanks = text.strip()
@@ -168,7 +172,10 @@ def takes_no_memory(path: Path) -> bool:
         return True
     words = words_of(name)
     # A name without words, as a number, says nothing.
-    return bool(words) and words <= WORDS
+    if not words:
+        return False
+    first_word = name.partition("_")[0]
+    return first_word in PURPOSES or words <= WORDS
 
 
 def plain_key(word: str) -> str:

@@ -114,6 +114,16 @@ OPEN = (
         asks=alike.THIS_TORCH,
     ),
     Doubt(
+        reason="two-makers",
+        sentence="the text names GPUs of two makers, and the program may mean the other one",
+        holds=ask.gpus_of_two_makers,
+    ),
+    Doubt(
+        reason="translation-layer",
+        sentence="a layer runs CUDA programs on this GPU, so the CUDA build may be the right one",
+        holds=ask.cuda_is_translated,
+    ),
+    Doubt(
         reason="package-on-mps",
         sentence="a newer release of the package that asks for it may no longer do so",
         holds=ask.package_may_be_mended,

@@ -1,7 +1,7 @@
 """What decides where a text shows more than one run, or printed the usual output already.
 
-Two runs that differ in one thing ask for that thing. What was printed is never asked for again: the
-next reading of the same stage takes its place. Pure.
+Two runs that differ in one thing ask for that thing. What was printed is asked for in no stage:
+`diagnosis.answered` takes the next reading. Pure.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ OF_ANOTHER_MAKER = {"amd", "intel"}
 
 def is_of_another_maker(context: RuleContext) -> bool:
     """Whether the GPU is AMD's or Intel's."""
-    makers = {maker_of(context.torch.backend), *vendors_of(context.snapshot)}
-    return bool(makers & OF_ANOTHER_MAKER)
+    if maker_of(context.torch.backend) in OF_ANOTHER_MAKER:
+        return True
+    return not OF_ANOTHER_MAKER.isdisjoint(vendors_of(context.snapshot))
 
 
 READING_OF_WAY = {
@@ -53,32 +54,6 @@ def reading_by_contrast(context: RuleContext) -> str | None:
 
 def names_a_contrast(context: RuleContext) -> bool:
     return reading_by_contrast(context) is not None
-
-
-# --- what was printed already ---------------------------------------------------------------------
-
-NEXT_READINGS: tuple[tuple[str, str, str], ...] = (
-    ("NCCL_DEBUG=INFO", "nccl", alike.TOPOLOGY),
-    (alike.KERNEL_LOG, "kernel", alike.WHICH_STACK),
-    (alike.KERNEL_OF_MAKER, "kernel", alike.WHICH_STACK),
-    (alike.AMD_TARGETS, "devices", alike.ONE_GPU_OF_AMD),
-    (alike.COLLECT_ENV, "collect-env", alike.FAULTS),
-)
-"""A reading or a part of it, the output that it gives, and what tells more where that is shown."""
-
-
-def beyond_what_was_printed(context: RuleContext, reading: str) -> str:
-    """The reading, or the next one of its stage where a text shows its output."""
-    if "NCCL" in reading and events(context, "nccl-on-a-bridge"):
-        return alike.INTERFACES
-    printed = {event.values.get("what") for event in events(context, "output-shown")}
-    for part, output, following in NEXT_READINGS:
-        if part in reading and output in printed:
-            return following
-    # torch's own tool imports torch, and ends where that ends.
-    if reading == alike.COLLECT_ENV and context.torch.import_error:
-        return alike.IMPORT_FAULT
-    return reading
 
 
 # --- other makers ---------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 
 from gpusetup.catalog.jetpack import board_of
-from gpusetup.causes.lenders import lender_of
 from gpusetup.choose.host import driver_family, first_drivers
 from gpusetup.evidence.context import RuleContext, gpus, in_container, is_report, on
 from gpusetup.fixes import paste
+from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.finding import Alternative, Finding, Fix, command_lines, map_blocks
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import (

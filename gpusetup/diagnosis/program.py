@@ -87,7 +87,7 @@ TORCH_COMMAND = "gpusetup install|torch|TORCH_CUDA_ARCH_LIST"
 
 def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     """torch moves with such a program only: by a release of it, or by its image."""
-    from gpusetup.fixes import paste
+    from gpusetup.fixes import owners, paste
 
     def installs(lines: Lines) -> bool:
         return any(re.search("gpusetup install|torch==", line) for line in lines)
@@ -95,6 +95,8 @@ def _with_pinned_torch(context: RuleContext, engine: str, fix: Fix) -> Fix:
     others = tuple(way for way in fix.alternatives if not installs(way.commands))
     if not installs(fix.commands):
         return replace(fix, alternatives=others)
+    if image := owners.image(context):
+        return Fix(text=image.sentence, alternatives=others)
     text = (
         f"{engine} requires one exact torch. Install the release that fits GPU and driver, "
         "together with its torch (in a container: an image of that release). Do not change torch "

@@ -36,6 +36,7 @@ from gpusetup.fixes.extension_packages import distribution_of
 from gpusetup.messages import working
 from gpusetup.model.finding import COMPLAINT
 from gpusetup.model.frozen import Frozen
+from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
 
 if TYPE_CHECKING:
@@ -65,19 +66,25 @@ def _fails_in_a_build(context: RuleContext) -> bool:
 def _build_again(context: RuleContext) -> str | None:
     """Once more with all that it prints; what lies in this folder, of an unnamed distribution."""
     program, failing = program_of(context), context.snapshot.failing
-    modules = (failing.program or "", *(program.packages if program else ()))
-    name = next(filter(None, map(distribution_of, modules)), None)
-    if not (name or program or not failing.program):
+    modules = [failing.program or ""]
+    if program:
+        modules += program.packages
+    distributions = [distribution_of(module) for module in modules]
+    known_distributions = [distribution for distribution in distributions if distribution]
+    # The name of something that no table knows is no name that an installer takes.
+    if failing.program and not known_distributions and not program:
         return INSTALLER_OUTPUT
-    options = () if program and not program.on_torch else ("--no-build-isolation",)
-    return paste.pip(context, "install", "-v", *options, name or ".")
+    is_built_on_torch = program is None or program.on_torch
+    options = ("--no-build-isolation",) if is_built_on_torch else ()
+    what_to_build = known_distributions[0] if known_distributions else "."
+    return paste.pip(context, "install", "-v", *options, what_to_build)
 
 
 def _fails_in_an_install(context: RuleContext) -> bool:
     """Whether a person's sentence names an installer's command and its failure."""
-    typed = {event.source for event in events(context, "install-typed")}
-    failed = {event.source for event in events(context, "names-failure")}
-    return bool(typed & failed)
+    lines_with_installer = {event.source for event in events(context, "install-typed")}
+    lines_with_failure = {event.source for event in events(context, "names-failure")}
+    return not lines_with_installer.isdisjoint(lines_with_failure)
 
 
 # --- the machine, several GPUs --------------------------------------------------------------------
@@ -90,16 +97,18 @@ def _shows(*kinds: str) -> Callable[[RuleContext], bool]:
 
 def complains(context: RuleContext) -> bool:
     """Whether somebody says that something fails."""
-    named = any(reading.subject == COMPLAINT for reading in context.snapshot.readings)
-    return named or bool(events(context, "names-failure"))
+    subjects = [reading.subject for reading in context.snapshot.readings]
+    return COMPLAINT in subjects or bool(events(context, "names-failure"))
 
 
 def _runs_on_several_gpus(context: RuleContext) -> bool:
     if not events(context, "several-gpus"):
         return bool(events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
+    if events(context, "run-hangs"):
+        return True
     # torch sees the GPUs, and what is said to fail has several of them.
-    seen = context.torch.cuda_available or events(context, "works-there", "gpu-trains")
-    return bool(events(context, "run-hangs") or (complains(context) and seen))
+    gpus_are_seen = context.torch.cuda_available or events(context, "works-there", "gpu-trains")
+    return complains(context) and bool(gpus_are_seen)
 
 
 def _lacks_an_instruction(context: RuleContext) -> bool:
@@ -118,10 +127,10 @@ def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
 
 def _is_given_a_gpu_in_vain(context: RuleContext) -> bool:
     """Whether a container asks for a GPU, and nothing shows that it gets one."""
-    asks = in_container(context) and context.snapshot.container.nvidia_requested
-    return bool(
-        asks and context.snapshot.container.kind == "docker" and not driver_answers(context)
-    )
+    container = context.snapshot.container
+    if not in_container(context) or container.kind != "docker":
+        return False
+    return bool(container.nvidia_requested) and not driver_answers(context)
 
 
 def _has_its_own_question(context: RuleContext) -> bool:
@@ -138,11 +147,14 @@ def _programs_own(context: RuleContext) -> str | None:
 
 
 def is_of_amd(context: RuleContext) -> bool:
-    return "amd" in (maker_of(context.torch.backend), *vendors_of(context.snapshot))
+    """Whether torch's build or a device is AMD's."""
+    maker_of_build = maker_of(context.torch.backend)
+    return maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
 
 
 def _is_of_intel(context: RuleContext) -> bool:
-    return maker_of(context.torch.backend) == "intel" or bool(events(context, "no-xpu"))
+    maker_of_build = maker_of(context.torch.backend)
+    return maker_of_build == "intel" or bool(events(context, "no-xpu"))
 
 
 def _is_a_mac(context: RuleContext) -> bool:
@@ -157,8 +169,10 @@ USUAL = (Capability(7, 5), Capability(9, 0))
 
 def _torch_answers_both(context: RuleContext) -> bool:
     """Whether torch sees the GPU in one place and not in another: they are two environments."""
-    readings = context.snapshot.readings
-    answers = {r.value for r in readings if r.subject == "torch.cuda_available"}
+    answers = set()
+    for reading in context.snapshot.readings:
+        if reading.subject == "torch.cuda_available":
+            answers.add(reading.value)
     if events(context, "cuda-unavailable") or "False" in _quoted_complaint(context):
         answers.add("False")
     return {"True", "False"} <= answers
@@ -166,8 +180,11 @@ def _torch_answers_both(context: RuleContext) -> bool:
 
 def _torch_sees_the_gpu(context: RuleContext) -> bool:
     """Whether torch, or a program's line, shows the GPU, and something fails all the same."""
-    shown = context.torch.cuda_available or names_its_device(context)
-    return bool(shown and complains(context))
+    if not complains(context):
+        return False
+    if context.torch.cuda_available or events(context, "device-taken"):
+        return True
+    return names_its_device(context)
 
 
 def names_its_device(context: RuleContext) -> bool:
@@ -179,9 +196,18 @@ def _quoted_complaint(context: RuleContext) -> str:
     return " ".join(event.text or "" for event in events(context, "names-failure"))
 
 
+ON_ANOTHER_DEVICE = lazy(
+    r"(?i)\b(?:on|uses?|using|only) (?:the |my )?(?:\w+ )?(?:cpu|processor|igpu|intel|integrated)\b"
+    r"|100 ?% (?:on|of) the (?:cpu|processor)"
+)
+"""Words that put a program's work elsewhere than on the GPU that torch sees."""
+
+
 def _what_it_does(context: RuleContext) -> str | None:
     """Whether the program is on the GPU while it runs; where a run ends, what ended it."""
-    return alike.WHILE_IT_RUNS if events(context, "gpu-unused") else alike.FAULTS
+    is_elsewhere = ON_ANOTHER_DEVICE.search(_quoted_complaint(context))
+    is_unused = events(context, "gpu-unused") or is_elsewhere
+    return alike.WHILE_IT_RUNS if is_unused else alike.FAULTS
 
 
 def _is_slow(context: RuleContext) -> bool:
@@ -189,7 +215,38 @@ def _is_slow(context: RuleContext) -> bool:
     complaint = _quoted_complaint(context)
     # Who compares with the CPU, or names an error too, complains of more than slowness.
     of_more = "cpu" in complaint.lower() or events(context, "program-failed")
-    return bool(gpus(context) and working.SLOW.search(complaint) and not of_more)
+    is_slow = working.SLOW.search(complaint) or _is_slower_than_hoped(context)
+    return bool(gpus(context) and is_slow and not of_more)
+
+
+def _is_slower_than_hoped(context: RuleContext) -> bool:
+    """Whether somebody compares a speed with another one, or sees it fall."""
+    complaint = _quoted_complaint(context)
+    names_a_speed = working.SPEED.search(complaint) or events(context, "speed-named")
+    names_a_load = LOAD.search(complaint)
+    return bool((names_a_speed or names_a_load) and working.WORRY.search(complaint))
+
+
+LOAD = lazy(
+    r"(?i)\d ?% (?:GPU|util|usage|load)|\b(?:gpu|util\w*|usage|load) (?:\w+ ){0,2}\d{1,3} ?%"
+)
+"""How busy a GPU is, in a sentence."""
+
+
+GROWS = lazy(r"(?i)\b(?:grows?|growing|leak\w*|keeps? (?:increasing|rising|climbing)|fills? up)\b")
+
+
+def _memory_grows(context: RuleContext) -> bool:
+    return GROWS.search(_quoted_complaint(context)) is not None
+
+
+OTHER_GPU = lazy(r"(?i)\b(?:second|other|both|all) (?:\w+ )?(?:gpus?|cards?)\b")
+
+
+def _leaves_a_gpu_idle(context: RuleContext) -> bool:
+    """Whether somebody wants more of several GPUs used, and no run over all of them fails."""
+    fails = events(context, "run-hangs", "nccl-error", "program-failed")
+    return OTHER_GPU.search(_quoted_complaint(context)) is not None and not fails
 
 
 def _is_about_torch(context: RuleContext) -> bool:
@@ -203,9 +260,12 @@ def _is_about_torch(context: RuleContext) -> bool:
 
 
 def _torchs_build(context: RuleContext) -> str | None:
-    known = [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
-    if any(not USUAL[0] <= capability <= USUAL[1] for capability in known):
-        return alike.TORCHS_KERNELS
+    """Which torch there is; of a GPU that not every build serves, its list of kernels too."""
+    oldest, newest = USUAL
+    for gpu in gpus(context):
+        capability = gpu.compute_capability
+        if capability and not oldest <= capability <= newest:
+            return alike.TORCHS_KERNELS
     return alike.ASK_TORCH
 
 
@@ -221,7 +281,9 @@ def _all_of_torch(context: RuleContext) -> str | None:
 
 def _says_something_of_a_gpu(context: RuleContext) -> bool:
     machine = context.snapshot
-    return bool(machine.failing.program or machine.events or machine.gpus) or complains(context)
+    if machine.failing.program or machine.events or machine.gpus:
+        return True
+    return complains(context)
 
 
 def _driver_answer(context: RuleContext) -> str | None:
@@ -253,6 +315,12 @@ STAGES: tuple[StageQuestion, ...] = (
     ),
     StageQuestion(name="contrast", is_reached=names_a_contrast, reading=reading_by_contrast),
     StageQuestion(
+        name="memory that grows", is_reached=_memory_grows, reading=_asks(alike.MEMORY_OVER_TIME)
+    ),
+    StageQuestion(
+        name="GPU left idle", is_reached=_leaves_a_gpu_idle, reading=_asks(alike.TORCHS_DEVICES)
+    ),
+    StageQuestion(
         name="several GPUs", is_reached=_runs_on_several_gpus, reading=_asks(alike.NCCL_LOG)
     ),
     StageQuestion(name="hang", is_reached=_hangs_on_a_gpu_of_nvidia, reading=_asks(alike.STACK)),
@@ -268,6 +336,7 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(name="AMD", is_reached=is_of_amd, reading=reading_of_amd),
     StageQuestion(name="Intel", is_reached=_is_of_intel, reading=reading_of_intel),
     StageQuestion(name="Apple", is_reached=_is_a_mac, reading=_asks(alike.TORCHS_MPS)),
+    StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="crash", is_reached=_torch_sees_the_gpu, reading=_what_it_does),
     StageQuestion(
         name="crash without a word", is_reached=_shows("silent-crash"), reading=_asks(alike.FAULTS)
@@ -275,7 +344,6 @@ STAGES: tuple[StageQuestion, ...] = (
     StageQuestion(
         name="numbers", is_reached=_shows("wrong-numbers"), reading=_asks(alike.BOTH_MACHINES)
     ),
-    StageQuestion(name="speed", is_reached=_is_slow, reading=_asks(alike.MONITOR)),
     StageQuestion(name="torch", is_reached=_is_about_torch, reading=_torchs_build),
     StageQuestion(
         name="torch and driver", is_reached=_shows_torch_or_driver, reading=_all_of_torch

@@ -117,6 +117,36 @@ def python_is_outside_the_wheels(context: RuleContext) -> bool:
     return bool(minor and here) and not any(minor in row.pythons for row in here)
 
 
+def no_torch_is_listed(context: RuleContext) -> bool:
+    """The import fails, and the text shows no torch, which would be in another environment."""
+    return context.torch.version is None and package(context, "torch") is None
+
+
+# --- CUDA's start ---------------------------------------------------------------------------------
+
+ON_NVSWITCH = re.compile(r"SXM|HBM3|H[12]00|H20|B[23]00|GB[23]00|[AH]800|HGX|DGX", re.IGNORECASE)
+"""Models of GPUs that NVSwitch connects; error 802 has other reasons on other machines."""
+
+
+def gpus_are_on_nvswitch(context: RuleContext) -> bool:
+    """The text names a GPU of a system with NVSwitch, or its service."""
+    messages = events(context, "system-not-ready-fabric-manager")
+    names_service = any("abric" in (event.text or "") for event in messages)
+    return names_service or any(ON_NVSWITCH.search(gpu.name) for gpu in gpus(context))
+
+
+def compatibility_library_is_read(context: RuleContext) -> bool:
+    """A container, or the path of cuda-compat: else a driver that was updated and not loaded
+    anew ends with the same error 804."""
+    return in_container(context) or context.snapshot.container.cuda_compat_path is not None
+
+
+def message_names_the_stub(context: RuleContext) -> bool:
+    """A program's message shows it: a folder in LD_LIBRARY_PATH may stand behind the driver's."""
+    shown = events(context, "libcuda-stub")
+    return any(event.source != "LD_LIBRARY_PATH" for event in shown)
+
+
 # --- files, kernel, memory ------------------------------------------------------------------------
 
 

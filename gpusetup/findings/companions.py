@@ -7,7 +7,6 @@ import re
 from gpusetup.catalog.companion_table import companion_table, releases_for, takes_torch
 from gpusetup.catalog.companions import serves_backend, serves_torch
 from gpusetup.catalog.rows import Name
-from gpusetup.causes.lenders import lender_of
 from gpusetup.causes.record import RECORDS
 from gpusetup.evidence.context import (
     RuleContext,
@@ -19,6 +18,7 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import needs, paste
+from gpusetup.fixes.lenders import lender_of
 from gpusetup.model.finding import Findings, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line

@@ -10,7 +10,6 @@ from gpusetup.accelerators.amd_devices import amd_device
 from gpusetup.accelerators.intel import device_has_xpu
 from gpusetup.accelerators.makers import is_seen_only, maker_of
 from gpusetup.accelerators.other_gpus import has_a_build, is_small
-from gpusetup.causes.lenders import has_a_scheduler, lender_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import (
     RuleContext,
@@ -29,6 +28,7 @@ from gpusetup.evidence.places import in_an_image_build
 from gpusetup.findings import maker_stacks
 from gpusetup.findings.message_rules import finding, shown
 from gpusetup.fixes import gpu_naming, other_makers, paste
+from gpusetup.fixes.lenders import has_a_scheduler, lender_of
 from gpusetup.messages.cuda_codes import BY_PROGRAMS
 from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.machine import Event, Events

@@ -13,11 +13,11 @@ from gpusetup.evidence import facts
 from gpusetup.evidence.context import (
     RuleContext,
     events,
-    in_container,
     is_report,
     packages,
     releases_of_torch,
 )
+from gpusetup.fixes import owners
 from gpusetup.model.versions import parsed
 
 Reading = Callable[[RuleContext], str]
@@ -27,6 +27,10 @@ TORCHS_VERSION = 'python -c "import torch; print(torch.__version__, torch.versio
 TORCHS_KERNELS = (
     'python -c "import torch; print(torch.__version__, torch.cuda.get_arch_list(), '
     'torch.cuda.get_device_capability())"'
+)
+PROGRAMS_PYTHON = (
+    'python -c "import sys, torch; print(sys.executable, torch.__version__, '
+    'torch.cuda.get_arch_list())"'
 )
 NODES_ENGINE = "kubectl get nodes -o wide  # its last column is CONTAINER-RUNTIME"
 
@@ -56,8 +60,8 @@ def torch_that_is_there(context: RuleContext) -> str:
     # A machine was asked for its torch; a named host is told what would fit it.
     if not is_report(context) or context.other_host:
         return torch.version or "no torch is installed"
-    if packed := torch_inside_a_program(context):
-        return packed
+    for event in events(context, "packaged-program"):
+        return f"the torch inside {event.values.get('program', 'the program')}"
     if lent := events(context, "hosted-notebook"):
         return f"the torch of {lent[0].values.get('service', 'the notebook')}"
     if two_releases_are_open(context):
@@ -118,14 +122,6 @@ def python_that_must_stay(context: RuleContext) -> str:
     return ""
 
 
-def store_that_pip_cannot_change(context: RuleContext) -> str:
-    """A package in a store that only its own package manager writes."""
-    for event in events(context, "failing-file"):
-        if event.values.get("place") == "store":
-            return f"{event.values.get('package', 'The package')} lies in the store of Nix or Guix"
-    return ""
-
-
 def reboot_was_tried(context: RuleContext) -> str:
     """The machine was restarted already, and the failure is still there."""
     tried = {event.values.get("what") for event in events(context, "remedy-tried")}
@@ -143,23 +139,17 @@ def no_administrator(context: RuleContext) -> str:
     return "you have no administrator rights on this machine" if said else ""
 
 
-VENDORS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
-
-
-def build_of_a_vendor(context: RuleContext) -> str:
-    """A torch that the maker of an image or a board built, which no index has."""
-    images = events(context, "vendor-image")
-    if images:
-        return f"torch belongs to the image {images[0].values.get('image', '')}".rstrip()
-    location = context.torch.location or ""
-    if in_container(context) and re.search(VENDORS_FOLDER, location):
-        return "torch lies in the system's folder of an image, where its maker put it"
-    return ""
-
-
 def python_of_another_program(context: RuleContext) -> str:
     """A person asked another Python than the program's: an installation there changes nothing."""
     return facts.another_python_was_asked(context)
+
+
+def python_of_the_program(context: RuleContext) -> str:
+    """The Python of a program that runs in an environment of its own: another one is not meant."""
+    python = context.snapshot.python
+    if python.executable or python.manager or not owners.has_own_environment(context):
+        return python.executable or "no other environment is named"
+    return ""
 
 
 def reinstall_was_tried(context: RuleContext) -> str:
@@ -174,6 +164,50 @@ def reinstall_was_tried(context: RuleContext) -> str:
     if not (same_release and same_build):
         return ""
     return f"torch {torch.version} was reinstalled already, without effect"
+
+
+MOVED_WITH_TORCH = ("torchvision", "torchaudio", "triton")
+"""What `gpusetup install` moves itself, or torch's own requirements do."""
+
+
+def compiled_for_the_torch_that_is_there(context: RuleContext) -> str:
+    """Packages whose libraries belong to the old torch, with what becomes of them."""
+    named = {event.values["package"] for event in events(context, "compiled-for-torch")}
+    # Of a list of packages `choose.compatibility` says it, with both versions.
+    listed = {package.name for package in context.snapshot.packages or ()}
+    bound = sorted(named - listed - {*MOVED_WITH_TORCH})
+    if not bound:
+        return ""
+    names = " and ".join(bound)
+    are, their = ("are", "their releases") if bound[1:] else ("is", "its release")
+    return (
+        f". {names} {are} compiled for the torch that is there: install {their} for the new torch "
+        "right after it, or build from source, or imports fail with an undefined symbol"
+    )
+
+
+NEW_ABI = "__cxx11"
+OLD_ABI = re.compile(r"\b_Z\w+[EK]Ss\w*")
+"""A symbol that takes a `std::string` of the old C++ ABI (Itanium C++ ABI: `Ss`)."""
+
+
+def abi_of_the_missing_symbol(context: RuleContext) -> str:
+    """Which C++ ABI an extension was built with, by the symbol that it misses in torch.
+
+    torch's wheels for Linux have the new ABI from 2.7 on, and those of 2.6 for CUDA 12.6 alone.
+    """
+    for event in events(context, "extension-abi-mismatch"):
+        symbol = event.text or ""
+        is_old = OLD_ABI.search(symbol) is not None
+        if "undefined symbol" not in symbol or not (is_old or NEW_ABI in symbol):
+            continue
+        built, needed = ("old", "TRUE") if is_old else ("new", "FALSE")
+        return (
+            f". The missing symbol has the {built} C++ ABI: if torch has the other one "
+            '(`python -c "import torch; print(torch.compiled_with_cxx11_abi())"`), take a wheel '
+            f"with `cxx11abi{needed}` in its name"
+        )
+    return ""
 
 
 def pin_of_another_package(context: RuleContext) -> str:
@@ -193,14 +227,6 @@ def host_of_a_lender(context: RuleContext) -> str:
     """A rented container: its user changes neither the host's driver nor its power."""
     for event in events(context, "host-of-a-lender"):
         return f"the host cannot be changed from here ({(event.text or '')[:40].strip()})"
-    return ""
-
-
-def torch_inside_a_program(context: RuleContext) -> str:
-    """A program that is one executable, with its Python and torch inside."""
-    for event in events(context, "packaged-program"):
-        name = event.values.get("program", "the program")
-        return f"{name} brings its own Python and its own libraries"
     return ""
 
 

@@ -11,14 +11,18 @@ from __future__ import annotations
 import re
 
 from gpusetup.evidence.context import RuleContext
+from gpusetup.fixes import owners
+from gpusetup.fixes.clauses import clauses_without
 from gpusetup.fixes.need_readings import (
     NODES_ENGINE,
+    PROGRAMS_PYTHON,
     TORCHS_KERNELS,
     TORCHS_VERSION,
     Reading,
+    abi_of_the_missing_symbol,
     always,
-    build_of_a_vendor,
     cluster_without_docker,
+    compiled_for_the_torch_that_is_there,
     engine_of_the_node,
     host_of_a_lender,
     kernels_of_torch,
@@ -28,14 +32,13 @@ from gpusetup.fixes.need_readings import (
     no_boot_screen,
     pin_of_another_package,
     python_of_another_program,
+    python_of_the_program,
     python_that_must_stay,
     reboot_was_tried,
     reinstall_was_tried,
-    store_that_pip_cannot_change,
-    torch_inside_a_program,
     torch_that_is_there,
 )
-from gpusetup.model.finding import Alternative, Fix, Need, map_blocks
+from gpusetup.model.finding import Alternative, Fix, Need, command_lines, map_blocks
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.shell import Lines
 
@@ -56,6 +59,8 @@ class NeedRow(Frozen):
     """What is right where it is denied."""
     first: Reading = never
     """What must be done before the commands, or they do not hold."""
+    then: Reading = never
+    """What must be done after the commands."""
 
 
 INSTALLS_TORCH = (
@@ -66,34 +71,22 @@ INSTALLS_TORCH = (
 """A line that puts another torch in the place of the one that is there. `--venv` makes a new
 environment, which has none."""
 
+TORCH = "torch"
+"""The need to know which torch is there."""
+
 NEEDS: tuple[NeedRow, ...] = (
     NeedRow(
-        what="torch",
+        what=TORCH,
         lines=INSTALLS_TORCH,
         read=torch_that_is_there,
         asks=TORCHS_VERSION,
     ),
     NeedRow(
-        what="vendor's build",
-        lines=INSTALLS_TORCH,
-        denied=build_of_a_vendor,
-        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|--force-reinstall",
-        instead="Keep the image's torch: its maker built it for this machine. Update the image, or "
-        "change the program",
-    ),
-    NeedRow(
-        what="packaged program",
-        lines=rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? install\b",
-        denied=torch_inside_a_program,
-        clauses=r"[Ii]nstall torch|\bReplace (?:it|the)|needs NVIDIA driver|does not name the GPU"
-        r"|site-packages|[Uu]pdate CTranslate2",
-        instead="pip does not reach them: take a newer release of the program (made for this "
-        "GPU), or run the program from its source",
-    ),
-    NeedRow(
         what="Python of the program",
         lines=rf"{INSTALLS_TORCH}|^gpusetup install (?!.*--python)",
+        read=python_of_the_program,
         denied=python_of_another_program,
+        asks=PROGRAMS_PYTHON,
         clauses=r"[Ii]nstall torch|compatibility table|needs NVIDIA driver|does not name the GPU",
         instead="Find the program's own Python first (its folder has a `venv`, `env`, `runtime` or "
         "`python_embeded`), ask it for its torch by the command below, and install there: "
@@ -136,14 +129,6 @@ NEEDS: tuple[NeedRow, ...] = (
         instead="Ask the administrators of the machine for this",
     ),
     NeedRow(
-        what="environment",
-        lines=r"^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b|^gpusetup install\b",
-        denied=store_that_pip_cannot_change,
-        clauses=r"[Ii]nstall|needs NVIDIA driver",
-        instead="pip cannot change it: choose another release or override its build in the "
-        "system's configuration",
-    ),
-    NeedRow(
         what="torch's list of kernels",
         lines=r"TORCH_CUDA_ARCH_LIST|--no-binary",
         read=kernels_of_torch,
@@ -151,6 +136,16 @@ NEEDS: tuple[NeedRow, ...] = (
     ),
     NeedRow(what="marker", lines=INSTALLS_TORCH, first=marker_of_another_system),
     NeedRow(what="pins", lines=INSTALLS_TORCH, first=pin_of_another_package),
+    NeedRow(
+        what="compiled packages",
+        lines=INSTALLS_TORCH,
+        then=compiled_for_the_torch_that_is_there,
+    ),
+    NeedRow(
+        what="C++ ABI",
+        lines=r"pip install .*--no-deps --force-reinstall",
+        then=abi_of_the_missing_symbol,
+    ),
     NeedRow(
         what="container engine",
         lines=r"nvidia-ctk runtime configure|systemctl restart (?:docker|containerd|crio)",
@@ -180,7 +175,7 @@ NEEDS: tuple[NeedRow, ...] = (
 
 def unread_torch(context: RuleContext) -> tuple[Need, ...]:
     """The need of a fix that has no command as long as the torch that is there is unknown."""
-    return _unread(context, "torch")
+    return _unread(context, TORCH)
 
 
 def unread_engine(context: RuleContext) -> tuple[Need, ...]:
@@ -195,7 +190,13 @@ def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
 
 
 def judge(context: RuleContext, fix: Fix) -> Fix:
-    """The fix without the blocks that need what was not read, or what a reading denies."""
+    """The fix without the blocks that need what was not read, or what a reading denies.
+
+    Who holds the environment is asked first: no other need counts for what is not changed there.
+    """
+    owner = owners.owner_of(context)
+    if owner is not None and owner.is_closed:
+        fix = _by_the_owner(owner, fix)
     needs: dict[str, Need] = {need.what: need for need in fix.needs}
     denied: list[NeedRow] = []
 
@@ -214,18 +215,90 @@ def judge(context: RuleContext, fix: Fix) -> Fix:
     judged = replace(map_blocks(replace(fix, looks=()), keep_if_known), looks=fix.looks)
     if not needs:
         return fix
-    firsts = [row.first(context) for row in NEEDS if row.what in needs]
-    text = f"{''.join(firsts)}{fix.text}"
+    rows = [row for row in NEEDS if row.what in needs]
+    firsts = "".join(row.first(context) for row in rows)
+    thens = "".join(row.then(context) for row in rows)
+    text = f"{firsts}{fix.text}{thens}"
     for row in denied:
         text = _text_where_denied(row, needs[row.what], text)
+    judged = replace(judged, text=text, needs=tuple(needs.values()))
+    if owner is not None and not owner.is_closed and _changes_torch(fix) and not denied:
+        judged = _after_the_owners_way(owner, judged)
     # Who may not act on the host needs neither its rights nor its restart.
     if any(row.what == "host" for row in denied):
         judged = replace(judged, needs_root=False, needs_reboot=False)
-    return replace(judged, text=text, needs=tuple(needs.values()))
+    return judged
+
+
+BY_GPUSETUP = ": `gpusetup install` installs and tests it"
+"""What `paste.install_torch` says of its command."""
+
+
+def _after_the_owners_way(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
+    """The fix with the owner's way first; pip's lines follow, under its title if it has one.
+
+    An image has no gpusetup: its Dockerfile gets pip's lines alone.
+    """
+    text = f"{owner.sentence}: {fix.text}"
+    if not owner.commands_are_for:
+        return replace(fix, text=text)
+
+    def with_title(way: Alternative) -> Alternative:
+        installs = _any_line(INSTALLS_TORCH, way.commands)
+        return replace(way, title=owner.commands_are_for) if installs else way
+
+    return replace(
+        fix,
+        text=text.replace(BY_GPUSETUP, ""),
+        commands=(),
+        alternatives=tuple(map(with_title, fix.alternatives)),
+    )
+
+
+OF_AN_INSTALLATION = (
+    r"[Ii]nstall torch|[Ii]nstall a build of torch|\bReplace (?:it|the)|--force-reinstall"
+    r"|needs NVIDIA driver|does not name the GPU|site-packages|[Uu]pdate CTranslate2"
+    r"|torch that is listed|into a new environment|compatibility table|Then restart the session"
+)
+"""Clauses of a fix that speak of an installation by pip."""
+CHANGES_PACKAGES = rf"{INSTALLS_TORCH}|^(?:\S*python\S* -m )?(?:uv )?pip3? (?:un)?install\b"
+
+
+def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
+    """The fix with the owner's way in the place of each installation."""
+    if not (_changes_torch(fix) or (owner.holds_all_packages and _changes_packages(fix))):
+        return fix
+    installs = CHANGES_PACKAGES if owner.holds_all_packages else INSTALLS_TORCH
+
+    def unless_it_installs(block: Alternative) -> Alternative | None:
+        return None if _any_line(installs, block.commands) else block
+
+    kept = map_blocks(fix, unless_it_installs)
+    remaining = clauses_without(fix.text, OF_AN_INSTALLATION)
+    text = ". ".join(filter(None, (owner.sentence, remaining)))
+    others = tuple(need for need in fix.needs if need.what != TORCH)
+    because = Need(what="owner of the environment", state="denied", because=owner.because)
+    return replace(
+        kept, text=text, commands=kept.commands or owner.commands, needs=(*others, because)
+    )
+
+
+def _changes_torch(fix: Fix) -> bool:
+    """Whether a fix installs torch, or would if it were known which torch is there."""
+    waits_for_torch = any(need.what == TORCH for need in fix.needs)
+    return waits_for_torch or _any_line(INSTALLS_TORCH, command_lines(fix))
+
+
+def _changes_packages(fix: Fix) -> bool:
+    return _any_line(CHANGES_PACKAGES, command_lines(fix))
+
+
+def _any_line(form: str, commands: Lines | tuple[str, ...]) -> bool:
+    return any(re.search(form, line.removeprefix("!")) for line in commands)
 
 
 def _needs(row: NeedRow, lines: Lines) -> bool:
-    return any(re.search(row.lines, line.removeprefix("!")) for line in lines)
+    return _any_line(row.lines, lines)
 
 
 def _state(context: RuleContext, row: NeedRow) -> Need:
@@ -239,8 +312,6 @@ def _state(context: RuleContext, row: NeedRow) -> Need:
 
 def _text_where_denied(row: NeedRow, need: Need, text: str) -> str:
     """What denies it and what is right instead; of the fix's text what does not speak of it."""
-    from gpusetup.fixes.clauses import clauses_without
-
     because = need.because[:1].upper() + need.because[1:]
     remaining = clauses_without(text, row.clauses) if row.clauses else text
     return ". ".join(filter(None, (because, row.instead, remaining)))

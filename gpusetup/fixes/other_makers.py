@@ -9,7 +9,7 @@ from gpusetup.accelerators.amd import BUILT_FOR, DROPPED, FIRST_ROCM, RELATIVES,
 from gpusetup.accelerators.makers import AMD, INTEL, maker_of
 from gpusetup.choose.installed import vendors_of
 from gpusetup.evidence.context import RuleContext, events, has_nvidia, on
-from gpusetup.fixes import paste
+from gpusetup.fixes import owners, paste
 from gpusetup.model.finding import Alternative, Fix
 from gpusetup.model.frozen import replace
 from gpusetup.model.shell import Line, filled, lines
@@ -84,6 +84,8 @@ def _board(context: RuleContext) -> Board:
 
 def amd(context: RuleContext) -> Fix:
     """By what failed: a kernel for this gfx, the driver; else by the GPU."""
+    if translation := owners.translation_layer(context):
+        return Fix(text=translation.sentence)
     lacking = events(context, "hip-kernel-missing")
     is_rocm = maker_of(context.torch.backend) == "amd"
     board, windows = _board(context), on(context, "windows") or bool(context.os.wsl)

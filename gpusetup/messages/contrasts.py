@@ -1,8 +1,7 @@
 """Two runs that differ in one thing, of which one works: how people say it.
 
-What differs between them is where the fault lies, and no generic cause of the failure's message: a
-kernel that crashes over NCCL and not over gloo has no wrong index. Each row is a sentence of a
-language; its `way` names what differs. `diagnosis.questions` asks by it.
+The fault lies in what differs between them: a kernel that crashes with NCCL and not with gloo has no
+wrong index. `diagnosis.questions` chooses its question by what differs.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from __future__ import annotations
 from gpusetup.messages.fragments import IF_ONLY
 from gpusetup.messages.row import Row, row
 
+# `works`, `trains fine`.
 WELL = r"(?:works?|worked|working|runs?|ran|trains?|trained|completes?|finishe[sd]|succeeds?|passes|passed|(?:is|are|was|were|all|seems?) (?:\w+ )?(?:fine|ok|okay|good|stable|correct|True)|(?:\w+ )?(?:fine|ok\b|okay)|happily|no (?:problem|error|crash|issue)s?|True\b|lists? (?:the|my|it)|可以|正常|没问题|成功|问题なし|問題な|동작|работает|läuft|funktioniert|(?:does not|doesn['’]?t|never) (?:crash|fail|hang))"
 """How somebody says that a run went well."""
 NEAR = r"(?:[^.;\n]|\.(?=\S)){0,60}?"
 """Words of the same clause; a dot inside a version or a name does not end it."""
 
-WAYS: tuple[tuple[str, str], ...] = (
+DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
         "one-gpu",
         r"(?:\b(?:an?|one|only one|each|every|either|the|any) )?\b(?:single|one|each|either|1)[ -](?:GPU|card|device|rank|process)s?\b(?: alone| by itself)?|\bsingle[- ]node\b|\b(?:cards?|GPUs?) alone\b|单卡|シングルGPU|einzelne Karte|одной (?:карте|видеокарте|GPU)",
@@ -46,15 +46,18 @@ WAYS: tuple[tuple[str, str], ...] = (
         r"\b(?:small(?:er)?|simple|tiny|short(?:er)?|toy|basic|plain) (?:\w+ )?(?:mat(?:rix )?mul\w*|matrix \w+|tensors?|models?|inputs?|batch(?:es)?|images?|scripts?|tests?|ops?|examples?|kernels?|prompts?)\b",
     ),
 )
-"""What differs -> the words that name the run which works."""
+"""What differs, and the words that name the run which works."""
 
+# `with gloo it works`, and `works with gloo`.
 BOTH_ORDERS = r"(?:{name}){near}\b{well}(?!\w)|\b{well}(?: {near}| )(?:with|on|in|using|over|under|when|after) (?:\w+ ){{0,2}}?(?:{name})"
 CONDITION = IF_ONLY.replace("|when", "")
 """A condition; "when I start it in a terminal it works" is none."""
+# `if`, `does not work`, `would run`.
 NOT_WELL = (
     rf"{CONDITION}|\b(?:not|n['’]t|no longer|neither|nor|never|should|would|could|maybe|does that)\b"
     rf"[^.;\n]{{0,24}}\b(?:work|works|run|runs|fine|ok|help|train)\b(?!ed)"
 )
+# Letters, lower case: every sentence about the difference has one of them.
 NEEDLES = {
     "one-gpu": ("single", "one ", "each ", "either ", "alone", "1 gpu", "单卡", "シングル"),
     "gloo": ("gloo",),
@@ -72,9 +75,9 @@ ROWS: tuple[Row, ...] = tuple(
     row(
         "works-otherwise",
         BOTH_ORDERS.format(name=words, near=NEAR, well=WELL),
-        *NEEDLES[way],
+        *NEEDLES[difference],
         unless=NOT_WELL,
-        what=way,
+        what=difference,
     )
-    for way, words in WAYS
+    for difference, words in DIFFERENCES
 )

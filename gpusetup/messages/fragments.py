@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from itertools import permutations
 
+# `0000:01:00.0`.
 BUS = r"(?P<bus_id>[0-9a-f]{2,8}:[0-9a-f:.]{1,13}[0-9a-f])"
 """A GPU's bus address, as the kernel and NVML write it."""
 
+# `8.9`, a compute capability.
 CAPABILITY = r"(?P<capability>\d{1,2}\.\d)"
 
+# `download.example.org`.
 HOST = r"(?P<host>[\w.-]+\.[a-z]{2,10})"
 
 DRIVER_VERSION = r"\d{3}\.\d{1,3}(?:\.\d{1,3})?"
@@ -23,21 +26,31 @@ _LABELLED = r"(?:[abrc.]{1,4}\w{1,16})?(?:\+\w(?:[\w.]{0,38}\w)?)?"
 TORCH_VERSION = rf"[0-2]\.\d{{1,2}}(?:\.\d{{1,3}})?{_LABELLED}"
 """A version of torch that may lack its last number: 2.5, 2.6.0a0+git1234."""
 
+# `_ZN3c106detail23torchInternalAssertFailE`: a C++ symbol of torch, mangled; not of TensorFlow.
 TORCH_SYMBOL = r"(?!_ZNK?\d{1,2}tensorflow)(?:_ZN?K?\w{0,8}(?:c10|2at|3c10|5torch|caffe2|torch|at)\w*|\w*(?:c10|torch|Tensor)\w*)"
 
 IN_A_BUILD = r"(?:Failed building wheel|Building wheels? for|bdist_wheel|build_ext\b|subprocess-exited-with-error|Building from source|metadata-generation-failed)"
 """What pip and setuptools print of a package that is compiled."""
 
+# `if you see `, `make sure that the `: up to five words behind a condition.
 IF = r"\b(?:if|when|whenever|whether|unless|until|in case|make sure|once) (?:\S{1,16} ){0,5}?"
 
+# `it may be that `, `to avoid `: up to four words behind a doubt.
 MAYBE = r"\b(?:if|whether|may|might|could|would|avoid\w*|prevent\w*|otherwise) (?:\S{1,16} ){0,4}?"
 
 IF_ONLY = r"\b(?:if|when|in case|whether|make sure|until|unless)\b"
-"""Before what nobody says has happened."""
+"""A condition: what follows has not happened."""
 
 
 def in_any_order(*parts: str, within: int = 700) -> str:
-    return "|".join(f".{{0,{within}}}?".join(order) for order in permutations(parts))
+    """A pattern of texts that have all these parts, each at most `within` characters from the next.
+
+    >>> in_any_order("a", "b", within=9)
+    'a.{0,9}?b|b.{0,9}?a'
+    """
+    between = f".{{0,{within}}}?"
+    orders = [between.join(order) for order in permutations(parts)]
+    return "|".join(orders)
 
 
 CUDA_LIBRARY = (
@@ -50,8 +63,10 @@ CUDA_LIBRARY = (
 CPU_PART = r"libbitsandbytes_cpu\.(?:so|dylib): (?:cannot open shared object|no such file)"
 """Every wheel of bitsandbytes has this library: where it is not, none was built."""
 
+# `libtorch_cuda`, `libc10`.
 TORCH_LIBRARY = r"lib(?:torch\w*|c10\w*|caffe2\w*)"
 
+# `libavutil`, `libswscale`.
 FFMPEG = r"lib(?:av(?:util|codec|format|device|filter)|sw(?:scale|resample))\b"
 
 LINKS_AN_EXTENSION = r"ninja: build stopped|error: command '\S{1,200}' failed|make(?:\[\d\])?: \*\*\*|Failed building wheel|Failed to build\b"
@@ -64,4 +79,5 @@ COMPILED_MODULE = (
 )
 """The compiled modules of packages that a plain import shows by name (their setup files)."""
 
+# Packages with compiled kernels, as people and messages write them: `flash-attn`, `flash_attention`.
 LIBRARY = r"(?:xformers|flash[-_ ]?attn|flash[-_ ]?attention|bitsandbytes|sage-?attention|torch[-_]scatter|torch[-_]sparse|torch[-_]cluster|torchcodec|pytorch3d|detectron2|mmcv(?:-full)?|apex|auto-?gptq|exllamav2|vllm|deepspeed|tiny-?cuda-?nn|kaolin|gsplat|nvdiffrast|causal[-_]conv1d|mamba[-_]ssm)"

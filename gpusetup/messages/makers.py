@@ -47,18 +47,21 @@ INTELS = r"(?:\bsycl-ls\b|\blevel_zero:(?:gpu|\d)|\b(?:XPU|GPU|SYCL|Intel)\b.{0,
 
 
 ROWS = (
+    # access '/dev/kfd': No such file or directory
     *rows(
         "no-hip-gpus",
         r"(?:open|access) '?/dev/kfd'?(?: read-write)?\W{1,3}(?:Permission denied|Operation not permitted|No such file or directory)",
         r"not (?:a )?member of \W?(?:render|video)\W? group",
         why="groups",
     ),
+    # "/dev/kfd": no such file
     row(
         "no-hip-gpus",
         r"['\"]?/dev/kfd['\"]?:? (?:is (?:missing|absent|not there)|does(?: not|n't) exist|not found|no such file)",
         unless=r"\b(?:if|when|in case) ['\"]?/dev/kfd",
         why="driver",
     ),
+    # amdgpu driver timeout
     *rows(
         "foreign-gpu",
         r"\b(?:amdgpu|AMD (?:GPU |graphics |display )?driver) (?:driver )?timeout",
@@ -78,6 +81,7 @@ ROWS = (
         r"\bamdgpu\b[^\n]{0,60}?(?:GPU reset|ring \S{3,20} timeout|GPU fault detected|page fault)",
         vendor="amd",
     ),
+    # rocBLAS error: Could not initialize Tensile host: No devices found
     *rows(
         "no-hip-gpus",
         "hiperrornodevice",
@@ -85,6 +89,7 @@ ROWS = (
         r"rocBLAS error: Could not initialize Tensile host:.{0,20}?No devices found",
         why="devices",
     ),
+    # amdhip64_7.dll
     *rows(
         "no-hip-gpus",
         "rock module is not loaded",
@@ -92,6 +97,7 @@ ROWS = (
         rf"\b(?P<library>{AMDS}\.so[.\d]*): cannot ",
         why="driver",
     ),
+    # HIP error: invalid device function on gfx1036
     *rows(
         "hip-kernel-missing",
         r"HIP error: invalid device function(?:.{0,600}?\b(?P<gfx>gfx\d{3,4}[a-f]?)\b)?",
@@ -101,6 +107,7 @@ ROWS = (
         "hsa_status_error_invalid_isa",
         what="kernel",
     ),
+    # Found no NVIDIA driver on your system. (AMD
     row(
         "foreign-gpu",
         rf"{AN_AMD}.{{0,160}}?(?:{NO_DRIVER})|(?:{NO_DRIVER}).{{0,160}}?{AN_AMD}",
@@ -108,6 +115,7 @@ ROWS = (
         unless=OTHER_CARDS,
         vendor="amd",
     ),
+    # Arc Pro B60 … Torch not compiled with CUDA
     row(
         "foreign-gpu",
         r"\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Intel (?:\(R\) )?(?:Arc|XPU)|Arc (?:Pro )?[AB]\d{2,3})\b",
@@ -115,6 +123,7 @@ ROWS = (
         vendor="intel",
         name="Arc",
     ),
+    # Radeon card … Torch not compiled with CUDA
     *rows(
         "foreign-gpu",
         r"\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b.{0,1100}?Torch not compiled with CUDA|Torch not compiled with CUDA.{0,600}?\b(?:Radeon|RX ?[5-9]\d{3}|AMD GPU|AMD graphics)\b",
@@ -124,6 +133,7 @@ ROWS = (
         unless=OTHERS,
         vendor="amd",
     ),
+    # Are you using a GPU? AMD
     row(
         "foreign-gpu",
         r"\b(?:Are you using a GPU|What GPU[\w ]{0,20}|[Mm]y (?:GPU|graphics card) is|GPU(?: used| model)?) ?[:?=]?[* ]{1,4}(?:an? )?(?:AMD|Radeon)\b",
@@ -131,6 +141,7 @@ ROWS = (
         unless=rf"{OTHER_CARDS}|AMD Ryzen|AMD EPYC|AMD Threadripper",
         vendor="amd",
     ),
+    # using an integrated Intel GPU
     row(
         "foreign-gpu",
         r"\b(?:using|have|has|got|with|on)(?: an?| my| the| only| just)*(?: integrated)? Intel(?:'s)? (?:integrated )?(?:GPU|graphics\b|iGPU|[Ii]ris\b|UHD\b)|\b(?:GPU|(?:graphics|video) card)(?: used| model| type)?(?: is|:| =)[* ]{1,4}(?:an? |only |the |just )*(?:integrated )?Intel(?:\(R\))? (?:U?HD\b|Iris\b|graphics\b)|\bIntel(?:\(R\))? Iris(?:\(R\))? Xe\b",
@@ -138,6 +149,7 @@ ROWS = (
         vendor="intel",
         name="integrated graphics",
     ),
+    # [GPU] Can't get DEVICE_ID property as no supported devices found
     *rows(
         "no-xpu",
         r"\[GPU\] Can't get \w{4,30} property as no supported devices found",
@@ -156,23 +168,28 @@ ROWS = (
         r"ZE_RESULT_ERROR_(?:UNINITIALIZED|DEVICE_LOST|UNSUPPORTED_FEATURE|DEPENDENCY_UNAVAILABLE|INSUFFICIENT_PERMISSIONS)",
         why="driver",
     ),
+    # are not supported on MPS
     *rows("mps-lacks", r"(?:is|are) not supported on MPS\b", r"(?:is|are) unsupported by mps\b"),
+    # for the MPS device
     row(
         "mps-lacks",
         r"for the MPS device(?!.{0,60}fall back)|\bMPS float64|(?<!aten::)(?:on|a|the) MPS (?:device|[Tt]ensor|framework|backend)\b(?! and will fall back)|\bMPS(?: backend)?: (?:Unsupported|[A-Z]\w+ is|input)|RuntimeError: MPS\b(?! (?:server|client|control|backend out))|MPSNDArray|MPSGraph",
         "mps",
     ),
     IN_USE,
+    # inference compute" library=rocm compute=gfx1102 available="15.8 GiB"
     row(
         "program-found-gpu",
         r"inference compute\b.{0,120}?\blibrary=(?:rocm|oneapi|vulkan|metal)\b[^\n]{0,60}",
         "library=",
     ),
+    # torch.xpu.device_count() ends with exit code 0xC0000005
     *rows(
         "no-xpu",
         r"\b(?:torch\.xpu|\+xpu)\b.{0,400}?(?:0xC0000005|-1073741819|\bexit(?:ed)?(?: with)?(?: code)? ?139\b|\bSIGSEGV\b|[Ss]egmentation fault|[Aa]ccess violation)",
         why="driver",
     ),
+    # crashes with ONEAPI_DEVICE_SELECTOR=level_zero:0
     row(
         "foreign-gpu",
         rf"{INTELS}.{{0,600}}?{FAILS}|{FAILS}.{{0,600}}?{INTELS}",

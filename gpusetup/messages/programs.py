@@ -57,6 +57,7 @@ PROGRAMS = (
             "(enginecore",
             "enginedeaderror",
             "llm_engine.py:",
+            "automatically detected platform",
         ),
     ),
     Program(
@@ -93,7 +94,7 @@ PROGRAMS = (
         "`[cuda13]` as the driver allows, and take the folders of another CUDA out of "
         "LD_LIBRARY_PATH",
         reading='python -c "import jax; print(jax.__version__, jax.devices())"',
-        marks=("jaxlib", "jax._src", "jax.numpy", "falling back to cpu", "platform cuda"),
+        marks=("jaxlib", "jax._src", "jax.numpy", "falling back to cpu", "for platform cuda"),
     ),
     Program(
         name="ollama",
@@ -157,4 +158,7 @@ def of_package(name: str) -> Program | None:
     >>> of_package("llama-cpp-python").name, of_package("nothing-known")
     ('llama.cpp', None)
     """
-    return BY_PACKAGE.get(name.lower().replace("-", "_").replace(".", "_"))
+    # Distributions are written with `-` or `.`, modules with `_`.
+    import_name = name.lower().replace("-", "_")
+    import_name = import_name.replace(".", "_")
+    return BY_PACKAGE.get(import_name)

@@ -16,7 +16,7 @@ from gpusetup.model.patterns import in_any_case
 INTENTS: dict[str, str] = {
     "need": r"\b(?:need(?:ed)?|have to|must|required?|requires?|necessary|should I|do I install|enough to)\b|需要|必须|要不要|用不用|要装|要先|必要|要り|いる(?:の|ん)?ですか|入れないと|필요|설치해야|꼭|\b(?:brauch\w*|muss|n(?:ö|oe)tig|notwendig|reicht)\b|\b(?:faut-il|il faut|besoin|n[ée]cessaire|dois-je|doit-on|obligatoire)\b|\b(?:necesito|hace falta|tengo que|necesari[oa]|debo|hay que)\b|\b(?:preciso|precisa|necess[áa]ri[oa]|tenho que|devo)\b|нужен|нужн[аоы]|надо|обязательно|требуется",
     "which": r"\b(?:which|what)\b|哪个|哪一个|什么版本|哪种|几版|どの|どれ|何を|어떤|어느|몇|무슨|\bwelche[rsn]?\b|\bwas f(?:ü|ue)r\b|\bquel(?:le)?s?\b|\bqu[ée]\b|\bcu[áa]l(?:es)?\b|\bqual\b|\bque vers[aã]o\b|как(?:ую|ой|ая|ие|ое)",
-    "works": r"\bcan (?:I|we|you|one)\b|\b(?:supports?|supported|compatible|works?|runs?|use|usable|possible|train|together|fits?)\b|支持|兼容|能用|可以|能不能|能跑|可否|対応|サポート|使え|使う|動き|動く|互換|지원|호환|사용|가능|돌아가|돌릴|쓸 수|unterst(?:ü|ue)tz\w*|kompatibel|\bl(?:ä|ae)uft\b|\bgeht\b|\bkann\b|prend(?:re)? en charge|compatible|supporte|marche|fonctionne|puis-je|peut-on|soporta|funciona|puedo|sirve|suporta|compat[ií]vel|posso|\broda\b|поддержива|совместим|работа|можно|пойд[её]т|подойд",
+    "works": r"\b(?:fine|ok(?:ay)?|good|alright) (?:for|with|on)\b|\bcan (?:I|we|you|one)\b|\b(?:supports?|supported|compatible|works?|runs?|use|usable|possible|train|together|fits?)\b|支持|兼容|能用|可以|能不能|能跑|可否|対応|サポート|使え|使う|動き|動く|互換|지원|호환|사용|가능|돌아가|돌릴|쓸 수|unterst(?:ü|ue)tz\w*|kompatibel|\bl(?:ä|ae)uft\b|\bgeht\b|\bkann\b|prend(?:re)? en charge|compatible|supporte|marche|fonctionne|puis-je|peut-on|soporta|funciona|puedo|sirve|suporta|compat[ií]vel|posso|\broda\b|поддержива|совместим|работа|можно|пойд[её]т|подойд",
     "enough": r"\b(?:new|recent|up to date|modern) enough\b|\bsufficient\b|\btoo old\b|\bis enough\b|够新|够用|够不够|太旧|太老|足够|十分|古すぎ|충분|오래된|neu genug|aktuell genug|ausreich|reicht|zu alt|assez r[ée]cent|suffi|trop (?:ancien|vieux)|suficiente|demasiado (?:viejo|antiguo)|recente o suficiente|antigo demais|достаточно|хватит|хватает|слишком стар",
     "downgrade": r"\b(?:downgrad\w*|roll(?:ing)? ?back|go(?:ing)? back\b|uninstall\w*|remove|removing)\b|降级|降到|降低|卸载|回退|换成|ダウングレード|下げ|アンインストール|다운그레이드|낮춰|낮추|제거|downgraden|herunterstufen|deinstallier|zur(?:ü|ue)ck auf|r[ée]trograder|revenir|d[ée]sinstaller|bajar|degradar|desinstalar|rebaixar|voltar para|понизить|понижать|откат|удал(?:ить|ять)|даунгрейд",
     "differs": r"\b(?:differen(?:ce|t)|differs?|mismatch|not the same|(?:a )?problem|match|two versions|why does)\b|区别|不一样|不一致|不同|有影响|揃え|合わせ(?:る|て|た)|対応させ|맞춰|对齐|统一|angleichen|abgleichen|faire correspondre|coincidir|igualar|совпада|совпасть|有问题|違い|違う|異な|차이|다른|다르|다릅|unterschied\w*|verschieden|Problem|diff[ée]ren\w*|diferen\w*|разниц|отлича|разн[ыао]|разные",
@@ -86,7 +86,7 @@ MEANT_BEFORE = ("need", "works", "enough", "differs")
 
 
 OF_VERSIONS = ("two-numbers", "driver", "torch-cuda")
-"""What such a question may be about."""
+"""Topics that a question with its thing in the sentences before may have."""
 
 
 def topic_of(sentence: str, before: str = "") -> str:
@@ -101,15 +101,18 @@ def topic_of(sentence: str, before: str = "") -> str:
     topic = _first_topic(intents, sentence)
     if topic or not before:
         return topic
-    kept = [intent for intent in intents if intent in MEANT_BEFORE]
-    meant = _first_topic(kept, f"{before} {sentence}")
-    return meant if meant in OF_VERSIONS else ""
+    # "Does that work?" names its thing in a sentence before.
+    intents_with_that = [intent for intent in intents if intent in MEANT_BEFORE]
+    topic_with_that = _first_topic(intents_with_that, f"{before} {sentence}")
+    return topic_with_that if topic_with_that in OF_VERSIONS else ""
 
 
 def _first_topic(intents: Collection[str], words: str) -> str:
-    """The narrowest topic with one of these intents that names all its things."""
+    """The narrowest topic with one of these intents that names all its things; "" if there is none."""
     for topic in TOPICS:
-        named = all(in_any_case(THINGS[thing]).search(words) for thing in topic.things)
-        if named and any(intent in intents for intent in topic.intents):
+        if not any(intent in intents for intent in topic.intents):
+            continue
+        names_all_things = all(in_any_case(THINGS[thing]).search(words) for thing in topic.things)
+        if names_all_things:
             return topic.name
     return ""

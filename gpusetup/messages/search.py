@@ -1,7 +1,7 @@
 """Where messages stand in a text: one search for the live kernel log and for a pasted report.
 
-All of a text on one line, with single spaces: so a message reads the same however it was wrapped.
-A row sees only windows around its needle, so that no text takes long.
+The text is searched as a single line with single spaces, so that a message reads the same however it
+was wrapped. A pattern sees only windows around certain letters, so that no text takes long.
 """
 
 from __future__ import annotations
@@ -9,121 +9,188 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
+from typing import NamedTuple
 
-from gpusetup.messages.row import Row, found_in
+from gpusetup.messages.row import MessageMatch, Row, found_in
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lowered
 
 BEFORE, AFTER = 600, 1200
+"""Characters of a window before and behind the letters that it is around."""
 WHOLE = 2 * (BEFORE + AFTER)
-"""A text of this length is a window of its own."""
-WORD = 200
-ATTEMPTS = 60
-"""How often a needle is looked at, half of it from the end: a log repeats itself, and its end counts."""
+"""Characters of a text that is searched without windows."""
+LONGEST_WORD = 200
+"""Characters by which a window may grow so that it cuts no word."""
+MAX_WINDOWS = 60
+"""Windows around the same letters, half of them at the text's end: a log repeats itself, and the
+failure is at its end."""
 STEP = AFTER - BEFORE
+"""Characters from one window's letters to the next one's, so that windows overlap."""
 EVENTS_A_ROW = 24
-"""A log says the same a thousand times; different values are different events."""
+"""Different events of one message; a log says the same thing a thousand times."""
+SHOWN_CHARACTERS = 300
+"""Characters of a text that are quoted as evidence."""
 
 
-SHOWN = 300
+def line_source(number: int) -> str:
+    """How a source names a line of a report, counted from 1."""
+    return f"report, line {number}"
+
+
+class Window(NamedTuple):
+    """A piece of a text's flat form."""
+
+    start: int
+    text: str
 
 
 class Text(Frozen):
-    """Lines, and all of them on one line."""
+    """A text as lines, and as one line."""
 
     lines: tuple[str, ...]
     flat: str
+    """All lines joined by single spaces."""
     low: str
     """`flat` in lower case, of the same length."""
     starts: tuple[int, ...]
     """Where each line begins in `flat`."""
 
-    def line_at(self, place: int) -> int:
-        """The number of the line (from 0) that holds a place of `flat`."""
-        return max(bisect_right(self.starts, place) - 1, 0)
+    def has_any(self, needles: Iterable[str]) -> bool:
+        """Whether the text has one of these pieces, which are lower case.
 
-    def source(self, place: int) -> str:
-        return f"report, line {self.line_at(place) + 1}"
+        It is much faster than a pattern, so that readers ask it first.
+        """
+        low = self.low
+        return any(needle in low for needle in needles)
 
-    def shown(self, first: int, last: int) -> str:
-        """The lines that a piece of `flat` lies in, as evidence."""
-        lines = self.lines[self.line_at(first) : self.line_at(max(last - 1, first)) + 1]
-        whole = " ".join(" ".join(lines).split())
-        return whole if len(whole) <= SHOWN else self.flat[first:last].strip()[:SHOWN]
+    def line_at(self, position: int) -> int:
+        """The index (from 0) of the line that holds a position of `flat`."""
+        lines_begun = bisect_right(self.starts, position)
+        return max(lines_begun - 1, 0)
 
-    def near(self, *needles: str) -> Iterator[tuple[int, str]]:
-        """Windows of `flat` around needles (lower case): where each begins, and its text.
+    def source(self, position: int) -> str:
+        """The line that holds a position of `flat`, as a source names it."""
+        number = self.line_at(position) + 1
+        return line_source(number)
+
+    def shown(self, start: int, end: int) -> str:
+        """The lines that a piece of `flat` lies in, as evidence; of long lines only the piece."""
+        first_line = self.line_at(start)
+        last_line = self.line_at(max(end - 1, start))
+        lines = " ".join(self.lines[first_line : last_line + 1])
+        quote = " ".join(lines.split())
+        if len(quote) <= SHOWN_CHARACTERS:
+            return quote
+        piece = self.flat[start:end].strip()
+        return piece[:SHOWN_CHARACTERS]
+
+    def event(self, kind: str, start: int, end: int, values: Mapping[str, str]) -> Event:
+        """An event that a piece of `flat` shows, with its lines as evidence."""
+        return Event(
+            kind=kind,
+            values=dict(values),
+            source=self.source(start),
+            text=self.shown(start, end),
+        )
+
+    def near(self, *needles: str) -> Iterator[Window]:
+        """Windows of `flat` around needles, which are lower case.
 
         They overlap, so that what lies at the end of one is whole in the next.
         """
         if len(self.flat) <= WHOLE:
-            if any(needle in self.low for needle in needles):
-                yield 0, self.flat
+            if self.has_any(needles):
+                yield Window(0, self.flat)
             return
-        for at in (at for needle in needles for at in _places(self.low, needle)):
-            first, last = self._between_words(max(at - BEFORE, 0), at + AFTER)
-            yield first, self.flat[first:last]
+        for needle in needles:
+            for position in _positions(self.low, needle):
+                yield self._window_around(position)
 
-    def _between_words(self, first: int, last: int) -> tuple[int, int]:
-        """A window that cuts no word: half a number is another number."""
-        before = self.flat.rfind(" ", max(first - WORD, 0), first) + 1
-        after = self.flat.find(" ", last, last + WORD)
-        return before or first, after if after >= 0 else last
+    def _window_around(self, position: int) -> Window:
+        """The window around a position. It cuts no word, because half a number is another number."""
+        start = max(position - BEFORE, 0)
+        end = position + AFTER
+        # `rfind` gives -1 without a space, and so 0.
+        word_start = self.flat.rfind(" ", max(start - LONGEST_WORD, 0), start) + 1
+        if word_start > 0:
+            start = word_start
+        word_end = self.flat.find(" ", end, end + LONGEST_WORD)
+        if word_end >= 0:
+            end = word_end
+        return Window(start, self.flat[start:end])
 
 
-def _places(low: str, needle: str) -> list[int]:
-    """Where windows begin, in the order of the text: from its start on, and then before its end."""
-    places: list[int] = []
-    at = low.find(needle)
-    while at >= 0:
-        places.append(at)
-        at = low.find(needle, at + STEP)
-    half = ATTEMPTS // 2
-    return places[:half] + places[half:][-half:]
+def _positions(low: str, needle: str) -> list[int]:
+    """The positions of a needle, at least `STEP` apart: the first ones and the last ones of the text."""
+    positions: list[int] = []
+    position = low.find(needle)
+    while position >= 0:
+        positions.append(position)
+        position = low.find(needle, position + STEP)
+    half = MAX_WINDOWS // 2
+    first_positions = positions[:half]
+    last_positions = positions[half:][-half:]
+    return first_positions + last_positions
 
 
 def text_of(lines: Iterable[str]) -> Text:
-    """
+    """These lines as a text that can be searched.
+
     >>> text = text_of(["Found  no NVIDIA", "driver on your system"])
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
     """
-    kept = tuple(lines)
-    bare = [" ".join(line.split()) for line in kept]
-    flat = " ".join(filter(None, bare))
-    starts = accumulate((len(line) + 1 if line else 0 for line in bare), initial=0)
-    return Text(lines=kept, flat=flat, low=lowered(flat), starts=tuple(starts)[: len(kept)])
+    all_lines = tuple(lines)
+    bare_lines = [" ".join(line.split()) for line in all_lines]
+    lines_with_words = filter(None, bare_lines)
+    flat = " ".join(lines_with_words)
+    return Text(
+        lines=all_lines,
+        flat=flat,
+        low=lowered(flat),
+        starts=_starts(bare_lines),
+    )
+
+
+def _starts(bare_lines: list[str]) -> tuple[int, ...]:
+    """Where each line begins if all of them are joined; an empty one takes no space."""
+    lengths = []
+    for line in bare_lines:
+        # A space follows each line that has words.
+        lengths.append(len(line) + 1 if line else 0)
+    ends = tuple(accumulate(lengths, initial=0))
+    return ends[: len(bare_lines)]
 
 
 def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
-    """The events of all rows whose message is in the text, each different one once.
+    """The events of all rows whose message is in the text, each different event once.
 
     >>> from gpusetup.messages.row import row
     >>> rows = [row("xid", r"Xid \\((?P<bus_id>[\\d:.]+)\\): (?P<number>\\d+)")]
     >>> next(events_of(text_of(["NVRM: Xid (0000:01:00): 79, GPU has"]), rows)).values
     {'bus_id': '0000:01:00', 'number': '79'}
     """
-    for one in rows:
-        if any(letters in text.low for letters in one.letters):
-            found: dict[frozenset[tuple[str, str]], Event] = {}
-            for first, last, values in matches(text, one):
-                found.setdefault(
-                    frozenset(values.items()), event(text, one.kind, first, last, values)
-                )
-                if len(found) == EVENTS_A_ROW:
-                    break
-            yield from found.values()
+    for row in rows:
+        if text.has_any(row.letters):
+            yield from _events_of_row(text, row)
 
 
-def event(text: Text, kind: str, first: int, last: int, values: Mapping[str, str]) -> Event:
-    """An event with the place that it was read at."""
-    shown = text.shown(first, last)
-    return Event(kind=kind, values=dict(values), source=text.source(first), text=shown)
+def _events_of_row(text: Text, row: Row) -> Iterator[Event]:
+    """The first event for each set of values that a row's message has in the text."""
+    values_seen: set[frozenset[tuple[str, str]]] = set()
+    for start, end, values in matches(text, row):
+        different_values = frozenset(values.items())
+        if different_values in values_seen:
+            continue
+        values_seen.add(different_values)
+        yield text.event(row.kind, start, end, values)
+        if len(values_seen) == EVENTS_A_ROW:
+            return
 
 
-def matches(text: Text, one: Row) -> Iterator[tuple[int, int, dict[str, str]]]:
-    """Where a row's message stands, as often as it does, and its values."""
-    for start, window in text.near(*one.letters):
-        for first, last, values in found_in(window, one):
-            yield start + first, start + last, values
+def matches(text: Text, row: Row) -> Iterator[MessageMatch]:
+    """The places of the text at which a row's message stands."""
+    for window in text.near(*row.letters):
+        for match in found_in(window.text, row):
+            yield match.moved_by(window.start)

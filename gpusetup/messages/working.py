@@ -6,6 +6,7 @@ These are forms of a language or lines that many programs print, never the words
 
 from __future__ import annotations
 
+from gpusetup.messages.alternatives import Alternatives
 from gpusetup.model.patterns import lazy
 
 # --- what names no failure ------------------------------------------------------------------------
@@ -23,6 +24,10 @@ NOTICES = lazy(
     r"|\berrors?: (?:0|none)\b|\b(?:is_available|cuda\.is_available)\(\)|\b(?:no|without|zero|any) (?:more )?(?:errors?|failures?|problems?|issues?|crash(?:es)?|OOM)\b|\bCould not collect\b|--kill-on-bad-exit\S*"
     # What a tool prints on every machine without CUDA, quoted by somebody.
     r"|\b(?:is cuda available|cuda runtime version|nvidia driver version|gpu models and configuration|cuda used to build pytorch|cudnn version)\b ?[:?] ?\W?(?:false|none|n/?a|no cuda)\b|[\"'“]no cuda[\"'”]"
+    # Other accelerators that a trainer looks for, and counters of failures that are zero.
+    r"|\b[THI]PU available: False.*$|\bnumber of (?:nan|skipped) iterations: +0\b|\bFA2? ?= ?False\b"
+    # Plugins that are registered twice, or are not there, and the program goes on.
+    r"|^.*\bUnable to register \w+ factory\b.*$|^.*\bcomputation placer already registered\b.*$|^.*\bCould not find TensorRT\b.*$|^.*\bTriton is not available, some optimizations\b.*$|^.*\bwas not compiled with flash attention\b.*$|^.*\bnewly initialized:? .*$|^.*\bwere not (?:used when initializing|initialized from the model checkpoint)\b.*$|^.*\bRedirects are currently not supported\b.*$|^.*\battention mask (?:is not set|and the pad token).*$|^.*\basync output processor cannot be used\b.*$|^.*\bFailed to load image Python extension\b.*$|^.*\bdoes not have many workers\b.*$|^.*\bTensor Cores\. To properly utilize\b.*$"
     # A bug that is denied, and the report of one.
     r"|\b(?:rather than|not|isn't|no) (?:a |an )?(?:bug|failure|crash)\b|\bbug reports?\b"
     # A person who has not begun.
@@ -38,9 +43,9 @@ NOTICES = lazy(
 """Printed labels, notices, and words that deny a failure: they are taken out before a failure is
 looked for."""
 NEGATED_VERB = r"(?:work|detect|find|found|recogni|support|available|see\b|start|load|us(?:e|es|ed|ing)\b|run|go(?:es)? |show|train|compile|connect|finish|get past|respond|load|fit\b|be (?:used|found|detected|loaded|seen))"
-FAILURE = lazy(
-    r"(?i)\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
-    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){0, 2}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){0, 3} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
+FAILURE = Alternatives(
+    r"\w*Error\b|\bfail(?:s|ed|ing|ures?)?\b|\bcrash\w*|\bexceptions?\b|\btraceback\b|\bh[au]ng(?:s|ing)?\b|\bstuck\b|\bstalls?\b|\bfreez\w+|\bfroze\w*|\bOOM\b|out of memory|\bsegfault|\bsegmentation fault|\bkilled\b|\baborted?\b|\bcore dumped\b"
+    rf"|(?:\bnot|n't|n’t) (?:\w+ ){{0,2}}?{NEGATED_VERB}|\bcould not\b|\bcannot\b|\bcan't\b|\bunable\b|\brefuses?\b|\bno kernel|\bunavailable\b|(?<!=)\bFalse\b|\b(?:found|finds?|sees?|does|shows|lists?) (?:nothing|no)\b|\bno (?:\w+ ){{0,2}}(?:GPUs?|devices?|cards?|CUDA)(?: \w+){{0,3}} (?:found|available|detected|seen|visible|supported|used)\b|\bno (?:GPU|CUDA) (?:support|acceleration|device)\b"
     r"|(?:does|do|did|is|are|was|were)(?: not|n't)(?: help\w*)?(?: me)? ?(?:[.,;!]|$)|\b(?:dis)?appears?\b(?! to)|\bvanish\w*|\b(?:is|are|gets?) (?:gone|lost)\b|\b(?:black|blank|green|grey|gray|garbled?|garbage|gibberish|noisy?|artifacts?|nonsense)\b|\bidl(?:e|es|ing)\b|(?<![\d.])0 ?%"
     r"|\b(?:reboots?|shuts? (?:off|down|itself)|turns? (?:itself )?off|powers? (?:itself )?off|blue ?screen|BSOD|(?:PC|computer|machine|system) restarts?)\b|\b(?:screen|display|monitor|PC|computer|machine|system|it|laptop|desktop)\b (?:just |then |simply )?(?:switch\w*|turn\w*|go(?:es|ing)?|went|power\w*) (?:\w+ )?(?:off|dark|dim|blank)\b|\bexit(?:ed)?(?: with)?(?: (?:code|status))?:? ?-?[1-9]\d{0,2}\b|device_count\(\)\W{1,12}0(?!\d)|\bmissing\b|\bbroken?\b|\bcorrupt\w*|\bNaNs?\b|\bsits there\b|\bstops (?:after|at|in|when|before|responding)\b|\bonly (?:one|1|two|2|a single) (?:\w+ )?(?:is )?(?:found|visible|detected|seen|shown|used)\b|\bwhere (?:is|are) my\b|\bdoes nothing\b|\bsilent|\bbugs?\b|\bgpu crash dump|\bdevice removed\b"
     r"|\b(?:falls?|falling) back\b(?! (?:in)?to (?:the )?(?:xpu|mps|cuda|gpu|rocm)\b)|\binstead of (?:the |my )?(?:gpu|cuda)|\b(?:uses?|using|on|with) (?:the |my )?(?:cpu|igpu)\b(?: (?:only|instead)\b)?|\bonly (?:the )?cpu\b|\bworked (?:until|before|yesterday|last)\b|\bused to work\b|\bstopp?(?:s|ed) (?:working|using|seeing|detecting|finding)\b|\b\d{2,3} ?% CPU\b|\b(?:gpu|util\w*)(?: \w+){0,2}[ :]{1,3}(?:only |about |at |just )?[0-9] ?(?:%|percent)\b|\bno longer\b"
@@ -61,16 +66,16 @@ NOT_SEEN = lazy(
     r"(?i)\b(?:gpu|cuda|card|graphics card)s?\b[^.\n]{0,24}\bnot (?:being )?(?:detected|found|seen|recogni[sz]ed|picked up)\b|\b(?:not|n't) (?:detect|find|see|recogni[sz]e)\b[^.\n]{0,20}\b(?:gpu|cuda|card)\b|(?:检测|识别|认)不(?:到|出)(?:显卡|GPU|cuda)"
 )
 """A person's word that a program does not see the GPU. A program that prints its name denies it."""
-SLOW = lazy(
-    r"(?i)\bslow(?!er than (?:on )?(?:the |my )?cpu)(?:er|ly|ness)?\b|(?<!may )(?<!will )(?<!can )(?<!might )(?<!could )\btakes? (?:\S+ ){0,3}(?:hours?|minutes?|min\b|days|forever|ages)|很慢|太慢|慢得|遅すぎ|遅い|느려|느립|медленн|langsam|\blente?s?\b|lento|lentid|devagar"
+SLOW = Alternatives(
+    r"\bslow(?!er than (?:on )?(?:the |my )?cpu)(?:er|ly|ness)?\b|(?<!may )(?<!will )(?<!can )(?<!might )(?<!could )\btakes? (?:\S+ ){0,3}(?:hours?|minutes?|min\b|days|forever|ages)|很慢|太慢|慢得|遅すぎ|遅い|느려|느립|медленн|langsam|\blente?s?\b|lento|lentid|devagar"
 )
 """A complaint of slowness: the GPU may be unused, unless the text shows that it computes."""
 OUTSIDE = lazy(
     r"(?i)\bgam(?:es?|ing)\b|游戏|ゲーム|게임|\bигр|\bSpiele?n?\b|\bjeux?\b|\bjuegos?\b|\bjogos?\b|\bblender\b|\bnvidia-smi\b(?=[^.\n]{0,24}\b(?:works?|fine|ok))"
 )
 """What works on any driver, whatever torch does: that it works proves nothing of torch."""
-SOLVED = lazy(
-    r"(?i)\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
+SOLVED = Alternatives(
+    r"\b(?:it|this|that|issue|problem|everything|update|edit)(?:'s| is| was| has been| got)?:? (?:now )?(?:all )?(?:solved|fixed|resolved)\b|\bI (?:\w+ )?(?:solved|fixed|resolved) (?:it|this|the)\b|^\W*(?:solved|fixed|resolved)\b"
     r"|\b(?:works?|working|runs?|running) now\b|\bnow (?:it |everything |all )?(?:works|runs|sees|uses|prints)\b|\bit worked\b(?! (?:until|before|yesterday|last|in|on|with|fine until))"
     r"|(?<!未)(?<!没有)(?<!没)解决了|搞定|解決しました|直りました|해결(?:했|됐|되었)|решил[аи]? (?:проблему|вопрос)|проблема решена|теперь (?:вс[её] )?работает|gel(?:ö|oe)st|l(?:ä|ae)uft jetzt|funktioniert jetzt|r[ée]solu|(?:marche|fonctionne) maintenant|solucionad|resuelto|ahora (?:s[ií] )?funciona|resolvid|agora funciona"
 )
@@ -78,16 +83,36 @@ SOLVED = lazy(
 
 # --- what shows that a GPU computes ---------------------------------------------------------------
 
-A_GPU = lazy(
-    r"(?i)(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|[5-9]\d00 ?(?:XTX?|GRE)|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
+WORRY = Alternatives(
+    # What changes for the worse while it runs.
+    r"\b(?:it|speed|that|performance|throughput|fps|rate|usage|utili\w+|everything) (?:\w+ ){0,2}?(?:drops?|falls?|sinks?|goes down|decreas\w+|degrad\w+)\b(?! ?(?:like|by design))|\b(?:memory|v?ram|usage|it) (?:\w+ ){0,3}?(?:grows?|keeps? (?:growing|increasing|rising|climbing)|fills? up)\b|\b(?:memory )?leaks?\b|\bunresponsive\b|\blags?\b"
+    r"|\b(?:terminal|window|program|app|process|session|kernel|console|server|script|it) (?:just |then |simply |suddenly )?(?:closes|dies|ends|quits|exits|restarts)\b|\bloss\b[^.\n]{0,40}\b(?:stays?|remains?|is) (?:exactly |always )?(?:the same|constant|flat|at)\b"
+    # Work that is done elsewhere.
+    r"|(?<![\d.])[0-9] ?% (?:GPU|util|usage|load)|\bCPU (?:\w+ )?(?:at|to) (?:9\d|100) ?%"
+    # What others reach, or what was promised.
+    r"|\b(?:everyone|everybody|anyone|someone) else\b|\b(?:others|colleagues?|people|they)(?:'s)? (?:\w+ )?(?:gets?|do(?:es)?|posts?|reach\w*|reports?|claims?|sees?)\b|\b(?:promises?d?|advertised|supposed to|should (?:be|get|reach|do|take|run|have))\b"
+    r"|\bwhat(?:'s| is| am I doing| could be| might be| am I) (?:\w+ )?wrong\b|\bmissing something\b|\btak(?:es?|ing) (?:this|so|too|that|very) long\b|\bonly (?:the )?(?:Intel|AMD|integrated|iGPU|onboard|one|half)\b|\bhow (?:do|can|to) (?:I |we )?(?:make|get|force|let|fix|solve)\b"
+    r"|越来越(?:慢|高|大)|掉到|降到|泄漏|别人|怎么(?:才|办|让)|下がっ|増え続け|リーク|しか出|他の人|느려지|떨어(?:지|집|졌)|\bfällt (?:auf|ab)|\bsinkt\b|\bwächst\b|\bandere schaffen|падает до|растёт|утечк|у других|\bbaja a\b|\bcrece\b|los demás|\bbaisse\b|\baugmente\b|les autres|\bcai para\b|\bcresce\b|os outros"
+)
+"""A person's word that something gets worse, or that others have more. It names no failure, and
+still somebody who writes it has a problem."""
+ON_CPU = lazy(
+    r"(?im)^\W*(?:\S{1,40}[: ] ?)?(?:using|selected|torch|running on|compute|accelerator)?:? ?device(?: (?:type|is|set to|used))?:? ?\[?['\"]?cpu\b|\bGPU available: (?:False|True[^\n]{0,16}, used: False)|\bUsing CPU\b|\bno GPU found\b|\bCUDA:? (?:not available|unavailable|False)\b"
+)
+"""A line in which a program names the CPU as its device."""
+A_GPU = Alternatives(
+    r"(?:\b|(?<=\d[x×])|(?<=[\u3040-\u9fff]))(?:[RG]TX ?\d{3,4}|[2-5]0[5-9]0(?: ?Ti)?(?![\d.,]\d)|[ABH]\d00|A\d{1,2}00?G?|L40S?|L4\b|T4|V100|P100|MI\d{3}|RX ?\d{4}|[5-9]\d00 ?(?:XTX?|GRE)|Arc [AB]\d{3}|[AB][357][578]0\b|M[1-5] (?:Max|Pro|Ultra)?|Jetson)"
     r"|--device cuda|\bcuda:\d\b|\b(?:on|uses?|the|my|a|an) (?:\w+ ){0,2}GPUs?\b|\bGPU(?:s| (?:memory|utili[sz]ation|usage|occupation|is|at|runs))\b|\bGB10\b|DGX Spark|显卡|グラボ|그래픽|видеокарт|Grafikkarte|carte graphique|tarjeta|placa de v[ií]deo|\bxpu\b|\bmps\b"
 )
 """A GPU on which it computes, by its name or its device."""
-DEVICE_SHOWN = lazy(
-    r"(?i)\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
+DEVICE_SHOWN = Alternatives(
+    r"\b(?:using|selected|compute|torch|running on|loaded on|accelerator)?:? ?\bdevices?(?: \w+){0,2}?(?: is)?: ?\[?['\"]?(?:cuda|xpu|mps|rocm|hip|(?:NVIDIA|AMD|Intel)\b[^\n]{2,60}\(cuda)(?::\d)?"
     r"|\bget_device_name\b[^\n]{0,12}\b(?:says?|returns?|prints?|gives?|shows?|is)\b|\bget_device_name\(?\d?\)? ?(?:->|=>|=|:) ?['\"]?\w"
     r"|\bdetected platform:? (?:cuda|rocm|xpu)\b|\bUsing (?:the )?(?:cuda|CUDA|ROCm|XPU|MPS|Metal)(?: backend| device|:\d)\b"
-    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\d ?[MG]B +100% GPU\b|\bGPU KV cache size: ?[\d,]{2,}|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
+    r"|\boffloaded ([1-9]\d{0,3})/\1 layers to GPU|\d ?[MG]B +100% GPU\b|\bGPU KV cache (?:size: ?[\d,]{2,}|usage: ?\d)|\bUsing Flash ?(?:Attention|Infer) (?:version \d |backend)"
+    # What only a program prints that measures its GPU, or has given it a device.
+    r"|\bmfu:? ?[1-9]\d?(?:\.\d+)? ?%|\bthroughput per GPU\b[^\n]{0,24}\d|\bmax_mem: ?[1-9]\d{2,}M|\bmemory: ?[1-9]\d{2,5}  ?(?:\w+_)?loss|\bGPU available: True(?: \(\w+\))?, used: True|\bCreated device /job:\S+/device:GPU:\d with [1-9]|\[CudaDevice\(id=\d|\busing (?:device )?CUDA\d\b|\bCUDA:\d \((?:NVIDIA|Tesla|GeForce|Quadro)[^)]{2,60}\)|\bNum GPUs = [1-9]"
+    r"|\d+MiB ?/ *\d+MiB ?\| +(?:[2-9]\d|100)%[^\n]*\|\n(?:[^\n]*\n){1,40}?[^\n]* C (?:\+G )?[^\n]*python\S* +\d{3,}MiB"
 )
 """A line in which a program names the device that it took."""
 FOUND_SHOWN = lazy(
@@ -108,7 +133,7 @@ TRAINING_SHOWN = lazy(
 """Lines that a training prints while it goes on."""
 SPEED = lazy(
     r"(?i)(?<![\w.])\d[\d.,]{0,8} ?(?:it/s|its/s|s/it|sec(?:onds?)?/it|tokens?/s(?:ec(?:ond)?)?|tok/s|t/s\b|tps\b|tokens? (?:a|per|each) second|token(?:s)? pro Sekunde|tokens? par seconde|tokens? por segundo|токен\w* в секунду|samples?/s\w*|im(?:g|ages?)/s\w*|fps\b|steps?/s\w*|ms/(?:step|iter\w*|batch|token|image)|TFLOPS)"
-    r"|(?<![\w.])\d[\d.,]{0,8} ?(?:ms|s|sec(?:onds?)?|秒|сек\w*|Sekunden)(?: ?/ ?| (?:per|a|an|each|pro|на|par|por) )(?:step|batch|image|iter\w*|epoch|token|frame|item|Bild|Schritt|шаг)"
+    r"|\bscal(?:es|ing) (?:\w+ )?\d\.\d+ ?[x×]|\bsteps? takes? ~?\d[\d.]{0,6} ?s(?:ec\w*)?\b|(?<![\w.])\d[\d.,]{0,8} ?(?:ms|s|sec(?:onds?)?|秒|сек\w*|Sekunden)(?: ?/ ?| (?:per|a|an|each|pro|на|par|por) )(?:step|batch|image|iter\w*|epoch|token|frame|item|Bild|Schritt|шаг)"
     r"|\b(?:step|iter\w*|epoch|batch) \d{1,6}: ?\d[\d.]* ?(?:ms|s)\b|\b\d{3,4}(?: ?(?:px|x ?\d{3,4}))?,? in ~? ?\d[\d.]{0,6} ?(?:s|sec\w*)\b"
     r"|\b(?:on|with|using|auf|sur|на) (?:my |an? |the |meiner |ma )?(?:RTX |GeForce |GTX )?(?:[2-5]0[5-9]0\w{0,3}(?: Ti| Super)?|A100|H100|A6000|V100|L40S?|T4)\b[^.\n]{0,24}?[:=,]? ?\d[\d.,]{0,6} ?(?:ms|s|sec\w*|min\w*)\b"
     r"|(?:每|一)(?:个)? ?(?:step|步|张|轮|epoch)[^。\n]{0,6}?\d[\d.]* ?(?:秒|ms|分钟)|\d[\d.]* ?(?:token|步|张)/?(?:每)?秒|1 ?(?:ステップ|エポック|枚)[^。\n]{0,6}?\d[\d.]* ?(?:秒|分)|(?:스텝|에포크)당? ?\d[\d.]* ?(?:초|분)"
@@ -124,7 +149,7 @@ TRAINS_WELL = lazy(
 )
 """A person's word that a training or a program goes on."""
 WORKS_THERE = lazy(
-    r"(?i)(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran|running) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm|for me)\b|\blooks (?:good|fine|ok)(?: to me)?\b|\bworks too\b|\b(?:really |very |quite |so |I'm )(?:happy|pleased)\b|\bsees? and uses? (?:the|my) GPU\b"
+    r"(?i)\b(?:confirm\w*|report\w*|verified|tested)\b[^.\n]{0,16}\b(?:this|it) (?:also |still |now )?works?\b|\bwithout (?:any )?(?:fuss|trouble|a hitch|hiccups?)\b|(?<!smi )(?<!smi` )(?<!driver )\b(?:works?|worked|runs?|ran|running) (?:perfectly|great|fine|well|flawlessly|as expected|nicely|smoothly|like a charm|for me)\b|\blooks (?:good|fine|ok)(?: to me)?\b|\bworks too\b|\b(?:really |very |quite |so |I'm )(?:happy|pleased)\b|\bsees? and uses? (?:the|my) GPU\b"
     r"|\b(?:tested|verified|confirmed|checked) (?:on|with) (?:my |an? |the |two )?(?:\S{1,16} ){0,4}?(?:GPUs?|cards?|[RG]TX ?\d{3,4}|machine|Arc \w+)\b|\ball good\b|一切正常|运行正常|正常运行|可以正常|問題なく動|正常に動|잘 (?:됩|돌아|작동)|정상(?:적으로)? ?(?:작동|동작)"
     r"|funktioniert (?:einwandfrei|super|gut)|l(?:ä|ae)uft (?:\w+ ){0,4}(?:wunderbar|super|gut|einwandfrei|problemlos)|вс[её] (?:отлично |хорошо |нормально )?работает|работает (?:отлично|нормально|хорошо)|(?:tout )?(?:fonctionne|marche) (?:bien|tr[eè]s bien|parfaitement)|tout fonctionne|(?:funciona|va todo|todo va|corre) (?:bien|perfectamente|perfecto)|va todo bien|funciona (?:perfeitamente|bem)|roda (?:bem|liso)"
 )

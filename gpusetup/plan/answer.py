@@ -93,6 +93,9 @@ def answer(request: PlanRequest) -> PlanAnswer:
     # An answer "does not fit" stays: what is not counted can only add to it.
     is_open = is_open and decision.fits
     usual_ways = tuple(ways(request))
+    # No card is named to be bought where the model's shape is a guess, or where the usual ways of
+    # training it differ too much.
+    too_open = bool(usual_ways or request.job.shape.assumed)
     return PlanAnswer(
         **plain_fields(plain, "confidence", "env"),
         confidence="close" if is_open else plain.confidence,
@@ -108,8 +111,7 @@ def answer(request: PlanRequest) -> PlanAnswer:
         ways=usual_ways,
         advice=tuple(advice(request, decision)),
         solved=question.solve,
-        # The usual ways of training differ too much for one card.
-        smallest_gpu=None if usual_ways else smallest_gpu(decision, request.gpu_rows),
+        smallest_gpu=None if too_open else smallest_gpu(decision, request.gpu_rows),
         config=request.config,
     )
 

@@ -6,7 +6,7 @@ import math
 from typing import Any, Literal
 
 from gpusetup.model.frozen import Frozen, defaults
-from gpusetup.plan.shape import DENOISERS, Shape, lora_parameters
+from gpusetup.plan.shape import SPEECH, Shape, lora_parameters
 
 Strategy = Literal["single", "dp", "ddp", "zero1", "zero2", "zero3", "fsdp", "fsdp1", "hsdp"]
 Dtype = Literal["fp32", "bf16", "fp16"]
@@ -181,12 +181,12 @@ class TrainingJob(Frozen):
 
     @property
     def length(self) -> int:
-        """Tokens of one sample."""
-        # A denoiser's tokens follow from the resolution, which `--context` can say.
-        if self.shape.kind in DENOISERS:
-            return self.context
-        # Other models of images fix the tokens of a sample.
-        return self.shape.tokens or self.context
+        """Tokens of one sample: of a text, or the patches of an image."""
+        # A model of speech reads windows of one length (whisper's are 30 seconds), however long
+        # the text is that it writes.
+        if self.shape.tokens is not None and self.shape.kind in SPEECH:
+            return self.shape.tokens
+        return self.context
 
     @property
     def is_quantized(self) -> bool:

@@ -23,7 +23,7 @@ from gpusetup.plan.models_beside import RlSetup, models_beside
 from gpusetup.plan.question import TrainingQuestion, context_of, counts_samples
 from gpusetup.plan.rl_methods import SUPERVISED, usual_loss, usual_setup
 from gpusetup.plan.shape import DENOISERS, Shape
-from gpusetup.plan.trainers import trainer_defaults
+from gpusetup.plan.trainers import row_of, trainer_defaults
 
 
 def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> TrainingJob:
@@ -50,7 +50,7 @@ def job_of(question: TrainingQuestion, shape: Shape, limits: MachineLimits) -> T
             "accumulate": question.accumulate or 1,
             "frozen": frozen_share(question.freeze, shape) if question.freeze else 0.0,
             "tables": sum(table.parameters for table in question.tables),
-            "encoder_parameters": encoders_on_gpu(shape, trainer),
+            "encoder_parameters": encoders_on_gpu(question, shape, trainer),
         }
     )
     setup = rl_setup_of(question, job)
@@ -145,16 +145,16 @@ def rl_setup_of(question: TrainingQuestion, job: TrainingJob) -> RlSetup | None:
     )
 
 
-def encoders_on_gpu(shape: Shape, trainer: str) -> int:
+def encoders_on_gpu(question: TrainingQuestion, shape: Shape, trainer: str) -> int:
     """Parameters of the frozen encoders of text and the VAE that are on the GPU while it trains.
 
-    diffusers' and kohya's scripts hold them there unless you encode the data before; finetrainers
-    always encodes it before.
+    None of them if the data is encoded before, as the question says or the trainer always does.
     """
-    if shape.kind not in DENOISERS:
+    if shape.kind not in DENOISERS or question.encoded_before:
         return 0
-    encodes_before = trainer == "finetrainers"
-    return 0 if encodes_before else shape.encoder_parameters
+    if row_of(trainer).get("encodes_before"):
+        return 0
+    return shape.encoder_parameters
 
 
 def with_models_beside(job: TrainingJob, setup: RlSetup, limits: MachineLimits) -> TrainingJob:
@@ -162,7 +162,7 @@ def with_models_beside(job: TrainingJob, setup: RlSetup, limits: MachineLimits) 
     engine_bytes = (setup.engine_share or 0.0) * limits.capacity
     return replace(
         job,
-        models_beside=models_beside(setup, job.shape, job.dtype),
+        models_beside=models_beside(setup, job),
         sequences_of_sample=2 if setup.pairs else 1,
         engine_bytes=engine_bytes,
         engine_sleeps=setup.engine_sleeps,

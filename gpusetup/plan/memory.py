@@ -175,9 +175,17 @@ def memory(job: TrainingJob, recipe: Recipe) -> JobMemory:
     moments = FORWARD if job.fills_token_budget else IN_STEP
     if job.generates:
         moments = (*moments, "generation")
-    highest = max(moments, key=lambda moment: bytes_at(terms, moment))
     transient = max(logits(job, recipe), layer_backward(job, recipe))
-    staying, cached = gaps(job, recipe, transient, logits_decide=highest == "logits")
+    # The gaps are others where the logits are at the peak, so they belong to the peak's height.
+    gaps_at_logits = gaps(job, recipe, transient, logits_decide=True)
+    gaps_elsewhere = gaps(job, recipe, transient, logits_decide=False)
+
+    def height(moment: Moment) -> float:
+        staying_gaps, _ = gaps_at_logits if moment == "logits" else gaps_elsewhere
+        return bytes_at(terms, moment) + staying_gaps
+
+    highest = max(moments, key=height)
+    staying, cached = gaps_at_logits if highest == "logits" else gaps_elsewhere
     return JobMemory(
         states=bytes_at(terms, highest, "states"),
         checkpoints=bytes_at(terms, highest, "checkpoints"),

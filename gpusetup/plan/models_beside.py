@@ -59,12 +59,10 @@ def shape_of_model(name: str, policy: Shape) -> Shape | None:
         return None
 
 
-def models_beside(setup: RlSetup, policy: Shape, dtype: str) -> tuple[ModelBeside, ...]:
-    """The models beside the policy whose size is known.
-
-    `dtype`: of the policy's weights, which a frozen model may share.
-    """
-    policy_bytes = BYTES[dtype]
+def models_beside(setup: RlSetup, job: TrainingJob) -> tuple[ModelBeside, ...]:
+    """The models beside the policy of the job whose size is known."""
+    policy = job.shape
+    policy_bytes = BYTES[job.dtype]
     frozen_bytes = 2 if setup.frozen_in_16_bits else policy_bytes
     models: list[ModelBeside] = []
     if setup.has_reference:
@@ -87,13 +85,15 @@ def models_beside(setup: RlSetup, policy: Shape, dtype: str) -> tuple[ModelBesid
         return tuple(models)
     critic = shape_of_model(setup.critic_name, policy)
     if critic is not None:
-        trained_critic = ModelBeside(
+        # Where the policy is trained by adapters the critic is too (ms-swift, verl): its base is
+        # frozen, and its adapters are too small to count.
+        critic_model = ModelBeside(
             role="critic",
             parameters=critic.parameters,
             weight_bytes=policy_bytes,
-            trained=True,
+            trained=job.lora is None,
         )
-        models.append(trained_critic)
+        models.append(critic_model)
     return tuple(models)
 
 

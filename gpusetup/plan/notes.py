@@ -57,7 +57,7 @@ def model_notes(job: TrainingJob) -> Iterator[str]:
         encoder_gib = FROZEN_ENCODER_BYTES * job.encoder_parameters / GIB
         yield (
             f"the text encoders and the VAE are counted on the GPU ({encoder_gib:.1f} GiB): "
-            "encode texts and images before the training, and they take nothing"
+            "if they are encoded before the training, add `--encoded-before`"
         )
 
 

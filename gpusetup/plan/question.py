@@ -50,6 +50,8 @@ class TrainingQuestion(Frozen):
     """What is looked for."""
     method: str | None = None
     """The method of training by its name, if no config says more: `dpo`, `grpo`."""
+    encoded_before: bool = False
+    """Whether a denoiser's texts and images are encoded before the training."""
     rl: RlSetup | None = None
     """What preference or reinforcement learning holds beside the policy."""
     job_fields: Mapping[str, Any] = {}

@@ -9,7 +9,7 @@ from gpusetup.model.documents import ServePlan
 from gpusetup.model.units import GIB
 from gpusetup.plan.decide import LARGEST_SOLUTION, largest
 from gpusetup.plan.place import Place
-from gpusetup.plan.server import Fetch, Server, check_server, server_of
+from gpusetup.plan.server import LLAMA_CPP, Fetch, Server, check_server, server_of
 from gpusetup.plan.server_memory import (
     free_for_cache,
     pass_bytes_of,
@@ -56,12 +56,33 @@ def uncounted_by_serving(server: Server) -> tuple[str, ...]:
     shape = server.shape
     if shape.assumed:
         reasons.append(f"the shape of {shape.name} ({shape.assumed})")
+    # A server tries the largest image that the model takes before it starts.
+    free = free_beside_requests(server)
+    reads_images = shape.tower > 0 and server.engine_name != LLAMA_CPP
+    if reads_images and free < LARGEST_IMAGE:
+        reasons.append("the images that the engine tries at its start are not counted")
+    is_tight = free < WITHIN_ERROR * server.hardware.capacity
+    if is_tight:
+        reasons.append(f"{free / GIB:.1f} GiB are left, which is within the estimate's error")
     before = server.engine.whole_context_before
     # Who names a version is answered for that version.
     may_be_older = before and not server.engine_version
     if may_be_older and not whole_context_fits(server):
         reasons.append(f"{server.engine_name} before {before} refuses this context")
     return tuple(reasons)
+
+
+LARGEST_IMAGE = 2.5 * GIB
+"""Bytes that trying the largest image takes on a GPU: what vLLM 0.8.4 logs for Qwen2.5-VL."""
+WITHIN_ERROR = 0.02
+"""The share of a GPU by which estimates of servers are wrong: their CUDA graphs and NCCL's buffers
+differ by version."""
+
+
+def free_beside_requests(server: Server) -> float:
+    """Bytes that are left beside the cache of all requests."""
+    needed = server.sequences * sequence_bytes(server, server.context)
+    return free_with_context(server, server.context) - needed
 
 
 def command_of(server: Server) -> str:

@@ -10,6 +10,8 @@ DENOISERS = ("flux", "unet", "cogvideox", "wan", "hunyuan-video", "ltx-video", "
 ENCODERS = ("bert", "roberta", "xlm-roberta", "camembert", "electra", "deberta", "deberta-v2",
             "ernie", "mpnet", "distilbert", "modernbert")  # fmt: skip
 """Families that read a text whole, and are fine-tuned with a classifier."""
+SPEECH = frozenset(("whisper",))
+"""Families that read sound in windows of one length."""
 TRANSLATORS = ("t5", "bart")
 """Families of two stacks, which write a text for another."""
 

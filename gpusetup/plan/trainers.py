@@ -26,7 +26,8 @@ def trainers() -> Mapping[str, Mapping[str, Any]]:
 
     `several`: what it changes on several GPUs. `also`: other names. `masters`: whether it makes
     trained 16-bit weights 32-bit (`always`, under FSDP's `sharded` weights, `never`). `kernels`:
-    that they take capped scores. `weights`: whether it loads them `as published`, in the format of
+    that they take capped scores. `encodes_before`: whether it encodes texts and images before it
+    trains a denoiser. `weights`: whether it loads them `as published`, in the format of
     the checkpoint.
     """
     table = from_json(
@@ -109,8 +110,12 @@ def trainer_defaults(
         # PEFT's `prepare_model_for_kbit_training` switches checkpointing on.
         prepared = {"checkpointing": True, "reentrant": fields.get("reentrant", True)}
         fields |= {**prepared, **named}
-    if named.get("lora") is None and keeps_32_bit_masters(row, fields, named):
-        fields |= {"dtype": "fp32", "amp": fields["dtype"]}
+    if named.get("lora") is None:
+        if keeps_32_bit_masters(row, fields, named):
+            fields |= {"dtype": "fp32", "amp": fields["dtype"]}
+        elif named.get("amp") == "fp16" and "dtype" not in named:
+            # torch's GradScaler refuses gradients in 16 bits, so the weights are in 32.
+            fields["dtype"] = "fp32"
     return fields
 
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
+from gpusetup.report import fields
 from gpusetup.report.facts import HINT, Claim, Facts
 
+# `>>> False`, `Out [12]: False`, `"cuda:0"`.
 WORD = lazy(
     r"(?:>>> ?|out ?\[\d{1,5}\]: ?|\[\d{1,3}\] ?)?[\W_]{0,4}(?P<word>true|false|none|cpu|cuda(?::\d{1,2})?)[\W_]{0,4}",
 )
 """The word, with the prompt or the quotes that a shell, a notebook or a mail put around it."""
 
-QUESTIONS = {
+QUESTIONS_BY_ANSWER = {
     "false": "torch.cuda.is_available()",
     "cpu": "the device that a program chose",
     "none": "torch.version.cuda",
 }
-"""Word -> the question whose answer it usually is, if torch has no GPU."""
+"""The question that a word usually answers, if torch has no GPU."""
 
 MAX_CHARACTERS = 40
+"""Of a text that is no more than a word, with the prompt and the quotes around it."""
 
 
 def bare_answer(text: Text) -> Facts:
-    """What the only word of a text says of torch; nothing of a text that has more.
+    """What the only word of a text shows of torch; nothing, if the text has more words.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> [fact.kind for fact in bare_answer(text_of("False\\n"))]
@@ -31,15 +34,21 @@ def bare_answer(text: Text) -> Facts:
     >>> list(bare_answer(text_of("False alarm")))
     []
     """
-    word = WORD.fullmatch(text.low.strip()) if len(text.low) <= MAX_CHARACTERS else None
-    if word is None:
+    if len(text.low) > MAX_CHARACTERS:
         return
-    answer, source = word["word"], text.source(0)
-    if question := QUESTIONS.get(answer):
-        shown = text.flat.strip()
-        values = {"asked": "yes", "bare": shown.strip("'\"`>. "), "question": question}
-        yield Event(kind="cuda-unavailable", values=values, source=source, text=shown)
-    else:
-        yield Claim("torch.cuda_available", True, source, HINT)
-        values = {"bare": answer.capitalize() if answer == "true" else answer}
-        yield Event(kind="bare-yes", values=values, source=source, text=text.flat.strip())
+    match = WORD.fullmatch(text.low.strip())
+    if match is None:
+        return
+    answer = match["word"]
+    whole_text = text.flat.strip()
+    source = text.source(0)
+    question = QUESTIONS_BY_ANSWER.get(answer)
+    if question:
+        values = {"asked": "yes", "bare": whole_text.strip("'\"`>. "), "question": question}
+        yield Event(kind="cuda-unavailable", values=values, source=source, text=whole_text)
+        return
+    # The word is `true` or a CUDA device: torch sees its GPU.
+    yield Claim(fields.TORCH_CUDA_AVAILABLE, True, source, HINT)
+    printed_answer = "True" if answer == "true" else answer
+    values = {"bare": printed_answer}
+    yield Event(kind="bare-yes", values=values, source=source, text=whole_text)

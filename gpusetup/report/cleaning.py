@@ -7,6 +7,8 @@ repetition, so that a line costs time in proportion to its length.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 from gpusetup.messages import search
 from gpusetup.messages.search import Text
@@ -17,25 +19,34 @@ from gpusetup.named_file import SAMPLE, encoding_of
 MAX_LINE = 4000
 """Characters of a line that are read: a longer one is a picture, a minified file, a blob."""
 
-BREAKS = lazy(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+# Every character that some program ends a line with, Unicode's line separators too.
+LINE_BREAKS = lazy(r"\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+# `[31m`, `[1;32m`.
 BARE_COLOUR = r"\[[0-9]{1,3}(?:;[0-9]{1,3}){0,6}m"
-"""What is left of a colour where the sign before it is lost."""
+"""What is left of a colour if the escape character before it is lost."""
+# `ESC[31m`, a window's title (`ESC]0;name BEL`), and both written out: `^[[31m`, `\x1b[0m`, `\033[0m`.
 ESCAPES = lazy(
     r"\x1b\[[0-9;?]{0,40}[ -/]?[@-~]|\x1b\][^\x07\x1b\n]{0,300}(?:\x07|\x1b\\)|\x1b[@-_=>()][0-9A-B]?"
     rf"|\^\[\[[0-9;]{{0,40}}[A-Za-z]|\\(?:x1b|033|u001b)\[[0-9;]{{0,40}}[A-Za-z]|{BARE_COLOUR}"
 )
+# Control characters but tab and line breaks, and invisible marks such as a zero-width space.
 CONTROLS = lazy(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f{INVISIBLE}]")
+# HTML that changes only how a text looks: `<code>`, `</details>`, `<img src="...">`.
 TAGS = lazy(
     r"</?(?:pre|code|details|summary|span|b|i|em|strong|blockquote|tt|samp|kbd|font|td|th|tbody|thead"
     r"|table|ul|ol|h[1-6]|sub|sup|a|img)(?:\s[^<>]{0,300})?/?>",
     re.I,
 )
+# HTML that ends a line: `<br/>`, `</p>`.
 LINE_TAGS = lazy(r"</?(?:br|p|div|li|tr|hr)(?:\s[^<>]{0,300})?/?>", re.I)
-LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
-"""Markdown's link: what is read is its words."""
+# `[the log](https://example.org/log)`, but no picture: `![...](...)`.
+MARKDOWN_LINK = lazy(r"(?<!!)\[([^\[\]\n]{1,300})\]\(https?://[^()\s]{1,600}\)")
+"""A link in Markdown; only its words are read."""
+# `&lt;`, `&#39;`, `&#x27;`.
 ENTITY = lazy(r"&(?:lt|gt|amp|quot|apos|nbsp|#\d{1,6}|#x[0-9a-f]{1,5});", re.I)
 
 ASCII_FORMS = {
+    # Full-width forms of ASCII (U+FF01 to U+FF5E) lie at a fixed distance from it.
     **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},
     **dict.fromkeys(map(ord, "\u3000\u00a0\u2002\u2003\u2009\u202f\u2007"), " "),
     **dict.fromkeys(map(ord, "\u2018\u2019\u201a\u2032\u02bc"), "'"),
@@ -45,14 +56,18 @@ ASCII_FORMS = {
         zip(map(ord, "\u2026\u2502\u2503\u3002\u3001\u3010\u3011"), ("...", *"||.,[]"), strict=True)
     ),
 }
-"""Full-width and typographic characters -> what programs print."""
+"""What programs print in place of full-width and typographic characters."""
 
+# Parts of a log's time: `May`, `Okt`; `03:35:37.857`; `2025-05-28`.
 MONTH = r"(?:Jan|Feb|Mar|M\u00e4r|Apr|May|Mai|Jun|Jul|Aug|Sep|Oct|Okt|Nov|Dec|Dez)"
 CLOCK = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?"
 DATE = r"\d{4}[-/.]\d{2}[-/.]\d{2}"
+# `Wed May 28 03:35:37 2025` before `[` or `name:`.
 WEEKDAY = rf"\w{{3}}\s{MONTH}\s+\d{{1,2}}\s{CLOCK}\s\d{{4}}\s(?=\[|\w+:)"
+# `2025-05-28T03:35:37.857Z`, `2025-05-28 03:35:37 +02:00: `.
 STAMP = rf"{DATE}[T ]{CLOCK}(?:Z|\s?[+-]\d\d:?\d\d|\s?UTC)?\]?(?:\s?:\s|\s?)"
 STREAM = r"(?:stdout|stderr)"
+# `> `, `[rank0]: `, `web-1  | `, `(EngineCore pid=12) `, `INFO 05-28 03:35:37 [core.py:12] `.
 PREFIX = lazy(
     r"\s*(?:>(?!>>)\s?|#\d{1,3}\s\d{1,5}\.\d{1,3}\s"  # Markdown and mail; docker build
     r"|\([\w.]{1,40}(?:\s\w{1,10}=[\w.]{1,40},?){1,3}\)\s?"  # ray, vllm
@@ -70,8 +85,9 @@ PREFIX = lazy(
     r"|[IWEF]\d{4}\s\d\d:\d\d:\d\d\.\d+\s+\d+\s[\w.-]{1,60}:\d+\]\s?"  # glog
     r")"
 )
-"""What is put before a line."""
+"""What mail, containers, launchers and loggers put before a line."""
 MAX_PREFIXES = 5
+"""A line of a container in a quoted log of a launcher has four."""
 
 
 def cleaned(text: str) -> list[str]:
@@ -81,14 +97,17 @@ def cleaned(text: str) -> list[str]:
     ['Error <x>', 'boom']
     """
     text = text.translate(ASCII_FORMS)
-    for needle, pattern, plain in SUBSTITUTIONS:
-        if needle in text:
-            text = pattern.sub(plain, text)
-    return [_without_prefixes(line[:MAX_LINE]) for line in text.split("\n")]
+    for substitution in SUBSTITUTIONS:
+        # Most texts lack most needles, and a search for letters is faster than a pattern.
+        if substitution.needle in text:
+            text = substitution.pattern.sub(substitution.replacement, text)
+    lines = text.split("\n")
+    return [_without_prefixes(line[:MAX_LINE]) for line in lines]
 
 
 def text_of(raw: str) -> Text:
-    """
+    """The cleaned text, its lines also joined into one.
+
     >>> text = text_of("> Found no NVIDIA\\n> driver on your system")
     >>> text.flat, text.line_at(20)
     ('Found no NVIDIA driver on your system', 1)
@@ -96,71 +115,97 @@ def text_of(raw: str) -> Text:
     return search.text_of(cleaned(raw))
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescaped(entity: re.Match[str]) -> str:
+    """The character of an HTML entity; a space for `&nbsp;`."""
+    # `html` brings a table of 2,200 entities, which most texts do not need.
     import html
 
-    return html.unescape(found[0]).replace("\u00a0", " ")
+    character = html.unescape(entity[0])
+    return character.replace("\u00a0", " ")
 
 
-def _blank_lines(found: re.Match[str]) -> str:
-    return "\n" * found[0].count("\n")
+def _blank_lines(match: re.Match[str]) -> str:
+    """As many empty lines as the match has, so that the lines behind it keep their numbers."""
+    return "\n" * match[0].count("\n")
+
+
+class Substitution(NamedTuple):
+    """What is replaced in a text, if the text has certain letters."""
+
+    needle: str
+    """Letters without which the pattern cannot match; "" if there are none."""
+    pattern: re.Pattern[str]
+    replacement: str | Callable[[re.Match[str]], str]
 
 
 SUBSTITUTIONS = (
-    ("", BREAKS, "\n"),
-    ("[", ESCAPES, ""),
-    ("\x1b", ESCAPES, ""),
-    ("](http", LINK, r"\1"),
-    ("", CONTROLS, ""),
-    ("<", LINE_TAGS, "\n"),
-    ("<", TAGS, ""),
-    ("&", ENTITY, _unescaped),
-    ("&", ENTITY, _unescaped),  # a text that was escaped twice
-    ("", CONTROLS, ""),
-    ("<", TAGS, ""),
-    # A build's label with blanks or as an address has it (`2.8.0 + cu129`).
-    ("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
-    # The start of `collect_env` that lacks a module of its own, above its report.
-    ("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _blank_lines),
+    Substitution("", LINE_BREAKS, "\n"),
+    Substitution("[", ESCAPES, ""),
+    Substitution("\x1b", ESCAPES, ""),
+    Substitution("](http", MARKDOWN_LINK, r"\1"),
+    Substitution("", CONTROLS, ""),
+    Substitution("<", LINE_TAGS, "\n"),
+    Substitution("<", TAGS, ""),
+    # Twice, because some texts were escaped twice: `&amp;lt;`.
+    Substitution("&", ENTITY, _unescaped),
+    Substitution("&", ENTITY, _unescaped),
+    # Entities may hide control characters and tags.
+    Substitution("", CONTROLS, ""),
+    Substitution("<", TAGS, ""),
+    # A build's label with blanks, or as an address has it: `2.8.0 + cu129`, `2.8.0%2Bcu129`.
+    Substitution("", lazy(r"(?<=\d\.\d)(?: \+ |%2B)(?=cu\d{2,3}\b|cpu\b|rocm\d)"), "+"),
+    # A first try of `collect_env` that failed for want of a module, above the report of the second.
+    Substitution("collect_env", lazy(r"(?m)^.{0,200}collect_env.*\n(?:.*\n){0,11}?[\s>]*(?:ModuleNotFound|Import)Error: .*\n(?=(?:.*\n){0,9}?.*Collecting environment information)"), _blank_lines),
 )  # fmt: skip
+"""In this order: what one of them uncovers, a later one may replace."""
 
 
 def _without_prefixes(line: str) -> str:
     """One line without the prefixes that quoting and logging put before it."""
     line = line.expandtabs(8)
     for _ in range(MAX_PREFIXES):
-        found = PREFIX.match(line)
-        if found is None:
+        prefix = PREFIX.match(line)
+        if prefix is None:
             break
-        line = line[found.end() :]
+        line = line[prefix.end() :]
     return line.rstrip()
 
 
+# All control bytes but those of a text: tab, line breaks, backspace, bell, escape.
 BINARY = bytes((*range(0x07), *range(0x0E, 0x1B), *range(0x1C, 0x20)))
 """Control bytes that no text has."""
 BINARY_SHARE = 0.05
+"""The share of such bytes above which a file is no text; a damaged log has some."""
 
 
 def decode(raw: bytes) -> str:
-    """A text in UTF with some damage, else a Western one.
+    """The text of these bytes: in the UTF that they show, some damage allowed, else in cp1252.
 
     >>> decode("GPU".encode("utf-16")), decode("\\u201cNVIDIA\\u201d".encode("cp1252"))
     ('GPU', '“NVIDIA”')
     """
     text = raw.decode(encoding_of(raw), "replace")
-    unread = text.count("\ufffd")
-    read = unread and sum(letter > "\x7f" for letter in text) - unread
-    return raw.decode("cp1252", "replace") if unread > read else text
+    damaged_letters = text.count("\ufffd")
+    if damaged_letters == 0:
+        return text
+    # In UTF-8 most letters beyond ASCII are whole; in a Western encoding hardly one is.
+    letters_beyond_ascii = sum(letter > "\x7f" for letter in text)
+    whole_letters = letters_beyond_ascii - damaged_letters
+    if damaged_letters > whole_letters:
+        return raw.decode("cp1252", "replace")
+    return text
 
 
 def is_binary(raw: bytes) -> bool:
-    """A picture, an archive: many control bytes, and neither UTF-16 nor UTF-32.
+    """Whether a file is a picture or an archive: it has many control bytes, and is no UTF-16 or 32.
 
     >>> is_binary(bytes(range(32)) * 10), is_binary(b"plain\\r\\n\\x1b[0m")
     (True, False)
     """
     sample = raw[:SAMPLE]
+    # Every second byte of UTF-16 may be zero.
     if not sample or encoding_of(sample) != "utf-8":
         return False
-    controls = len(sample) - len(sample.translate(None, BINARY))
-    return controls > len(sample) * BINARY_SHARE
+    text_bytes = sample.translate(None, BINARY)
+    control_bytes = len(sample) - len(text_bytes)
+    return control_bytes > len(sample) * BINARY_SHARE

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpusetup.messages.cuda_codes import BY_PROGRAMS, ERRORS, OLD_CODES, STARTING
-from gpusetup.messages.search import Text, event
+from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
+from gpusetup.report import fields
 from gpusetup.report.facts import SURE, USUAL, Claim, Facts
 
 NAMES = {code: name for code, name, _ in ERRORS}
+# `Error 803: system has ...`, `cuInit failed with error 999`, `cuda runtime error (38)`, and in a
+# sentence that names CUDA or one of its functions: `cudaGetDeviceCount() returned status: 100`.
 ERROR_NUMBER = lazy(
     r"(?:(?<!HTTP )(?<!http )(?<![Ss]erver )(?<![Cc]lient )\b[Ee]rror (?=\d{1,3}: [a-zA-Z])|cuda runtime error \((?=\d{1,3}\))"
     r"|THCudaCheck FAIL .{0,200}?error=|\[(?=\d{1,3}\] Call to cu)|C(?:UDA|uda) failure (?=\d{1,3}(?::| '))|CUDA [Ee]rror (?:code )?[=(]?"
@@ -19,78 +23,129 @@ ERROR_NUMBER = lazy(
     r"|(?:\b[Cc][Uu][Dd][Aa]\b|\bcuda[A-Z]\w{3,40}\(?\)?|\bcu[A-Z]\w{3,40}\(?\)?)[ \w'-]{0,40}?(?:[Ee]rror|[Ff]ail(?:ed|ure)|[Ss]tatus|[Rr]eturn(?:ed|s)|[Rr]esult)(?: with)?(?: error| result)?(?: code| number| status)?(?: is| of)?[ :=(]{1,3}(?=[1-9]\d\d(?!\.\d|%|\w)))"
     r"(\d{1,3})(?!\d)"
 )
-"""A number behind a word for an error; the last, in a sentence that names CUDA or a function of it."""
+"""A number behind the word for an error."""
+# Functions that only the start of CUDA calls: `cuInit`, torch's `_cuda_init`.
 AT_START = lazy(
     r"cudaGetDeviceCount|(?<!ggml)_cuda_init|ggml_cuda_init: failed|_cuda_getDeviceCount|cuInit|CUDA initialization|THCGeneral|cudaInit|_lazy_init|PrimaryCtx|cuCtxCreate|failed to initialize CUDA",
     re.I,
 )
 IN_WORDS = (
+    # `CUDA error: out of memory`, `CUDA failed with error out of memory`.
     (2, "out of memory", lazy(r"(?:CUDA (?:runtime |driver )?error(?: \(\d+\))? ?:|CUDA failed with error|initialize CUDA:) ?out of memory", re.I)),
+    # `CUDA error: unknown error`, `Error 999: unknown error`.
     (999, "unknown error", lazy(r"(?:CUDA (?:runtime |driver )?error|cuda runtime error \(\d+\) ?|cuInit\S*|Error 999): ?unknown error|CUDA unknown error", re.I)),
 )  # fmt: skip
-"""Errors whose words other programs have as well."""
+"""Errors whose words other programs print, too: the code, letters, and CUDA's own sentence."""
 CHARACTERS_BEFORE, CHARACTERS_AFTER = 500, 120
+"""Around an error: the traceback's last calls stand before it."""
 CHARACTERS_READ = 400_000
+"""Of a text, so that a log of megabytes takes no minutes."""
+# A path in the traceback, `/bitsandbytes/`, or a call of a compiled module, `fused_dense_cuda.forward(`.
 EXTENSION = lazy(
     r"[/\\](bitsandbytes|sageattention|flash[-_]att(?:n|ention)|xformers|exllamav?2?|ggml-cuda|spconv|detectron2|mmcv|apex|natten|gsplat|vllm|cupy|onnxruntime)\b"
     r"|(?<![\w.])(\w{2,40}_cuda|amp_C)\.\w{2,60}\(",
     re.I,
 )
-"""An extension with kernels of its own, near the error."""
+"""A package that brings its own compiled kernels, named near an error."""
+
+OUT_OF_MEMORY = 2
+NO_KERNEL_IMAGE = 209
+
+
+class CudaError(NamedTuple):
+    """A CUDA error that a text shows, and where in its flat form."""
+
+    code: int
+    start: int
+    end: int
 
 
 def cuda_errors(text: Text) -> Facts:
-    """Every CUDA error as an event; those of the start also as `cuda_api.init_code`."""
-    seen: dict[int, tuple[int, int]] = {}
-    for code, first, last in (*by_message(text), *by_number(text)):
-        seen.setdefault(code, (first, last))
-    for code, (first, last) in seen.items():
-        name = NAMES.get(code, "")
-        yield event(text, "cuda-error", first, last, {"code": str(code), "name": name})
-        at_start = AT_START.search(_around(text.flat, first, last))
-        if code in STARTING and (code != 2 or at_start):
-            trust, source = SURE if at_start else USUAL, text.source(first)
-            for subject, value in (("cuda_api.init_code", code), ("cuda_api.init_name", name)):
-                yield Claim(subject, value, source, trust)
-        if code == 2:
-            kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
-            yield event(text, kind, first, last, {})
-        if code == 209:
-            found = EXTENSION.search(_around(text.flat, first, first))
-            module = found and found[found.lastindex or 0].lower()
-            yield event(text, "no-kernel-image", first, last, {"module": module} if module else {})
+    """Every CUDA error as an event; those of CUDA's start also as `cuda_api.init_code`."""
+    # Each code once. An error's own words show it better than a number does.
+    error_by_code: dict[int, CudaError] = {}
+    for error in by_message(text):
+        error_by_code.setdefault(error.code, error)
+    for error in by_number(text):
+        error_by_code.setdefault(error.code, error)
+    for error in error_by_code.values():
+        yield from _facts_of_error(text, error)
 
 
-def _around(text: str, start: int, end: int) -> str:
-    return text[max(start - CHARACTERS_BEFORE, 0) : end + CHARACTERS_AFTER]
+def _facts_of_error(text: Text, error: CudaError) -> Facts:
+    """The error itself, whether CUDA's start gave it, and what its code alone proves."""
+    code, start, end = error
+    name = NAMES.get(code, "")
+    yield text.event("cuda-error", start, end, {"code": str(code), "name": name})
+    at_start = AT_START.search(_surroundings(text.flat, start, end)) is not None
+    # Memory runs out in a running program far more often than at its start.
+    if code in STARTING and (code != OUT_OF_MEMORY or at_start):
+        trust = SURE if at_start else USUAL
+        source = text.source(start)
+        yield Claim(fields.CUDA_INIT_CODE, code, source, trust)
+        yield Claim(fields.CUDA_INIT_NAME, name, source, trust)
+    if code == OUT_OF_MEMORY:
+        kind = "cuda-init-out-of-memory" if at_start else "out-of-memory"
+        yield text.event(kind, start, end, {})
+    if code == NO_KERNEL_IMAGE:
+        # An extension may lack the kernel although torch has it.
+        extension = EXTENSION.search(_surroundings(text.flat, start, start))
+        values = {}
+        if extension:
+            # Either of the two forms has the name in its only group.
+            module = extension[1] or extension[2]
+            values["module"] = module.lower()
+        yield text.event("no-kernel-image", start, end, values)
 
 
-def by_message(text: Text) -> Iterator[tuple[int, int, int]]:
-    """Code and place of the first mention of each error's text or name.
+def _surroundings(text: str, start: int, end: int) -> str:
+    """A piece of a text with the characters around it that belong to the same error."""
+    first = max(start - CHARACTERS_BEFORE, 0)
+    last = end + CHARACTERS_AFTER
+    return text[first:last]
+
+
+def by_message(text: Text) -> Iterator[CudaError]:
+    """The first mention of each error's text or name.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0][0]
+    >>> list(by_message(text_of("CUDA error: uncorrectable ECC error encountered")))[0].code
     214
     """
-    for code, name, texts in ERRORS:
-        for needle in (*texts, name.lower()) if code != 2 else ():
-            place = text.low.find(needle)
-            if place >= 0:
-                yield code, place, place + len(needle)
+    for code, name, messages in ERRORS:
+        # Every program may be out of memory: `IN_WORDS` has CUDA's own sentence.
+        if code == OUT_OF_MEMORY:
+            continue
+        for words in (*messages, name.lower()):
+            start = text.low.find(words)
+            if start >= 0:
+                yield CudaError(code, start, start + len(words))
                 break
-    for code, needle, pattern in IN_WORDS:
-        found = pattern.search(text.flat) if needle in text.low else None
-        if found:
-            yield code, found.start(), found.end()
+    for code, words, pattern in IN_WORDS:
+        if words not in text.low:
+            continue
+        match = pattern.search(text.flat)
+        if match:
+            yield CudaError(code, match.start(), match.end())
 
 
-def by_number(text: Text) -> Iterator[tuple[int, int, int]]:
-    """Only numbers that are CUDA's: an `Error 2` of another program is none."""
-    for found in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
-        number, place = int(found[1]), found.start()
+def by_number(text: Text) -> Iterator[CudaError]:
+    """Errors by their number, if it is CUDA's: `Error 2` of another program is none."""
+    for match in ERROR_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
+        number = int(match[1])
+        # Before CUDA 10.1 some errors had other numbers.
         code = OLD_CODES.get(number, number)
-        names_cuda = "cuda" in _around(text.low, place, place) or (
-            number > 99 and code not in BY_PROGRAMS and "cu" in found[0]
-        )
-        if code in NAMES and names_cuda:
-            yield code, place, found.end()
+        start = match.start()
+        if code in NAMES and _is_number_of_cuda(text, match, code):
+            yield CudaError(code, start, match.end())
+
+
+def _is_number_of_cuda(text: Text, match: re.Match[str], code: int) -> bool:
+    """Whether CUDA is named near an error's number, or the number is one that only CUDA has."""
+    start = match.start()
+    if "cuda" in _surroundings(text.low, start, start):
+        return True
+    # Small numbers and some of three digits are other programs' codes as well.
+    number = int(match[1])
+    is_only_of_cuda = number > 99 and code not in BY_PROGRAMS
+    return is_only_of_cuda and "cu" in match[0]

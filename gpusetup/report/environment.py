@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
+from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, USUAL, Claim, Facts
 
+# The variables that are kept, by their whole names: all of NCCL's (`NCCL_P2P_DISABLE`), and these.
 VARIABLES = lazy(
     r"CUDA_VISIBLE_DEVICES|NVIDIA_VISIBLE_DEVICES|NVIDIA_DRIVER_CAPABILITIES|CUDA_HOME|CUDA_PATH|CUDA_DEVICE_ORDER"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|PYTORCH_(?:CUDA_)?ALLOC_CONF|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"
@@ -14,64 +20,103 @@ VARIABLES = lazy(
     r"|WORLD_SIZE|LOCAL_RANK|KUBERNETES_SERVICE_HOST"
 )
 NAME = r"[A-Z][A-Z0-9_]{3,40}"
+# a: `export CUDA_VISIBLE_DEVICES=2`; b: `os.environ["CUDA_HOME"] = "/usr/local/cuda"`; c:
+# `putenv("CUDA_HOME", "...")`; d: `set CUDA_HOME=C:\\CUDA`, `$env:CUDA_HOME = "..."`; e: `echo $PATH`
+# with what it printed. Each form has a group for the name and one for the value.
 ASSIGNED = lazy(
     rf"(?<!consider passing )(?:(?<![\w'\"$])(?P<a>{NAME})=(?P<q>['\"]?)(?P<av>[^\s'\";&]{{0,400}})(?P=q)"
     rf"|environ(?:\.get\()?\[?['\"](?P<b>{NAME})['\"][\])]\s?[:=]\s?(?:[frb]?['\"](?=[^'\"]*['\"]))?(?P<bv>[^\s'\")]{{0,400}})"
     rf"|(?:environ\.setdefault|putenv|setenv)\(['\"](?P<c>{NAME})['\"],\s?['\"](?P<cv>[^'\"]{{0,400}})"
     rf"|(?:set|\$env:)\s?(?P<d>{NAME})\s?=\s?['\"]?(?P<dv>[^\s'\"]{{0,400}})|echo \$\{{?(?P<e>{NAME})\}}?\s+(?P<ev>\S{{1,1000}}))"
 )
-"""As shells, Python and programs show them; not as torch's own errors advise one."""
+"""An environment variable and its value, as shells, Python and programs show it.
+
+Not the advice of torch's own errors ("consider passing CUDA_LAUNCH_BLOCKING=1"), which sets nothing.
+"""
+ASSIGNMENT_FORMS = (("a", "av"), ("b", "bv"), ("c", "cv"), ("d", "dv"), ("e", "ev"))
+"""The groups of `ASSIGNED` that hold a variable's name and its value, a pair for each form."""
 UNSET = ("none", "<not", "not", "unset", "(not", "n/a", "undefined", "...", "$")
 CHARACTERS_READ = 400_000
-"""Characters of a text that are looked at."""
+"""Of a text, so that a log of megabytes takes no minutes."""
 
 
 def environment(text: Text) -> Facts:
+    """The environment variables that the text sets, and the container that it speaks of."""
     yield from variables(text)
     yield from containers(text)
 
 
 def variables(text: Text) -> Facts:
-    """Variables of the allow-list.
+    """The first value of each variable of the allow-list.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> next(variables(text_of("$ CUDA_VISIBLE_DEVICES=2 python main.py"))).value
     '2'
     """
-    seen: set[str] = set()
-    assignments = (
-        ASSIGNED.finditer(text.flat, 0, CHARACTERS_READ) if VARIABLES.search(text.flat) else ()
-    )
-    for found in assignments:
-        form = next(group for group in "abcde" if found[group])
-        name, value = found[form], found[f"{form}v"]
-        if name in seen or not VARIABLES.fullmatch(name):
+    # The pattern of assignments is slow, and most texts name none of the variables.
+    if not VARIABLES.search(text.flat):
+        return
+    already_read: set[str] = set()
+    for name, value, start in _assignments(text):
+        if name in already_read or not VARIABLES.fullmatch(name):
             continue
         if not value.lower().startswith(UNSET):
-            seen.add(name)
-            source = text.source(found.start())
-            yield Claim(f"environment.{name}", value, source)
+            already_read.add(name)
+            subject = fields.environment_variable(name)
+            yield Claim(subject, value, text.source(start))
+
+
+def _assignments(text: Text) -> Iterator[tuple[str, str, int]]:
+    """The name, the value and the place of each variable that the text sets."""
+    for match in ASSIGNED.finditer(text.flat, 0, CHARACTERS_READ):
+        for name_group, value_group in ASSIGNMENT_FORMS:
+            name = match[name_group]
+            if name:
+                yield name, match[value_group], match.start()
 
 
 # --- containers -----------------------------------------------------------------------------------
 
+
+class ContainerPattern(NamedTuple):
+    """Words by which a text shows that a program ran in a container."""
+
+    kind: str
+    """The engine: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
+    needles: tuple[str, ...]
+    """Letters, lower case: every form of the pattern has one of them."""
+    pattern: re.Pattern[str]
+    trust: int
+
+
+# `services: web: image: ...`
 COMPOSED = r"\bservices:\s+[\w.-]{1,60}:\s+(?:image|build|command|container_name|deploy|environment|ports|restart|runtime|shm_size|volumes|gpus):"
 """A compose file: what it reserves stands in it (Compose Specification, services)."""
-KINDS = (
-    ("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
-    ("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
-    ("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
-    ("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
-    ("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
-    ("lxc", ("lxc",), lazy(r"\bLXC container\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
-    ("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
-    ("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
+CONTAINER_PATTERNS = (
+    # `kubectl get pods`, `0/3 nodes are available`.
+    ContainerPattern("kubernetes", ("kube", "gpu-operator", "k8s-device-plugin", "nvidia.com/gpu:", "nodes are", "pod/", "namespace:"), lazy(r"\bkubectl\b|-n gpu-operator\b|\bkubelet\b|k8s-device-plugin|nvidia\.com/gpu:|nodes are available|\bpod/|kubepods|Namespace: {2,}"), USUAL),
+    # `podman run`.
+    ContainerPattern("podman", ("podman", "libpod"), lazy(r"\bpodman (?:run|exec|build|start|compose)|libpod|Emulate Docker CLI using podman"), USUAL),
+    # `docker compose up`, `Error response from daemon`, `/vllm-workspace/`, a compose file.
+    ContainerPattern("docker", ("docker", "from daemon", "oci runtime", "nvidia-container", "attaching to", "-workspace/", "services:"), lazy(rf"\b(?:nvidia-)?docker(?:-compose| compose)? (?:run|exec|up|start)\b|Error response from daemon|docker: Error|/\.dockerenv|\bOCI runtime\b|nvidia-container-cli|Attaching to |(?<![\w/])/(?:vllm|sgl)-workspace/|{COMPOSED}"), USUAL),
+    # The prompt of a shell in a container, whose host name is the container's id: `root@3f2a9c01b7de:/#`.
+    ContainerPattern("docker", ("@",), lazy(r"\b[\w.-]{1,40}@[0-9a-f]{12}[: ][^$#%>]{0,120}[$#%>]"), USUAL),
+    # `singularity exec`, the prompt `Apptainer>`.
+    ContainerPattern("singularity", ("singularity", "apptainer"), lazy(r"\b(?:singularity|apptainer)['\", ]{1,5}(?:--?\w[\w-]{0,20}['\", ]{1,5}){0,4}(?:run|exec|shell)\b|Singularity>|Apptainer>"), USUAL),
+    # `in an LXC container`.
+    ContainerPattern("lxc", ("lxc",), lazy(r"\bLXC container\b|\b[Ii]n(?:side)? (?:an? |my |the |this )?LXC\b"), HINT),
+    # `nvcr.io/nvidia/pytorch:24.05-py3`, the banner of NVIDIA's images, `outside of docker`.
+    ContainerPattern("docker", ("nvidia container", "nvcr.io", "container image", "outside"), lazy(r"NVIDIA Container|nvcr\.io/nvidia|deep learning container image|This container image and its contents|\boutside (?:of )?(?:the )?(?:docker|container)\b"), HINT),
+    # `in a docker container` (unless it works there), and folders that images use: `/app/`.
+    ContainerPattern("docker", ("docker container", "/workspace/", "/app/", "dist-packages/"), lazy(r"(?=[Ii/])(?:(?<!works )(?<!worked )(?<!fine )(?<!runs )(?<!well )(?<!only )(?<!not )\b[Ii](?:n|nside|nside of) (?:an? |my |the |this |our )?docker container\b|(?<![\w/])/(?:workspace|app)/\w|/usr/local/lib/python\d\.\d+/dist-packages/(?:vllm|sglang))"), GUESS),
 )  # fmt: skip
+# `--gpus all` (not `--gpus none` or `0`), a compose file's `capabilities: [gpu]`, `--nv`.
 GIVES_GPUS = lazy(
     r"(?=[-grndc])(?:--gpus[= ](?!none|['\"]?0\b)\S+|\bgpus:\s{1,20}(?:all\b|\d|-)|\bruntime: nvidia\b|- nvidia\.com/gpu=|--runtime[= ]nvidia|--device[= ]nvidia\.com/gpu|--nv\b"
     r"|nvidia-docker run|driver: nvidia|capabilities: \[\W{0,2}gpu)"
 )
-"""How a container is given GPUs."""
+"""The options with which a container gets GPUs."""
+# `docker run IMAGE`, `singularity exec IMAGE`.
 STARTS_CONTAINER = lazy(
     rf"(?<![\w'/-])(?:docker|podman|nerdctl) (?:container )?run\s+(?!--help)[^\s`]|(?:singularity|apptainer) (?:exec|run|shell) [^\s`]|{COMPOSED}"
 )
@@ -79,13 +124,19 @@ STARTS_CONTAINER = lazy(
 
 
 def containers(text: Text) -> Facts:
-    """The kind of container that the text speaks of, and whether it is given GPUs."""
-    flat, low = text.flat[:CHARACTERS_READ], text.low[:CHARACTERS_READ]
-    for kind, words, pattern, trust in KINDS:
-        if any(word in low for word in words) and (found := pattern.search(flat)):
-            source = text.source(found.start())
-            yield Claim("container.kind", kind, source, trust)
-    given = GIVES_GPUS.search(flat)
-    if shown := given or STARTS_CONTAINER.search(flat):
-        source = text.source(shown.start())
-        yield Claim("container.nvidia_requested", given is not None, source, GUESS)
+    """The kind of container that the text speaks of, and whether the container gets GPUs."""
+    flat = text.flat[:CHARACTERS_READ]
+    low = text.low[:CHARACTERS_READ]
+    for kind, needles, pattern, trust in CONTAINER_PATTERNS:
+        if not any(needle in low for needle in needles):
+            continue
+        match = pattern.search(flat)
+        if match:
+            yield Claim(fields.CONTAINER_KIND, kind, text.source(match.start()), trust)
+    gpu_option = GIVES_GPUS.search(flat)
+    # Only a container whose start is shown proves that no GPU was asked for.
+    shown_start = gpu_option or STARTS_CONTAINER.search(flat)
+    if shown_start:
+        requests_gpus = gpu_option is not None
+        source = text.source(shown_start.start())
+        yield Claim(fields.CONTAINER_NVIDIA_REQUESTED, requests_gpus, source, GUESS)

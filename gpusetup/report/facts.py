@@ -1,4 +1,4 @@
-"""What a reader of a text gives: facts, each with its source and how far it is trusted."""
+"""What a reader of a text yields: facts, each with its source and how far that is trusted."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from gpusetup.messages.search import Text
 from gpusetup.model.finding import Failing
 from gpusetup.model.machine import DeviceNode, Disk, Event, Gpu, GpuLink, Package, PciDevice
 
-GUESS, HINT, USUAL, SURE = range(4)
-"""How far a source is trusted about a field: a path's name, a remark, a program's word, and the
-word of the program that is asked for exactly that."""
+# How far a claim is trusted, from the least to the most.
+GUESS = 0
+"""A path's name, or a number in a sentence."""
+HINT = 1
+"""A remark of a person or of a program."""
+USUAL = 2
+"""What a program prints about something that is not its subject."""
+SURE = 3
+"""The output of the program that is asked for exactly this."""
 
 
 class Claim(NamedTuple):
-    """A field of the snapshot, `torch.version`, and what one place of the text says of it."""
+    """A field of the snapshot, and its value according to one line of the text."""
 
     subject: str
+    """A field of `report/fields.py`."""
     value: str | bool | int
     source: str
     trust: int = USUAL

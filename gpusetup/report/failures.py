@@ -9,77 +9,96 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from gpusetup.messages.programs import PROGRAMS, of_package
-from gpusetup.messages.search import Text
+from gpusetup.messages.programs import PROGRAMS, Program, of_package
+from gpusetup.messages.search import Text, line_source
 from gpusetup.model.finding import COMPLAINT, Failing, Stage
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Claim, Facts
 
+# `torch.cuda.OutOfMemoryError: ...`, `ERROR: ...`, `[Fatal] ...`, `Failed to start ...`; the group
+# `message` is what follows.
 FAILURE = lazy(
     r"(?:^|[\s:(`])(?:(?:[A-Za-z_]\w{0,40}\.){0,8}(?P<name>[A-Z]\w{0,40}(?:Error|Exception|NotFound\w{0,5}|Failed))(?=:|$|[\]`')])"
     r"|(?P<marked>\[?(?:[Ee]rror|ERROR|[Ff]atal|FATAL|[Ff]ailed)\b\]?(?=:|\]|\s-?\s?[A-Z]))"
     r"|(?<!\w )(?:[Cc]annot|[Cc]ould not|[Ff]ailed to|unknown|[Ii]nvalid|[Pp]ermission denied|[Ii]llegal instruction|[Ss]egmentation fault)\b)"
     r"(?P<message>.*)$"
 )
-"""An exception, a line that is marked as an error, or one that begins as programs say it."""
-OF_OTHERS = lazy(
+"""An exception, a line that a program marks as an error, or the words that such lines begin with."""
+# `NVRM: Xid ...` of the kernel, `ChildFailedError` of a launcher, `errors: 0`.
+OF_ANOTHER_PROCESS = lazy(
     r"Could not collect|NVRM: |\bnvidia[\w-]*: |ActorDied|RayActor|RayTask|ChildFailed|EngineDead|unavailable|Warning:|[Ee]rrors?: (?:0|None)\b"
 )
-"""Lines of the kernel, and of a program another process of which failed."""
+"""Lines of the kernel, and of a program that reports the failure of another process."""
+# `KeyError`, `FileNotFoundError`, `HTTPError`.
 ORDINARY_ERROR = lazy(
     r"^(?:Key|Value|Type|Attribute|Index|Name|UnboundLocal|FileNotFound|NotADirectory|JSONDecode|Unicode\w+|Unpickling"
     r"|ModuleNotFound|Import|Syntax|Indentation|ZeroDivision|Assertion|HTTP|HfHubHTTP|GatedRepo|\w*EntryNotFound"
     r"|RepositoryNotFound|Validation|Safetensor)Error$"
 )
-"""Classes of errors that the GPU's stack does not raise for itself."""
+"""Classes of errors that the GPU's stack does not raise on its own."""
+# `worker died`, `exit code 1`, `internal error`.
 VAGUE = lazy(
     r"fail(?:ed|ure) to (?:start|load|import|init|launch|run|build)|initiali[sz]|\bdied\b|worker|process\b|unknown\.?$|unspecified"
     r"|start$|internal|thread|timed? ?out|engine|exit(?:ed)? (?:code|status)|[Tt]ensor cores?|unhandled|fault|failed$",
     re.I,
 )
-"""Words of an error that only passes another one on, or may be anything."""
+"""Words of an error that only passes another error on, or that says nothing of its cause."""
+# `libcudnn`, `nccl`, `no device`, `undefined symbol`, `kernel`.
 GPU_STACK_WORD = lazy(
     r"cu(?:da|dnn|blas|fft|rand|solver|sparse)|nccl|nvidia|nvcc|nvml|\bgpus?\b|driver|\bhip|rocm|\bxpu|triton|ninja|\.so\b|\bdll\b"
     r"|compil|symbol|kernel|memory|\bshm|flash_attn|\b_C\b|libtorch|torchvision|torchaudio|xformers|bitsandbytes|sycl|vulkan"
     r"|\.(?:cuh?|h|hpp|cpp)\b|identifier|declared|pcie|_inductor|_dynamo|cupy|numba|wheel|abi\b|capabilit|\barch(?:e?s)?\b|accelerator|\bdevices?\b(?! argument)|\bg?loo\b|distributed|backend|'(?:gcc|cc|cl|g\+\+)'",
     re.I,
 )
-"""Words of a failure that may be of the GPU's stack."""
+"""Words of a failure that may come from the GPU's stack."""
+# `torch.cuda.FloatTensor`, `wrapper_CUDA_addmm`, `found at least two devices, cuda:0 and cpu`.
 GPU_WORKS = lazy(
     r"torch\.cuda\.\w+Tensor|wrapper_CUDA\w*|\bcuda:\d|same device|two devices|is_available\(|_cuda\w*\" not implemented",
     re.I,
 )
 """Words that name the GPU's stack and show that it works."""
+# `CUDA is not available`, `no GPU found`, `driver too old`.
 GPU_STACK_COMPLAINT = lazy(
     r"(?:cuda|gpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)[^.\n:]{0,50}?(?:fail|error|not (?:found|available|support|detect|work|enabled|compiled)|unavailable|missing|mismatch|incompatible|too old|invalid|none\b|false\b)"
     r"|(?:\bno|unable|cannot|can't|could not|fail(?:ed)?|error|without|missing|falling back)[^.\n]{0,40}?(?:cuda|\bgpus?\b|nvidia|nvml|cudnn|\bhip\b|rocm|\bxpu\b|driver)",
     re.I,
 )
-"""A line that complains of the GPU's stack, in whatever words."""
+"""A complaint about the GPU's stack, in whatever words."""
+# `Failed to build`, `setup.py`, `torch.utils.cpp_extension`.
 BUILD_WORD = lazy(
     r"setup\.py|pyproject|cpp_extension|build_meta|[Ff]ailed to build|[Bb]uilding wheel|to build wheel|no-build-isolation"
 )
-"""A build: what fails there may be the GPU's part of it."""
+"""A package is being compiled, so that its GPU part may be what failed."""
+# `No module named 'x'`, `cannot find -lx`, `libx.so: cannot open shared object file`.
 SAYS_MISSING = lazy(
     r"No module named|No package metadata was found|distribution was not found|PackageNotFoundError: "
     r"|\bis not (?:installed|installable)\b|must be installed to|not properly installed|seems to be not installed|error: (?!torch/)[\w/]{2,40}\.h(?:pp)?: No such file"
     r"|cannot find -l|Could NOT find|COMPILER not set|\.so[.\d]*: cannot open shared|missing dependency|requires (?:the latest version of )?[`'\"]?\w+[`'\"]?(?:: `pip| ?>=)"
 )
 """Messages that something is missing, whatever it is for."""
+# `cannot import name 'x'`, `module 'x' has no attribute 'y'`. An object without an attribute (group
+# `object`) may be the program's own mistake.
 SAYS_MISMATCH = lazy(
     r"cannot import name|'(?P<object> object)? has no attribute|not compatible with (?:this version of|PyTorch)|incompatible function arguments"
 )
 """Messages that two packages are of releases that do not belong together."""
+FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING)
 TELLING_LENGTH = 12
-LINES_READ, LINES_BEFORE, LINES_AFTER = 400, 16, 3
-"""Lines that are looked at: of the text, before a failure and from it on."""
+"""Characters of a message below which it says too little to tell whose failure it is."""
+LINES_READ = 400
+"""Lines of the text's end in which the last failure is looked for."""
+LINES_BEFORE, LINES_AFTER = 16, 3
+"""Lines before a failure, and from it on, that may say what it is about."""
 SHOWN_CHARACTERS = 200
+"""Characters of the line that is quoted as evidence."""
 
 
 def failures(text: Text) -> Facts:
-    """
+    """The last failure of the text, and whether it is the program's own.
+
     >>> from gpusetup.report.cleaning import text_of
     >>> [event.values for event in failures(text_of("KeyError: 'qwen3'"))]
     [{'exception': 'KeyError', 'own': 'yes'}]
@@ -87,44 +106,86 @@ def failures(text: Text) -> Facts:
     [{'exception': 'RuntimeError'}]
     """
     lines = text.lines[-LINES_READ:]
-    for number, line in reversed([*enumerate(lines)]):
-        words = line.strip()
-        if any(form.search(words) for form in FAILURE_FORMS) and not OF_OTHERS.search(words):
-            place = len(text.lines) - len(lines) + number + 1
-            yield _failure_event(lines, number, f"report, line {place}")
-            return
+    unread_lines = len(text.lines) - len(lines)
+    for index in reversed(range(len(lines))):
+        line = lines[index].strip()
+        if not _is_failure(line):
+            continue
+        number = unread_lines + index + 1
+        yield _failure_event(lines, index, line_source(number))
+        return
 
 
-FAILURE_FORMS = (FAILURE, SAYS_MISMATCH, SAYS_MISSING)
+def _is_failure(line: str) -> bool:
+    """Whether a line reports a failure of the program that printed it."""
+    if not any(form.search(line) for form in FAILURE_FORMS):
+        return False
+    return not OF_ANOTHER_PROCESS.search(line)
 
 
-def _failure_event(lines: Sequence[str], number: int, source: str) -> Event:
-    line, before = lines[number].strip(), lines[max(number - LINES_BEFORE, 0) : number]
-    found, mismatch = FAILURE.search(line), SAYS_MISMATCH.search(line)
-    missing = next((one for one in (line, *reversed(before)) if SAYS_MISSING.search(one)), None)
-    values = {"exception": (found and found["name"]) or "error"}
-    if missing:
+def _failure_event(lines: Sequence[str], index: int, source: str) -> Event:
+    """The failure that a line reports, with what the lines around it say of its cause.
+
+    Values: `exception`, its class or `error`; `needs`, something is missing; `releases`, two packages
+    do not belong together; `own`, the failure is the program's own and not the GPU stack's.
+    """
+    line = lines[index].strip()
+    lines_before = lines[max(index - LINES_BEFORE, 0) : index]
+    lines_from_here = lines[index : index + LINES_AFTER]
+    failure = FAILURE.search(line)
+    mismatch = SAYS_MISMATCH.search(line)
+    missing_line = _nearest_missing(line, lines_before)
+
+    exception = failure["name"] if failure else None
+    values = {"exception": exception or "error"}
+    if missing_line:
         values["needs"] = "yes"
     if mismatch and not mismatch["object"]:
         values["releases"] = "yes"
-    near = "\n".join((*before, *lines[number : number + LINES_AFTER]))
-    if missing or mismatch or (found and _is_of_the_program(found, near)):
+    surroundings = "\n".join((*lines_before, *lines_from_here))
+    is_of_the_program = failure is not None and _is_of_the_program(failure, surroundings)
+    if missing_line or mismatch or is_of_the_program:
         values["own"] = "yes"
-    shown = (missing or line).strip()[:SHOWN_CHARACTERS]
-    return Event(kind="program-failed", values=values, source=source, text=shown)
+    quoted_line = (missing_line or line).strip()
+    return Event(
+        kind="program-failed",
+        values=values,
+        source=source,
+        text=quoted_line[:SHOWN_CHARACTERS],
+    )
 
 
-def _is_of_the_program(found: re.Match[str], near: str) -> bool:
-    """Whether neither the words of a failure nor what stands near it may mean the GPU's stack."""
-    words = GPU_WORKS.sub("", found.string)
-    if not (found["name"] or found["marked"]) or GPU_STACK_WORD.search(words):
+def _nearest_missing(line: str, lines_before: Sequence[str]) -> str | None:
+    """The line that says that something is missing: the failure's own, else the last before it."""
+    for candidate in (line, *reversed(lines_before)):
+        if SAYS_MISSING.search(candidate):
+            return candidate
+    return None
+
+
+def _is_of_the_program(failure: re.Match[str], surroundings: str) -> bool:
+    """Whether neither a failure's words nor the lines around it may mean the GPU's stack."""
+    is_marked = failure["name"] or failure["marked"]
+    if not is_marked:
         return False
-    if BUILD_WORD.search(near) or GPU_STACK_COMPLAINT.search(GPU_WORKS.sub("", near)):
+    # What shows that the GPU works is no word against it.
+    words = GPU_WORKS.sub("", failure.string)
+    if GPU_STACK_WORD.search(words):
         return False
-    vague = len(found["message"]) < TELLING_LENGTH or VAGUE.search(found.string)
-    return bool(ORDINARY_ERROR.search(found["name"] or "")) or not vague
+    other_words = GPU_WORKS.sub("", surroundings)
+    if BUILD_WORD.search(surroundings) or GPU_STACK_COMPLAINT.search(other_words):
+        return False
+    if ORDINARY_ERROR.search(failure["name"] or ""):
+        return True
+    # Any other error counts as the program's if its message says what happened.
+    is_long_enough = len(failure["message"]) >= TELLING_LENGTH
+    return is_long_enough and not VAGUE.search(failure.string)
 
 
+# --- what complains -------------------------------------------------------------------------------
+
+# `it crashes`, `an error`, `does not work`, `is stuck`, `so slow`, `after 20 minutes of training`; in
+# eight more languages.
 COMPLAINT_WORD = lazy(
     r"\btraceback \(most recent|segfault|aborted|core dumped|\bcrash\w*|out of memory|\boom\b"
     r"|(?<!ecc )(?<!bus )\b(?:[a-z]{2,40})?errors?[\])]?: (?!0|n/a|none|no\b)|(?<!without )(?<!no )exceptions?\b"
@@ -140,21 +201,25 @@ COMPLAINT_WORD = lazy(
     r"|\b(?:shuts|switches|turns|powers|goes|went) (?:\w+ )?(?:off|down|black|dark|blank)\b|\b(?:reboots|restarts|resets) (?:itself\b|by\b)|\btakes? (?:\S+ ){0,3}(?:hours?|minutes|days|forever|ages)\b"
     r"|\bwhy (?:is|are|does|do|did|can|it|this|my|the)\b|报错|错误|失败|无法|不能|卡住|很慢|エラー|できない|ошибк|не работ|не вид|\bfehler|funktioniert n|\berreur|ne fonctionne|no funciona|não funciona|오류",
 )
+"""Words with which a person or a program says that something is wrong."""
 TABLE_STARTS = ("|", "+-", "+=", "Vulnerability ", "[pip3]", "[conda]")
-"""How the lines begin of what is only printed: nvidia-smi's tables, lscpu's, lists of packages."""
+"""How the lines of tables and lists begin: nvidia-smi's, lscpu's, lists of packages."""
+# `GPU Slowdown T.Limit Temp        : `
 ALIGNED_LABEL = lazy(r"\s*[A-Z][^:\n]{0,60}?\s{2,}:")
-"""The label of a value in a list that a tool aligned: `GPU Slowdown T.Limit Temp        : -2 C`. It
-stands there on a healthy machine too."""
+"""The label of a value in a list that a tool aligned; a healthy machine has the same label."""
 FROZEN_MODULE = lazy(r"<frozen [\w.]+>")
-"""Python's name of a module that is built into it: in `<frozen runpy>:128: RuntimeWarning`, which
-`python -m torch.utils.collect_env` begins with, nothing is frozen."""
+"""Python's name of a built-in module, in which "frozen" complains of nothing.
+
+`python -m torch.utils.collect_env` begins with `<frozen runpy>:128: RuntimeWarning`.
+"""
 
 
 def complaints(text: Text) -> Facts:
     """The first line that complains."""
     for number, line in enumerate(text.lines, 1):
-        if not line.lstrip().startswith(TABLE_STARTS) and complains(line):
-            yield Claim(COMPLAINT, True, f"report, line {number}")
+        is_of_a_table = line.lstrip().startswith(TABLE_STARTS)
+        if not is_of_a_table and complains(line):
+            yield Claim(COMPLAINT, True, line_source(number))
             return
 
 
@@ -164,15 +229,24 @@ def complains(line: str) -> bool:
     >>> complains("GPU Slowdown T.Limit Temp     : -2 C"), complains("it is a slowdown")
     (False, True)
     """
-    line = FROZEN_MODULE.sub("", line)
-    label = ALIGNED_LABEL.match(line)
+    words = FROZEN_MODULE.sub("", line)
+    label = ALIGNED_LABEL.match(words)
     label_end = label.end() if label else 0
-    return any(word.end() > label_end for word in COMPLAINT_WORD.finditer(line.lower()))
+    for match in COMPLAINT_WORD.finditer(words.lower()):
+        is_behind_label = match.end() > label_end
+        if is_behind_label:
+            return True
+    return False
 
+
+# --- which program failed -------------------------------------------------------------------------
 
 CHARACTERS_READ = 200_000
-"""Of a text's end: there its failure stands."""
+"""Characters of the text's end in which the failing program is named."""
+# `.../site-packages/vllm/engine.py`.
 PACKAGE_IN_PATH = lazy(r"-packages[/\\](\w{2,40})")
+# `Failed building wheel for X`; `Collecting X`, then `Getting requirements to build ... error`; `pip
+# install X --no-build-isolation`. Each form has a group for the package's name.
 BUILT_PACKAGE = lazy(
     r"(?:Failed to (?:download and )?build:? `|Failed building wheel for |Building wheel for "
     r"|Could not build wheels for |subprocess to build )(?P<built>[A-Za-z][\w.-]{1,40})"
@@ -180,32 +254,71 @@ BUILT_PACKAGE = lazy(
     r"(?:Getting requirements to build|Preparing metadata|setup\.py egg_info)[^\0]{0,80}?error"
     r"|pip3? install (?:--no-build-isolation (?P<asked>[A-Za-z][\w.-]{1,40})|(?P<first>[A-Za-z][\w.-]{1,40}) --no-build-isolation)"
 )
-"""A package that is built here."""
+"""A package that was compiled here."""
+
+# How well a mark tells which program failed, from the least to the most.
+BARE_NAME = 0
+"""The program's name anywhere in the text. It counts only if not even torch is named."""
+TORCH_NAMED = 1
+MARK_OF_PROGRAM = 2
+"""Words that only this program prints."""
+PACKAGE_OF_FRAME = 3
+"""A file of the package in a traceback."""
+BUILT_HERE = 4
+
+
+class ProgramMark(NamedTuple):
+    """Words that name the failing program. The greatest one decides: the best, then the last."""
+
+    weight: int
+    start: int
+    name: str
+    stage: Stage | None
 
 
 def failing_program(text: Text) -> Iterator[Failing]:
-    """The program that failed; nothing if no mark of one is there."""
+    """The program that failed; nothing if no program is named."""
+    marks = _program_marks(text)
+    best_mark = max(marks, default=None)
+    if best_mark:
+        start = best_mark.start
+        yield Failing(
+            program=best_mark.name,
+            stage=best_mark.stage,
+            text=text.shown(start, start + 1),
+            source=text.source(start),
+        )
+
+
+def _program_marks(text: Text) -> Iterator[ProgramMark]:
+    """All words of the text's end that name a program."""
     first = max(len(text.flat) - CHARACTERS_READ, 0)
-    shown = max(_program_marks(text, first), default=None)
-    if shown:
-        _, place, name, stage = shown
-        where = text.shown(place, place + 1)
-        yield Failing(program=name, stage=stage, text=where, source=text.source(place))
+    for match in BUILT_PACKAGE.finditer(text.flat, first):
+        package_name = match[match.lastindex or 0]
+        program = of_package(package_name)
+        # Whoever builds torch itself has no failing program, but a failing torch.
+        if package_name.lower() != "torch":
+            name = program.name if program else package_name.lower()
+            yield ProgramMark(BUILT_HERE, match.start(), name, "build")
+    # The pattern is slow on long texts, most of which have no such path.
+    if "-packages" in text.low:
+        for match in PACKAGE_IN_PATH.finditer(text.flat, first):
+            program = of_package(match[1])
+            if program:
+                yield ProgramMark(PACKAGE_OF_FRAME, match.start(), program.name, None)
+    for known_program in PROGRAMS:
+        yield from _marks_of(known_program, text)
+    torch_start = text.low.rfind("torch")
+    if torch_start >= 0:
+        yield ProgramMark(TORCH_NAMED, torch_start, "torch", None)
 
 
-def _program_marks(text: Text, first: int) -> Iterator[tuple[int, int, str, Stage | None]]:
-    """The marks of programs: how much each says, its place, the name, the stage."""
-    for found in BUILT_PACKAGE.finditer(text.flat, first):
-        called = found[found.lastindex or 0]
-        program = of_package(called)
-        if called.lower() != "torch":
-            yield 4, found.start(), program.name if program else called.lower(), "build"
-    for found in PACKAGE_IN_PATH.finditer(text.flat, first) if "-packages" in text.low else ():
-        if program := of_package(found[1]):
-            yield 3, found.start(), program.name, None
-    for program, mark in ((one, mark) for one in PROGRAMS for mark in one.marks):
-        if (place := text.low.rfind(mark)) >= 0:
-            # A bare name counts only if the text shows nothing else, not even torch.
-            yield 0 if mark == program.name.lower() else 2, place, program.name, None
-    if (place := text.low.rfind("torch")) >= 0:
-        yield 1, place, "torch", None
+def _marks_of(program: Program, text: Text) -> Iterator[ProgramMark]:
+    """The last place of each of a program's marks."""
+    for mark in program.marks:
+        start = text.low.rfind(mark)
+        if start < 0:
+            continue
+        is_bare_name = mark == program.name.lower()
+        weight = BARE_NAME if is_bare_name else MARK_OF_PROGRAM
+        yield ProgramMark(weight, start, program.name, None)

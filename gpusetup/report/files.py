@@ -5,15 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gpusetup.messages.search import Text
+from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
-from gpusetup.readings.owner import owner_of
+from gpusetup.readings.owner import Owner, owner_of
+from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, Claim, Facts
 
+# `libcudart.so.12`, `torch_cuda.dll`, `_C.pyd`.
 LIBRARY = r"[\w.+~@-]*\.(?:so(?:\.\d+)*|dylib|dll|pyd)"
+# `/usr/lib/libcuda.so.1`, `C:\\Windows\\System32\\nvcuda.dll`.
 PATH = rf"(?:/(?:[\w.+~@-]+/)+|[A-Za-z]:\\(?:[^\\/:*?\"<>|\n]+\\)+){LIBRARY}"
 """The whole path of a library."""
+# `lrwxrwxrwx 1 root root 12 May  3 10:00 /usr/lib/libcuda.so -> libcuda.so.1`; the path of nvcc;
+# `libcuda.so.1 (libc6,x86-64) => /usr/lib/libcuda.so.1`.
 LISTED = lazy(
     rf"^\s*(?:[-lrwxs.+]{{10,11}}\s.*?\s)?(?P<path>{PATH})(?: -> \S+)?$"
     r"|^\s*(?P<tool>/(?:[\w.+~@-]+/)+bin/nvcc)$"
@@ -21,6 +26,8 @@ LISTED = lazy(
     re.I,
 )
 """A line of `find`, `ls -l`, `whereis` or `ldconfig -p`: nothing but the path of a file."""
+# `OSError: /x/libc10.so: ...`, `Error loading "C:\\x\\c10.dll"`, `Could not load /x/libc10.so`,
+# `/x/libc10.so: undefined symbol`.
 FAILED = lazy(
     rf"\b(?:OSError|ImportError|RuntimeError|FileNotFoundError)\b:? (?P<a>{PATH}): "
     rf"|\bError loading \W?(?P<b>{PATH})"
@@ -29,123 +36,186 @@ FAILED = lazy(
     re.I,
 )
 """What a loader says of a file that it could not load."""
+# `version 'GLIBCXX_3.4.32' not found (required by /x/_C.so)`.
 REQUIRED_BY = lazy(rf"\bnot found \(required by ({PATH})\)", re.I)
-"""The file that asks a library for a version that it lacks: that file failed, not the library."""
-MOST_LISTED = 12
+"""The file that needs a newer version of a library: that file failed, not the library."""
+MAX_LISTED = 12
+"""Files of a listing: a whole `ldconfig -p` has thousands."""
+MAX_LISTED_LINE, MAX_LOADER_LINE = 300, 2000
+"""Characters of a line of a listing and of a loader's message; the patterns are slow on longer ones."""
+SHOWN_CHARACTERS = 300
+"""Characters of the line that is quoted as evidence."""
 SOURCE_TREE = ("setup.py", "pyproject.toml", "cmakelists.txt", "csrc")
 """What a listing of a project's own folder has."""
+# A prompt with a command that lists the working folder: `$ ls -la`, `C:\\x> dir`.
 LIST_COMMAND = lazy(r"[$#>%] ?(?:ls|dir)\b(?: -\w+)*\s*$")
+LISTING_LINES = 7
+"""Lines behind such a command that are read as its listing."""
 
 
 def files(text: Text) -> Facts:
-    """The file that failed to load, and the libraries that a listing shows to be there."""
-    if "no module named" in text.low and (imported := _compiled_part(text)):
-        yield imported
-    if not any(ending in text.low for ending in (".so", ".dll", ".pyd", ".dylib", "/nvcc")):
+    """The file that failed to load, and the libraries that a listing shows to exist."""
+    if "no module named" in text.low:
+        missing_part = _missing_compiled_part(text)
+        if missing_part:
+            yield missing_part
+    # The patterns below are slow, and a text without such a name has no match.
+    if not text.has_any(LIBRARY_ENDINGS):
         return
     yield from _failing_file(text)
-    yield from _loaded_first(text)
-    listed = 0
+    yield from _loaded_before_torch(text)
+    yield from _listed_files(text)
+
+
+LIBRARY_ENDINGS = (".so", ".dll", ".pyd", ".dylib", "/nvcc")
+
+
+def _listed_files(text: Text) -> Iterator[Event]:
+    """The first libraries that the lines of a listing name."""
+    listed_count = 0
     for number, line in enumerate(text.lines, 1):
-        match = LISTED.match(line) if len(line) < 300 else None
+        if len(line) >= MAX_LISTED_LINE:
+            continue
+        match = LISTED.match(line)
         if match is None:
             continue
         path = match["path"] or match["tool"] or match["cached"]
-        source = f"report, line {number}"
-        yield Event(kind="file-listed", values={"path": path}, source=source, text=line.strip())
-        listed += 1
-        if listed == MOST_LISTED:
+        yield Event(
+            kind="file-listed",
+            values={"path": path},
+            source=line_source(number),
+            text=line.strip(),
+        )
+        listed_count += 1
+        if listed_count == MAX_LISTED:
             return
 
 
 def _failing_file(text: Text) -> Facts:
     """The last file that a loader could not load, with its owner."""
-    failed: Event | None = None
+    failing_file: Event | None = None
     for number, line in enumerate(text.lines, 1):
-        is_short = len(line) < 2000
-        match = (REQUIRED_BY.search(line) or FAILED.search(line)) if is_short else None
+        if len(line) >= MAX_LOADER_LINE:
+            continue
+        match = REQUIRED_BY.search(line) or FAILED.search(line)
         if match is None:
             continue
+        # Each form of the message has a group of its own.
         path = next(filter(None, match.groups()))
         owner = owner_of(path)
-        values = {
-            "path": path,
-            "package": owner.package,
-            "place": owner.place,
-            "root": owner.root,
-            "checkout": "yes" if owner.place == "checkout" and _lists_a_project(text) else "",
-        }
-        known = {name: value for name, value in values.items() if value}
-        source = f"report, line {number}"
-        failed = Event(kind="failing-file", values=known, source=source, text=line.strip()[:300])
-    if failed:
-        yield failed
-        yield from _its_python(failed)
+        is_of_sources = owner.place == "checkout" and _lists_a_project(text)
+        failing_file = Event(
+            kind="failing-file",
+            values=_owner_values(path, owner, is_of_sources=is_of_sources),
+            source=line_source(number),
+            text=line.strip()[:SHOWN_CHARACTERS],
+        )
+    if failing_file:
+        yield failing_file
+        yield from _python_of_environment(failing_file)
 
 
+def _owner_values(path: str, owner: Owner, *, is_of_sources: bool) -> dict[str, str]:
+    """The values of a failing file that are known: its path, whose it is, and where its owner is."""
+    values = {
+        "path": path,
+        "package": owner.package,
+        "place": owner.place,
+        "root": owner.root,
+        "checkout": "yes" if is_of_sources else "",
+    }
+    return {name: value for name, value in values.items() if value}
+
+
+# `  File "/home/me/mmcv/ops/roi_align.py", line 11`.
 FRAME = lazy(r"^\s*File \"(?P<path>[^\"\n]{3,300}\.py)\", line \d+")
+# The names that packages give to their compiled module: `mmcv._ext`, `flash_attn_2_cuda`, `x._C`.
 COMPILED_PART = lazy(
     r"No module named '?(?:[\w.]+\.)?(?P<module>_C|\w+_cuda|\w+_ext|_ext|\w+_kernels?|\w+\._C)'?\b"
 )
 
 
-def _compiled_part(text: Text) -> Event | None:
-    """The file that imports a compiled module which is not there, if it is a project's source."""
-    path = ""
+def _missing_compiled_part(text: Text) -> Event | None:
+    """The source file that imports a compiled module which was not built.
+
+    Only in a project's own sources: an installed package has its compiled modules.
+    """
+    importing_file = ""
     for number, line in enumerate(text.lines, 1):
-        if frame := FRAME.match(line):
-            path = frame["path"]
-        elif path and COMPILED_PART.search(line):
-            owner = owner_of(path)
-            if owner.place == "checkout" and _lists_a_project(text):
-                values = {
-                    "path": path,
-                    "package": owner.package,
-                    "place": owner.place,
-                    "root": owner.root,
-                }
-                values["checkout"] = "yes"
-                return Event(
-                    kind="failing-file",
-                    values=values,
-                    source=f"report, line {number}",
-                    text=line.strip(),
-                )
+        frame = FRAME.match(line)
+        if frame:
+            importing_file = frame["path"]
+            continue
+        if not importing_file or not COMPILED_PART.search(line):
+            continue
+        owner = owner_of(importing_file)
+        if owner.place != "checkout" or not _lists_a_project(text):
+            continue
+        values = {
+            "path": importing_file,
+            "package": owner.package,
+            "place": owner.place,
+            "root": owner.root,
+            "checkout": "yes",
+        }
+        return Event(
+            kind="failing-file",
+            values=values,
+            source=line_source(number),
+            text=line.strip(),
+        )
     return None
 
 
-def _its_python(failed: Event) -> Iterator[Claim]:
-    """The interpreter of a conda environment on Linux, whose packages the file is one of."""
-    root = failed.values.get("root", "")
-    if failed.values.get("place") == "environment" and re.search(r"^/.*/envs/[^/]+$", root):
-        yield Claim("python.executable", f"{root}/bin/python", failed.source or "report", GUESS)
+# `/home/me/miniconda3/envs/ml`: a conda environment on Linux.
+CONDA_ENVIRONMENT = lazy(r"^/.*/envs/[^/]+$")
+
+
+def _python_of_environment(failing_file: Event) -> Iterator[Claim]:
+    """The interpreter of the conda environment on Linux that the failing file belongs to."""
+    values = failing_file.values
+    if values.get("place") != "environment":
+        return
+    root = values.get("root", "")
+    if CONDA_ENVIRONMENT.search(root):
+        executable = f"{root}/bin/python"
+        source = failing_file.source or "report"
+        yield Claim(fields.PYTHON_EXECUTABLE, executable, source, GUESS)
 
 
 def _lists_a_project(text: Text) -> bool:
     """Whether a listing of the working folder shows the sources of a project."""
-    for number, line in enumerate(text.lines):
-        if LIST_COMMAND.search(line):
-            shown = " ".join(text.lines[number + 1 : number + 8]).lower()
-            if any(name in shown for name in SOURCE_TREE):
-                return True
+    for index, line in enumerate(text.lines):
+        if not LIST_COMMAND.search(line):
+            continue
+        first = index + 1
+        listing = " ".join(text.lines[first : first + LISTING_LINES]).lower()
+        if any(name in listing for name in SOURCE_TREE):
+            return True
     return False
 
 
-OWN_RUNTIME = ("PySide2", "PySide6", "PyQt5", "PyQt6", "wx", "cv2", "onnxruntime", "tensorflow", "paddle", "pyarrow", "vtk", "open3d")  # fmt: skip
-"""Packages for Windows that bring a C++ runtime, OpenMP or MKL of their own (their wheels' files, as
-of November 2026): whichever loads first decides which copy the process has."""
+BRING_A_RUNTIME = ("PySide2", "PySide6", "PyQt5", "PyQt6", "wx", "cv2", "onnxruntime", "tensorflow", "paddle", "pyarrow", "vtk", "open3d")  # fmt: skip
+"""Packages for Windows that bring their own C++ runtime, OpenMP or MKL.
+
+The package that loads first decides which copy the process has. Source: the files of their wheels in
+November 2026.
+"""
+# `import cv2`, `from cv2 import`, also with a number in front, as notebooks and tracebacks show it.
 IMPORT = lazy(r"^\s*(?:\d{1,4}[:.|]?\s+)?(?:import|from) (?P<module>\w+)")
 
 
-def _loaded_first(text: Text) -> Iterator[Event]:
-    """What is imported before torch and brings DLLs of its own, where a DLL of torch's fails."""
+def _loaded_before_torch(text: Text) -> Iterator[Event]:
+    """The first imported package that brings its own DLLs, in a text in which a DLL of torch fails."""
     if "torch" not in text.low or ".dll" not in text.low:
         return
     for number, line in enumerate(text.lines, 1):
         match = IMPORT.match(line)
-        module = match["module"] if match else ""
-        if module in OWN_RUNTIME:
-            values = {"package": module}
-            source = f"report, line {number}"
-            yield Event(kind="loaded-first", values=values, source=source, text=line.strip())
+        if match and match["module"] in BRING_A_RUNTIME:
+            yield Event(
+                kind="loaded-first",
+                values={"package": match["module"]},
+                source=line_source(number),
+                text=line.strip(),
+            )
             return

@@ -1,29 +1,33 @@
-"""The GPUs that a text names: those that programs list by number, else the one it speaks of.
-
-A bare number is no GPU: the word of a maker or of a series stands in front of it.
-"""
+"""The GPUs that a text names: those that programs list by number, else the only one it speaks of."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpusetup.catalog.gpus import SERIES_WORDS, tokens
-from gpusetup.messages.search import Text, event
+from gpusetup.messages.search import Text
 from gpusetup.model.machine import Gpu
 from gpusetup.model.patterns import lazy
 from gpusetup.model.versions import Capability
+from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, Claim, Facts, Gpus
 from gpusetup.report.mentions import CARD_AROUND, is_another_card
 
 LETTER = r"A-Za-z0-9_\u00c0-\u04ff"
-"""What may not touch a name: Latin and Cyrillic letters. Chinese, Japanese and Korean have no space
-between a name and the words around it."""
+"""What may not touch a name: Latin and Cyrillic letters, as the inside of a character class.
+
+Chinese, Japanese and Korean have no space between a name and the words around it.
+"""
+# ` Ti`, ` Laptop GPU`, ` with Max-Q Design`.
 ENDING = (
     r"(?:[ -]?(?:Ti|SUPER)|D|[ -](?:Laptop(?: GPU)?|Mobile|(?:with )?Max-Q(?: Design)?|Ada(?: Generation)?|Blackwell"
     rf"|(?:Workstation|Server) Edition|D))(?![{LETTER}])"
 )
+# ` PCIe`, `-SXM4`, ` 80GB`.
 BOARD = rf"(?:[ -](?:PCI-?e|SXM\d?|NVL|HBM\d\w?|\d{{1,3}} ?GB))(?![{LETTER}])"
+# `NVIDIA GeForce RTX 4090 Laptop GPU`, `A100-SXM4-80GB`, `Tesla T4`, `GTX 1080 Ti`, `Quadro P2000`.
 NAME = (
     rf"(?P<name>(?<![{LETTER}.-])(?:NVIDIA[ -])?(?:(?:(?:GeForce |Quadro |TITAN )*(?:(?:RTX|GTX|GT|MX|Quadro|GeForce)[ -]?(?:PRO )?[APKMT]?\d{{3,4}}(?:MX?)?|TITAN (?:Xp|X|V|RTX|Black|Z))(?:{ENDING})*)"
     r"|(?:(?:(?<=NVIDIA )|(?:Tesla|GRID) )[ABHLTVPKMC]\d{1,3}\w{0,2}|(?<=NVIDIA )(?:Graphics Device|Thor)"
@@ -31,180 +35,300 @@ NAME = (
 )
 """An NVIDIA GPU as nvidia-smi, programs and people call it."""
 GPU_NAME = lazy(NAME, re.I)
+# `GPU 0: NVIDIA A100`, `Device 1: Tesla T4`, `CUDA:0 (NVIDIA A100, 40GB)`, `cuda:0,1 RTX 3090`.
 NUMBERED_GPU = lazy(
     rf"\b(?:GPU|CUDA|device)\W{{0,4}}(?:cuda:)?(?P<numbers>\d{{1,2}}(?:,\d{{1,2}}){{0,15}})(?:\b[\W_]{{1,6}}|: \d{{3,6}}MB \| |.{{0,20}}name='){NAME}(?: \(arch=(?P<capability>\d\.\d)\))?",
     re.I,
 )
 """How programs list GPUs when they start."""
-FAMILIES = {
-    "Blackwell": (
-        lazy(
-            r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b|(?<![\d.])50 ?系(?:列)?", re.I
-        ),
-        12,
-        0,
-    ),
-    "Pascal": (lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I), 6, 1),
-}
-"""What a GPU is called if no model is named."""
-CHARACTERS_READ, MAX_GPUS = 200_000, 16
+# `a Blackwell GPU`, `RTX 50 series`, `50 系`; `Pascal GPU`, `GTX 10xx`.
+BLACKWELL = lazy(
+    r"\bblackwell\b(?! support)|\bRTX ?50(?:[ -]?series|xx)\b|(?<![\d.])50 ?系(?:列)?", re.I
+)
+PASCAL = lazy(r"\bpascal gpu|\b(?:GTX ?)?10(?:[ -]?series|xx)\b", re.I)
+FAMILIES = (
+    ("Blackwell", BLACKWELL, Capability(12, 0)),
+    ("Pascal", PASCAL, Capability(6, 1)),
+)
+"""Families that people name in place of a model, with the compute capability of their GeForce cards."""
+CHARACTERS_READ = 200_000
+"""Of a text, so that a log of megabytes takes no minutes."""
+MAX_GPUS = 16
+"""The most that one machine has (NVIDIA's DGX-2)."""
 
 
 def gpus(text: Text) -> Facts:
-    listed = {
-        int(number): Gpu(
-            name=listing["name"],
-            cuda_index=int(number),
-            compute_capability=Capability.parse(listing["capability"])
-            if listing["capability"]
-            else None,
-        )
-        for listing in reversed(list(NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ)))
-        for number in listing["numbers"].split(",")
-    }
-    if listed:
-        numbered = tuple(gpu for _, gpu in sorted(listed.items()))[:MAX_GPUS]
-        yield Gpus(numbered, "report", HINT)
-    elif gpu := only_gpu_named(text):
+    """The GPUs that programs list by number, else the only one that the text names."""
+    numbered_gpus = _numbered_gpus(text)
+    if numbered_gpus:
+        yield Gpus(tuple(numbered_gpus[:MAX_GPUS]), "report", HINT)
+        return
+    gpu = only_gpu_named(text)
+    if gpu:
         yield Gpus((gpu,), "report", GUESS)
 
 
+def _numbered_gpus(text: Text) -> list[Gpu]:
+    """The GPUs that programs list when they start, in the order of CUDA's numbers."""
+    gpus_by_number: dict[int, Gpu] = {}
+    for listing in NUMBERED_GPU.finditer(text.flat, 0, CHARACTERS_READ):
+        capability = None
+        if listing["capability"]:
+            capability = Capability.parse(listing["capability"])
+        for digits in listing["numbers"].split(","):
+            number = int(digits)
+            gpu = Gpu(name=listing["name"], cuda_index=number, compute_capability=capability)
+            # A later line may speak of the same number in another process.
+            gpus_by_number.setdefault(number, gpu)
+    return [gpu for _, gpu in sorted(gpus_by_number.items())]
+
+
+# --- cards that people name -----------------------------------------------------------------------
+
+# `3080`, `4070 Ti`, `1080ti 11GB`, `3060 laptop`; no price, year, resolution or version.
 BARE_NUMBER = lazy(
     r"(?<![A-Za-z0-9_.$€/:+-])(?P<number>(?:[2345]0[5-9]0|16[56]0|10[5-8]0)(?:[ -]?(?:Ti|SUPER)|[SD](?![A-Za-z]))*)(?P<laptop>[ -]?(?:Laptop|Mobile|Notebook))?(?![\w%]|[.:]\d|xx)"
     r"(?P<size> ?\(?(?:\d{1,2} ?G(?:i?B)?\b|\d{1,2} ?ГБ|\d{1,2}GB))?(?P<laptop2> ?Laptop)?",
     re.I,
 )
 """A GeForce card by its number alone, as people call it."""
+# `Ti`, `Super` or `S` behind a number or another suffix.
+SUFFIX = lazy(r"(?i)(?<=[\di])[ -]?(ti|super|s)(?![a-z])")
 SUFFIXES = {"ti": " Ti", "super": " Super", "s": " Super"}
+"""What people write behind a card's number, and how NVIDIA writes it."""
+# `my `, `GeForce `, `graphics card `; in seven more languages.
 CARD_WORD = lazy(
     r"(?:\b(?:my|an?|the|new|laptop|notebook|desktop|with|on|has|have|got|own|own an?|NVIDIA|GeForce|card|graphics|gpu|cards?|gpu is|using an?|bought an?)|neuen?|neuer|alten?|meiner?|meinem|auf|mit|einer?|einem|une?|ma|mon|sur|avec|mi|una?|con|minha|uma|com|на|моей|моя|с|显卡(?:是|为)?|显卡:|видеокарт\w|карт\w|グラボ(?:は)?|그래픽카드(?:는)?|Karte|carte|tarjeta|placa)[ :?!,(]{0,4}$",
     re.I,
 )
-"""What stands before such a number, so that it is a card's."""
+"""The word before a number that shows that it is a card's."""
+# `RTX 30 series`, `40xx`.
 SERIES = lazy(r"\b(?:RTX ?|GTX ?)?(?P<series>10|16|20|30|40|50)(?:[ -]?series|xx)\b", re.I)
 
 
 def only_gpu_named(text: Text) -> Gpu | None:
     """The GPU that people name in a sentence, if the whole text speaks of one only.
 
-    A card that is named beside the one that failed ("on my old 3080 it worked") does not count.
+    A card that worked, or that another machine has ("on my old 3080 it worked"), does not count.
     """
-    named: dict[frozenset[str], str] = {}
-    for name in (*_full_names(text), *_bare_numbers(text)):
-        words = tokens(name) - SERIES_WORDS
-        # "5070 Ti" and "RTX 5070 Ti Laptop GPU" are one card: the fuller name stays.
-        if any(words < other for other in named) or len(named.get(words, "")) > len(name):
-            continue
-        named = {other: full for other, full in named.items() if not other <= words}
-        named[words] = name
-    if named:
-        name = named.popitem()[1].replace("DGX Spark", "GB10")
-        return None if named else Gpu(name=name)
-    if len({match["series"] for match in SERIES.finditer(text.flat, 0, CHARACTERS_READ)}) > 1:
-        return None  # a list of what a program supports
-    for family, (pattern, *capability) in FAMILIES.items():
+    names = _different_names((*_full_names(text), *_bare_numbers(text)))
+    if len(names) > 1:
+        return None
+    if names:
+        # The DGX Spark's GPU has a name of its own.
+        return Gpu(name=names[0].replace("DGX Spark", "GB10"))
+    series = {match["series"] for match in SERIES.finditer(text.flat, 0, CHARACTERS_READ)}
+    # Several series are a list of what a program supports.
+    if len(series) > 1:
+        return None
+    for family, pattern, capability in FAMILIES:
         if pattern.search(text.flat, 0, CHARACTERS_READ):
-            return Gpu(name=f"a {family} GPU", compute_capability=Capability(*capability))
+            return Gpu(name=f"a {family} GPU", compute_capability=capability)
     return None
 
 
+def _different_names(names: Sequence[str]) -> list[str]:
+    """The names of different cards: of several names for one card the fullest.
+
+    >>> _different_names(["5070 Ti", "RTX 5070 Ti Laptop GPU", "RTX 3080"])
+    ['RTX 5070 Ti Laptop GPU', 'RTX 3080']
+    """
+    name_by_words: dict[frozenset[str], str] = {}
+    for name in names:
+        words = tokens(name) - SERIES_WORDS
+        has_fuller_name = any(words < other_words for other_words in name_by_words)
+        same_card = name_by_words.get(words, "")
+        if has_fuller_name or len(same_card) > len(name):
+            continue
+        for other_words in list(name_by_words):
+            if other_words <= words:
+                del name_by_words[other_words]
+        name_by_words[words] = name
+    return list(name_by_words.values())
+
+
 def _full_names(text: Text) -> Iterator[str]:
+    """The names of cards with the word of a maker or a series."""
     for match in GPU_NAME.finditer(text.flat, 0, CHARACTERS_READ):
-        if not is_another_card(text.flat, match.start(), match.end()):
-            yield match["name"]
+        start, end = match.span()
+        if is_another_card(text.flat, start, end):
+            continue
+        yield match["name"]
 
 
 def _bare_numbers(text: Text) -> Iterator[str]:
-    """Cards by their numbers, if a word of a card, a size or a suffix stands beside the number."""
+    """The full names of cards that people call by their numbers."""
     for match in BARE_NUMBER.finditer(text.flat, 0, CHARACTERS_READ):
-        before = text.flat[max(match.start() - CARD_AROUND, 0) : match.start()]
-        suffixed = not match["number"][-1].isdigit() or match["laptop"] or match["laptop2"]
-        if not (suffixed or match["size"] or CARD_WORD.search(before)):
+        if not _is_number_of_card(match, text.flat):
             continue
-        if not is_another_card(text.flat, match.start(), match.end()):
-            line = "GTX" if match["number"].startswith("1") else "RTX"
-            number = re.sub(
-                r"(?i)(?<=[\di])[ -]?(ti|super|s)(?![a-z])",
-                lambda suffix: SUFFIXES[suffix[1].lower()],
-                match["number"],
-            )
-            laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""
-            yield f"{line} {number}{laptop}"
+        if is_another_card(text.flat, match.start(), match.end()):
+            continue
+        number = match["number"]
+        # The cards of the 10 and 16 series are GTX, all later ones RTX.
+        product_line = "GTX" if number.startswith("1") else "RTX"
+        full_number = SUFFIX.sub(_suffix_of_nvidia, number)
+        laptop = " Laptop GPU" if match["laptop"] or match["laptop2"] else ""
+        yield f"{product_line} {full_number}{laptop}"
+
+
+def _suffix_of_nvidia(match: re.Match[str]) -> str:
+    """A suffix as NVIDIA writes it: ` Ti`, ` Super`."""
+    suffix = match[1].lower()
+    return SUFFIXES[suffix]
+
+
+def _is_number_of_card(match: re.Match[str], flat: str) -> bool:
+    """Whether a suffix, a size of memory or the word before a number shows that it is a card's."""
+    last_character = match["number"][-1]
+    has_suffix = not last_character.isdigit()
+    is_laptop = match["laptop"] or match["laptop2"]
+    if has_suffix or is_laptop or match["size"]:
+        return True
+    start = match.start()
+    words_before = flat[max(start - CARD_AROUND, 0) : start]
+    return CARD_WORD.search(words_before) is not None
 
 
 # --- torch's own words about a GPU that it has no kernels for, torch 0.3 to 2.13 -------------------
 # `old_gpu_warn`, `incompatible_device_warn` and `_warn_unsupported_code` of torch/cuda/__init__.py.
-
 NEEDLES = ("which is of cuda capability", "which is of compute capability", "is not compatible", "supports cuda capabilities")  # fmt: skip
+"""Letters of the three warnings, lower case."""
+# `Found GPU0 GeForce GT 730 which is of cuda capability 3.5.`; `NVIDIA GeForce RTX 5090 with CUDA
+# capability sm_120 is not compatible`; `PyTorch install supports CUDA capabilities`. The group `rest`
+# is what follows.
 WARNING = lazy(
     r"(?:Found GPU ?(?P<index>\d{1,3}|%d) (?P<model>%s|[\w .()/+-]{2,56}?) which is of (?:cuda|compute) capability (?:\(CC\) )?(?P<capability>\d{1,2}\.\d|%d\.%d)\.?"
     r"|(?P<words>(?:[\w()/+.-]{1,24} ){1,8})with CUDA capability (?P<sm>sm_\d{2,3}a?) is not compatible(?: with the current PyTorch|$|[^\w ])"
     r"|PyTorch install (?=supports CUDA capabilities))(?=(?P<rest>.{0,800}))"
 )
+# `supports CUDA capabilities sm_50 sm_60 sm_90`.
 KERNELS = lazy(r"^.{0,90}?supports CUDA capabilities((?: (?:sm|compute)_\d{2,3}[af]?){1,20})")
+# `- 8.0 which supports hardware CC >=8.0,<9.0`.
 CAPABILITIES = r"- (\d{1,2}\.\d) which supports hardware CC >="
+# `minimum cuda capability supported by this library is 3.7`, `supported by this version of PyTorch
+# is (7.0) - (12.0)`.
 LIMITS = lazy(
     r"minimum cuda capability supported by this library is (\d{1,2}\.\d)"
     r"|supported by this version of PyTorch is \(?(\d{1,2}\.\d)\)? - \(?(\d{1,2}\.\d)\)?"
 )
+# The name of the GPU in a line that begins with other words.
 BRAND = r"(?:NVIDIA|GeForce|Quadro|Tesla|TITAN|GRID).*"
+NEWEST_WITHOUT_KERNELS = Capability(7, 5)
+"""If a warning lists no kernels, a GPU up to Turing is too old for torch, a later one too new."""
+
+
+class CapabilityWarning(NamedTuple):
+    """A warning of torch about a GPU that its kernels may not run on."""
+
+    gpu: Gpu
+    kernels: tuple[str, ...]
+    """The kernels of this torch, `sm_90`, if the warning lists them."""
+    details: str
+    """The sentences behind the GPU's name."""
+    is_refusal: bool
+    """It says that torch is not compatible with the GPU."""
+
+    @property
+    def capability(self) -> Capability:
+        """The GPU's compute capability."""
+        capability = self.gpu.compute_capability
+        return capability or Capability(0, 0)
 
 
 def capability_warnings(text: Text) -> Facts:
-    """Warnings about the compute capability, as events and as GPUs."""
-    warned: dict[tuple[str | None, str], Gpu] = {}
+    """The torch warnings about compute capabilities, as events, and the GPUs that they name."""
+    gpus_warned_of: dict[tuple[str | None, str], Gpu] = {}
     for offset, window in text.near(*NEEDLES):
-        for warning in WARNING.finditer(window):
-            rest = warning["rest"].split("Found GPU")[0]
-            start, end = offset + warning.start(), offset + warning.start("rest")
-            if kernels := _kernels(rest):
-                yield Claim("torch.kernels", " ".join(kernels), text.source(start), SURE)
-            capability = warning["capability"] or warning["sm"] or ""
+        for match in WARNING.finditer(window):
+            # The next GPU has a warning of its own.
+            details = match["rest"].split("Found GPU")[0]
+            start = offset + match.start()
+            end = offset + match.start("rest")
+            kernels = _kernels(details)
+            if kernels:
+                yield Claim(fields.TORCH_KERNELS, " ".join(kernels), text.source(start), SURE)
+            capability = match["capability"] or match["sm"] or ""
             if "%" in capability:
-                yield event(text, "gpu-not-in-wheel", start, end, {"side": "old"})
+                # The template of the oldest warning, in a quoted source: it is about old GPUs.
+                yield text.event("gpu-not-in-wheel", start, end, {"side": "old"})
             elif capability:
-                gpu = _warned_gpu(warning, capability)
-                warned[warning["index"], gpu.name] = gpu
-                by_name = warning["sm"] is not None
-                kind, values = _warning_event(gpu, kernels, rest, by_name=by_name)
+                gpu = _gpu_of_warning(match, capability)
+                gpus_warned_of[match["index"], gpu.name] = gpu
+                is_refusal = match["sm"] is not None
+                warning = CapabilityWarning(gpu, tuple(kernels), details, is_refusal)
+                kind, values = _warning_event(warning)
                 if kind:
-                    yield event(text, kind, start, end, values)
-    numbered = {name for index, name in warned if index}
-    gpus = (gpu for (index, name), gpu in warned.items() if index or name not in numbered)
-    if different := tuple(gpus):
-        yield Gpus(different, "torch's warning", HINT)
+                    yield text.event(kind, start, end, values)
+    different_gpus = _without_repetitions(gpus_warned_of)
+    if different_gpus:
+        yield Gpus(different_gpus, "torch's warning", HINT)
+
+
+def _without_repetitions(gpus_warned_of: dict[tuple[str | None, str], Gpu]) -> tuple[Gpu, ...]:
+    """The GPUs by their number and name; without a number only those that have no number at all."""
+    numbered_names = {name for number, name in gpus_warned_of if number}
+    different_gpus = []
+    for (number, name), gpu in gpus_warned_of.items():
+        if number or name not in numbered_names:
+            different_gpus.append(gpu)
+    return tuple(different_gpus)
 
 
 def _kernels(warning: str) -> list[str]:
-    if named := KERNELS.search(warning):
-        return named[1].split()
-    return [f"sm_{capability.replace('.', '')}" for capability in re.findall(CAPABILITIES, warning)]
+    """The kernels that a warning lists, as `sm_90`; none if it lists none."""
+    kernel_list = KERNELS.search(warning)
+    if kernel_list:
+        return kernel_list[1].split()
+    # Newer warnings list capabilities: 8.0 is sm_80.
+    capabilities = re.findall(CAPABILITIES, warning)
+    return [f"sm_{capability.replace('.', '')}" for capability in capabilities]
 
 
-def _warned_gpu(warning: re.Match[str], capability: str) -> Gpu:
-    brand = re.search(BRAND, warning["words"] or "")
-    name = brand[0] if brand else warning["model"] or warning["words"].split()[-1]
+def _gpu_of_warning(match: re.Match[str], capability: str) -> Gpu:
+    """The GPU that a warning names."""
+    # One warning names the GPU in a group, the other behind the words of its sentence.
+    name = match["model"] or match["words"].split()[-1]
+    brand = re.search(BRAND, match["words"] or "")
+    if brand:
+        name = brand[0]
+    number = match["index"]
     return Gpu(
         name=name.strip(),
-        cuda_index=None if warning["index"] is None else int(warning["index"]),
+        cuda_index=None if number is None else int(number),
         compute_capability=Capability.parse(capability),
     )
 
 
-def _warning_event(
-    gpu: Gpu, kernels: list[str], rest: str, *, by_name: bool
-) -> tuple[str, dict[str, str]]:
-    """What a warning shows of the GPU that it names: that it is older or newer than the kernels, or
-    nothing but a later minor of the newest major, which runs them."""
-    own = gpu.compute_capability or Capability(0, 0)
-    values = {"gpu": gpu.name, "capability": str(own)}
-    limits = LIMITS.search(rest)
-    known = [Capability.parse(text) for text in limits.groups() if text] if limits else []
-    if len(known) == 2 and known[0] <= own and own.major <= known[1].major:
-        return "capability-warning", values
-    known = known or [*map(Capability.parse, kernels)]
-    if not (known or by_name or "too old" in rest):
+def _warning_event(warning: CapabilityWarning) -> tuple[str, dict[str, str]]:
+    """The kind and the values of a warning's event; the kind is "" if the warning shows nothing.
+
+    The GPU is older or newer than torch's kernels (`gpu-not-in-wheel`), or only a later minor of the
+    newest major, whose kernels run on it (`capability-warning`).
+    """
+    values = {"gpu": warning.gpu.name, "capability": str(warning.capability)}
+    limits = _limits(warning.details)
+    if len(limits) == 2:
+        oldest, newest = limits
+        is_not_too_old = oldest <= warning.capability
+        is_of_known_major = warning.capability.major <= newest.major
+        if is_not_too_old and is_of_known_major:
+            return "capability-warning", values
+    supported = limits or [Capability.parse(kernel) for kernel in warning.kernels]
+    if supported:
+        is_old = warning.capability < max(supported)
+    elif warning.is_refusal or "too old" in warning.details:
+        is_old = warning.capability <= NEWEST_WITHOUT_KERNELS
+    else:
         return "", {}
-    old = own < max(known) if known else own <= Capability(7, 5)
-    listed = {"kernels": " ".join(capability.sm for capability in known)} if known else {}
-    return "gpu-not-in-wheel", {**values, "side": "old" if old else "new", **listed}
+    values["side"] = "old" if is_old else "new"
+    if supported:
+        values["kernels"] = " ".join(capability.sm for capability in supported)
+    return "gpu-not-in-wheel", values
+
+
+def _limits(details: str) -> list[Capability]:
+    """The least capability that a warning names, or the least and the greatest; else none."""
+    limits = LIMITS.search(details)
+    if limits is None:
+        return []
+    return [Capability.parse(digits) for digits in limits.groups() if digits]

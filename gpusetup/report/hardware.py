@@ -3,53 +3,94 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from gpusetup.accelerators.amd import BOARDS
 from gpusetup.accelerators.makers import MAKERS
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import DeviceNode, Event, PciDevice
 from gpusetup.model.patterns import in_any_case, lazy
+from gpusetup.report import fields
 from gpusetup.report.facts import HINT, Claim, Facts
 from gpusetup.report.mentions import is_another_card, is_only_mentioned
 
+# `01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA106M [GeForce RTX 3060]`.
 LSPCI = lazy(
     r"(?:^|\s)((?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]) "
     r"(?:VGA compatible controller|3D controller|Display controller)(?: \[\d{4}\])?: (.{3,160})"
 )
 IN_USE = lazy(r"Kernel driver in use: ([\w-]+)")
 VENDORS = tuple((maker.id, maker.listed) for maker in MAKERS if maker.listed)
+"""The makers of GPUs, and how `lspci` writes their names."""
+DETAIL_LINES = 7
+"""Lines below a device of `lspci -k` that name its driver."""
+# `crw-rw-rw- 1 root root 195, 0 May  3 10:00 /dev/nvidia0`.
 NODE = lazy(r"^\s*(c[rwxstST-]{9})[.+]?\s+\d+\s+\S+\s+\S+\s+\d+,\s*\d+\s.{5,20}?\s(/dev/(?:nvidia|dxg|nvhost|nvmap)\S*)$")  # fmt: skip
 
 
 def pci_devices_and_nodes(text: Text) -> Facts:
-    for number, line in enumerate(text.lines):
-        if " controller" in line and (found := LSPCI.search(line)):
-            after = " ".join(text.lines[number + 1 : number + 8]).split(" controller")[0]
-            bound = IN_USE.search(after)
-            yield pci_device(found[1], found[2], bound[1] if bound else None)
-        elif "/dev/" in line and (node := NODE.match(line)):
-            yield DeviceNode(path=node[2], mode=node[1])
+    """The GPUs of `lspci`, device nodes of `ls -l /dev`, and other makers' GPUs."""
+    for index, line in enumerate(text.lines):
+        listing = LSPCI.search(line) if " controller" in line else None
+        if listing:
+            first = index + 1
+            lines_below = text.lines[first : first + DETAIL_LINES]
+            bound_driver = _bound_driver(lines_below)
+            yield pci_device(listing[1], listing[2], bound_driver)
+        elif "/dev/" in line:
+            node = NODE.match(line)
+            if node:
+                yield DeviceNode(path=node[2], mode=node[1])
     yield from amd_boards(text)
     yield from other_makers_gpu_events(text)
 
 
-def pci_device(bus: str | None, name: str, driver: str | None) -> PciDevice:
-    """
+def _bound_driver(lines_below: tuple[str, ...]) -> str | None:
+    """The driver that is bound to a device of `lspci -k`, by the lines below the device."""
+    # The next device has lines of its own.
+    all_below = " ".join(lines_below)
+    details = all_below.partition(" controller")[0]
+    driver = IN_USE.search(details)
+    return driver[1] if driver else None
+
+
+def pci_device(bus_id: str | None, name: str, driver: str | None) -> PciDevice:
+    """A device of `lspci`, with the maker that its name shows.
+
     >>> pci_device("01:00.0", "NVIDIA Corporation GA106M [GeForce RTX 3060] (rev a1)", None).vendor
     'nvidia'
     """
-    vendor = next((v for v, words in VENDORS if re.search(words, name)), "unknown")
-    return PciDevice(vendor=vendor, bus_id=bus, name=name.partition(" (rev")[0], driver=driver)
+    vendor = "unknown"
+    for maker, maker_name in VENDORS:
+        if re.search(maker_name, name):
+            vendor = maker
+            break
+    name_without_revision = name.partition(" (rev")[0]
+    return PciDevice(vendor=vendor, bus_id=bus_id, name=name_without_revision, driver=driver)
 
 
+# --- other makers' GPUs ---------------------------------------------------------------------------
 NVIDIA_WORD = lazy(r"NVIDIA|GeForce|\b(?:RTX|GTX|Tesla)\b")
 CHARACTERS_NEAR = 120
-"""So many letters around a card's number are its sentence."""
+"""Characters around a card's number that count as its sentence."""
 NOT_IN_A_LIST = r"(?<!or )(?<!and )(?<!for )(?<!support )(?<!supports )(?<!your )"
-"""A card that is only one of several."""
+"""Before a card that is only one of several: "for NVIDIA or AMD cards", "supports Intel Arc"."""
+
+
+class MakersGpu(NamedTuple):
+    """How programs and people name the GPUs of a maker."""
+
+    vendor: str
+    needles: tuple[str, ...]
+    """Letters, lower case: every form of the pattern has one of them."""
+    pattern: re.Pattern[str]
+
+
 OTHER_MAKERS = (
-    ("amd", ("gfx",), lazy(r"\bgfx(?:9|10|11|12)\d{1,2}[a-f]?\b")),
-    (
+    # ROCm's name of a GPU's architecture.
+    MakersGpu("amd", ("gfx",), lazy(r"\bgfx(?:9|10|11|12)\d{1,2}[a-f]?\b")),
+    # `Radeon RX 7900 XTX`, `AMD GPU`, errors of ROCm, HIP and MIOpen, `Strix Halo`, `MI300X`.
+    MakersGpu(
         "amd",
         ("radeon", "gpu node", "rocm", "amd", "vega", "r9 ", "strix halo", "80s", "60s", "50s", "w6", "w7", "mi1", "mi2", "mi3", "hip", "hsa_"),
         lazy(
@@ -61,7 +102,8 @@ OTHER_MAKERS = (
             r"|\b(?:Radeon )?80[56]0S\b|(?<![\w.-])(?:Radeon )?(?:[Pp][Rr][Oo] )?W[67][5689]00\b|(?<![\w.-])MI(?:100|210|250X?|300[AX]|325X|35[05]X)(?! or| and|,|/)\b"
         ),
     ),
-    (
+    # `RX 7900 XTX`, `7900xtx`.
+    MakersGpu(
         "amd",
         ("rx", "0xt", "0 xt"),
         lazy(
@@ -69,7 +111,8 @@ OTHER_MAKERS = (
             r"|\b[Rr][Xx][ -]?(?:4[678]0|5[5-9]0|5[3-7]00|6[3-9]50|6[4-9]00|7[6-9]00|90[67]0)(?: ?[Xx][Tt][Xx]?)?\b"
         ),
     ),
-    (
+    # `Intel Arc A770`, `arc b580`; torch's `dispatch key: XPU`.
+    MakersGpu(
         "intel",
         ("intel arc", "intel(r) arc", "a310", "a380", "a580", "a750", "a770", "b570", "b580", "dispatch key: xpu"),
         lazy(
@@ -77,73 +120,115 @@ OTHER_MAKERS = (
             r"|Intel Arc (?:[AB]\d{3}\w?|1\d0[VT])|Intel\(R\) Arc\(TM\) [\w ]{1,24}|dispatch key: XPU"
         ),
     ),
-    ("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
+    # `Apple M3 Max`.
+    MakersGpu("apple", ("apple m",), lazy(r"\bApple M[1-9](?: Pro| Max| Ultra)?\b")),
 )  # fmt: skip
-"""The maker, letters, and how programs and people name its graphics."""
+# A match that begins with one of these is a card's name, not a message of the maker's software.
 MODEL_ALONE = r"(?!dispatch)(?:Intel|Arc|rx|\d)"
-"""A card's name alone: beside one of NVIDIA's nothing tells which of them computes."""
+"""If an NVIDIA card is named near it, nothing tells which of the two computes."""
 
 
 def other_makers_gpu_events(text: Text) -> Facts:
-    """Graphics that are not NVIDIA's, by the words of programs that list them."""
+    """The first GPU of each other maker, by its name or by the messages of its software."""
     for vendor, needles, pattern in OTHER_MAKERS:
-        found = pattern.search(text.flat) if any(needle in text.low for needle in needles) else None
-        if found is None:
+        # The patterns are slow, and most texts have none of the letters.
+        if not text.has_any(needles):
             continue
-        near = text.flat[max(found.start() - CHARACTERS_NEAR, 0) : found.end() + CHARACTERS_NEAR]
-        if re.match(MODEL_ALONE, found[0], re.I) and NVIDIA_WORD.search(near):
+        match = pattern.search(text.flat)
+        if match is None or _is_a_choice(match, text.flat):
             continue
-        if vendor == "apple" and is_only_mentioned("os.family", text.flat, *found.span()):
+        start, end = match.span()
+        # "On my MacBook it works": the machine that failed is another one.
+        if vendor == "apple" and is_only_mentioned(fields.OS_FAMILY, text.flat, start, end):
             continue
-        source = text.source(found.start())
-        yield other_makers_gpu(vendor, found[found.lastindex or 0].strip(), source)
+        name = match[match.lastindex or 0]
+        source = text.source(start)
+        yield other_makers_gpu(vendor, name.strip(), source)
         if vendor == "apple":
-            for subject, value in (("os.machine", "aarch64"), ("os.family", "macos")):
-                yield Claim(subject, value, source, HINT)
+            yield Claim(fields.OS_MACHINE, "aarch64", source, HINT)
+            yield Claim(fields.OS_FAMILY, "macos", source, HINT)
 
 
+def _is_a_choice(match: re.Match[str], flat: str) -> bool:
+    """Whether only a card's name is there, with an NVIDIA card in the same sentence."""
+    if not re.match(MODEL_ALONE, match[0], re.I):
+        return False
+    first = max(match.start() - CHARACTERS_NEAR, 0)
+    last = match.end() + CHARACTERS_NEAR
+    sentence = flat[first:last]
+    return NVIDIA_WORD.search(sentence) is not None
+
+
+# `HIP error: ...`, `amdgpu`, `gfx1100`, `rocm6.2`; collect_env names ROCm on every machine.
 HIP_WORDS = lazy(r"hip error|hiperror|amdgpu|gfx[19]\d|rocm(?! used to build)")
-"""What a text has that is about a program on an AMD GPU; an NVIDIA laptop names a Radeon too."""
+"""Words of a program on an AMD GPU. A laptop with an NVIDIA GPU may have a Radeon, too."""
 
 
 def amd_boards(text: Text) -> Facts:
-    """The AMD boards that such a text names, but those that stand beside the one that failed."""
+    """The AMD boards that a text about ROCm names, except a card that worked or is not in use."""
     if not HIP_WORDS.search(text.low):
         return
-    for board, _ in BOARDS:
-        for found in in_any_case(board).finditer(text.flat, 0, BOARDS_READ):
-            if not is_another_card(text.flat, found.start(), found.end()):
-                yield other_makers_gpu("amd", found[0].strip(), text.source(found.start()))
-                break
+    for board_pattern, _ in BOARDS:
+        for match in in_any_case(board_pattern).finditer(text.flat, 0, BOARDS_READ):
+            start, end = match.span()
+            if is_another_card(text.flat, start, end):
+                continue
+            name = match[0].strip()
+            yield other_makers_gpu("amd", name, text.source(start))
+            break
 
 
 BOARDS_READ = 100_000
+"""Characters of a text in which boards are looked for, so that a long log takes no minutes."""
 
+# --- collect_env ----------------------------------------------------------------------------------
+
+# `GPU models and configuration: GPU 0: NVIDIA A100 ... Nvidia driver version`: the group is the value,
+# up to the label of collect_env's next line.
 LISTED_GPUS = lazy(
     r"GPU models and configuration(?: \(e\.g\.[^)]{0,40}\))?\s?: ?(.{0,4000}?)"
     r"(?= ?[-*]* ?(?:Nvidia driver version|(?:cuDNN|PyTorch|Python|CUDA runtime|Libc|GCC) version|HIP runtime|Is (?:XNNPACK|CUDA|debug)"
     r"|Versions of|Any other|Additional context|(?:CPU|OS):|={8,}|```)|$)",
     re.I,
 )
+VENDOR_CHARACTERS, NAME_CHARACTERS = 200, 80
+"""Of that value: where a maker's word is looked for, and what is kept as the GPU's name."""
 OTHER_MAKER = lazy(r"\b(AMD|Radeon|gfx\d{3,4}|Intel|Arc|Apple M\d)", re.I)
 BUILT_WITH = lazy(r"CUDA used to build PyTorch: (\S{1,12})")
 
 
 def collect_env(text: Text) -> Facts:
-    """What the lack of NVIDIA GPUs in a collect_env shows."""
-    for found in LISTED_GPUS.finditer(text.flat) if "gpu models and" in text.low else ():
-        source, value = text.source(found.start()), found[1].strip(" *-")
-        if value.startswith("No CUDA"):
-            # Beside a CUDA build: nvidia-smi and nvcc gave nothing, torch has no device.
-            built = BUILT_WITH.search(text.flat)
-            kind = "smi-not-found" if built and built[1][0].isdigit() else "no-nvidia-gpu"
-            line = f"{built[0] if built else ''}, GPU models and configuration: No CUDA"
-            yield Event(kind=kind, source=source, text=line)
-        if foreign := OTHER_MAKER.search(value[:200]):
-            vendor = "intel" if foreign[1].lower() in ("intel", "arc") else "amd"
-            yield other_makers_gpu(vendor, value[:80], source)
+    """What a collect_env shows if it lists no NVIDIA GPU."""
+    if "gpu models and" not in text.low:
+        return
+    for match in LISTED_GPUS.finditer(text.flat):
+        source = text.source(match.start())
+        listed_gpus = match[1].strip(" *-")
+        if listed_gpus.startswith("No CUDA"):
+            yield _no_cuda_event(text, source)
+        maker = OTHER_MAKER.search(listed_gpus[:VENDOR_CHARACTERS])
+        if maker:
+            vendor = "intel" if maker[1].lower() in ("intel", "arc") else "amd"
+            yield other_makers_gpu(vendor, listed_gpus[:NAME_CHARACTERS], source)
+
+
+def _no_cuda_event(text: Text, source: str) -> Event:
+    """What `GPU models and configuration: No CUDA` means: it depends on the build of torch."""
+    build = BUILT_WITH.search(text.flat)
+    has_cuda_build = build is not None and build[1][0].isdigit()
+    # collect_env prints it if torch has no device and neither nvidia-smi nor nvcc answers. Whoever has a
+    # CUDA build may well have the GPU, but not the driver.
+    kind = "smi-not-found" if has_cuda_build else "no-nvidia-gpu"
+    build_line = build[0] if build else ""
+    shown = f"{build_line}, GPU models and configuration: No CUDA"
+    return Event(kind=kind, source=source, text=shown)
 
 
 def other_makers_gpu(vendor: str, name: str, source: str) -> Event:
-    values = {"vendor": vendor, "name": name}
-    return Event(kind="foreign-gpu", values=values, source=source, text=name)
+    """The event of a GPU that is not NVIDIA's."""
+    return Event(
+        kind="foreign-gpu",
+        values={"vendor": vendor, "name": name},
+        source=source,
+        text=name,
+    )

@@ -3,66 +3,114 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from gpusetup.accelerators.makers import LABEL
-from gpusetup.messages.search import Text, event
+from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event, Package
 from gpusetup.model.patterns import lazy
+from gpusetup.report import fields
 from gpusetup.report.facts import HINT, SURE, USUAL, Claim, Facts
 
 # --- what is installed ----------------------------------------------------------------------------
 
+# `torch   2.5.1+cu124`, `torch==2.5.1`, `[pip3] torch==2.5.1`, and conda's row with build and channel:
+# `pytorch  2.5.1  py3.12_cuda12.4_cudnn9.1.0_0  pytorch`.
 PACKAGE_ROW = lazy(
     r"\s*(?P<by>\[(?:pip3?|conda)\] )?(?P<name>[A-Za-z_][\w.-]{1,40})(?P<sign> {1,40}|==)(?P<version>\d[\w.+!-]{0,40})"
     r"(?: {1,30}(?P<build>[\w.]{1,60}_\w*|\w{1,12}|pypi_0)(?: {1,30}\[[\w,]{2,30}\])?(?: {1,30}(?P<channel>[\w./-]{2,60}))?| {2,}\S.*)?$"
 )
-"""`pip list`, `pip freeze`, `conda list`, and how `collect_env` repeats them."""
+"""A row of `pip list`, `pip freeze` or `conda list`, also as `collect_env` repeats it."""
 CHANNEL = lazy(r"conda-forge|pytorch|nvidia|defaults|pypi|main|pkgs/")
-IN_SENTENCES = (
-    ("already satisfied", "pip", lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)")),
-    (":", None, lazy(r"(?i)\b(?=[vsl])(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
+
+
+class InstalledSentence(NamedTuple):
+    """A sentence that names an installed package and its version, in the first two groups."""
+
+    needle: str
+    """Letters without which the pattern cannot match."""
+    installer: str | None
+    pattern: re.Pattern[str]
+
+
+INSTALLED_SENTENCES = (
+    # `Requirement already satisfied: torch in ./lib/python3.12/site-packages (2.5.1+cu124)`.
+    InstalledSentence("already satisfied", "pip", lazy(r"already satisfied: (torch\w*|nvidia-[\w-]+|triton\S*?|numpy)(?:[=<>!~]\S{1,30})? in .{3,200}? \(([\d.]+\w*(?:\+[\w.]+)?)\)")),
+    # `vLLM API server version 0.9.1`, `sglang: 0.4.6`.
+    InstalledSentence(":", None, lazy(r"(?i)\b(?=[vsl])(vllm|sglang|lmdeploy)(?:(?: API server)? version:?|:) {1,2}v?(\d{1,2}\.\d[\w.+]*\w)")),
 )  # fmt: skip
-"""In the sentences of installers."""
+MAX_SENTENCES = 60
+"""Sentences of one kind that are read: a long installation has thousands."""
+# The names of packages that matter to a GPU's stack.
 RELEVANT = lazy(
     "torch|nvidia-|numpy|mkl|triton|cuda|cudnn|nccl|xformers|libstdcxx|vllm|sglang|lmdeploy"
 )
 RESOLUTION_FAILED = ("no matching distribution", "could not find a version", "no solution found", "resolutionimpossible")  # fmt: skip
+"""Words of a failed resolution: what it lists it wanted, and did not install."""
 CHARACTERS_READ = 1_000_000
+"""Of a text, so that a log of megabytes takes no minutes."""
+SHORTEST_ROW, LONGEST_ROW = 5, 139
+"""Characters of a row: a shorter one has no version, a longer one is a sentence."""
+REQUIREMENTS_AT_START = 4000
+"""Characters of a text's beginning in which the word "requirements" announces such a file."""
 
 
 def packages(text: Text) -> Facts:
     """Distributions that the text shows as installed."""
     if not RELEVANT.search(text.low):
         return
-    failed = any(words in text.low for words in RESOLUTION_FAILED)
-    lists_requirements = failed or "requirements" in text.low[:4000]
-    for line in text.lines:
-        if not 4 < len(line) < 140 or not RELEVANT.search(line.lower()):
+    yield from _rows_of_lists(text)
+    for needle, installer, pattern in INSTALLED_SENTENCES:
+        if needle not in text.flat:
             continue
-        row = PACKAGE_ROW.match(line)
-        if row is None or (lists_requirements and row["sign"] == "==" and not row["by"]):
-            continue
-        package = Package(name=row["name"], version=row["version"])
-        build, channel = row["build"], row["channel"]
-        if build and row["sign"] != "==" and (channel is None or CHANNEL.search(line)):
-            if build.startswith("pypi") or channel == "pypi":
-                package = replace(package, installer="pip", channel=channel)
-            else:
-                package = replace(package, installer="conda", build=build, channel=channel)
-        elif not row["by"]:
-            package = replace(package, installer="pip")
-        yield from if_watched(package)
-    for needle, installer, pattern in IN_SENTENCES:
-        shown = pattern.findall(text.flat[:CHARACTERS_READ])[:60] if needle in text.flat else ()
-        for name, version in shown:
+        sentences = pattern.findall(text.flat[:CHARACTERS_READ])
+        for name, version in sentences[:MAX_SENTENCES]:
             yield from if_watched(Package(name=name, version=version, installer=installer))
+    # pip refuses to remove what `distutils` or conda installed.
     if "cannot uninstall 'torch'" in text.low:
         yield Event(kind="installed-by-two", values={"name": "torch"}, source="pip")
 
 
+def _rows_of_lists(text: Text) -> Iterator[Package]:
+    """The packages of `pip list`, `pip freeze` and `conda list`."""
+    resolution_failed = text.has_any(RESOLUTION_FAILED)
+    lists_requirements = resolution_failed or "requirements" in text.low[:REQUIREMENTS_AT_START]
+    for line in text.lines:
+        is_of_row_length = SHORTEST_ROW <= len(line) <= LONGEST_ROW
+        if not is_of_row_length or not RELEVANT.search(line.lower()):
+            continue
+        row = PACKAGE_ROW.match(line)
+        if row is None:
+            continue
+        # `torch==2.5.1` may be a line of a requirements file; collect_env marks its own.
+        is_pinned = row["sign"] == "=="
+        if lists_requirements and is_pinned and not row["by"]:
+            continue
+        yield from if_watched(_package_of_row(row, line))
+
+
+def _package_of_row(row: re.Match[str], line: str) -> Package:
+    """The package of a list's row, with the installer that the form of the row shows."""
+    package = Package(name=row["name"], version=row["version"])
+    build, channel = row["build"], row["channel"]
+    # Only conda's rows have a build, and behind it, if anything, a channel.
+    is_pinned = row["sign"] == "=="
+    has_build = build and not is_pinned
+    if has_build and (channel is None or CHANNEL.search(line)):
+        # conda lists what pip installed with `pypi` in one of the two columns.
+        if build.startswith("pypi") or channel == "pypi":
+            return replace(package, installer="pip", channel=channel)
+        return replace(package, installer="conda", build=build, channel=channel)
+    # collect_env's rows (`[conda]`) need not be the installer's own list.
+    if row["by"]:
+        return package
+    return replace(package, installer="pip")
+
+
 def if_watched(package: Package) -> Iterator[Package]:
+    """The package under its normalised name, if gpusetup has an eye on it; else nothing."""
     from gpusetup.readings.packages import CONDA_WATCHED, is_watched, normalised
 
     name = normalised(package.name)
@@ -70,98 +118,158 @@ def if_watched(package: Package) -> Iterator[Package]:
         yield replace(package, name=name)
 
 
-# --- what was asked for ---------------------------------------------------------------------------
+# --- what was requested ---------------------------------------------------------------------------
 
+# `uv pip install torch ...`, `conda create -n ml pytorch ...`, with what follows.
 COMMAND = lazy(r"\b(?:uv )?(?:pip3?|python\S* -m pip|uv|conda|mamba|micromamba|pixi|poetry)(?:\.exe)? (?:pip )?(?:install|add|create|sync|run)\b.{0,400}")  # fmt: skip
+# The first words of an installer's output, or the next prompt.
 OUTPUT_STARTS = lazy(r" (?:Looking in|Collecting|ERROR|Requirement already|Channels:|Solving|error:|Resolved|Traceback|WARNING|DEBUG|Installed|Prepared|\+|>>>|\$|&&) ")  # fmt: skip
-"""Where what was typed ends."""
+"""Where the typed command ends, in a text on one line."""
+# PyTorch's own index with the label of its builds.
 INDEX = lazy(rf"https?://download\.pytorch\.org/whl/(?:nightly/|test/|lts/[\d.]+/)?({LABEL})\b")  # fmt: skip
+# `torch==2.5.1+cu124`, `torch>=2.4`, conda's `pytorch=2.5`.
 PIN = lazy(r"(?<![\w.-])(?:py)?torch(?:\[\w+\])? ?(?P<op>==?|~=|<=|>=|<)(?P<version>\d{1,2}(?:\.\d{1,3}){0,2}(?:\.?(?:dev|rc|post|a|b)\d*)?(?:\.\*)?)(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+# `torchvision==0.20.1+cu124`.
 COMPANION_PIN = lazy(r"\b(?P<companion>torch(?:vision|audio)) ?==(?P<version>\d{1,2}(?:\.\d{1,3}){2})(?:\+(?P<label>[a-z]+[\d.]*))?")  # fmt: skip
+# pip's `Could not find a version that satisfies the requirement torch==1.7.1 (from versions: 2.2.0,
+# 2.3.0)`, or its last line, `No matching distribution found for torch==1.7.1`.
 REQUIREMENT = lazy(
     r"satisfies the requirement (?P<requirement>torch\w*(?:\[\w+\])?(?:[=<>!~]{1,2}\S{1,60}?)?) ?\(from versions:? (?P<versions>(?:(?! ERROR)[^)]){0,6000})\)?"
     r"|No matching distribution found for (?P<only>torch\w*(?:[=<>!~]{1,2}[\w.+*,<>=!~]{1,60})?)(?![\w-])"
 )
 LOCKED_TORCH = (
+    # uv's `Distribution `torch==2.5.1+cu124 @ registry+https://...` can't be installed`.
     lazy(rf"Distribution `torch==(?P<version>[\d.]+)(?:\+(?P<label>\w+))?(?:\S{{0,16}} @ registry\+{INDEX.pattern})?"),
+    # uv's `Because you require torch==2.5.1`, `your project depends on torch==2.5.1`.
     lazy(r"(?:you require|depends on|requires|Because|and) torch(?:\{[^}]{1,60}\})?==(?P<version>\d[\d.]*\d)(?:\+(?P<label>\w+))?"),
 )  # fmt: skip
-MAX_CHARACTERS = 900
+"""The torch that uv could not install or resolve."""
+MAX_VERSIONS_CHARACTERS = 900
+"""Of pip's list of versions, which may have hundreds."""
+MESSAGE_CHARACTERS = 300
+"""Of pip's message that are quoted as evidence."""
+
+COMMAND_NEEDLES = (
+    (" install", USUAL),
+    ("uv add", USUAL),
+    # These install what a file says, and the command only adds to it.
+    ("uv sync", HINT),
+    ("create", HINT),
+)
+"""Letters of a command that installs, and how far what it names is trusted."""
 
 
 def request_claims(text: Text) -> Facts:
-    """The request that the text shows: a pin, a wheel tag, what was refused."""
+    """The request that the text shows: a pin, an index, what was refused."""
     if "torch" not in text.low:
         return
     yield from refusals(text)
-    for needle, trust in ((" install", USUAL), ("uv add", USUAL), ("uv sync", HINT), ("create", HINT)):  # fmt: skip
-        for start, window in text.near(needle):
-            for found in COMMAND.finditer(window):
-                command, source = (
-                    OUTPUT_STARTS.split(found[0])[0],
-                    text.source(start + found.start()),
-                )
-                if "torch" in command:
-                    yield from pin_claims(command, source, trust)
-                    yield from index_claims(INDEX.search(command), source)
+    for needle, trust in COMMAND_NEEDLES:
+        for offset, window in text.near(needle):
+            for match in COMMAND.finditer(window):
+                source = text.source(offset + match.start())
+                yield from _claims_of_command(match[0], source, trust)
+    # pip prints the indexes that it asks, its configured ones too.
     if "looking in indexes" in text.low:
         yield from index_claims(INDEX.search(text.flat), "pip")
     for pattern in LOCKED_TORCH:
-        if locked := pattern.search(text.flat[:CHARACTERS_READ]):
-            source = text.source(locked.start())
-            yield from claims_of_pin(locked, source, USUAL)
-            yield from index_claims(INDEX.search(locked[0]), source)
+        locked_torch = pattern.search(text.flat[:CHARACTERS_READ])
+        if locked_torch:
+            source = text.source(locked_torch.start())
+            yield from claims_of_pin(locked_torch.groupdict(), source, USUAL)
+            yield from index_claims(INDEX.search(locked_torch[0]), source)
 
 
-def index_claims(found: re.Match[str] | None, source: str) -> Iterator[Claim]:
-    if found:
-        yield Claim("wanted.backend", found[1], source)
+def _claims_of_command(command_and_output: str, source: str, trust: int) -> Iterator[Claim]:
+    """The torch and the index of a typed command."""
+    command = OUTPUT_STARTS.split(command_and_output)[0]
+    if "torch" in command:
+        yield from pin_claims(command, source, trust)
+        yield from index_claims(INDEX.search(command), source)
+
+
+def index_claims(index: re.Match[str] | None, source: str) -> Iterator[Claim]:
+    """The build label of one of PyTorch's own indexes."""
+    if index:
+        yield Claim(fields.WANTED_BACKEND, index[1], source)
 
 
 def refusals(text: Text) -> Facts:
-    """pip's `Could not find a version`, with the versions that it did see."""
+    """The requirements of torch that pip refused, with the versions that it could choose from."""
     index = INDEX.search(text.flat)
-    for requirement, place, found in refused_requirements(text):
-        versions = (found["versions"] or "").strip()
-        none = versions.startswith("none")
+    for refusal in _refused_requirements(text):
+        versions = refusal.versions
+        has_no_version = versions.startswith("none")
+        none_found = ""
+        if versions:
+            none_found = "true" if has_no_version else "false"
         values = {
-            "requirement": requirement,
-            "none_found": str(none).lower() if versions else "",
-            "versions": "" if none else versions[:MAX_CHARACTERS],
+            "requirement": refusal.requirement,
+            "none_found": none_found,
+            "versions": "" if has_no_version else versions[:MAX_VERSIONS_CHARACTERS],
             "index": index[1] if index else "",
         }
-        known = {name: value for name, value in values.items() if value}
-        end = place + len(found[0][:300])
-        yield event(text, "no-matching-distribution", place, end, known)
-        yield from pin_claims(requirement, text.source(place), SURE)
+        known_values = {name: value for name, value in values.items() if value}
+        start = refusal.start
+        end = start + len(refusal.message[:MESSAGE_CHARACTERS])
+        yield text.event("no-matching-distribution", start, end, known_values)
+        yield from pin_claims(refusal.requirement, text.source(start), SURE)
 
 
-def refused_requirements(text: Text) -> Iterator[tuple[str, int, re.Match[str]]]:
-    """Each requirement once, its place, and its message: if there are several, one with versions."""
-    seen: set[str] = set()
+class Refusal(NamedTuple):
+    """A requirement that pip could not satisfy."""
+
+    requirement: str
+    start: int
+    message: str
+    versions: str
+    """The versions that pip saw, or `none`; "" if the message does not list them."""
+
+
+def _refused_requirements(text: Text) -> Iterator[Refusal]:
+    """Each refused requirement once: if it has several messages, one that lists versions."""
+    already_read: set[str] = set()
     for needle in ("satisfies the requirement torch", "no matching distribution found for torch"):
-        for start, window in text.near(needle):
+        for offset, window in text.near(needle):
             messages = REQUIREMENT.finditer(window)
-            for found in sorted(messages, key=lambda message: message["versions"] is None):
-                requirement = (found["requirement"] or found["only"]).rstrip(".,'\"")
-                if requirement not in seen:
-                    seen.add(requirement)
-                    yield requirement, start + found.start(), found
+            # `False` sorts first: messages with versions.
+            for match in sorted(messages, key=lambda message: message["versions"] is None):
+                requirement = (match["requirement"] or match["only"]).rstrip(".,'\"")
+                if requirement in already_read:
+                    continue
+                already_read.add(requirement)
+                versions = (match["versions"] or "").strip()
+                yield Refusal(requirement, offset + match.start(), match[0], versions)
 
 
 def pin_claims(words: str, source: str, trust: int) -> Iterator[Claim]:
-    if found := PIN.search(words) or COMPANION_PIN.search(words):
-        yield from claims_of_pin(found, source, trust)
+    """The torch, or else the companion, that some words pin."""
+    pin = PIN.search(words) or COMPANION_PIN.search(words)
+    if pin is None:
+        return
+    groups = pin.groupdict()
+    yield from claims_of_pin(groups, source, trust)
 
 
-def claims_of_pin(found: re.Match[str], source: str, trust: int) -> Iterator[Claim]:
-    """`torch==2.5.1+cu124` is a pin and a backend; `torch=2.5` of conda is a release."""
-    groups = found.groupdict()
-    version, op = groups["version"], groups.get("op") or "=="
-    if op == "=" or (op == "==" and version.count(".") < 2 and "*" not in version):
-        op, version = "==", f"{version.removesuffix('.*')}.*"
-    companion = groups.get("companion") or ""
-    subject = "wanted.companion" if companion else "wanted.torch"
-    yield Claim(subject, f"{companion}{op}{version}", source, trust)
-    if label := groups.get("label"):
-        yield Claim("wanted.backend", label, source, trust)
+def claims_of_pin(pin: Mapping[str, str | None], source: str, trust: int) -> Iterator[Claim]:
+    """The version and the build that a pin asks for.
+
+    `torch==2.5.1+cu124` is a version and a build; `torch=2.5` of conda is any release of 2.5.
+
+    `pin`: the groups `version`, and if the pin has them `op`, `label` and `companion`.
+    """
+    version = pin["version"] or ""
+    operator = pin.get("op") or "=="
+    is_whole_version = version.count(".") >= 2 or "*" in version
+    # pip takes `torch==2.5` for 2.5.0; people who write it mean any 2.5.
+    is_short_pin = operator == "==" and not is_whole_version
+    if operator == "=" or is_short_pin:
+        operator = "=="
+        release = version.removesuffix(".*")
+        version = f"{release}.*"
+    companion = pin.get("companion") or ""
+    subject = fields.WANTED_COMPANION if companion else fields.WANTED_TORCH
+    yield Claim(subject, f"{companion}{operator}{version}", source, trust)
+    label = pin.get("label")
+    if label:
+        yield Claim(fields.WANTED_BACKEND, label, source, trust)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from gpusetup.messages.search import Text
+from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 from gpusetup.report.facts import Facts
@@ -12,16 +10,21 @@ from gpusetup.report.facts import Facts
 OLD_LAUNCH = "old-launch"
 """The kind of event: a command line of `python -m torch.distributed.launch`, and no failure."""
 
+# `NCCL_DEBUG=INFO python3 -u -m torch.distributed.launch --nproc_per_node=2 train.py`.
 COMMAND = lazy(
     r"(?P<variables>(?:[A-Z_]\w{0,40}=[\w.,:/-]{0,80} ){0,6})"
     r"(?:\S{0,120}[/\\])?python[\d.]{0,5}(?:\.exe)?\s(?:-[uEsO]\s){0,3}-m\s+torch\.distributed\.launch\s+(?P<arguments>\S.*)$"
 )
+# The end of a line that the next one continues: a backslash, PowerShell's backtick, cmd's caret.
+CONTINUED = lazy(r"\s[\\`^]$")
 MAX_LINES = 12
-"""Lines of one command that ends each line with a backslash (or PowerShell's backtick)."""
+"""Lines of one command that are read."""
+SHOWN_CHARACTERS = 200
+"""Characters of the command that are quoted as evidence."""
 
 
 def old_launches(text: Text) -> Facts:
-    """The first such command, with what stands before and behind the launcher.
+    """The first such command, with the variables before the launcher and its arguments.
 
     >>> from gpusetup.report.cleaning import text_of
     >>> line = "$ python -m torch.distributed.launch --nproc_per_node=2 train.py"
@@ -30,27 +33,36 @@ def old_launches(text: Text) -> Facts:
     """
     if "torch.distributed.launch" not in text.low:
         return
-    for number in range(len(text.lines)):
-        if command := COMMAND.search(whole_command(text.lines[number : number + MAX_LINES])):
-            values = {
-                "variables": command["variables"].strip(),
-                "arguments": command["arguments"].strip("`'\" "),
-            }
-            source = f"report, line {number + 1}"
-            yield Event(kind=OLD_LAUNCH, values=values, source=source, text=command[0][:200])
-            return
+    for index in range(len(text.lines)):
+        command_line = whole_command(text.lines[index : index + MAX_LINES])
+        command = COMMAND.search(command_line)
+        if command is None:
+            continue
+        values = {
+            "variables": command["variables"].strip(),
+            "arguments": command["arguments"].strip("`'\" "),
+        }
+        yield Event(
+            kind=OLD_LAUNCH,
+            values=values,
+            source=line_source(index + 1),
+            text=command[0][:SHOWN_CHARACTERS],
+        )
+        return
 
 
 def whole_command(lines: tuple[str, ...]) -> str:
-    """A command line with the lines that continue it.
+    """The first of these lines, with the lines that continue it.
 
     >>> whole_command(("torchrun \\\\", "  train.py", "done"))
     'torchrun train.py'
     """
     parts: list[str] = []
     for line in lines:
-        continued = re.search(r"\s[\\`^]$", line)
-        parts.append(line[: continued.start()] if continued else line)
-        if not continued:
+        continued = CONTINUED.search(line)
+        if continued is None:
+            parts.append(line)
             break
+        parts.append(line[: continued.start()])
+    # One space between words, as the pattern of a command expects it.
     return " ".join(" ".join(parts).split())

@@ -1,7 +1,7 @@
-"""Machines that a sentence names beside the one that failed.
+"""Machines, cards and torch versions that a sentence names although they are not what failed.
 
 "My laptop is a MacBook, I run this on Colab", "it works on the Jetson, on the desktop it fails": the
-name of a machine proves nothing if another one failed.
+name of a machine proves nothing if another machine failed.
 """
 
 from __future__ import annotations
@@ -9,25 +9,33 @@ from __future__ import annotations
 import re
 
 from gpusetup.model.patterns import lazy
+from gpusetup.report import fields
+
+# --- another machine ------------------------------------------------------------------------------
 
 BEFORE, BEHIND = 90, 70
-"""Characters around a name that may say what runs there."""
+"""Characters before and behind a machine's name that may say what runs there."""
+# `works`, `runs fine`, `no problems`; not `does not work`, `I never ran`.
 WORKS_OR_RUNS = r"(?<!not )(?<!n't )(?<!to )(?<!never )(?<!I )(?<!we )(?:works?|worked|working|runs?|ran|fine|well|succeeds?|succeeded|no (?:problem|issue)s?)"
+# `works on my`, `from my`, `ssh`, `prototyping on`, right before the name.
 REACHED_FROM_THERE = lazy(
     rf"(?i)(?:\b{WORKS_OR_RUNS}(?: \w+){{0,3}} (?:on|for|with|in|under|inside)(?: \w+(?:'s)?){{0,2}}"
     r"|\b(?:from|via|through|unlike|besides)(?: (?:my|an?|the|our))?(?: \w+)?|(?<!I am )(?<!I'm )(?<!are )\busing(?: (?:my|an?|the|our))?(?: \w+)?"
     r"|\b(?:ssh|connect\w*|develop\w*|log(?:ged|ging)? in|remote\w*|prototyp\w+)\b[^.\n]{0,40}"
     r"|\b(?:support|available(?! for execution)|compatible|planned)\w*\b[^.\n]{0,30}) ?$"
 )
-"""What stands before the name of a machine from which another is reached, or that has no fault."""
+"""The words before a machine that works, or from which another one is reached."""
+# `, it works`, ` everything runs fine`, right behind the name; not `works only on the CPU`.
 WORKS_THERE = lazy(
     rf"(?i)[^.,;\n]{{0,24}}?,? (?:(?:it|this|that|everything|all|which|the same(?: \w+)?|and) )?(?:\w+ly |just |all )?"
     rf"(?:{WORKS_OR_RUNS}\b(?! out of)|is (?:ok(?:ay)?|(?:too |very |so )?slow)\b)(?! (?:on|only|but|in) (?:the )?(?:cpu|mps))"
 )
+# The same, but the sentence must say that all works.
 ALL_WORKS_THERE = lazy(
     rf"(?i)(?: too| as well| also)?(?:,? and| there)?,? (?:there )?(?:it|this|that|everything|all|the same \w+)(?: all| just)? {WORKS_OR_RUNS}\b(?! out of)"
 )
-"""What stands behind a WSL in which all works: that one program there runs says less."""
+"""The words behind a WSL in which all works. That one program runs there says less."""
+# `on the server`, `ssh to`, `Colab`, an instance of a cloud (`p3.2xlarge`).
 OTHER_MACHINE = lazy(
     r"(?i)\bon (?:the|an?|my|our|that|this|its|his|her)(?: [\w'-]+){0,3} (?:servers?|vm|cluster|workstation|node|instance|desktop(?! app)|pc|pod|remote|linux (?:box|machine|host))\b"
     r"|\bon (?:the|a|our) (?:dgx|hpc|gpu)\b|\bssh(?:-?ing|ed)? (?:in)?to\b|\bssh from\b|\bremote (?:linux |gpu )?(?:server|machine|host|desktop|box)\b"
@@ -35,13 +43,15 @@ OTHER_MACHINE = lazy(
     r"|\bto (?:the|an?|my|our)(?: [\w'-]+){0,2} (?:server|workstation|cluster|vm|instance)\b"
     r"|\bthis is (?:an?|my|our|the) (?:[\w'-]+ ){0,2}(?:server|workstation|desktop(?! app)|pc|vm)\b"
 )
-"""Another machine, on which the failure may be told to be."""
+"""Another machine, which may be the one that failed."""
 CHARACTERS_READ = 20_000
+"""Characters of a text in which another machine is looked for: people name it at the beginning."""
+# `works on `, right before another machine's name.
 WORKS_BEFORE = lazy(rf"(?i)\b{WORKS_OR_RUNS}(?: \w+){{0,2}}(?: (?:on|in|with|for))? ?$")
 
 
-def is_only_mentioned(subject: str, flat: str, first: int, last: int) -> bool:
-    """Whether the machine that is named from `first` to `last` is not shown to be the one that failed.
+def is_only_mentioned(subject: str, flat: str, start: int, end: int) -> bool:
+    """Whether the machine that is named from `start` to `end` is not shown to be the one that failed.
 
     >>> text = "On a Mac it works fine, here it fails"
     >>> is_only_mentioned("os.family", text, 0, 8)
@@ -49,65 +59,95 @@ def is_only_mentioned(subject: str, flat: str, first: int, last: int) -> bool:
     >>> is_only_mentioned("os.family", "On a Mac it fails", 0, 8)
     False
     """
-    behind = flat[last : last + BEHIND]
-    if subject == "os.wsl":
-        return ALL_WORKS_THERE.match(behind) is not None
-    if REACHED_FROM_THERE.search(flat, max(first - BEFORE, 0), first) or WORKS_THERE.match(behind):
+    words_behind = flat[end : end + BEHIND]
+    # WSL and Windows are one machine: only a WSL in which all works is out of question.
+    if subject == fields.OS_WSL:
+        return ALL_WORKS_THERE.match(words_behind) is not None
+    if REACHED_FROM_THERE.search(flat, max(start - BEFORE, 0), start):
         return True
-    return any(
-        not WORKS_BEFORE.search(flat, max(other.start() - BEFORE, 0), other.start())
-        and not WORKS_THERE.match(flat[other.end() : other.end() + BEHIND])
-        for other in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ)
-    )
+    if WORKS_THERE.match(words_behind):
+        return True
+    return _names_another_machine(flat)
 
 
+def _names_another_machine(flat: str) -> bool:
+    """Whether a text names a server, a cloud or the like, and does not say that it works there."""
+    for machine in OTHER_MACHINE.finditer(flat, 0, CHARACTERS_READ):
+        start, end = machine.span()
+        if WORKS_BEFORE.search(flat, max(start - BEFORE, 0), start):
+            continue
+        words_behind = flat[end : end + BEHIND]
+        if WORKS_THERE.match(words_behind):
+            continue
+        return True
+    return False
+
+
+# --- another card ---------------------------------------------------------------------------------
+
+# `on my old `, `instead of my `, `upgraded from a `, right before the card's name.
 OTHER_CARD = lazy(
     r"\b(?:on|in) (?:the|my|an?|our) (?:old|other|previous|second|working)(?: \w+){0,2} ?\(?(?:\d+ ?x )?$"
     r"|\b(?:old(?:er)?|previous|former|last|friend'?s?|swapped (?:the|my|an?)|replaced (?:the|my|an?)|instead of(?: my| an?| the)?|upgraded from(?: my| an?| the)?|came from(?: an?)?|guide for (?:my |the )?(?:old )?|alten?|ancienne?|vieja|antiga|старо\w{1,2})(?: \w+)? (?:GeForce |NVIDIA )?(?:[RG]TX ?)?$",
     re.I,
 )
+# ` always worked`, right behind the card's name; not `worked until yesterday`.
 WORKED_THERE = lazy(r"^\W{0,3}(?:it |this |that |everything |the same \w+ )?(?:always |also |still )?(?:worked|works|was fine|ran|had no problem)\b(?! (?:fine |well )?(?:(?:with|until|till|before) |(?:an?|one|two|\d+|(?:a )?few) \w+ ago|yesterday|today|last |this morning))", re.I)  # fmt: skip
-"""A card that a text only mentions: another one failed."""
 CARD_AROUND = 40
+"""Characters before and behind a card's name that may say that another card failed."""
 
 
-def is_another_card(flat: str, first: int, last: int) -> bool:
-    """Whether the card that is named there is one beside the card that failed."""
-    before = flat[max(first - CARD_AROUND, 0) : first]
-    return bool(OTHER_CARD.search(before) or WORKED_THERE.match(flat[last : last + CARD_AROUND]))
+def is_another_card(flat: str, start: int, end: int) -> bool:
+    """Whether the card that is named from `start` to `end` is not the card that failed.
+
+    >>> is_another_card("on my old 3080 it worked", 10, 14)
+    True
+    """
+    words_before = flat[max(start - CARD_AROUND, 0) : start]
+    words_behind = flat[end : end + CARD_AROUND]
+    if OTHER_CARD.search(words_before):
+        return True
+    return WORKED_THERE.match(words_behind) is not None
 
 
-# --- which torch a sentence names -----------------------------------------------------------------
+# --- another torch --------------------------------------------------------------------------------
 
+# `requires `, `please support `, `the README pins `, right before the version.
 WISHED_FOR = lazy(
     r"(?i)(?:\b(?:requires?|needs?|required|support(?:s|ed|ing)?(?: for)?|please (?:add|support|update to)|compatible with|upgrade to|update to|downgrade to|switch to"
     r"|want(?:s|ed)?|should (?:be|use)|recommend\w*|instructions?|read ?me|docs?|guide|tutorial|requirements?(?:\.txt)?|pins?|pinned)\b"
     r"[^.\n:]{0,24}|(?:要不要|是不是要|需要|支持|要求|推荐|建议)[^。\n]{0,12}) ?$"
 )
-"""What stands before a release that somebody asks for, or that a document names."""
+"""The words before a version that somebody wishes for, or that a document names."""
+# `in another environment `, `works fine with torch `, right before the version.
 OF_ANOTHER_ENVIRONMENT = lazy(
     r"(?i)\b(?:(?:an?)?other|old|previous|second|base|global|system(?:'s)?|outside|main) (?:conda )?(?:env\w*|venv|python\S*|machine|pc|laptop|install\w*|computer|server)\b[^.\n]{0,30}$"
     r"|\b(?:works?|worked|working|runs?|ran|fine|ok|okay|succeeds?|no (?:problem|issue|error)s?) (?:fine |well |perfectly )?(?:with|on|in|under|using|for) (?:the |my )?(?:py)?(?:torch)?[ =v]*$"
 )
-"""What stands before the torch of another environment, or of the one that works."""
+"""The words before the torch of another environment, or of one that works."""
+# ` works fine`, ` gives True`, right behind the version.
 WORKS_WITH_IT = lazy(
     r"(?i)^\W{0,3}(?:it |this |that |everything )?(?:still |always |all )?(?:works?|worked|is fine|was fine|runs fine|ran fine|gives True|returns True|(?:where|in which) (?:everything|it|all) works?)\b"
 )
-"""What stands behind the torch with which it works."""
+"""The words behind a torch that works."""
+# ` torchvision==0.20 -c pytorch`: the version was an argument of `conda install`.
 REQUIREMENT_LIST = lazy(r"(?i)^[^\n]{0,120}? -c (?:pytorch|nvidia|conda-forge)\b")
-"""What follows a release in a command of conda."""
-TORCH_AROUND = 60
+"""The rest of a command of conda."""
+TORCH_BEFORE, TORCH_BEHIND = 60, 120
+"""Characters before and behind a version that may say which torch it is."""
 
 
-def is_another_torch(flat: str, first: int, last: int) -> bool:
-    """Whether the torch that a sentence names there is wished for, or is not the one that failed.
+def is_another_torch(flat: str, start: int, end: int) -> bool:
+    """Whether the torch named from `start` to `end` is only wished for, or is not the one that failed.
 
     >>> text = "Please support torch 2.9. I run torch 2.8"
     >>> is_another_torch(text, 15, 24), is_another_torch(text, 32, 41)
     (True, False)
     """
-    before = flat[max(first - TORCH_AROUND, 0) : first]
-    behind = flat[last : last + 2 * TORCH_AROUND]
-    if WISHED_FOR.search(before) or OF_ANOTHER_ENVIRONMENT.search(before):
+    words_before = flat[max(start - TORCH_BEFORE, 0) : start]
+    words_behind = flat[end : end + TORCH_BEHIND]
+    if WISHED_FOR.search(words_before) or OF_ANOTHER_ENVIRONMENT.search(words_before):
         return True
-    return bool(WORKS_WITH_IT.match(behind) or REQUIREMENT_LIST.match(behind))
+    if WORKS_WITH_IT.match(words_behind):
+        return True
+    return REQUIREMENT_LIST.match(words_behind) is not None

@@ -1,16 +1,17 @@
 """What nvidia-smi prints, found in a text: tables, `-q`, errors.
 
-The parsers are in `readings/`; here a text is cut into their pieces.
+The parsers are in `readings/`. Here a text is cut into the outputs that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event
+from gpusetup.model.machine import Event, Gpu
 from gpusetup.readings import smi_csv, smi_topology
 from gpusetup.readings.nvidia_smi import (
     ERRORS,
@@ -23,110 +24,168 @@ from gpusetup.readings.nvidia_smi import (
     row_of,
 )
 from gpusetup.readings.smi_processes import processes_of
+from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, SURE, USUAL, Claim, Facts, Gpus
 
 MAX_LINES = 6000
+"""Lines of one output that are read; `-q` of 16 GPUs has 5,000."""
 MAX_MATRIX = 80
 """Lines of a topology: 64 GPUs, or 16 with their network cards."""
+SHOWN_CHARACTERS = 200
+"""Characters of NVML's message that are kept."""
 QUERY_PARTS = (
     "clocks event reasons", "clocks throttle reas", "pcie generation",
     "ecc errors", "retired pages", "remapped rows", "gpu 0000",
 )  # fmt: skip
+"""Headings of `nvidia-smi -q`, lower case, by which a part of it is known that was pasted alone."""
 
 
 def nvidia_smi(text: Text) -> Facts:
-    """The facts of all its outputs, and the NVML error that the text speaks of."""
-    for source, smi in outputs(text):
-        yield from output_facts(smi, source)
-    for line, smi in smi_csv.outputs_of(text.lines[:MAX_LINES]):
-        yield from output_facts(smi, f"nvidia-smi --query-gpu, line {line + 1}", is_whole=True)
+    """The facts of all outputs of nvidia-smi, and the NVML error that the text has."""
+    for output in outputs(text):
+        yield from output_facts(output.smi, output.source)
+    for index, smi in smi_csv.outputs_of(text.lines[:MAX_LINES]):
+        source = f"nvidia-smi --query-gpu, line {index + 1}"
+        yield from output_facts(smi, source, is_whole=True)
     yield from topology(text)
-    if any(part in text.low for part in (*ERRORS, NO_DEVICES)):
+    error_messages = (*ERRORS, NO_DEVICES)
+    if text.has_any(error_messages):
         yield from nvml_error(text)
 
 
-def outputs(text: Text) -> Iterator[tuple[str, Smi]]:
-    """Each output from its banner on, with its place; parts of one without a banner are one too."""
+class Output(NamedTuple):
+    """One output of nvidia-smi, parsed."""
+
+    source: str
+    smi: Smi
+
+
+def outputs(text: Text) -> Iterator[Output]:
+    """Each table and each `-q`, from its banner to the next; without a banner the whole text is one."""
+    table_starts = _table_starts(text)
+    yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
+    query_starts = _query_starts(text)
+    yield from _parsed_outputs(text, "nvidia-smi -q", query_starts, parse_query)
+
+
+def _table_starts(text: Text) -> list[int]:
+    """The lines (from 0) with which tables begin."""
+    starts = [index for index, line in enumerate(text.lines) if SMI_VERSION.search(line)]
+    if starts:
+        return starts
+    # A table that was pasted without its banner still has its rows.
+    has_row = any("|" in line and row_of(line) for line in text.lines)
+    return [0] if has_row else []
+
+
+def _query_starts(text: Text) -> list[int]:
+    """The lines (from 0) with which outputs of `-q` begin."""
+    starts = [index for index, line in enumerate(text.lines) if "NVSMI LOG" in line]
+    if starts:
+        return starts
+    has_part = text.has_any(QUERY_PARTS)
+    return [0] if has_part else []
+
+
+def _parsed_outputs(
+    text: Text, name: str, starts: Sequence[int], parse: Callable[[str], Smi]
+) -> Iterator[Output]:
+    """The outputs that begin at some lines, each up to the next one's start."""
     lines = text.lines
-    tables = [n for n, line in enumerate(lines) if SMI_VERSION.search(line)]
-    if not tables and any("|" in line and row_of(line) for line in lines):
-        tables = [0]
-    logs = [n for n, line in enumerate(lines) if "NVSMI LOG" in line]
-    if not logs and any(part in text.low for part in QUERY_PARTS):
-        logs = [0]
-    forms = (("nvidia-smi", tables, table_with_processes), ("nvidia-smi -q", logs, parse_query))
-    for name, starts, parse in forms:
-        for start, end in pairwise((*starts, len(lines))):
-            part = lines[start:end][:MAX_LINES]
-            yield (
-                f"{name}, line {start + 1}",
-                parse("\n".join(line.lstrip("*>`") for line in part)),
-            )
+    for start, end in pairwise((*starts, len(lines))):
+        output_lines = lines[start:end][:MAX_LINES]
+        # Markdown's quotes and code fences are no part of it.
+        bare_lines = [line.lstrip("*>`") for line in output_lines]
+        smi = parse("\n".join(bare_lines))
+        yield Output(f"{name}, line {start + 1}", smi)
 
 
 def table_with_processes(text: str) -> Smi:
-    """The table, each GPU with its processes as far as they are listed."""
-    smi, by_gpu = parse_table(text), processes_of(text)
-    if by_gpu is None or smi.gpus is None:
+    """The table; each GPU has its processes, as far as they are listed."""
+    smi = parse_table(text)
+    processes_by_gpu = processes_of(text)
+    if processes_by_gpu is None or smi.gpus is None:
         return smi
-    listed = tuple(
-        replace(gpu, processes=by_gpu.get(-1 if gpu.nvml_index is None else gpu.nvml_index, ()))
-        for gpu in smi.gpus
-    )
-    return replace(smi, gpus=listed)
+    gpus = []
+    for gpu in smi.gpus:
+        # No process belongs to a GPU without a number.
+        number = -1 if gpu.nvml_index is None else gpu.nvml_index
+        processes = processes_by_gpu.get(number, ())
+        gpus.append(replace(gpu, processes=processes))
+    return replace(smi, gpus=tuple(gpus))
 
 
 def output_facts(smi: Smi, source: str, *, is_whole: bool = False) -> Facts:
     """The versions and the GPUs of one output.
 
-    `is_whole`: it lists every GPU by its place, although it need not name a bus address.
+    `is_whole`: it lists every GPU in order, even if it names no bus address.
     """
-    for subject, value, trust in (
-        ("driver.version", smi.driver_version, SURE),
-        ("driver.cuda", smi.cuda_version, SURE),
-        ("driver.persistence", smi.persistence, USUAL),
-    ):
-        if value is not None:
-            yield Claim(subject, value, source, trust)
+    if smi.driver_version is not None:
+        yield Claim(fields.DRIVER_VERSION, smi.driver_version, source, SURE)
+    if smi.cuda_version is not None:
+        yield Claim(fields.DRIVER_CUDA, smi.cuda_version, source, SURE)
+    if smi.persistence is not None:
+        yield Claim(fields.DRIVER_PERSISTENCE, smi.persistence, source, USUAL)
     if smi.gpus:
-        # A table without its banner that was pasted twice has each GPU twice.
-        slots = {gpu.pci_bus_id or str(n): gpu for n, gpu in enumerate(smi.gpus)}
-        # A part of a log that names no place tells of a GPU that another list has.
-        is_a_part = "0" in slots and not is_whole
-        yield Gpus(tuple(slots.values()), source, GUESS - 1 if is_a_part else SURE)
-    driver = smi.driver_version or ""
-    if smi.smi_version not in (None, driver) and driver.count(".") == 1:
-        # A program of Linux on Windows' driver, whose versions have two numbers.
-        yield Claim("os.wsl", True, source, HINT)
+        yield _gpus_of(smi.gpus, source, is_whole=is_whole)
+    driver_version = smi.driver_version or ""
+    # In WSL nvidia-smi is Linux' (three numbers) and the driver is Windows' (two numbers).
+    has_another_version = smi.smi_version not in (None, driver_version)
+    if has_another_version and driver_version.count(".") == 1:
+        yield Claim(fields.OS_WSL, True, source, HINT)
     if smi.no_cuda:
-        text = "CUDA Version: ERR!"
-        yield Event(kind="cuda-version-err", values={"why": "cuda-err"}, source=source, text=text)
+        yield Event(
+            kind="cuda-version-err",
+            values={"why": "cuda-err"},
+            source=source,
+            text="CUDA Version: ERR!",
+        )
+    # Only Windows has driver models (WDDM, TCC, MCDM).
     if any(gpu.driver_model for gpu in smi.gpus or ()):
-        yield Claim("os.family", "windows", source)
+        yield Claim(fields.OS_FAMILY, "windows", source)
+
+
+def _gpus_of(gpus: tuple[Gpu, ...], source: str, *, is_whole: bool) -> Gpus:
+    """The GPUs of one output, each once."""
+    # A table without its banner that was pasted twice has each GPU twice.
+    gpu_by_address: dict[str, Gpu] = {}
+    for index, gpu in enumerate(gpus):
+        address = gpu.pci_bus_id or str(index)
+        gpu_by_address[address] = gpu
+    # A part of `-q` that gives no address is about a GPU that another list has, too.
+    is_a_part = "0" in gpu_by_address and not is_whole
+    trust = BELOW_ALL_LISTS if is_a_part else SURE
+    return Gpus(tuple(gpu_by_address.values()), source, trust)
+
+
+BELOW_ALL_LISTS = GUESS - 1
+"""The trust of GPUs without a name, which any other list knows better."""
 
 
 def topology(text: Text) -> Facts:
-    """The first matrix of `nvidia-smi topo -m`: the GPUs' NUMA nodes and links."""
+    """The GPUs of the first matrix of `nvidia-smi topo -m`, with their NUMA nodes and links."""
     if "gpu0" not in text.low:
         return
-    for number, line in enumerate(text.lines[:MAX_LINES]):
-        if smi_topology.is_heading(line):
-            seen = smi_topology.parse_topology(text.lines[number : number + MAX_MATRIX])
-            # The matrix names no GPU: any other list knows more of them.
-            if seen.gpus:
-                yield Gpus(seen.gpus, f"nvidia-smi topo, line {number + 1}", GUESS - 1)
-                yield from seen.links
-                return
+    for index, line in enumerate(text.lines[:MAX_LINES]):
+        if not smi_topology.is_heading(line):
+            continue
+        matrix = smi_topology.parse_topology(text.lines[index : index + MAX_MATRIX])
+        if matrix.gpus:
+            yield Gpus(matrix.gpus, f"nvidia-smi topo, line {index + 1}", BELOW_ALL_LISTS)
+            yield from matrix.links
+            return
 
 
 def nvml_error(text: Text) -> Facts:
-    """The first NVML error."""
+    """The first NVML error; code 0 if NVML works and finds no GPU."""
     for number, line in enumerate(text.lines, 1):
-        code = 0 if NO_DEVICES in line.lower() else parse_error(line)
-        if code is not None:
-            source = f"nvidia-smi, line {number}"
-            yield Claim("driver.nvml_code", code, source)
-            yield Claim("driver.nvml_message", line.strip()[:200], source)
-            if code == 0:
-                yield Gpus((), source, HINT)
-            return
+        has_no_device = NO_DEVICES in line.lower()
+        code = 0 if has_no_device else parse_error(line)
+        if code is None:
+            continue
+        source = f"nvidia-smi, line {number}"
+        yield Claim(fields.DRIVER_NVML_CODE, code, source)
+        yield Claim(fields.DRIVER_NVML_MESSAGE, line.strip()[:SHOWN_CHARACTERS], source)
+        if code == 0:
+            yield Gpus((), source, HINT)
+        return

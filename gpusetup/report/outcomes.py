@@ -1,9 +1,10 @@
-"""Two releases of torch on one machine, of which one works: the newer build is at fault."""
+"""Two releases of torch on one machine, of which one works and one does not."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.messages.fragments import RELEASE
@@ -11,88 +12,134 @@ from gpusetup.messages.search import Text
 from gpusetup.messages.working import PRINTED_LABELS
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
+from gpusetup.report import fields
 from gpusetup.report.facts import SURE, Claim
 
 CHARACTERS_READ = 20_000
-VERSION = rf"(?<![\w.])(?<!Python )(?<!python )(?<!\) )(?P<version>{RELEASE}(?:\.?(?:dev|rc|a|b)\d*)?(?:\+(?:{LABEL}))?)(?![\w+]|\.\d)"
-BEHIND = 320
-RELEASES = lazy(VERSION)
+"""Characters of a text's beginning: people compare releases in their own words."""
+# `2.6.0+cu124`, `2.7.0.dev20250301`; not the version of Python or a part of a longer number.
+RELEASES = lazy(
+    rf"(?<![\w.])(?<!Python )(?<!python )(?<!\) )(?P<version>{RELEASE}(?:\.?(?:dev|rc|a|b)\d*)?(?:\+(?:{LABEL}))?)(?![\w+]|\.\d)"
+)
+# `torch`, `nightly`, a build's label, `wheel`.
 TORCH_NEAR = lazy(r"(?i)torch|nightly|\+(?:cpu|cu\d|rocm|xpu)|build|wheel")
-"""What must stand around such a version, so that it is torch's."""
+"""Words near a version that show that it is torch's."""
+# `works with torch `, `fails with `, right before the version.
 WORKS_BEFORE = lazy(
     r"(?i)\b(?:works?|worked|fine|ok|True|runs) (?:fine |well )?(?:with|on|in|under|using) (?:py)?(?:torch )?(?:nightly )?$"
 )
 FAILS_BEFORE = lazy(
     r"(?i)\b(?:fails?|failed|broken?|breaks?|crash\w*|False|does(?: not|n't) work|stopped working) (?:with|on|in|under|since|from) (?:py)?(?:torch )?(?:nightly )?$"
 )
+# `True`, `works fine`; `False`, `crashes`: behind the version, up to the next one.
 WORKS_BEHIND = lazy(
     r"(?i)\bTrue\b|\b(?:works?|worked) (?:fine|well|again|as expected)?|\bis fine\b|正常|работает(?! не)"
 )
 FAILS_BEHIND = lazy(
     r"(?i)\bFalse\b|\b(?:fails?|crash\w*|broken?|breaks)\b|(?:not|n't) work|报错|не работает"
 )
+# A line that is only torch's answer.
 ANSWERS = lazy(r"(?m)^\s*(True|False)\s*$")
-"""What torch printed to the question whether it sees a GPU."""
-AROUND, BESIDE = 48, 16
-"""Characters in front of a version: for what happened with it, and for torch's name."""
+"""What `torch.cuda.is_available()` printed."""
+OUTCOME_BEFORE, OUTCOME_BEHIND = 48, 320
+"""Characters before and behind a version that may say whether it works."""
+NAME_BEFORE = 16
+"""Characters before a version that may name torch."""
+MAX_RELEASES = 40
+"""Versions of a text that are looked at: a longer list is no comparison."""
+
+
+Outcome = Literal["works", "fails"]
+
+
+class Outcomes(NamedTuple):
+    """The releases that work and those that fail, according to one kind of source."""
+
+    working: set[str]
+    failing: set[str]
+
+    def add(self, outcome: Outcome, release: str) -> None:
+        """Note what happened with a release."""
+        if outcome == "works":
+            self.working.add(release)
+        else:
+            self.failing.add(release)
 
 
 def outcomes(text: Text) -> Iterator[Event | Claim]:
     """The release that works and the one that fails, where a text shows both.
 
     >>> from gpusetup.report.cleaning import text_of
-    >>> said = "Works with torch 2.6.0+xpu, fails with torch 2.7.0+xpu on the same laptop"
-    >>> next(iter(outcomes(text_of(said)))).values
+    >>> report = "Works with torch 2.6.0+xpu, fails with torch 2.7.0+xpu on the same laptop"
+    >>> next(iter(outcomes(text_of(report)))).values
     {'good': '2.6.0+xpu', 'bad': '2.7.0+xpu'}
     """
-    flat = PRINTED_LABELS.sub(" ", "\n".join(text.lines)[:CHARACTERS_READ])
-    printed: dict[str, set[str]] = {"good": set(), "bad": set()}
-    told: dict[str, set[str]] = {"good": set(), "bad": set()}
-    matches = _torches(flat) if "torch" in text.low else []
-    for number, match in enumerate(matches):
-        before = flat[max(match.start() - AROUND, 0) : match.start()]
-        following = matches[number + 1].start() if number + 1 < len(matches) else len(flat)
-        behind = flat[match.end() : min(following, match.end() + BEHIND)]
-        if answer := ANSWERS.search(behind):
-            printed["good" if answer[1] == "True" else "bad"].add(match["version"])
-        if outcome := _outcome(before, behind):
-            told[outcome].add(match["version"])
-    # What torch printed goes before what is said of the releases afterwards.
-    shown = printed if printed["good"] and printed["bad"] else told
-    good, bad = shown["good"] - shown["bad"], shown["bad"] - shown["good"]
-    if len(good) == 1 and len(bad) == 1:
-        works, fails = good.pop(), bad.pop()
+    if "torch" not in text.low:
+        return
+    all_lines = "\n".join(text.lines)
+    # A printed label such as `CUDA available: False` says nothing of a release.
+    flat = PRINTED_LABELS.sub(" ", all_lines[:CHARACTERS_READ])
+    by_torch, by_person = _outcomes_in(flat)
+    # What torch printed counts more than what people say of the releases afterwards.
+    has_printed_both = by_torch.working and by_torch.failing
+    working, failing = by_torch if has_printed_both else by_person
+    # A release with both outcomes decides nothing.
+    only_working = working - failing
+    only_failing = failing - working
+    if len(only_working) == 1 and len(only_failing) == 1:
+        working_release = only_working.pop()
+        failing_release = only_failing.pop()
         yield Event(
             kind="release-regressed",
-            values={"good": works, "bad": fails},
+            values={"good": working_release, "bad": failing_release},
             source="report",
-            text=f"torch {works} works here, torch {fails} does not",
+            text=f"torch {working_release} works here, torch {failing_release} does not",
         )
-        yield Claim("torch.version", fails, "report", SURE)
+        yield Claim(fields.TORCH_VERSION, failing_release, "report", SURE)
 
 
-MAX_RELEASES = 40
+def _outcomes_in(flat: str) -> tuple[Outcomes, Outcomes]:
+    """What happened with each release, as torch printed it and as the person says it."""
+    by_torch = Outcomes(set(), set())
+    by_person = Outcomes(set(), set())
+    matches = _versions_of_torch(flat)
+    next_starts = [match.start() for match in matches[1:]]
+    next_starts.append(len(flat))
+    for match, next_start in zip(matches, next_starts, strict=False):
+        release = match["version"]
+        start, end = match.span()
+        words_before = flat[max(start - OUTCOME_BEFORE, 0) : start]
+        words_behind = flat[end : min(next_start, end + OUTCOME_BEHIND)]
+        answer = ANSWERS.search(words_behind)
+        if answer:
+            by_torch.add("works" if answer[1] == "True" else "fails", release)
+        outcome = _outcome(words_before, words_behind)
+        if outcome:
+            by_person.add(outcome, release)
+    return by_torch, by_person
 
 
-def _torches(flat: str) -> list[re.Match[str]]:
-    """The versions that are torch's, by the words in front of them."""
-    matches = list(RELEASES.finditer(flat))[:MAX_RELEASES]
-    return [
-        match
-        for match in matches
-        if TORCH_NEAR.search(flat, max(match.start() - BESIDE, 0), match.end())
-    ]
+def _versions_of_torch(flat: str) -> list[re.Match[str]]:
+    """The versions that are torch's, by the words in and before them."""
+    versions_of_torch = []
+    for match in list(RELEASES.finditer(flat))[:MAX_RELEASES]:
+        first = max(match.start() - NAME_BEFORE, 0)
+        if TORCH_NEAR.search(flat, first, match.end()):
+            versions_of_torch.append(match)
+    return versions_of_torch
 
 
-def _outcome(before: str, behind: str) -> str:
-    """Whether the words around a release say that it works, or that it fails."""
-    if WORKS_BEFORE.search(before):
-        return "good"
-    if FAILS_BEFORE.search(before):
-        return "bad"
-    works, fails = WORKS_BEHIND.search(behind), FAILS_BEHIND.search(behind)
-    if works is None or fails is None:
-        shown = {"good": works, "bad": fails}
-        return next((outcome for outcome, words in shown.items() if words), "")
-    # What stands nearer is said of this release.
-    return "good" if works.start() < fails.start() else "bad"
+def _outcome(words_before: str, words_behind: str) -> Outcome | None:
+    """What the words around a release say of it; None if they say nothing."""
+    if WORKS_BEFORE.search(words_before):
+        return "works"
+    if FAILS_BEFORE.search(words_before):
+        return "fails"
+    works = WORKS_BEHIND.search(words_behind)
+    fails = FAILS_BEHIND.search(words_behind)
+    if works and fails:
+        # The words that are nearer belong to this release.
+        return "works" if works.start() < fails.start() else "fails"
+    if works:
+        return "works"
+    return "fails" if fails else None

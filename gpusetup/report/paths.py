@@ -4,28 +4,35 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from typing import NamedTuple
 
 from gpusetup.messages.search import Text
 from gpusetup.model.patterns import lazy
+from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, HINT, Claim, Facts
 
 CHARACTERS_READ = 400_000
+"""Of a text, so that a log of megabytes takes no minutes."""
 
+# `/lib/python3.12/`, `/versions/3.12.3/`, `\\Python312\\`, `.cpython-312-x86_64-linux-gnu.so`.
 PYTHON = lazy(
     r"[/\\](?:lib(?:64)?[/\\]python|versions[/\\]|pythons?[/\\]|installs/python[/\\](?:cpython-)?)(?P<dotted>\d\.\d{1,2}(?:\.\d{1,2})?)t?[/\\]"
     r"|(?:[/\\](?i:python|cpython-|python-)|\.cpython-)(?P<major>3)(?P<minor>\d{1,2})(?:-(?:32|arm64)|t?-(?:x86_64|aarch64|darwin)|(?=[/\\]))"
 )
-"""Paths that name the Python's version."""
+"""Paths that name Python's version."""
+# The first folder of a path on Linux: `/home/`, `/usr/`.
 LINUX = lazy(
     r"/(?<![\w.]/)(?:home|usr|opt|root|etc|dev|proc|tmp|var|mnt|data\d?|workspace|lib|scratch|ssd|app|raid|nfs)/"
 )
+# The first folder of a path on macOS: `/Users/`, `/opt/homebrew/`.
 MACOS = lazy(
     r"/(?<![\w.:]/)(?:Users|Applications|Library|System|opt/homebrew|private/var/folders)/"
 )
+# A drive's letter with a folder: `C:\\Users\\me`, `C:/Windows`.
 WINDOWS = lazy(
     r":\\{1,2}(?<=[\s\"'(=\[<>,;][A-Za-z]:\\)\\?[\w .()~@-]{1,60}|^[A-Za-z]:\\|(?<!\w)[A-Z]:/(?:Users|Windows|Program Files|ProgramData)/"
 )
-WORDS = {
+WORDS_OF_SYSTEM = {
     "linux": (
         "nvrm:", "sudo ", "apt install", "apt-get", "apt update", "dnf install", "yum install", "pacman -",
         "modprobe", "systemctl", "dmesg", "journalctl", "manylinux", "linux_x86_64", "linux_aarch64", ".so: ",
@@ -40,83 +47,115 @@ WORDS = {
         "windowspath(", "press any key to continue . . .", "as an internal or external command",
     ),
 }  # fmt: skip
-"""Words of tools that only one system has."""
-UNIX_IN_WINDOWS = ('file "/', "wsl", "/mnt/", "ssh ")
-"""What puts a program elsewhere, though a text names a drive of Windows."""
+"""Words of tools that only one system has, lower case."""
+LINUX_BEHIND_WINDOWS = ('file "/', "wsl", "/mnt/", "ssh ")
+"""Words of a program that runs in WSL or on a server, although the text names a drive of Windows."""
+DRIVES_IN_WSL = ("/mnt/c/", "/mnt/d/")
+"""Where WSL shows the drives of Windows."""
+
+
+class PathPattern(NamedTuple):
+    """A path that shows the value of a field."""
+
+    subject: str
+    value: str
+    """The field's value; "" if it is the pattern's first group."""
+    needles: tuple[str, ...]
+    """Letters, lower case: every form of the pattern has one of them."""
+    pattern: re.Pattern[str]
+
+
+FIELDS_IN_PATHS = (
+    # A torch in the system's own folder, where the maker of an image puts it.
+    PathPattern(fields.TORCH_LOCATION, "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
+    # The Python of a portable package for Windows: `.\\python_embeded\\python.exe`.
+    PathPattern(fields.PYTHON_EXECUTABLE, "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
+    # `/home/me/miniconda3/`, `/envs/ml/lib`.
+    PathPattern(fields.PYTHON_MANAGER, "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
+    # `~/.local/share/uv/tools/`.
+    PathPattern(fields.PYTHON_MANAGER, "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
+    # `/.venv/`, `\\venv\\`.
+    PathPattern(fields.PYTHON_MANAGER, "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
+)  # fmt: skip
 
 
 def paths(text: Text) -> Facts:
+    """What the paths of a text show of Python, of the system and of the environment."""
     flat = text.flat[:CHARACTERS_READ]
     yield from python_version(flat)
     yield from family_of_paths(flat, text.low[:CHARACTERS_READ])
     for subject, value, needles, pattern in FIELDS_IN_PATHS:
-        named = any(needle in text.low for needle in needles)
-        if found := pattern.search(flat) if named else None:
-            yield Claim(subject, value or found[1], "paths", HINT)
+        if not text.has_any(needles):
+            continue
+        match = pattern.search(flat)
+        if match:
+            yield Claim(subject, value or match[1], "paths", HINT)
     yield from interpreter(flat)
 
 
-FIELDS_IN_PATHS = (
-    ("torch.location", "", ("dist-packages",), lazy(r"(/usr/(?:local/)?lib/python3(?:\.\d{1,2})?/dist-packages)/torch/")),
-    ("python.executable", "", ("python_embed",), lazy(r"((?:[A-Z]:|\.)(?:\\[\w .()~@-]{1,60}){0,8}?\\python_embedd?ed\\python\.exe)")),
-    ("python.manager", "conda", ("conda", "mamba", "forge", "envs"), lazy(r"[/\\](?:(?:ana|mini|micro)(?:conda|mamba|forge)\d?[/\\]|envs[/\\][\w.-]+[/\\]lib)", re.I)),
-    ("python.manager", "uv tool", ("tools",), lazy(r"[/\\]uv[/\\]tools[/\\]", re.I)),
-    ("python.manager", "venv", ("venv",), lazy(r"[/\\]\.?venv[/\\]", re.I)),
-)  # fmt: skip
-"""A torch in the system's own folder, where a maker puts it; the Python of a portable package for
-Windows; and who made the environment."""
-
-
 def python_version(flat: str) -> Facts:
-    """The version that most paths name.
+    """The version of Python that most paths name.
 
     >>> fact = next(python_version('File "/home/me/venv/lib/python3.12/site-packages/torch/x.py"'))
     >>> fact.value
     '3.12'
     """
-    found = Counter(path["dotted"] or f"3.{path['minor']}" for path in PYTHON.finditer(flat))
-    for version, _ in found.most_common(1):
-        yield Claim("python.version", version, "paths", HINT)
+    count_by_version = Counter(
+        path["dotted"] or f"3.{path['minor']}" for path in PYTHON.finditer(flat)
+    )
+    for version, _ in count_by_version.most_common(1):
+        yield Claim(fields.PYTHON_VERSION, version, "paths", HINT)
 
 
 def family_of_paths(flat: str, low: str) -> Facts:
-    """The system by its paths; a WSL path under /mnt/c is Linux."""
-    counts = {
-        "windows": len(WINDOWS.findall(flat)) if ":" in flat else 0,
+    """The system that most paths are of, WSL by its mounted drives, and the system by its tools."""
+    # Every path with a drive's letter has a colon, and most texts have no such path.
+    windows_paths = WINDOWS.findall(flat) if ":" in flat else []
+    path_counts = {
+        "windows": len(windows_paths),
         "macos": len(MACOS.findall(flat)),
         "linux": len(LINUX.findall(flat)),
     }
-    best = max(counts, key=lambda name: counts[name])
-    if counts["windows"] and not any(word in low for word in UNIX_IN_WINDOWS):
-        best = "windows"  # programs for Linux name their folders there too
-    words = {name: sum(word in low for word in known) for name, known in WORDS.items()}
-    likely = max(words, key=lambda name: words[name])
-    for subject, value, shown, trust in (
-        ("os.family", best, counts[best], HINT),
-        ("os.wsl", True, "/mnt/c/" in low or "/mnt/d/" in low, GUESS),
-        ("os.family", likely, words[likely], GUESS),
-    ):
-        if shown:
-            yield Claim(subject, value, "paths", trust)
+    family = max(path_counts, key=lambda name: path_counts[name])
+    # On Windows programs that come from Linux print folders such as `/usr/` as well.
+    is_linux_behind_windows = any(words in low for words in LINUX_BEHIND_WINDOWS)
+    if windows_paths and not is_linux_behind_windows:
+        family = "windows"
+    if path_counts[family]:
+        yield Claim(fields.OS_FAMILY, family, "paths", HINT)
+    if any(drive in low for drive in DRIVES_IN_WSL):
+        yield Claim(fields.OS_WSL, True, "paths", GUESS)
+    word_counts = {}
+    for name, tool_words in WORDS_OF_SYSTEM.items():
+        word_counts[name] = sum(word in low for word in tool_words)
+    likely_family = max(word_counts, key=lambda name: word_counts[name])
+    if word_counts[likely_family]:
+        yield Claim(fields.OS_FAMILY, likely_family, "paths", GUESS)
 
 
+# The path of a package up to its environment's root: `/srv/app/.venv`, `C:\\ComfyUI\\venv`.
 SITE = lazy(
     r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,160}?)/lib(?:64)?/python\d\.\d{1,2}/site-packages/"
     r"|(?P<windows>\b[A-Z]:(?:\\{1,2}[\w .()~@-]{1,60}){1,10}?)\\{1,2}Lib\\{1,2}site-packages\\", re.I
 )  # fmt: skip
-"""A package of an environment: its root."""
+"""A package in an environment. Its groups are the environment's root, on Linux and on Windows."""
 NOT_A_TARGET = lazy(
     r"^/(?:usr|nix)\b|/\.local(?:$|/share/uv)|[/\\](?:tmp|temp|\.cache|caches?|overlay|uv|pipx|builds-v0)[/\\]"
     r"|conda|mamba|miniforge|[/\\]envs[/\\]|app-?data"
     r"|\\(?![\w.-]*venv)[\w.-]*env[\w.-]*$",
     re.I,
 )
-"""Roots of the system, of a user's own packages, of a build, of a tool, and of conda; and on Windows
-an `env`, which may be venv's, conda's or a copy of Python: each has its Python elsewhere."""
+"""Roots whose Python is elsewhere, or is not the user's to change.
+
+They belong to the system, to a user's own packages, to a build, to a tool or to conda. On Windows an
+`env` may be venv's, conda's or a copy of Python.
+"""
+# `\\venv`, `\\myenv` at the end of a root on Windows.
+WINDOWS_VENV = lazy(r"\\[\w.-]*env[\w.-]*$")
 
 
 def interpreter(flat: str) -> Facts:
-    r"""The Python of the environment whose packages a text goes through.
+    r"""The Python of the environment whose packages a text goes through, if it is only one.
 
     >>> next(interpreter('File "/srv/a/.venv/lib/python3.12/site-packages/x.py"')).value
     '/srv/a/.venv/bin/python'
@@ -125,12 +164,16 @@ def interpreter(flat: str) -> Facts:
     """
     if "site-packages" not in flat:
         return
-    roots = Counter(path["root"] or path["windows"] for path in SITE.finditer(flat))
-    known = [root for root, _ in roots.most_common() if not NOT_A_TARGET.search(root)]
-    if len(known) != 1:
+    roots = dict.fromkeys(path["root"] or path["windows"] for path in SITE.finditer(flat))
+    environment_roots = [root for root in roots if not NOT_A_TARGET.search(root)]
+    if len(environment_roots) != 1:
         return
-    root = known[0].replace("\\\\", "\\")
-    is_venv = re.search(r"\\[\w.-]*env[\w.-]*$", root) is not None
-    in_windows = r"\Scripts\python.exe" if is_venv else r"\python.exe"
-    value = f"{root}/bin/python" if root.startswith("/") else root + in_windows
-    yield Claim("python.executable", value, "paths", GUESS)
+    # A repr, as Python prints paths in messages, has every backslash twice.
+    root = environment_roots[0].replace("\\\\", "\\")
+    if root.startswith("/"):
+        executable = f"{root}/bin/python"
+    elif WINDOWS_VENV.search(root):
+        executable = rf"{root}\Scripts\python.exe"
+    else:
+        executable = rf"{root}\python.exe"
+    yield Claim(fields.PYTHON_EXECUTABLE, executable, "paths", GUESS)

@@ -4,30 +4,37 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.messages.people import ROWS
 from gpusetup.messages.row import Row
-from gpusetup.messages.search import Text
+from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy, lowered
+from gpusetup.report import fields
 from gpusetup.report.facts import GUESS, Claim, Facts
 
 CHARACTERS_READ = 12_000
-"""Characters of prose that are read: a complaint stands at the beginning of a post, or at its end."""
+"""Characters of prose that are read; people's posts are shorter."""
+# A traceback, a table, a prompt, a time, `name=value`, a folder; and a typed command.
 PRINTED = lazy(
     r"^\s*(?:File \"|Traceback|at \w|\||\+-|\$ |>>> |>> |# |\(\w+\) .*[$#] |\d{4}-\d\d-\d\d|\[\d|[A-Z]:\\|/|\w+[=:]\S|-+$|\.{3}|\w+Error\b|\w+Warning\b)"
     r"|^\s*(?:import|from|def|class|return|print|pip3?|conda|sudo|apt|docker|python\S*|nvidia-smi|git|export|cd)\b \S+(?: \S+)?$"
 )
-"""How a line begins that a program printed, or that was typed."""
+"""How a line begins that a program printed, or that somebody typed into a shell."""
 LETTER = re.compile(r"[^\W\d_]")
+# Japanese syllables, Chinese characters, Korean syllables.
 WIDE = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 LETTERS_OF_PROSE, WIDE_LETTERS_OF_PROSE = 0.55, 0.3
-"""The share of letters in a line of prose: lines of logs have more digits and signs (measured over the
-labelled reports: 0.5 separates them)."""
+"""The least share of letters in a line of prose, and the least for wide letters.
+
+Lines of logs have more digits and signs. Measured over the labelled reports: 0.5 separates the two.
+"""
 WORDS_OF_PROSE, WIDE_OF_PROSE = 3, 4
+"""The least words of a line of prose, and the least wide letters: shorter lines are labels."""
 
 
 def is_prose(line: str) -> bool:
@@ -36,102 +43,148 @@ def is_prose(line: str) -> bool:
     >>> is_prose("My card stays at 0 % all day."), is_prose("2.6.0+cu124 True"), is_prose("显卡认不出来")
     (True, False, True)
     """
-    bare = line.strip()
-    if not bare or PRINTED.search(line):
+    sentence = line.strip()
+    if not sentence or PRINTED.search(line):
         return False
-    share = len(LETTER.findall(bare)) / len(bare.replace(" ", ""))
+    characters = len(sentence.replace(" ", ""))
+    letter_share = len(LETTER.findall(sentence)) / characters
     # Chinese, Japanese and Korean say as much in a third of the letters.
-    if len(WIDE.findall(bare)) >= WIDE_OF_PROSE:
-        return share >= WIDE_LETTERS_OF_PROSE
-    return share >= LETTERS_OF_PROSE and len(bare.split()) >= WORDS_OF_PROSE
+    if len(WIDE.findall(sentence)) >= WIDE_OF_PROSE:
+        return letter_share >= WIDE_LETTERS_OF_PROSE
+    has_words = len(sentence.split()) >= WORDS_OF_PROSE
+    return has_words and letter_share >= LETTERS_OF_PROSE
 
 
 class Prose(NamedTuple):
-    """The paragraphs of a text that a person wrote, a line each."""
+    """The paragraphs of a text that a person wrote, one on a line."""
 
     words: str
     starts: tuple[int, ...]
     """Where each paragraph begins in `words`."""
-    lines: tuple[int, ...]
+    first_lines: tuple[int, ...]
     """The number of each paragraph's first line in the text (from 1)."""
-    own_lines: tuple[int, ...]
+    all_lines: tuple[int, ...]
     """The numbers of all lines of prose."""
 
-    def line_at(self, place: int) -> int:
-        return self.lines[max(bisect_right(self.starts, place) - 1, 0)]
+    def line_at(self, position: int) -> int:
+        """The number of the first line of the paragraph that holds a position of `words`."""
+        paragraphs_begun = bisect_right(self.starts, position)
+        paragraph = max(paragraphs_begun - 1, 0)
+        return self.first_lines[paragraph]
 
 
 def prose_of(text: Text) -> Prose:
-    """All prose of a text, as far as it is read."""
+    """All prose of a text, up to `CHARACTERS_READ`."""
     paragraphs: list[str] = []
-    lines: list[int] = []
-    own_lines: list[int] = []
-    follows, characters = False, 0
+    first_lines: list[int] = []
+    all_lines: list[int] = []
+    is_in_paragraph = False
+    characters = 0
     for number, line in enumerate(text.lines, 1):
         if not is_prose(line):
-            follows = False
+            is_in_paragraph = False
             continue
-        own_lines.append(number)
+        all_lines.append(number)
         words = " ".join(line.split())
         characters += len(words)
         if characters > CHARACTERS_READ:
             break
-        if follows:
+        # Lines that follow each other are one paragraph, so that a wrapped sentence is whole.
+        if is_in_paragraph:
             paragraphs[-1] = f"{paragraphs[-1]} {words}"
         else:
             paragraphs.append(words)
-            lines.append(number)
-        follows = True
-    starts = accumulate((len(paragraph) + 1 for paragraph in paragraphs), initial=0)
-    return Prose("\n".join(paragraphs), tuple(starts)[: len(lines)], tuple(lines), tuple(own_lines))
+            first_lines.append(number)
+        is_in_paragraph = True
+    return Prose(
+        words="\n".join(paragraphs),
+        starts=_starts(paragraphs),
+        first_lines=tuple(first_lines),
+        all_lines=tuple(all_lines),
+    )
 
 
-SENTENCES = "report.sentences"
-"""The subject of the reading that names the lines in which only a person speaks."""
+def _starts(paragraphs: list[str]) -> tuple[int, ...]:
+    """Where each paragraph begins if a line break follows each."""
+    lengths = [len(paragraph) + 1 for paragraph in paragraphs]
+    ends = tuple(accumulate(lengths, initial=0))
+    return ends[: len(paragraphs)]
 
 
 def sentences(text: Text, prose: Prose) -> Claim | None:
-    """The lines of a text in which a person speaks and no program is quoted."""
-    numbers = [
-        str(number) for number in prose.own_lines if not is_program_output(text.lines[number - 1])
-    ]
-    return Claim(SENTENCES, " ".join(numbers), "report") if numbers else None
+    """The lines in which a person speaks and quotes no program; None if there are none."""
+    numbers = []
+    for number in prose.all_lines:
+        line = text.lines[number - 1]
+        if not is_program_output(line):
+            numbers.append(str(number))
+    if not numbers:
+        return None
+    return Claim(fields.SENTENCES, " ".join(numbers), "report")
 
 
 def person(text: Text) -> Facts:
-    """What the person says of the GPU, of what was tried, and of the machine: each thing once."""
+    """What the person says of the GPU, of what was tried and of the machine, each thing once."""
     prose = prose_of(text)
-    if own_lines := sentences(text, prose):
-        yield own_lines
+    own_sentences = sentences(text, prose)
+    if own_sentences:
+        yield own_sentences
     low = lowered(prose.words)
-    known: set[tuple[str, str]] = set()
-    for row in ROWS if low else ():
-        subject = (row.kind, row.values.get("what", ""))
-        if subject in known or not any(letters in low for letters in row.letters):
+    if not low:
+        return
+    already_said: set[tuple[str, str]] = set()
+    for row in ROWS:
+        # Several rows are different words for the same thing.
+        thing = (row.kind, row.values.get("what", ""))
+        if thing in already_said:
             continue
-        match = _meant(prose.words, row)
+        # A search for letters is much faster than the pattern, and most texts lack them.
+        if not any(letters in low for letters in row.letters):
+            continue
+        match = _first_assertion(prose.words, row)
         if match is None:
             continue
-        known.add(subject)
-        named = {name: value for name, value in match.groupdict().items() if value}
-        values = {**row.values, **named}
-        source = f"report, line {prose.line_at(match.start())}"
+        already_said.add(thing)
+        values = {**row.values, **_named_values(match)}
+        source = line_source(prose.line_at(match.start()))
         if row.kind == "python-bound":
-            yield Claim("python.version", values["python"], source, GUESS)
-        yield Event(kind=row.kind, values=values, source=source, text=match[0][:SHOWN])
+            yield Claim(fields.PYTHON_VERSION, values["python"], source, GUESS)
+        quote = match[0][:SHOWN_CHARACTERS]
+        yield Event(kind=row.kind, values=values, source=source, text=quote)
 
 
-def _meant(words: str, row: Row) -> re.Match[str] | None:
-    """Where the words say it, unless their own sentence makes a condition or a wish of them."""
+def _named_values(match: re.Match[str]) -> Mapping[str, str]:
+    """The values that a pattern's named groups read."""
+    values: dict[str, str] = {}
+    for name, value in match.groupdict().items():
+        if value:
+            values[name] = value
+    return values
+
+
+def _first_assertion(words: str, row: Row) -> re.Match[str] | None:
+    """The first place that says it, unless its sentence makes a condition or a wish of it."""
     for match in in_any_case(row.pattern).finditer(words):
-        sentence_start = max(words.rfind(end, 0, match.start()) for end in SENTENCE_ENDS) + 1
-        sentence_end = min(match.end() + BEHIND, len(words))
-        sentence = words[sentence_start:sentence_end]
-        if not (row.unless and in_any_case(row.unless).search(sentence)):
+        if not row.unless:
+            return match
+        sentence_end = min(match.end() + CHARACTERS_BEHIND, len(words))
+        sentence = words[_sentence_start(words, match.start()) : sentence_end]
+        if not in_any_case(row.unless).search(sentence):
             return match
     return None
 
 
+def _sentence_start(words: str, position: int) -> int:
+    """Where the sentence begins that holds a position."""
+    last_end = -1
+    for sentence_end in SENTENCE_ENDS:
+        end = words.rfind(sentence_end, 0, position)
+        last_end = max(last_end, end)
+    return last_end + 1
+
+
 SENTENCE_ENDS = (". ", "! ", "? ", "\n", "。")
-BEHIND, SHOWN = 30, 200
-"""Characters behind the words that may still change their meaning; characters of a quote."""
+CHARACTERS_BEHIND = 30
+"""Characters behind the words that may still change their meaning."""
+SHOWN_CHARACTERS = 200
+"""Characters of a quote."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpusetup.messages.questions import THINGS, topic_of
-from gpusetup.messages.search import Text
+from gpusetup.messages.search import Text, line_source
 from gpusetup.messages.working import TOPICS
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy
@@ -12,16 +12,20 @@ from gpusetup.report.person import prose_of
 
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
 """Where a sentence ends: not at the dot of a version."""
+# A question mark, or the last word of a question in Chinese, Korean or Japanese.
 ASKS = lazy(r"\?|(?:吗|呢|か|까|나요|까요|니까|인가요)\s*[.!]?\s*$")
 """How a question ends; Chinese, Japanese and Korean ones need no mark."""
+# `CUDA 12.4`, `cuda toolkit 12`; `torch 2.5.1`, `PyTorch version 2.5`.
 CUDA_NUMBER = lazy(r"(?i)\bcuda(?: ?toolkit| version)? ?(\d{1,2}(?:\.\d)?)\b")
 TORCH_NUMBER = lazy(r"(?i)torch(?: version)?(?: ?==)? ?v?(\d\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 BUILD_LABEL = lazy(r"(?i)(?<![A-Za-z0-9])cu(\d{2,3})(?![A-Za-z0-9])")
 """The label of a build: `cu128`."""
-SHOWN = 200
+SHOWN_CHARACTERS = 200
+"""Characters of the question that are quoted as evidence."""
 QUESTIONS_READ = 40
+"""Questions of a text that are looked at; a post has a few, a pasted FAQ has hundreds."""
 SENTENCES_BEFORE = 3
-"""Sentences in which a question's "that" is looked for."""
+"""Sentences before a question that may name what its "that" means."""
 
 
 def questions(text: Text) -> Facts:
@@ -32,34 +36,36 @@ def questions(text: Text) -> Facts:
     {'topic': 'python', 'python': '3.14'}
     """
     prose = prose_of(text)
-    place = 0
-    asked = 0
-    before: list[str] = []
+    end = 0
+    question_count = 0
+    sentences_before: list[str] = []
     for sentence in SENTENCE_END.split(prose.words):
-        start = prose.words.find(sentence, place)
-        place = start + len(sentence)
+        start = prose.words.find(sentence, end)
+        end = start + len(sentence)
         if not ASKS.search(sentence):
-            before.append(sentence)
+            sentences_before.append(sentence)
             continue
-        asked += 1
-        # What is asked about a GPU that works is no question about a version.
-        is_of_the_work = any(form.search(sentence) for form in TOPICS.values())
-        words_before = "" if is_of_the_work else " ".join(before[-SENTENCES_BEFORE:])
+        question_count += 1
+        words_before = " ".join(sentences_before[-SENTENCES_BEFORE:])
+        # A question about a GPU at work ("is this speed normal?") asks about no version.
+        if any(form.search(sentence) for form in TOPICS.values()):
+            words_before = ""
         topic = topic_of(sentence, words_before)
         if topic:
-            source = f"report, line {prose.line_at(start)}"
-            named = _versions(sentence) or _versions(words_before)
-            values = {"topic": topic, **named}
+            versions = _versions(sentence) or _versions(words_before)
             yield Event(
-                kind="question-asked", values=values, source=source, text=sentence.strip()[:SHOWN]
+                kind="question-asked",
+                values={"topic": topic, **versions},
+                source=line_source(prose.line_at(start)),
+                text=sentence.strip()[:SHOWN_CHARACTERS],
             )
             return
-        if asked >= QUESTIONS_READ:
+        if question_count >= QUESTIONS_READ:
             return
 
 
 def _versions(sentence: str) -> dict[str, str]:
-    """The Python, the torch and the CUDA that a question names."""
+    """The versions of Python, torch and CUDA that a sentence names, by these names."""
     values: dict[str, str] = {}
     python = in_any_case(THINGS["python"]).search(sentence)
     if python:
@@ -67,11 +73,13 @@ def _versions(sentence: str) -> dict[str, str]:
     torch = TORCH_NUMBER.search(sentence)
     if torch:
         values["torch"] = torch[1]
-    # A build's label is what is wished for; another number may be the driver's.
+    # A build's label is what the person wishes for; another number may be the driver's.
     label = BUILD_LABEL.search(sentence)
-    named = CUDA_NUMBER.search(sentence)
+    cuda = CUDA_NUMBER.search(sentence)
     if label:
-        values["cuda"] = f"{label[1][:-1]}.{label[1][-1]}"
-    elif named:
-        values["cuda"] = named[1]
+        # The last digit of a label is the minor version: cu128 is 12.8.
+        digits = label[1]
+        values["cuda"] = f"{digits[:-1]}.{digits[-1]}"
+    elif cuda:
+        values["cuda"] = cuda[1]
     return values

@@ -13,7 +13,7 @@ from gpusetup.report import (
     cuda_errors,
     environment,
     failures,
-    field_patterns,
+    field_claims,
     files,
     gpus,
     hardware,
@@ -21,6 +21,7 @@ from gpusetup.report import (
     launches,
     nvidia_smi,
     outcomes,
+    owners,
     paths,
     person,
     questions,
@@ -31,22 +32,28 @@ from gpusetup.report.cleaning import decode, is_binary, text_of
 from gpusetup.report.facts import Facts, Reader
 from gpusetup.report.merge import merge
 
-NOT_HERE = lazy(
+# A forum's post that somebody read, or a log that does not have the message:
+# "I read on a forum that ...", "a post says ...", "I don't see it in dmesg".
+QUOTED_FROM_ELSEWHERE = lazy(
     r"(?i)\b(?:I|we)(?: have|'ve)? (?:read|heard)\b.{0,60}?\b(?:forum|reddit|post|thread|article|blog|somewhere)"
     r"|\b(?:forum|reddit|post|thread|article|blog)\b[^.]{0,40}?\b(?:says?|said|claims?|suggests?)\b"
     r"|n(?:o|')?t (?:see|find|get|have) (?:it|that|this|any|one|such)\b.{0,30}?\b(?:dmesg|logs?|journal\w*)\b",
 )
-"""A message that somebody quotes and has not."""
+"""A message that a person quotes, although this machine did not print it."""
 
 
 def messages(text: Text) -> Iterator[Event]:
-    yield from (one for one in events_of(text, ROWS) if not NOT_HERE.search(one.text or ""))
+    """The known messages of programs that this machine printed."""
+    for event in events_of(text, ROWS):
+        quoted_line = event.text or ""
+        if not QUOTED_FROM_ELSEWHERE.search(quoted_line):
+            yield event
 
 
 READERS: tuple[Reader, ...] = (
     hardware.collect_env,
     nvidia_smi.nvidia_smi,
-    field_patterns.field_claims,
+    field_claims.field_claims,
     gpus.gpus,
     hardware.pci_devices_and_nodes,
     installers.packages,
@@ -61,6 +68,7 @@ READERS: tuple[Reader, ...] = (
     person.person,
     questions.questions,
     files.files,
+    owners.owners,
     runs.runs,
     works.works,
     outcomes.outcomes,
@@ -68,7 +76,7 @@ READERS: tuple[Reader, ...] = (
     failures.complaints,
     failures.failing_program,
 )
-"""One reader a format; each takes the whole text and gives what it finds."""
+"""One reader for each format. Each reads the whole text; among equals the first claim counts."""
 
 
 def read_report(text: str) -> Snapshot:
@@ -81,10 +89,14 @@ def read_report(text: str) -> Snapshot:
 
 
 def facts(text: Text) -> Facts:
+    """The facts of all readers, in the order of `READERS`."""
     for reader in READERS:
         yield from reader(text)
 
 
 def read_bytes(raw: bytes) -> Snapshot:
-    """The same for bytes in any encoding; a picture or an archive shows nothing."""
-    return Snapshot(origin="report") if is_binary(raw) else read_report(decode(raw))
+    """The machine that a file shows, in whatever encoding; of a picture or an archive, nothing."""
+    if is_binary(raw):
+        return Snapshot(origin="report")
+    text = decode(raw)
+    return read_report(text)

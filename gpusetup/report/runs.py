@@ -4,34 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpusetup.messages.search import Text
+from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
 
+# `100%|██████| 500/500 [`, `Training completed`, `'train_runtime': 12.3`.
 FINISHED = lazy(
     r"100%\|[^|]{0,80}\| ?(?P<count>\d+)/(?P=count) \["
     r"|\bPrompt executed in \d|\b[Tt]raining (?:completed|finished|done)\b|\bTest PASSED\b|\bResult = PASS\b"
     r"|'train_runtime': \d"
 )
 """A progress bar at its end, and what programs print when their work is done."""
+# `RuntimeError: ...` at the start of a line, `Segmentation fault`, `core dumped`.
 FAILED = lazy(
     r"^\s*(?:\*{2,} ?)?(?:\w+\.)*\w*(?:Error|Exception)\b:? |\b(?:Segmentation fault|core dumped|Aborted)\b|\*\*\* Error"
 )
 LINES_READ = 20_000
+"""Lines of the text's end that are read."""
+SHOWN_CHARACTERS = 200
+"""Characters of the line that is quoted as evidence."""
 
 
 def runs(text: Text) -> Iterator[Event]:
     """The last run that ended well, unless something failed after it."""
+    # One search in all of the text is faster than one in each line.
     if not FINISHED.search(text.flat):
         return
-    finished: tuple[int, str] | None = None
-    for number, line in enumerate(
-        text.lines[-LINES_READ:], 1 + max(len(text.lines) - LINES_READ, 0)
-    ):
+    unread_lines = max(len(text.lines) - LINES_READ, 0)
+    finished_run: Event | None = None
+    for number, line in enumerate(text.lines[unread_lines:], unread_lines + 1):
         if FAILED.search(line):
-            finished = None
+            finished_run = None
         elif FINISHED.search(line):
-            finished = (number, line.strip())
-    if finished:
-        number, shown = finished
-        yield Event(kind="run-finished", source=f"report, line {number}", text=shown[:200])
+            finished_run = Event(
+                kind="run-finished",
+                source=line_source(number),
+                text=line.strip()[:SHOWN_CHARACTERS],
+            )
+    if finished_run:
+        yield finished_run

@@ -1,8 +1,8 @@
 """What shows that a GPU computes: a device that a program names, a speed, a training that goes on.
 
-A failure that somebody names comes before all of that, in whatever words: that a part works is then
-no answer. Only two things outrank it: a person's later word that the failure is mended, and a
-program that goes on after the line in which it complained.
+If somebody names a failure, in whatever words, that some part works is no answer. Only two things
+outweigh the failure: the person's later word that it is mended, and a program that goes on after its
+complaint.
 """
 
 from __future__ import annotations
@@ -12,36 +12,67 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpusetup.messages import working
-from gpusetup.messages.search import Text
+from gpusetup.messages.alternatives import Alternatives, has_any
+from gpusetup.messages.search import Text, line_source
+from gpusetup.model.frozen import replace
 from gpusetup.model.machine import Event
-from gpusetup.model.patterns import lazy
+from gpusetup.model.patterns import lazy, lowered
 from gpusetup.report.failures import ALIGNED_LABEL, TABLE_STARTS
 from gpusetup.report.person import is_prose, prose_of
 
 LINES_READ, CHARACTERS_READ = 2_000, 60_000
-"""Of the beginning of a text: people's posts are shorter (the labelled ones: 99 % below)."""
+"""Of a text's beginning. 99 % of the labelled reports are shorter."""
+# Behind a question or exclamation mark, behind a full stop (not at the dot of a version), at a line's end.
 SENTENCE_END = lazy(r"(?<=[?!])|(?<=\.)\s+(?=\S)|\n")
-SHOWN = 160
+SHOWN_CHARACTERS = 160
 """Characters of a quote."""
+# `[1/4]`, `12 ...`, `ERROR: ...`, `WARNING]`.
 PRINTED_FIRST = lazy(
     r"\s*(?:[\d\[(]|(?:ERROR|Error|FATAL|CRITICAL|WARN(?:ING)?|INFO|DEBUG)\b[\]:])"
 )
-"""How a line begins that a program printed, although it has the words of a sentence."""
+"""How a program's line begins, although it has the words of a sentence."""
+# `Traceback (most recent call last)`, `RuntimeError: ...`.
 EXCEPTION = lazy(r"(?m)^\s*Traceback \(most recent|^\s*[\w.]{0,60}(?:Error|Exception): ")
 """The head of a traceback, or its last line."""
+# `device='cuda:0'`, `.to("cuda")`, `.cuda()`.
 ON_A_DEVICE = lazy(r"device='cuda:\d|\bcuda:\d\b|\.to\(['\"]cuda|\.cuda\(\)")
 """A tensor on the GPU, or the call that puts it there."""
 
 
-class Lines(NamedTuple):
-    """The lines of a text by what they say, each by its number (from 0)."""
+class FailureLines(NamedTuple):
+    """The lines of a text that name a failure, by their index (from 0)."""
 
     complaints: tuple[int, ...]
     """Lines in which a person names a failure."""
     errors: tuple[int, ...]
-    """Lines in which a program does."""
+    """Lines in which a program names one."""
     slow: tuple[int, ...]
-    """Lines that call it slow."""
+    """Lines that call something slow."""
+
+    @property
+    def by_person(self) -> tuple[int, ...]:
+        """Lines in which a person is not content."""
+        return self.complaints + self.slow
+
+    @property
+    def of_any(self) -> tuple[int, ...]:
+        """Lines that name a failure, whoever wrote them."""
+        return self.complaints + self.errors
+
+
+class Use(NamedTuple):
+    """A line that only a program prints which has its GPU."""
+
+    form: str
+    """What the line shows: `device`, `found`, `training`, `server`, `available`, `tensor`."""
+    match: re.Match[str]
+
+
+class Topic(NamedTuple):
+    """What a person asks about, and the words that show it."""
+
+    name: str
+    words: str
 
 
 def works(text: Text) -> Iterator[Event]:
@@ -56,179 +87,273 @@ def works(text: Text) -> Iterator[Event]:
     """
     lines = _lines_read(text)
     flat = "\n".join(lines)
-    classified = _classify(lines)
-    in_use = tuple(_in_use(flat))
-    mended = _last_match(working.SOLVED, flat)
-    if mended and _is_mended(lines, classified):
-        yield _event("works-there", flat, mended)
-    elif not _goes_on(lines, classified, in_use):
-        named = (*classified.complaints, *classified.slow)
-        if named:
-            first = named[0]
-            source = f"report, line {first + 1}"
-            yield Event(kind="names-failure", source=source, text=lines[first].strip()[:SHOWN])
+    computes_on_cpu = working.ON_CPU.search(flat)
+    if computes_on_cpu and working.A_GPU.search(flat):
+        yield _event("names-failure", flat, computes_on_cpu)
         return
-    if not classified.complaints and not classified.errors:
+    failures = _failure_lines(lines)
+    uses = tuple(_uses(flat))
+    last_word_of_success = _last_match(working.SOLVED, flat)
+    if last_word_of_success and _is_mended(lines, failures):
+        yield _event("works-there", flat, last_word_of_success)
+    elif not _is_outweighed(lines, failures, uses):
+        # What works beside a failure is no answer.
+        if failures.by_person:
+            yield _named_failure(lines, failures.by_person[0])
+            yield from _taken_all_the_same(flat, uses)
+        return
+    if not failures.of_any:
         yield Event(kind="names-no-failure", source="report")
     topic = _topic_of_person(prose_of(text).words)
-    for form, match in in_use:
-        yield _event("gpu-in-use", flat, match, form=form)
-    yield from _said_to_work(flat, topic, is_shown=bool(in_use))
+    for use in uses:
+        event = _event("gpu-in-use", flat, use.match)
+        yield replace(event, values={"form": use.form})
+    yield from _words_of_success(flat, topic, has_gpu_in_use=bool(uses))
     if topic:
-        name, words = topic
-        yield Event(kind="asks-about", values={"topic": name}, source="report", text=words)
+        values = {"topic": topic.name}
+        yield Event(kind="asks-about", values=values, source="report", text=topic.words)
+
+
+def _named_failure(lines: Sequence[str], index: int) -> Event:
+    """The event of a line in which a person names a failure."""
+    line = lines[index].strip()
+    return Event(
+        kind="names-failure",
+        source=line_source(index + 1),
+        text=line[:SHOWN_CHARACTERS],
+    )
+
+
+def _taken_all_the_same(flat: str, uses: Sequence[Use]) -> Iterator[Event]:
+    """The device and the speed that a program shows, where somebody complains of something."""
+    for use in uses:
+        if use.form == "device":
+            yield _event("device-taken", flat, use.match)
+    speed = working.SPEED.search(flat)
+    if speed:
+        yield _event("speed-named", flat, speed)
 
 
 def _lines_read(text: Text) -> Sequence[str]:
-    kept: list[str] = []
-    room = CHARACTERS_READ
+    """The lines of a text's beginning, up to `LINES_READ` and `CHARACTERS_READ`."""
+    lines: list[str] = []
+    characters = 0
     for line in text.lines[:LINES_READ]:
-        room -= len(line)
-        if room < 0:
+        characters += len(line)
+        if characters > CHARACTERS_READ:
             break
-        kept.append(line)
-    return kept
+        lines.append(line)
+    return lines
 
 
-def _classify(lines: Sequence[str]) -> Lines:
-    """Where a person and where a program names a failure, notices aside."""
+# --- failures that are named ----------------------------------------------------------------------
+
+
+def _failure_lines(lines: Sequence[str]) -> FailureLines:
+    """The lines in which a person or a program names a failure, other than notices and labels."""
+    low = lowered("\n".join(lines))
+    failures = working.FAILURE.possible_in(low)
+    worries = working.WORRY.possible_in(low)
+    slowness = working.SLOW.possible_in(low)
     complaints: list[int] = []
     errors: list[int] = []
     slow: list[int] = []
-    for number, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.lstrip().startswith(TABLE_STARTS):
             continue
         label = ALIGNED_LABEL.match(line)
-        line = line[label.end() :] if label else line
-        without_notices = working.NOTICES.sub(" ", working.PRINTED_LABELS.sub(" ", line))
-        if working.SLOW.search(without_notices):
-            slow.append(number)
-        if working.FAILURE.search(without_notices):
-            is_of_a_person = is_prose(line) and not PRINTED_FIRST.match(line)
-            (complaints if is_of_a_person else errors).append(number)
-    return Lines(tuple(complaints), tuple(errors), tuple(slow))
+        words = line[label.end() :] if label else line
+        # Most lines name no failure at all: their notices need not be taken out.
+        if not has_any((*failures, *worries, *slowness), words):
+            continue
+        without_labels = working.PRINTED_LABELS.sub(" ", words)
+        without_notices = working.NOTICES.sub(" ", without_labels)
+        if has_any(slowness, without_notices):
+            slow.append(index)
+        names_failure = has_any(failures, without_notices)
+        if not names_failure and not has_any(worries, without_notices):
+            continue
+        if is_prose(words) and not PRINTED_FIRST.match(words):
+            complaints.append(index)
+        elif names_failure:
+            # A program says a person's words of worry of its own progress.
+            errors.append(index)
+    return FailureLines(tuple(complaints), tuple(errors), tuple(slow))
 
 
-def _is_mended(lines: Sequence[str], classified: Lines) -> bool:
+def _is_mended(lines: Sequence[str], failures: FailureLines) -> bool:
     """Whether somebody says that it works now, and names no failure after that."""
-    words = [number for number, line in enumerate(lines) if _says_mended(line)]
-    if not words or classified.slow:
+    success_lines = [index for index, line in enumerate(lines) if _says_mended(line)]
+    if not success_lines or failures.slow:
         return False
-    later = (
-        number for number in (*classified.complaints, *classified.errors) if number > words[-1]
-    )
-    in_contrast = working.CONTRAST.search(" ".join(lines[words[-1] :]))
-    return not any(later) and not in_contrast
+    last_success = success_lines[-1]
+    if any(index > last_success for index in failures.of_any):
+        return False
+    # "It works now, but ..." introduces what does not.
+    words_from_there = " ".join(lines[last_success:])
+    return not working.CONTRAST.search(words_from_there)
 
 
 def _says_mended(line: str) -> bool:
     """Whether a line says that it works now, and names no failure behind these words."""
-    match = working.SOLVED.search(line)
-    return bool(match and not working.FAILURE.search(line[match.end() :]))
-
-
-def _goes_on(lines: Sequence[str], classified: Lines, in_use: Sequence[Shown]) -> bool:
-    """Whether no failure is named that what the text shows does not deny."""
-    flat = "\n".join(lines)
-    last_shown = max((_line_of(flat, match.end()) for _, match in in_use), default=-1)
-    for number in classified.complaints:
-        # A program that prints the name of its GPU sees it, whatever somebody concludes.
-        denied = last_shown >= 0 and working.NOT_SEEN.search(lines[number])
-        if not denied or working.FAILURE.search(working.NOT_SEEN.sub(" ", lines[number])):
-            return False
-    # A log's line of error is outranked by what follows it; an exception never is: people put the
-    # traceback before the head of the log as often as behind it.
-    if max(classified.errors, default=-1) > last_shown or EXCEPTION.search(flat):
+    success = working.SOLVED.search(line)
+    if success is None:
         return False
-    # Who calls it slow may run on the CPU, unless the text shows what the GPU does.
-    at_work = any(form not in ("available", "found") for form, _ in in_use)
-    return not classified.slow or at_work or _computes_on_a_gpu(flat)
+    words_behind = line[success.end() :]
+    return not working.FAILURE.search(words_behind)
+
+
+def _is_outweighed(lines: Sequence[str], failures: FailureLines, uses: Sequence[Use]) -> bool:
+    """Whether what the text shows of the GPU denies every failure that it names."""
+    flat = "\n".join(lines)
+    last_use = max((_line_index(flat, use.match.end()) for use in uses), default=-1)
+    if not all(_is_denied(lines[index], has_use=bool(uses)) for index in failures.complaints):
+        return False
+    # A program that goes on after a logged error got over it.
+    last_error = max(failures.errors, default=-1)
+    if last_error > last_use:
+        return False
+    # It does not get over an exception; people paste the traceback before the head of the log as
+    # often as behind it.
+    if EXCEPTION.search(flat):
+        return False
+    # A program that somebody calls slow may run on the CPU, unless the text shows the GPU at work.
+    has_gpu_at_work = any(use.form not in ("available", "found") for use in uses)
+    return not failures.slow or has_gpu_at_work or _computes_on_a_gpu(flat)
+
+
+def _is_denied(complaint: str, *, has_use: bool) -> bool:
+    """Whether a complaint says only that the GPU is not seen, while a program shows that it is.
+
+    A program that prints the name of its GPU sees it, whatever the person concludes.
+    """
+    if not has_use or not working.NOT_SEEN.search(complaint):
+        return False
+    other_words = working.NOT_SEEN.sub(" ", complaint)
+    return not working.FAILURE.search(other_words)
+
+
+# --- what shows that it works ---------------------------------------------------------------------
 
 
 def _computes_on_a_gpu(flat: str) -> bool:
-    on_a_gpu = working.A_GPU.search(flat)
-    of_its_work = working.SPEED.search(flat) or working.TOPICS["loader"].search(flat)
-    return bool(on_a_gpu and of_its_work)
+    """Whether a text names a GPU, and a speed or the feeding of its data."""
+    if not working.A_GPU.search(flat):
+        return False
+    if working.SPEED.search(flat):
+        return True
+    names_loader = working.TOPICS["loader"].search(flat)
+    return names_loader is not None
 
 
-Shown = tuple[str, re.Match[str]]
-"""What a line shows (its form's name), and where it stands."""
-
-
-def _in_use(flat: str) -> Iterator[Shown]:
-    """Lines that only a program prints which has its GPU: the last of each form."""
-    on_a_gpu = working.A_GPU.search(flat)
+def _uses(flat: str) -> Iterator[Use]:
+    """Lines that only a program prints which has its GPU: the last one of each form."""
+    names_gpu = working.A_GPU.search(flat) is not None
+    compares_results = working.TOPICS["result"].search(flat) is not None
     forms = (
         ("device", working.DEVICE_SHOWN, True),
         ("found", working.FOUND_SHOWN, True),
-        # A server and a training run on a CPU too.
-        ("training", working.TRAINING_SHOWN, on_a_gpu),
-        ("server", working.SERVER_SHOWN, on_a_gpu),
+        # A server and a training run on a CPU, too.
+        ("training", working.TRAINING_SHOWN, names_gpu),
+        ("server", working.SERVER_SHOWN, names_gpu),
         ("available", working.AVAILABLE_SHOWN, True),
-        ("tensor", ON_A_DEVICE, working.TOPICS["result"].search(flat)),
+        # Code that names a device need not have run; whoever compares results ran it.
+        ("tensor", ON_A_DEVICE, compares_results),
     )
-    for name, form, counts in forms:
-        match = _last_match(form, flat) if counts else None
+    for form, pattern, counts in forms:
+        match = _last_match(pattern, flat) if counts else None
         if match:
-            yield name, match
+            yield Use(form, match)
 
 
-def _said_to_work(flat: str, topic: tuple[str, str] | None, *, is_shown: bool) -> Iterator[Event]:
-    """A speed, a training that goes on, and a person's plain word."""
-    on_a_gpu = working.A_GPU.search(flat)
-    for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
-        match = form.search(flat) if on_a_gpu else None
+def _words_of_success(flat: str, topic: Topic | None, *, has_gpu_in_use: bool) -> Iterator[Event]:
+    """A speed, a training that goes on, and a person's plain word that it works."""
+    names_gpu = working.A_GPU.search(flat) is not None
+    if names_gpu:
+        for kind, form in (("gpu-speed", working.SPEED), ("gpu-trains", working.TRAINS_WELL)):
+            match = form.search(flat)
+            if match:
+                yield _event(kind, flat, match)
+    plain_word = working.WORKS_THERE.search(flat)
+    if plain_word is None:
+        return
+    # Games and nvidia-smi work on any driver, whatever torch does.
+    if working.OUTSIDE.search(flat):
+        return
+    # "X works, but ..." introduces what does not work.
+    is_sure = has_gpu_in_use or (names_gpu and topic is not None)
+    if is_sure or not working.CONTRAST.search(flat):
+        yield _event("works-there", flat, plain_word)
+
+
+# --- what is asked --------------------------------------------------------------------------------
+
+TOPICS_OF_STATEMENTS = ("result", "first run", "compile", "loader", "warnings", "speed", "normal")
+"""Topics that are also read in sentences which ask nothing.
+
+Not memory: programs print theirs in lines that read like sentences.
+"""
+
+
+def _topic_of_person(words: str) -> Topic | None:
+    """What somebody asks about: by the questions first, then by all sentences."""
+    questions = []
+    for sentence in SENTENCE_END.split(words):
+        if "?" in sentence or working.WONDERS.search(sentence):
+            questions.append(sentence)
+    topic_of_questions = _topic(" ".join(questions), tuple(working.TOPICS))
+    # "Is that normal?" asks about what the other sentences say.
+    if topic_of_questions and topic_of_questions.name != "normal":
+        return topic_of_questions
+    return _topic(words, TOPICS_OF_STATEMENTS) or topic_of_questions
+
+
+def _topic(words: str, names: Sequence[str]) -> Topic | None:
+    """The first of these topics that the words name."""
+    for name in names:
+        match = working.TOPICS[name].search(words)
         if match:
-            yield _event(kind, flat, match)
-    word = working.WORKS_THERE.search(flat)
-    # That one thing works introduces the one that does not; games run on any driver.
-    introduces = working.CONTRAST.search(flat) and not (is_shown or (on_a_gpu and topic))
-    if word and not introduces and not working.OUTSIDE.search(flat):
-        yield _event("works-there", flat, word)
-
-
-def _topic_of_person(words: str) -> tuple[str, str] | None:
-    """What somebody asks about, with the words that show it: a question before any other line."""
-    asked = [
-        line for line in SENTENCE_END.split(words) if "?" in line or working.WONDERS.search(line)
-    ]
-    of_a_question = _topic(" ".join(asked), tuple(working.TOPICS))
-    # "Is that normal?" asks about what the other sentences say. Programs print their memory too, in
-    # lines that read like sentences.
-    if of_a_question and of_a_question[0] != "normal":
-        return of_a_question
-    others = ("result", "first run", "compile", "loader", "warnings", "speed", "normal")
-    return _topic(words, others) or of_a_question
-
-
-def _topic(words: str, topics: Sequence[str]) -> tuple[str, str] | None:
-    for topic in topics:
-        match = working.TOPICS[topic].search(words)
-        if match:
-            return topic, match[0][:SHOWN]
+            return Topic(name, match[0][:SHOWN_CHARACTERS])
     return None
 
 
-def _last_match(form: re.Pattern[str], flat: str) -> re.Match[str] | None:
+# --- places ---------------------------------------------------------------------------------------
+
+
+def _last_match(form: re.Pattern[str] | Alternatives, flat: str) -> re.Match[str] | None:
+    """The last match of a pattern."""
+    if isinstance(form, Alternatives):
+        return form.last_in(flat)
     last = None
     for match in form.finditer(flat):
         last = match
     return last
 
 
-def _line_of(flat: str, place: int) -> int:
-    return flat.count("\n", 0, place)
+def _line_index(flat: str, position: int) -> int:
+    """The index (from 0) of the line that holds a position."""
+    return flat.count("\n", 0, position)
 
 
-def _event(kind: str, flat: str, match: re.Match[str], **values: str) -> Event:
-    source = f"report, line {_line_of(flat, match.start()) + 1}"
-    return Event(kind=kind, values=values, source=source, text=_sentence(flat, match))
+def _event(kind: str, flat: str, match: re.Match[str]) -> Event:
+    """An event with the line of a match as its evidence."""
+    index = _line_index(flat, match.start())
+    return Event(
+        kind=kind,
+        source=line_source(index + 1),
+        text=_quote(flat, match),
+    )
 
 
-def _sentence(flat: str, match: re.Match[str]) -> str:
-    """The words and what stands around them on their line."""
-    first = flat.rfind("\n", 0, match.start()) + 1
-    last = flat.find("\n", match.end())
-    line = " ".join(flat[first : last if last >= 0 else len(flat)].split())
-    # What stands before the words in a long line is the log's own prefix.
-    return line if len(line) <= SHOWN else " ".join(flat[match.start() : last].split())[:SHOWN]
+def _quote(flat: str, match: re.Match[str]) -> str:
+    """The line around a match; of a long line the words from the match on."""
+    line_start = flat.rfind("\n", 0, match.start()) + 1
+    line_end = flat.find("\n", match.end())
+    if line_end < 0:
+        line_end = len(flat)
+    line = " ".join(flat[line_start:line_end].split())
+    if len(line) <= SHOWN_CHARACTERS:
+        return line
+    # The beginning of a long line is the prefix of a logger.
+    words = " ".join(flat[match.start() : line_end].split())
+    return words[:SHOWN_CHARACTERS]

@@ -13,10 +13,10 @@ from typing import Any
 from gpusetup.catalog.builds import index_url
 from gpusetup.choose.choice import Choice
 from gpusetup.choose.host import python_tag
-from gpusetup.choose.index import IndexAnswer, Released
+from gpusetup.choose.index import IndexAnswer, Released, SetQuestion
 from gpusetup.choose.wish import name_of
 from gpusetup.errors import Unsatisfiable
-from gpusetup.model.builds import FAMILY, TorchBuild
+from gpusetup.model.builds import FAMILY
 from gpusetup.model.logins import without_logins
 from gpusetup.model.machine import Snapshot
 from gpusetup.uv.errors import explanation
@@ -48,21 +48,15 @@ class PersonIndex:
         """The root of torch's own indexes, without a login."""
         return without_logins(self.root)
 
-    def set_beside(
-        self,
-        build: TorchBuild,
-        words: tuple[str, ...],
-        limits: tuple[str, ...],
-        on_torch_index: tuple[str, ...],
-    ) -> IndexAnswer:
-        """The set of packages that meets some requirements beside a build, within limits."""
-        names = (*FAMILY, *on_torch_index)
-        companions = tuple(word for word in words if name_of(word) in names)
+    def set_beside(self, question: SetQuestion) -> IndexAnswer:
+        """The set of packages that meets some requirements beside a torch, within limits."""
+        names = (*FAMILY, *question.on_torch_index)
+        companions = tuple(word for word in question.words if name_of(word) in names)
         requirements = Requirements(
-            family=(f"torch=={build.torch}", *companions),
-            index=index_url(build.backend, self.root),
-            others=tuple(word for word in words if word not in companions),
-            constraints=limits,
+            family=(f"torch{question.torch}", *companions),
+            index=index_url(question.backend, self.root),
+            others=tuple(word for word in question.words if word not in companions),
+            constraints=question.limits,
         )
         try:
             locked = lock_of(self._question(requirements), self.settings)

@@ -43,6 +43,9 @@ PASSED_TO_UV = (
 SAFE_LINK_MODES = ("clone", "copy", "hardlink")
 """How uv may bring files from its cache. With symbolic links the environment would stop working as
 soon as the cache is cleaned, so that `symlink` is not used."""
+NEVER_CHANGES = "max-age=365000000, immutable"
+"""For the files of uv's default index, where no file name may be used twice. Behind a proxy that
+drops what the index says of it, uv would ask about each file again with every question."""
 PROXIES = {"http-proxy": "HTTP_PROXY", "https-proxy": "HTTPS_PROXY", "no-proxy": "NO_PROXY"}
 
 
@@ -211,6 +214,8 @@ class PersonSettings:
         # Tables come last: in TOML every later key would belong to them.
         for index in renamed:
             table = {"name": index.name, "url": index.url, "default": index.is_default}
+            if is_usual_default(index):
+                table["cache-control"] = {"files": NEVER_CHANGES}
             table |= index.options
             lines.append("[[index]]")
             for key, value in table.items():

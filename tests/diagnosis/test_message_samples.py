@@ -25,9 +25,10 @@ BESIDE_IT = {
     *SAID_BY_PEOPLE,
     *FILES_AND_RUNS,
     *PRINTED,
+    *("environment-owner", "torch-folder", "compiled-for-torch", "device-taken", "speed-named"),
 }
 """What a text may show next to its message: how it ended, that it computes, what a
-person says or asks of it, and which file failed."""
+person says or asks of it, which file failed, and whose environment it is."""
 
 
 @each("sample", samples)

@@ -103,3 +103,16 @@ def test_the_version_is_named_and_what_older_ones_refuse(served: Served) -> None
     assert "vllm before 0.8" in long["notes"][0] and "refuses to start" in long["notes"][0]
     other = served("llama.cpp", *words, "--context", "4096")
     assert "before" not in other["notes"][0]
+
+
+def test_a_server_that_tries_images_gets_no_tick_without_room_for_them(served: Served) -> None:
+    words = ("--model", "qwen2.5-vl-72b", "--context", "4096", "--batch", "2", "--gpu", "A100 40GB",
+             "--gpu-memory-utilization", "0.95")  # fmt: skip
+    answer = served("vllm", *words, "--tp", "4")
+    assert any("images" in reason for reason in answer["uncounted"])
+    assert answer == served("vllm", *words, "--gpus", "4")
+
+
+def test_a_server_is_divided_among_all_of_its_gpus(served: Served) -> None:
+    words = ("--model", "qwen3-8b", "--gpu", "A100 40GB", "--gpus", "4", "--tp", "2")
+    served("vllm", *words, code=2)

@@ -59,9 +59,13 @@ NOT_COMPILED = "AssertionError: Torch not compiled with CUDA enabled"
         ),
         # pip's torch in an environment of conda, and the torch of which nothing is shown
         (f"{IN_CONDA}\n{NOT_COMPILED}\ntorch 2.0.1+cpu", "pip install", "conda install"),
-        (f"$ pip install torch torchvision\n{IN_CONDA}\n{NOT_COMPILED}", "pip install", "conda"),
+        (
+            f"$ pip install torch torchvision\n{IN_CONDA}\n{NOT_COMPILED}",
+            "pip install",
+            "conda install",
+        ),
         (f"{IN_CONDA}\n{NOT_COMPILED}\n$ pip list\ntorch 2.1.0", "pip install", "conda install"),
-        (f"{IN_CONDA}\n{NOT_COMPILED}", "pip install", "conda"),
+        (f"{IN_CONDA}\n{NOT_COMPILED}", "pip install", "conda install"),
         # conda's
         (f"{IN_CONDA}\n{NOT_COMPILED}\npytorch 2.1.0 py3.10_cpu_0 pytorch", "conda install", "pip"),
         (f"$ conda install pytorch cpuonly -c pytorch\n{IN_CONDA}\n{NOT_COMPILED}", "conda", "pip"),

@@ -16,8 +16,8 @@ from report_asked import NO_DRIVER, NOT_FOUND, UNAVAILABLE, answered, misses
 from report_messages import MESSAGES
 
 from gpusetup.catalog.file import load_catalog
-from gpusetup.causes.lenders import LENDERS
 from gpusetup.diagnosis.diagnose import diagnose
+from gpusetup.fixes.lenders import LENDERS
 from gpusetup.model.finding import Fix, command_lines
 from gpusetup.model.machine import Container, Os, Snapshot
 from gpusetup.render.doctor import answering

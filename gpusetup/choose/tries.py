@@ -1,0 +1,91 @@
+"""Builds in the order in which an index is asked about them, less those whose answer is known."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gpusetup.choose.search import Candidate, Search
+from gpusetup.model.builds import TorchBuild
+from gpusetup.model.versions import parsed
+
+LACKS_TORCH = r"no versions? of torch\b|\btorch(==\S+)? (was not|has no)"
+"""uv's words for a torch that an index does not have."""
+
+
+class Beside(NamedTuple):
+    """What decides, of a build, which packages go with it: two backends with the same have the same
+    answer."""
+
+    torch: str
+    limits: tuple[str, ...]
+    """What the table of companions forbids beside it."""
+    on_torch_index: tuple[str, ...]
+
+
+class Tries:
+    """The builds that are to be tried, and what the index answered about those before."""
+
+    def __init__(self, search: Search, builds: Iterable[TorchBuild]) -> None:
+        self.search = search
+        self.builds = tuple(builds)
+        self.answered: set[Beside] = set()
+        self.promising: set[tuple[str, tuple[str, ...]]] = set()
+        """Torches that may go with some words, by an answer for several torches at once."""
+
+    def beside(self, build: TorchBuild) -> Beside:
+        """What decides, of a build, which packages go with it."""
+        on_torch_index = self.search.on_torch_index(build)
+        limits = self.search.limits(build, on_torch_index)
+        return Beside(build.torch, limits, on_torch_index)
+
+    def note(self, candidate: Candidate) -> None:
+        """Remember that the index answered about a build."""
+        # Another backend of a torch may go with newer packages (xformers is built for CUDA 12
+        # alone), unless the table forbids the same beside it. And another backend may have the
+        # torch that this one lacks.
+        if re.search(LACKS_TORCH, candidate.reason or "") is None:
+            self.answered.add(self.beside(candidate.build))
+
+    def is_ruled_out(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
+        """Whether the answer for a build is known: the same was asked, or nothing goes with it.
+
+        Each question takes uv seconds, and there are dozens of builds: one question about many of
+        them comes first.
+        """
+        if self.beside(build) in self.answered:
+            return True
+        # Mostly the first build is the answer, and a question about all would be in vain.
+        if not self.answered:
+            return False
+        return (build.torch, words) not in self.promising and self._none_alike(build, words)
+
+    def _none_alike(self, build: TorchBuild, words: tuple[str, ...]) -> bool:
+        """Whether nothing goes with a build and with those that can be asked about together."""
+        builds = self.alike(build)
+        while len(builds) > 1:
+            torch = self.search.torch_among(builds, words)
+            if torch is None:
+                self.answered.update(map(self.beside, builds))
+                return True
+            self.promising.add((torch, words))
+            # uv tries the newest torch first: with the newer ones it most likely had no success.
+            builds = tuple(other for other in builds if parsed(other.torch) > parsed(torch))
+            if parsed(build.torch) <= parsed(torch):
+                return False
+        return False
+
+    def alike(self, build: TorchBuild) -> tuple[TorchBuild, ...]:
+        """The builds of one backend, as many as can be asked about together with a build."""
+        beside = self.beside(build)
+        by_backend: dict[str, dict[Beside, TorchBuild]] = {}
+        for other in self.builds:
+            of_other = self.beside(other)
+            is_open = of_other not in self.answered
+            # What torch's own index has of the packages is part of the question.
+            if is_open and of_other.on_torch_index == beside.on_torch_index:
+                by_backend.setdefault(other.backend, {})[of_other] = other
+        with_build = [group for group in by_backend.values() if beside in group]
+        largest = max(with_build, key=len)
+        return tuple(largest.values())

@@ -1,0 +1,110 @@
+"""Whether a text shows already what a question asks for, in whatever form, and what is asked then.
+
+A value may stand in a tool's table, in `collect_env`, in a list of packages, in the label of a
+version or in a sentence: the snapshot holds it in one field, whichever it was. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gpusetup.causes import alike
+from gpusetup.evidence.context import events, listed_gpus
+from gpusetup.evidence.gpu_facts import kernels_that_a_text_prints
+from gpusetup.model.frozen import Frozen
+
+if TYPE_CHECKING:
+    from gpusetup.evidence.context import RuleContext
+
+
+class Answered(Frozen):
+    """A reading, what shows that the text has its output, and the reading that tells more."""
+
+    part: str
+    """A piece of the command."""
+    is_shown: Callable[[RuleContext], bool]
+    following: str
+
+
+def _printed(*outputs: str) -> Callable[[RuleContext], bool]:
+    """Whether a text has the output of a tool."""
+
+    def is_printed(context: RuleContext) -> bool:
+        printed_outputs = [event.values.get("what") for event in events(context, "output-shown")]
+        return not set(outputs).isdisjoint(printed_outputs)
+
+    return is_printed
+
+
+def _build_is_known(context: RuleContext) -> bool:
+    """torch's version with its build, from whatever place."""
+    return bool(context.torch.version and context.torch.backend)
+
+
+def _torch_answered(context: RuleContext) -> bool:
+    """The build, and whether torch sees a GPU."""
+    return _build_is_known(context) and context.torch.cuda_available is not None
+
+
+def _kernels_are_listed(context: RuleContext) -> bool:
+    return kernels_that_a_text_prints(context)
+
+
+def _gpus_are_listed(context: RuleContext) -> bool:
+    return bool(listed_gpus(context))
+
+
+def _import_fails(context: RuleContext) -> bool:
+    """torch's own tool imports torch, and ends where that ends."""
+    return bool(context.torch.import_error)
+
+
+ANSWERED: tuple[Answered, ...] = (
+    Answered(
+        part="NCCL",
+        is_shown=lambda context: bool(events(context, "nccl-on-a-bridge")),
+        following=alike.INTERFACES,
+    ),
+    Answered(part="NCCL_DEBUG=INFO", is_shown=_printed("nccl"), following=alike.TOPOLOGY),
+    Answered(part=alike.KERNEL_LOG, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
+    Answered(part=alike.KERNEL_OF_MAKER, is_shown=_printed("kernel"), following=alike.WHICH_STACK),
+    Answered(part=alike.AMD_TARGETS, is_shown=_printed("devices"), following=alike.ONE_GPU_OF_AMD),
+    Answered(part=alike.TORCHS_MPS, is_shown=_printed("mps"), following=alike.MPS_FALLBACK),
+    Answered(part=alike.COLLECT_ENV, is_shown=_import_fails, following=alike.IMPORT_FAULT),
+    Answered(part=alike.COLLECT_ENV, is_shown=_printed("collect-env"), following=alike.FAULTS),
+    Answered(part=alike.ASK_TORCH, is_shown=_torch_answered, following=alike.WHILE_IT_RUNS),
+    Answered(part=alike.TORCHS_CUDA, is_shown=_build_is_known, following=alike.THIS_TORCH),
+    Answered(part=alike.TORCHS_KERNELS, is_shown=_kernels_are_listed, following=alike.BLOCKING_RUN),
+    Answered(part=alike.WHILE_IT_RUNS, is_shown=_printed("processes"), following=alike.MONITOR),
+    Answered(part=alike.STACK, is_shown=_printed("threads"), following=alike.KERNEL_LOG),
+    Answered(part="faulthandler", is_shown=_printed("threads"), following=alike.WHICH_TORCH),
+    Answered(part="PYTHONFAULTHANDLER", is_shown=_printed("threads"), following=alike.KERNEL_LOG),
+    Answered(part="py-spy", is_shown=_printed("threads"), following=alike.KERNEL_LOG),
+    Answered(part="nvidia-smi topo", is_shown=_printed("topology"), following=alike.STACK),
+    Answered(part=alike.BLOCKING_RUN, is_shown=_printed("blocking"), following=alike.WHAT_LOADS),
+)
+"""In the order in which they are tried; what follows may be answered too."""
+
+
+def beyond_what_was_printed(context: RuleContext, reading: str) -> str | None:
+    """The reading, or the next one whose output a text does not show; None if all are shown.
+
+    Each reading is asked at most once: two that follow each other end the search.
+    """
+    tried: set[str] = set()
+    while reading not in tried:
+        tried.add(reading)
+        following = _following(context, reading)
+        if following is None:
+            return reading
+        reading = following
+    return None
+
+
+def _following(context: RuleContext, reading: str) -> str | None:
+    """What tells more where a text shows the output of a reading."""
+    for row in ANSWERED:
+        if row.part in reading and row.is_shown(context):
+            return row.following
+    return None

@@ -1,0 +1,330 @@
+"""Who holds the environment of a text, and how its torch is changed there: the one place for it.
+
+pip changes torch where a person made the environment. Where an image, a notebook's lender, a
+cluster's module, the system's package manager or a program's start script made it, another way is
+right: `owner_of` gives that owner with its way, and `fixes.needs` asks it before each command that
+changes torch.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpusetup.evidence.context import RuleContext, events, in_container, is_report
+from gpusetup.fixes.lenders import lender_of
+from gpusetup.model.frozen import Frozen
+from gpusetup.model.shell import Lines, lines
+
+if TYPE_CHECKING:
+    from gpusetup.model.machine import Event
+
+
+class EnvironmentOwner(Frozen):
+    """Who holds an environment, and what follows for a change of its torch."""
+
+    because: str
+    """What shows the owner, as a clause."""
+    way: str
+    """How torch is changed there; of an open environment it introduces pip's way."""
+    is_closed: bool = True
+    """Whether pip and `gpusetup install` are wrong there; if not, they come after the way."""
+    commands_are_for: str = ""
+    """Where pip's commands are typed, if it is not where the program runs: their title."""
+    holds_all_packages: bool = False
+    """Whether no package at all can be installed there, and not torch alone."""
+    commands: Lines = ()
+    """What is typed in the place of an installation."""
+
+    @property
+    def sentence(self) -> str:
+        """What shows the owner, then how torch is changed there."""
+        return f"{self.because[:1].upper()}{self.because[1:]}. {self.way}"
+
+
+def owner_of(context: RuleContext) -> EnvironmentOwner | None:
+    """Who holds the environment of a text, from the narrowest; None if a person may change it.
+
+    A machine was read itself: its own readings say whether its environment may be changed.
+    """
+    if not is_report(context):
+        return None
+    for find in (
+        executable,
+        store,
+        notebook,
+        image,
+        module,
+        system_packages,
+        translation_layer,
+        project,
+        program,
+        unnamed_container,
+    ):
+        owner = find(context)
+        if owner is not None:
+            return owner
+    return None
+
+
+# --- where no package can be installed ------------------------------------------------------------
+
+
+def executable(context: RuleContext) -> EnvironmentOwner | None:
+    """A program that is one executable, with its Python and torch inside."""
+    for event in events(context, "packaged-program"):
+        name = event.values.get("program", "the program")
+        return EnvironmentOwner(
+            because=f"{name} brings its own Python and its own libraries",
+            way="pip does not reach them: take a newer release of the program (made for this GPU), "
+            "or run the program from its source",
+            holds_all_packages=True,
+        )
+    return None
+
+
+def store(context: RuleContext) -> EnvironmentOwner | None:
+    """A package in a store that only its own package manager writes."""
+    for event in events(context, "failing-file"):
+        if event.values.get("place") == "store":
+            package = event.values.get("package", "the package")
+            return EnvironmentOwner(
+                because=f"{package} lies in the store of Nix or Guix",
+                way="pip cannot change it: choose another release or override its build in the "
+                "system's configuration",
+                holds_all_packages=True,
+            )
+    return None
+
+
+def notebook(context: RuleContext) -> EnvironmentOwner | None:
+    """A lender's notebook: it brings a torch for its GPUs, and may have no network."""
+    lender = lender_of(context)
+    if lender is None:
+        return None
+    if _named(context, "offline"):
+        return EnvironmentOwner(
+            because=f"this notebook of {lender.name} has no network, so nothing can be downloaded",
+            way=f"Use a GPU that the installed torch supports: {lender.gives_a_gpu}. Or add wheels "
+            "that a notebook with network downloaded (`pip download`) as input, and install them "
+            "with `pip install --no-index --find-links FOLDER`",
+            holds_all_packages=True,
+        )
+    # The lender's torch serves all of its GPUs but Kaggle's oldest (P100).
+    old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
+    first = lender.gives_a_gpu if old_gpu else f"Take back what was installed: {lender.anew}"
+    return EnvironmentOwner(
+        because=f"{lender.name} brings a torch with its runtime",
+        way=f"{first}. If the program needs another torch",
+        is_closed=False,
+    )
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+SYSTEMS_FOLDER = r"^/usr/(?:local/)?lib/python3(?:\.\d+)?/dist-packages"
+"""Where the maker of an image puts torch: a person's own environment lies elsewhere."""
+
+
+def image(context: RuleContext) -> EnvironmentOwner | None:
+    """An image whose maker built its torch, or a program's image with the torch that it needs."""
+    for event in _named(context, "image"):
+        name = event.values["name"]
+        repository = re.sub(r":[\w.-]+$", "", name)
+        return EnvironmentOwner(
+            because=f"the program and its torch belong to the image {name}",
+            way=f"Take another tag of {repository}: the newest for a newer GPU, one of an older "
+            "CUDA for an older driver or GPU (the project's releases name both). What pip changes "
+            "in a running container is lost with it",
+        )
+    if made := _image_of_a_maker(context):
+        return EnvironmentOwner(
+            because=f"torch belongs to the image {made}".rstrip(),
+            way="Keep the image's torch: its maker built it for this machine. Take another tag of "
+            "the image (a newer one for a newer GPU, an older one for an older driver), or change "
+            "the program",
+        )
+    for event in _named(context, "base-image"):
+        return EnvironmentOwner(
+            because=f"torch belongs to the image {event.values['name']}",
+            way=f"Take {_tag_of_pytorch(context)}, in the command or in the Dockerfile's FROM line",
+        )
+    return None
+
+
+def _image_of_a_maker(context: RuleContext) -> str:
+    """The image of a maker of GPUs, in words; "" if none is shown."""
+    for event in events(context, "vendor-image"):
+        return event.values.get("image", "")
+    if _named(context, "maker-image"):
+        return "of NVIDIA (its `a0` version of torch is on no index)"
+    location = context.torch.location or ""
+    has_a_makers_folder = in_container(context) and re.search(SYSTEMS_FOLDER, location)
+    return "in whose system folder its maker put it" if has_a_makers_folder else ""
+
+
+def _tag_of_pytorch(context: RuleContext) -> str:
+    """The tag of PyTorch's own image that has the chosen build."""
+    build = context.choice.build
+    if build is None or build.cuda is None:
+        return "a newer tag of pytorch/pytorch"
+    # Its images carry cuDNN 9 since torch 2.4; older releases are seldom chosen.
+    return f"`pytorch/pytorch:{build.torch}-cuda{build.cuda}-cudnn9-runtime`"
+
+
+def unnamed_container(context: RuleContext) -> EnvironmentOwner | None:
+    """A container whose image the text does not name: its Dockerfile installs torch."""
+    executable = context.snapshot.python.executable or ""
+    # An environment in a home folder is a person's own, wherever it runs.
+    if not in_container(context) or re.search(r"^/(?:home|root)/|conda", executable):
+        return None
+    kind = context.snapshot.container.kind
+    if kind not in ("docker", "podman", "kubernetes"):
+        return None
+    return EnvironmentOwner(
+        because="the program runs in a container, and what is installed in a running one is lost "
+        "with it",
+        way="Change the line of the Dockerfile that installs torch and build the image again, or "
+        "take a newer tag of the image. In the Dockerfile",
+        is_closed=False,
+        commands_are_for="lines of the Dockerfile (`RUN` before each)",
+    )
+
+
+# --- modules, the system, layers ------------------------------------------------------------------
+
+OF_A_CLUSTER = re.compile(
+    r"^/(?:sw|software|apps|cvmfs|easybuild|lustre/sw|opt/(?:apps|ohpc|cray|modulefiles)"
+    r"|cluster/(?:apps|software)|projappl/soft|share/apps)/",
+    re.I,
+)
+"""Folders in which clusters keep the programs of their modules (Lmod, EasyBuild, Spack)."""
+
+
+def module(context: RuleContext) -> EnvironmentOwner | None:
+    """A cluster's module, which only its administrators write."""
+    root = _root_of_torch(context)
+    named = _named(context, "module")
+    if not named and not OF_A_CLUSTER.search(root):
+        return None
+    name = f"the module {named[0].values['name']}" if named else f"the cluster ({root})"
+    return EnvironmentOwner(
+        because=f"torch belongs to {name}, which only its administrators change",
+        way="Load a newer module (`module avail` lists them), or make a new environment "
+        "without the module",
+        commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
+    )
+
+
+SYSTEMS_OWN = re.compile(r"^/usr/lib(?:64)?/python3")
+
+
+def system_packages(context: RuleContext) -> EnvironmentOwner | None:
+    """The distribution's package manager, outside of containers: pip would break its files."""
+    root = _root_of_torch(context)
+    if in_container(context) or not SYSTEMS_OWN.search(root):
+        return None
+    return EnvironmentOwner(
+        because=f"this torch is a package of the distribution ({root})",
+        way="Leave it to the distribution's package manager, and make a new environment, "
+        "in which the program runs",
+        commands=lines("gpusetup install --venv .venv"),
+    )
+
+
+def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
+    """ZLUDA: it runs a CUDA build of torch on an AMD GPU."""
+    for event in _named(context, "translation"):
+        name = event.values["name"]
+        return EnvironmentOwner(
+            because=f"{name} lets a CUDA build of torch run on the AMD GPU",
+            way=f"Keep that build. Install the HIP SDK and the {name} that the program's own page "
+            "names for this GPU, with the rocBLAS library files for its target; or use a ROCm "
+            "build of torch without it",
+        )
+    return None
+
+
+def project(context: RuleContext) -> EnvironmentOwner | None:
+    """A project whose tool writes the environment: its next run takes away what pip put there."""
+    build = context.choice.build
+    backend = build.backend if build is not None and build.cuda else "cu126"
+    index = f"https://download.pytorch.org/whl/{backend}"
+    ways = {
+        "poetry": (
+            f"poetry source add --priority explicit pytorch {index}",
+            "poetry add --source pytorch torch torchvision",
+        ),
+        # pdm takes indexes from pyproject.toml alone (`[[tool.pdm.source]]`).
+        "pdm": (),
+        "pixi": ("pixi workspace system-requirements add cuda 12", "pixi add pytorch-gpu"),
+    }
+    for event in _named(context, "project"):
+        tool = event.values["name"]
+        return EnvironmentOwner(
+            because=f"{tool} writes this environment from the project's file, and its next run "
+            "takes away what pip installed",
+            way="Name the build in the project's file, and let the tool install it",
+            commands=lines(*ways[tool]),
+        )
+    return None
+
+
+# --- programs with an environment of their own ----------------------------------------------------
+
+WAYS_OF_PROGRAMS = {
+    "ComfyUI portable": r"run `update\update_comfyui_and_python_dependencies.bat`, or unpack the "
+    "newest portable release and move `models` and `custom_nodes` into it",
+    "ComfyUI Desktop": "update the program (it updates its own environment), or use its own "
+    "terminal, which has that environment",
+    "Stability Matrix": "use its package's menu (Packages, the three dots, Update or Python "
+    "Packages), which changes the package's own environment",
+    "Pinokio": "use the program's own Update or Reset in Pinokio, which builds its environment "
+    "again",
+    "text-generation-webui": "run `update_wizard_windows.bat` (`update_wizard_linux.sh`), or "
+    "delete `installer_files` and start it again for its newest torch",
+    "stable-diffusion-webui": "its start script installs one torch: set TORCH_COMMAND in "
+    "webui-user.bat (webui-user.sh) to the pip command, take `--xformers` out of "
+    "COMMANDLINE_ARGS (its release belongs to the old torch), delete `venv` and start again",
+    "SD.Next": "start it once with `--reinstall` (its installer chooses torch; TORCH_COMMAND "
+    "overrides it)",
+    "kohya_ss": "run its setup script again (`setup.bat`, `setup.sh`), whose requirements name "
+    "torch and xformers together",
+    "Fooocus": "take its newest release; its folder `python_embeded` has the torch",
+    "InvokeAI": "use its launcher (Manage Installation: reinstall the newest release), which "
+    "chooses torch",
+}
+"""A program that makes its own environment -> how it changes its torch there."""
+
+
+def program(context: RuleContext) -> EnvironmentOwner | None:
+    """A program whose start script makes its environment and installs its torch."""
+    for event in _named(context, "program"):
+        name = event.values["name"]
+        return EnvironmentOwner(
+            because=f"the environment is {name}'s own",
+            way=f"{name}'s way first: {WAYS_OF_PROGRAMS[name]}. Or in its environment",
+            is_closed=False,
+        )
+    return None
+
+
+def has_own_environment(context: RuleContext) -> bool:
+    """Whether a text is about a program that runs in an environment of its own."""
+    return bool(_named(context, "program"))
+
+
+# --- what was read --------------------------------------------------------------------------------
+
+
+def _named(context: RuleContext, owner: str) -> list[Event]:
+    """The events that name an owner of this kind."""
+    shown = events(context, "environment-owner")
+    return [event for event in shown if event.values.get("owner") == owner]
+
+
+def _root_of_torch(context: RuleContext) -> str:
+    """The folder above the packages of the torch that a text loads; "" if it shows none."""
+    for event in events(context, "torch-folder"):
+        return event.values["root"]
+    return ""

@@ -1,0 +1,264 @@
+"""Fields of a snapshot that others imply: torch's backend, the system, the GPUs that messages name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from gpusetup.accelerators.makers import identified
+from gpusetup.model.frozen import replace
+from gpusetup.model.machine import Event, Events, Gpu, Os, Package, Snapshot, Torch
+from gpusetup.model.patterns import lazy
+from gpusetup.model.versions import Capability, cuda_of, parsed
+
+SHOWN_CHARACTERS = 200
+"""Characters of a value that are quoted as evidence."""
+
+
+def with_implied_fields(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the fields that others imply: a backend by its label, a system by its tools."""
+    gpus = _gpus(snapshot)
+    if gpus is not None:
+        gpus = tuple(identified(gpu) for gpu in gpus)
+    events = [_with_meaning(event, snapshot.os) for event in snapshot.events]
+    return replace(
+        snapshot,
+        torch=_torch(snapshot),
+        os=_os(snapshot),
+        gpus=gpus,
+        events=(*events, *_library_folders(snapshot)),
+    )
+
+
+# The folders of CUDA's libraries, and the stubs that programs are only linked against.
+CUDA_FOLDER = lazy(r"/stubs|/cuda|cudnn|nccl", re.I)
+
+
+def _library_folders(snapshot: Snapshot) -> Iterator[Event]:
+    """The folders of CUDA's libraries that LD_LIBRARY_PATH puts before those of torch."""
+    library_path = snapshot.environment.get("LD_LIBRARY_PATH", "")
+    for folder in dict.fromkeys(library_path.split(":")):
+        if not CUDA_FOLDER.search(folder):
+            continue
+        is_stub = "/stubs" in folder.lower()
+        yield Event(
+            kind="libcuda-stub" if is_stub else "foreign-library",
+            values={"folder": folder},
+            source="LD_LIBRARY_PATH",
+            text=folder[:SHOWN_CHARACTERS],
+        )
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+SIZE_FIELDS = {
+    "asked": "asked_bytes",
+    "total": "total_bytes",
+    "total2": "total_bytes",
+    "free": "free_bytes",
+    "held": "held_bytes",
+    "idle": "idle_bytes",
+}
+"""A size in torch's message about memory, as the pattern reads it, and the number that it becomes."""
+
+
+def _with_meaning(event: Event, os: Os) -> Event:
+    """The event with what only the whole text can tell: sizes in bytes, and an error of WSL."""
+    if event.kind == "cuda-version-err":
+        # In WSL `CUDA Version: ERR!` means a driver that is too old for WSL. A text that shows no
+        # Linux kernel may be of WSL.
+        may_be_wsl = os.wsl or (os.wsl is None and os.kernel is None)
+        return replace(event, kind="wsl-driver") if may_be_wsl else event
+    if event.kind == "out-of-memory":
+        return replace(event, values=_with_bytes(event.values))
+    return event
+
+
+def _with_bytes(values: Mapping[str, str]) -> dict[str, str]:
+    """The values of an out-of-memory event, its sizes as numbers of bytes."""
+    from gpusetup.readings.nvidia_smi import memory
+
+    values_in_bytes: dict[str, str] = {}
+    for name, text in values.items():
+        if name not in SIZE_FIELDS:
+            values_in_bytes[name] = text
+            continue
+        size = memory(text.replace("bytes", "B"))
+        # A size that cannot be read says nothing.
+        if size is not None:
+            values_in_bytes[SIZE_FIELDS[name]] = str(size)
+    return values_in_bytes
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+# conda's name of a CPU build: `py3.12_cpu_0`.
+CPU_BUILD = lazy(r"(?:^|_)cpu")
+
+
+def _torch(snapshot: Snapshot) -> Torch:
+    """torch, with what the list of packages and torch's own messages add."""
+    from gpusetup.readings.packages import backend_of
+
+    torch = snapshot.torch
+    packages = snapshot.packages or ()
+    torch_packages = [package for package in packages if package.name in ("torch", "pytorch")]
+    version = _with_third_number(torch.version or _best_version(torch_packages))
+    backend = backend_of(version, torch.cuda, torch.hip) or torch.backend
+    if backend is None and _has_cpu_build(snapshot.events, torch_packages):
+        backend = "cpu"
+    installed = torch.installed
+    if installed is None and version:
+        installed = True
+    installers = [package.installer for package in torch_packages if package.installer]
+    return replace(
+        torch,
+        version=version,
+        cuda=torch.cuda or cuda_of(backend or ""),
+        backend=backend,
+        installed=installed,
+        installer=torch.installer or (installers[0] if installers else None),
+    )
+
+
+class VersionRank(NamedTuple):
+    """How much a version says: one with a build's label more than one without, then the later one."""
+
+    has_label: bool
+    release: Any
+
+
+def _best_version(packages: list[Package]) -> str | None:
+    """The version of these packages that says most."""
+
+    def rank(version: str) -> VersionRank:
+        has_label = "+" in version
+        return VersionRank(has_label, parsed(version))
+
+    versions = [package.version for package in packages]
+    return max(versions, key=rank, default=None)
+
+
+def _has_cpu_build(events: Events, torch_packages: list[Package]) -> bool:
+    """Whether torch says that it has no CUDA, or conda's name of the build does."""
+    if any(event.kind == "torch-not-compiled-with-cuda" for event in events):
+        return True
+    for package in torch_packages:
+        build = package.build or ""
+        if CPU_BUILD.search(build):
+            return True
+    return False
+
+
+def _with_third_number(version: str | None) -> str | None:
+    """The version of a build, with the third number that people leave out: it is the first release.
+
+    >>> _with_third_number("2.7+cu128"), _with_third_number("2.7")
+    ('2.7.0+cu128', '2.7')
+    """
+    if version is None:
+        return None
+    release, plus, label = version.partition("+")
+    has_two_numbers = release.count(".") == 1
+    if plus and has_two_numbers:
+        return f"{release}.0+{label}"
+    return version
+
+
+# --- the system -----------------------------------------------------------------------------------
+
+
+def _os(snapshot: Snapshot) -> Os:
+    """The system, with what the driver, the kernel and a Jetson imply."""
+    os = snapshot.os
+    driver_version = snapshot.driver.version or ""
+    # Only Linux' drivers have three numbers, and only its nvidia-smi a column of persistence.
+    has_linux_driver = driver_version.count(".") == 2 or snapshot.driver.persistence is not None
+    family = os.family
+    if family is None and (has_linux_driver or os.jetson):
+        family = "linux"
+    # What fails in WSL fails in its Linux, although the machine also runs Windows.
+    if os.wsl:
+        family = "linux"
+    machine = os.machine
+    if machine is None and os.jetson:
+        machine = "aarch64"
+    wsl = os.wsl
+    if wsl is None and family == "linux" and os.kernel:
+        wsl = "microsoft" in os.kernel.lower()
+    return replace(os, family=family, machine=machine, wsl=wsl)
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+DENY_NVIDIA = ("no-nvidia-gpu", "foreign-gpu")
+"""Events that say that a machine has no NVIDIA GPU, or that name another maker's."""
+SHOW_NVIDIA = (
+    "smi-sees-it",
+    "xid",
+    "gpu-fell-off-bus",
+    "hybrid-gpu-off",
+    "out-of-memory",
+    "no-kernel-image",
+    # A notebook on a rented machine may have one at another time.
+    "hosted-notebook",
+)
+"""Events that speak of an NVIDIA GPU all the same."""
+
+
+def _has_no_nvidia_gpu(snapshot: Snapshot) -> bool:
+    """Whether a text says that the machine has no NVIDIA GPU, and shows nothing of one."""
+    kinds = {event.kind for event in snapshot.events}
+    if not kinds.intersection(DENY_NVIDIA):
+        return False
+    if kinds.intersection(SHOW_NVIDIA) or snapshot.torch.cuda_available:
+        return False
+    # WSL and a Jetson have an NVIDIA GPU if anything speaks of CUDA there.
+    if snapshot.os.wsl or snapshot.os.jetson:
+        return False
+    if snapshot.driver.version or snapshot.driver.cuda:
+        return False
+    return not any(device.vendor == "nvidia" for device in snapshot.pci_devices or ())
+
+
+def _gpus(snapshot: Snapshot) -> tuple[Gpu, ...] | None:
+    """The GPUs of lists, else those that messages about a capability name; () if there is none."""
+    if snapshot.gpus:
+        return snapshot.gpus
+    gpus_in_messages = tuple(dict.fromkeys(_gpus_in_messages(snapshot.events)))
+    if gpus_in_messages or _has_no_nvidia_gpu(snapshot):
+        return gpus_in_messages
+    # A device on the bus may be a GPU that no list names.
+    return None if snapshot.pci_devices else snapshot.gpus
+
+
+def _gpus_in_messages(events: Events) -> list[Gpu]:
+    """The GPUs that messages name with their capability, else the one that a compiler compiled for."""
+    gpus = []
+    for event in events:
+        if "gpu" in event.values and "capability" in event.values:
+            capability = Capability.parse(event.values["capability"])
+            gpus.append(Gpu(name=event.values["gpu"], compute_capability=capability))
+    if gpus:
+        return gpus
+    for event in events:
+        compiled_for = _compiled_for(event)
+        if compiled_for:
+            return [Gpu(name="unknown", compute_capability=compiled_for)]
+    return []
+
+
+def _compiled_for(event: Event) -> Capability | None:
+    """The capability that a compiler or torch lacked code for; None if the event has none."""
+    if event.kind not in ("jit-arch-rejected", "gpu-not-in-wheel"):
+        return None
+    architecture = event.values.get("capability") or event.values.get("arch", "")
+    # nvcc compiles for every architecture of a list, whatever GPU the machine has.
+    is_of_a_list = event.values.get("compiler") == "nvcc" and architecture.startswith("compute_")
+    if is_of_a_list:
+        return None
+    with suppress(ValueError):
+        return Capability.parse(architecture)
+    return None

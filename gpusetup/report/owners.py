@@ -1,0 +1,85 @@
+"""Whose environment a text shows: the folder of its torch, an image, a program that brings its own.
+
+These are facts, and no failure. `fixes.owners` decides by them how that torch may be changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from gpusetup.messages.owners import COMPILED, FORMS, Form
+from gpusetup.messages.search import Text
+from gpusetup.model.machine import Event
+from gpusetup.model.patterns import lazy
+from gpusetup.report.facts import GUESS, Claim, Facts
+
+CHARACTERS_READ = 200_000
+"""Of a text's beginning and of its end: paths repeat themselves."""
+TORCHS_FILE = lazy(
+    r"(?P<root>(?<![\w.~$}])/[\w.@+~/-]{2,200}?"
+    r"|(?:\b[A-Z]:\\|(?<=[ \"'>])\.[\\/])[^\"'\n<>|*?:;,]{0,200}?)[\\/]+"
+    r"(?P<folder>site|dist)-packages[\\/]+torch[\\/]",
+    re.I,
+)
+"""A file of torch in a traceback or a warning: the folder above its packages."""
+SHOWN = 200
+"""Characters of a quote."""
+
+
+def owners(text: Text) -> Facts:
+    """The folder of torch, who holds its environment, and what was compiled for it.
+
+    >>> from gpusetup.report.cleaning import text_of
+    >>> [event.values for event in owners(text_of("docker run vllm/vllm-openai:v0.8.5 --model x"))]
+    [{'owner': 'image', 'name': 'vllm/vllm-openai:v0.8.5'}]
+    """
+    flat = text.flat[:CHARACTERS_READ]
+    if "-packages" in text.low:
+        yield from _folder_of_torch(text, flat)
+    for form in FORMS:
+        if any(letters in text.low for letters in form.letters):
+            yield from _owner_by_form(text, flat, form)
+    yield from _compiled_for_torch(text, flat)
+
+
+def _folder_of_torch(text: Text, flat: str) -> Facts:
+    """The folder from which torch is loaded, if all of its files lie below one."""
+    matches = list(TORCHS_FILE.finditer(flat))
+    folders = Counter(match["root"].replace("\\\\", "\\") for match in matches)
+    if len(folders) == 1:
+        first = matches[0]
+        values = {"root": next(iter(folders)), "packages": f"{first['folder']}-packages"}
+        yield _event(text, "torch-folder", first, values)
+        # An environment of conda on Linux, whose Python lies below its root.
+        if re.search(r"^/.*/envs/[^/]+/lib/python[\d.]+$", values["root"]):
+            root = re.sub(r"/lib/python[\d.]+$", "", values["root"])
+            yield Claim("python.executable", f"{root}/bin/python", "paths", GUESS)
+
+
+def _owner_by_form(text: Text, flat: str, form: Form) -> Iterator[Event]:
+    match = form.pattern.search(flat)
+    if match is None or (form.unless and form.unless.search(text.shown(*match.span()))):
+        return
+    name = match.groupdict().get("name") or form.name
+    yield _event(text, "environment-owner", match, {"owner": form.owner, "name": name})
+
+
+def _compiled_for_torch(text: Text, flat: str) -> Iterator[Event]:
+    """Packages with compiled parts that the text names with a version, or by a file."""
+    known: set[str] = set()
+    for match in COMPILED.finditer(flat):
+        package = (match["listed"] or match["file"]).lower().replace("_", "-")
+        if package not in known:
+            known.add(package)
+            yield _event(text, "compiled-for-torch", match, {"package": package})
+
+
+def _event(text: Text, kind: str, match: re.Match[str], values: dict[str, str]) -> Event:
+    return Event(
+        kind=kind,
+        values=values,
+        source=text.source(match.start()),
+        text=text.shown(*match.span())[:SHOWN],
+    )

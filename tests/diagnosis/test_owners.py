@@ -1,0 +1,200 @@
+"""Before torch is changed, whoever holds the environment is asked: each has a way of its own."""
+
+from __future__ import annotations
+
+import re
+
+from each_row import each
+
+from gpusetup.api import read_report
+from gpusetup.model.documents import DoctorAnswer
+from gpusetup.model.finding import Finding, command_lines
+
+OLD_BUILD = (
+    "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 "
+    "sm_90.\nRuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+)
+
+
+def warning(folder: str) -> str:
+    """torch's warning about a new GPU, from a torch that lies in a folder."""
+    return (
+        f"{folder}torch/cuda/__init__.py:235: UserWarning: NVIDIA GeForce RTX 5090 with CUDA "
+        f"capability sm_120 is not compatible with the current PyTorch installation.\n{OLD_BUILD}"
+    )
+
+
+def root_of(answer: DoctorAnswer) -> Finding:
+    return next(finding for finding in answer.findings if finding.root)
+
+
+def way_of(answer: DoctorAnswer) -> str:
+    fix = root_of(answer).fix
+    assert fix is not None
+    return fix.text
+
+
+def installations(answer: DoctorAnswer) -> list[str]:
+    """The commands that put a torch into the environment that is there."""
+    lines = command_lines(root_of(answer).fix)
+    return [line for line in lines if re.search(r"pip install|gpusetup install(?!.*--venv)", line)]
+
+
+IN_AN_IMAGE = "/usr/local/lib/python3.12/dist-packages/"
+CLOSED = (
+    # what the text shows, what the way names
+    (
+        f"docker run --gpus all vllm/vllm-openai:v0.8.5 --model m\n{warning(IN_AN_IMAGE)}",
+        "another tag of vllm/vllm-openai",
+    ),
+    (
+        "NVIDIA Release 25.08 (build 197421315)\nPyTorch Version 2.8.0a0+34c6371\n"
+        "Container image Copyright (c) 2025, NVIDIA CORPORATION & AFFILIATES.\n"
+        "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old "
+        "(found version 12040).\ndriver 550.54.15, torch.cuda.is_available() False",
+        "Keep the image's torch",
+    ),
+    (
+        "FROM pytorch/pytorch:2.5.1-cuda12.4-cudnn9-runtime\n"
+        + warning("/opt/conda/lib/python3.11/site-packages/"),
+        "`pytorch/pytorch:2.",
+    ),
+    (
+        "module load cuda/11.8 pytorch/2.1.2\n"
+        + warning("/sw/pytorch/2.1.2/lib/python3.10/site-packages/"),
+        "Load a newer module",
+    ),
+    (warning("/usr/lib/python3.13/site-packages/"), "package manager"),
+    (
+        "My Kaggle notebook must run with internet off.\n/kaggle/working/train.py\n"
+        + warning("/usr/local/lib/python3.11/dist-packages/"),
+        "no network",
+    ),
+)
+
+
+@each("text, way", CLOSED)
+def test_where_another_holds_the_environment_pip_is_not_the_way(text: str, way: str) -> None:
+    answer = read_report(text)
+    assert way in way_of(answer)
+    assert not installations(answer)
+
+
+PROGRAMS = (
+    # what the text shows, what its own way is, the Python that pip is given
+    (
+        "D:\\ComfyUI_windows_portable>.\\python_embeded\\python.exe -s ComfyUI\\main.py\n"
+        + warning("D:\\ComfyUI_windows_portable\\python_embeded\\Lib\\site-packages\\"),
+        "update_comfyui_and_python_dependencies.bat",
+        "python_embeded",
+    ),
+    (
+        'venv "C:\\AI\\stable-diffusion-webui\\venv\\Scripts\\Python.exe"\n'
+        + warning("C:\\AI\\stable-diffusion-webui\\venv\\lib\\site-packages\\"),
+        "TORCH_COMMAND",
+        "stable-diffusion-webui\\venv",
+    ),
+    (
+        warning("/home/u/invokeai/.venv/lib/python3.11/site-packages/"),
+        "its launcher",
+        "invokeai/.venv",
+    ),
+)
+
+
+@each("text, way, python", PROGRAMS)
+def test_a_programs_own_way_comes_first_and_pip_is_its_own(
+    text: str, way: str, python: str
+) -> None:
+    answer = read_report(text)
+    before, _, installation = way_of(answer).partition("in its environment")
+    assert way in before
+    assert "Install torch" in installation
+    lines = installations(answer)
+    assert lines
+    assert all(python in line for line in lines)
+
+
+def test_a_program_whose_python_was_not_read_is_asked_for_it() -> None:
+    answer = read_report(f"text-generation-webui of oobabooga, start_windows.bat\n{warning('')}")
+    assert "update_wizard_windows.bat" in way_of(answer)
+    assert not installations(answer)
+    assert "sys.executable" in (answer.next_reading or "")
+
+
+def test_a_persons_own_environment_is_changed_by_its_own_python() -> None:
+    answer = read_report(warning("/home/u/venv/lib/python3.11/site-packages/"))
+    assert all("/home/u/venv/bin/python" in line for line in installations(answer))
+    assert installations(answer)
+
+
+def test_a_layer_that_runs_cuda_on_an_amd_gpu_keeps_its_cuda_build() -> None:
+    answer = read_report(
+        "SD.Next with ZLUDA, RX 6700 XT, Windows 11\nTorch 2.3.1+cu118\n"
+        "AssertionError: Torch not compiled with CUDA enabled"
+    )
+    assert answer.certainty != "certain"
+    assert "Keep that build" in way_of(answer)
+    assert not installations(answer)
+    without = read_report("RX 6700 XT, Linux\nAssertionError: Torch not compiled with CUDA enabled")
+    assert "Keep that build" not in way_of(without)
+
+
+def test_what_was_compiled_for_the_old_torch_is_named_where_torch_changes() -> None:
+    text = warning("/home/u/venv/lib/python3.11/site-packages/")
+    assert "compiled for the torch" not in way_of(read_report(text))
+    with_mmcv = way_of(read_report(f"{text}mmcv: 2.1.0\nmmdet: 3.3.0\n"))
+    assert "mmcv is compiled for the torch that is there" in with_mmcv
+
+
+def test_in_a_container_pips_lines_are_the_dockerfiles() -> None:
+    answer = read_report(
+        f"docker run --gpus all -it trainer python train.py\n"
+        f"{warning('/app/.venv/lib/python3.11/site-packages/')}torch 2.5.1+cu124"
+    )
+    fix = root_of(answer).fix
+    assert fix is not None
+    assert not fix.commands
+    (way,) = fix.alternatives
+    assert "Dockerfile" in way.title
+    assert "whl/cu128" in way.commands[0]
+    assert "gpusetup install" not in fix.text
+
+
+def test_a_projects_tool_installs_what_the_projects_file_names() -> None:
+    text = "torch 2.6.0+cpu, RTX 4070\nAssertionError: Torch not compiled with CUDA enabled\n"
+    answer = read_report(f"$ poetry run python train.py\n{text}")
+    assert not installations(answer)
+    lines = command_lines(root_of(answer).fix)
+    assert any(line.startswith("poetry add --source") for line in lines)
+    assert installations(read_report(f"$ python train.py\n{text}"))
+
+
+@each(
+    "symbol, wheel",
+    (
+        ("_ZN3c105ErrorC2ENS_14SourceLocationESs", "cxx11abiTRUE"),
+        (
+            "_ZN3c105ErrorC2ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+            "cxx11abiFALSE",
+        ),
+    ),
+)
+def test_a_missing_symbol_shows_the_abi_of_its_wheel(symbol: str, wheel: str) -> None:
+    file = "/home/u/venv/lib/python3.12/site-packages/flash_attn_2_cuda.cpython-312.so"
+    text = f"ImportError: {file}: undefined symbol: {symbol}\ntorch 2.7.0+cu128"
+    assert wheel in way_of(read_report(text))
+
+
+def test_an_index_of_cpu_builds_in_a_dockerfile_is_changed_there() -> None:
+    answer = read_report(
+        "RUN pip install torch --index-url https://download.pytorch.org/whl/cpu\n"
+        "docker compose logs app\nAssertionError: Torch not compiled with CUDA enabled"
+    )
+    assert "build the image again" in way_of(answer)
+    assert not installations(answer)
+
+
+def test_a_platform_that_vllm_detects_is_no_word_of_jax() -> None:
+    answer = read_report(f"INFO: Automatically detected platform cuda.\n{warning('')}")
+    assert answer.program == "vLLM"
