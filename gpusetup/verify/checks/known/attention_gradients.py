@@ -35,7 +35,7 @@ class HeadGradients(NamedTuple):
     queries: List[float]
     keys: List[float]
     values: List[float]
-    """For each key, what arrives at column 0 of its value; column c gets the same times 1 + c % 2."""
+    """For each key, what arrives at column 0 of its value; column c gets 1 + c % 2 times that."""
 
 
 def upstream_of(query: int) -> float:
@@ -51,8 +51,11 @@ def gradients_of_attention(device: str) -> Iterator[Part]:
         for name in formats_on(device):
             leaves = [tensor.requires_grad_() for tensor in inputs_of(shape, heads, name, device)]
             for backend in (None, BACKENDS[number % len(BACKENDS)]):
+                queries, keys, values = leaves
                 outputs = attended(
-                    *leaves,
+                    queries,
+                    keys,
+                    values,
                     mask=mask_of(shape, heads[0], name, device),
                     causal=shape.mask == "causal",
                     grouped=shape.groups > 1,
@@ -121,8 +124,10 @@ def judged_gradients(
     by_key = gradients[1][..., 0]
     live = torch.isfinite(by_query)
     by_query = torch.where(live, by_query, torch.zeros_like(by_query))
-    yield near(f"gradient of queries, {label}", by_query, queries, score_limit(name, shape, queries))
-    yield near(f"gradient of keys, {label}", by_key, keys, score_limit(name, shape, keys))
+    limit = score_limit(name, shape, queries)
+    yield near(f"gradient of queries, {label}", by_query, queries, limit)
+    limit = score_limit(name, shape, keys)
+    yield near(f"gradient of keys, {label}", by_key, keys, limit)
     limit = Limit(16 * unit_of(name, shape), 16 * unit_of(name, shape))
     yield near(f"gradient of values, {label}", gradients[2], values, limit)
 

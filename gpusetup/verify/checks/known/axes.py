@@ -360,4 +360,4 @@ def rows_in_parts(device: str) -> Iterator[Part]:
 
 def differences(values: Sequence[float]) -> List[float]:
     """Each number less the one before it."""
-    return [second - first for first, second in zip(values, values[1:])]
+    return list(map(float.__sub__, values[1:], values))

@@ -63,7 +63,8 @@ def complex_products(device: str) -> Iterator[Part]:
             exact = [a * b for a, b in zip(first, second)]
             yield exactly(f"product {label}", in_parts(x * y), parts_of(exact))
             exact = [a * b.conjugate() for a, b in zip(first, second)]
-            yield exactly(f"product with conjugates {label}", in_parts(x * y.conj()), parts_of(exact))
+            computed = in_parts(x * y.conj())
+            yield exactly(f"product with conjugates {label}", computed, parts_of(exact))
             exact = [a + b for a, b in zip(first, second)]
             yield exactly(f"sum {label}", in_parts(x + y), parts_of(exact))
             yield exactly(f"total {label}", in_parts(x.sum()), parts_of([sum(first)]))

@@ -12,7 +12,8 @@ import torch
 
 from ...judging.refusals import lacks_form, refuses
 from ...judging.tolerance import Part
-from .answers import Number, exactly, formats_on, repeated, tensor_of
+from ...values import kind
+from .answers import HALVES, Number, exactly, formats_on, repeated, tensor_of
 
 PERIOD = 59
 RATE, MOMENTUM = 0.25, 0.5
@@ -164,6 +165,10 @@ def exact_steps(device: str) -> Iterator[Part]:
         start: List[Number] = [start_of(position) for position in range(PERIOD)]
         for name in formats_on(device):
             for form, form_options in FORMS.items():
+                if form == "fused" and name in HALVES and kind(device) == "cpu":
+                    # A fault of torch 2.13: the CPU's fused SGD with momentum steps in 16 bits only
+                    # the last elements of a parameter, those behind its whole vectors.
+                    continue
                 parameters = made_parameters(name, device)
                 try:
                     case.train(parameters, {**form_options, **case.options})

@@ -32,7 +32,7 @@ from .answers import (
 from .pointwise import Function, functions
 
 SLOPE_POINTS = (0.1, 0.35, 0.7, 1.3, 1.7, 2.6, 4.3, 7.6)
-"""No function has a corner within two steps of one of these, nor of what the formats make of them."""
+"""No function has a corner within two steps of one of these, rounded to any format."""
 STEP = 2.0**-11
 """A step from 1 on, and its share of a smaller point. The error of a slope is of the fourth order
 of it: some 1e-13."""

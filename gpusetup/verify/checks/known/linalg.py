@@ -39,7 +39,7 @@ EINSUMS: Dict[str, Dict[str, int]] = {
 def contractions(device: str) -> Iterator[Part]:
     """Catches an einsum that sums over another letter, or hands its axes over in another order."""
     for equation, lengths in EINSUMS.items():
-        operands, output = equation.split("->")
+        operands = equation.partition("->")[0]
         first, second = operands.split(",")
         values = [small_numbers(letters, lengths, equation) for letters in (first, second)]
         exact = contracted(equation, lengths, values)
@@ -129,7 +129,9 @@ def solved_systems(device: str) -> Iterator[Part]:
     for name in ("float32", "float64"):
         for size in SIZES:
             lower = lower_triangle(size)
-            solution = [[float((3 * row + column) % 5 - 2) for column in range(2)] for row in range(size)]
+            solution: Matrix = []
+            for row in range(size):
+                solution.append([float(3 * row % 5 - 2), float((3 * row + 1) % 5 - 2)])
             label = f"of {size} equations, {name}"
             limit = limit_of(name, size)
             triangle = tensor_of(flat(lower), name, device, size, size)

@@ -51,6 +51,11 @@ class Loss(NamedTuple):
     targets: Sequence[float] = TARGETS
 
 
+def with_target(loss: Loss, target: float, number: float) -> float:
+    """The loss of one pair, as a function of its input."""
+    return loss.exact(number, target)
+
+
 def log_sigmoid(x: float) -> float:
     return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
 
@@ -145,7 +150,7 @@ def element_loss(loss: Loss, name: str, device: str, case: Any) -> Iterator[Part
     targets = repeated(loss.targets, length)
     pairs = list(zip(numbers, targets))
     each_loss = [loss.exact(x, y) for x, y in pairs]
-    slopes = [slope(lambda moved, y=y: loss.exact(moved, y), x) for x, y in pairs]
+    slopes = [slope(functools.partial(with_target, loss, y), x) for x, y in pairs]
     divisor = length if reduction == "mean" else 1
     exact = each_loss if reduction == "none" else [fsum(each_loss) / divisor]
     leaf = tensor_of(numbers, name, device).requires_grad_()

@@ -24,7 +24,7 @@ def mixed_precision(device: str) -> Outcome:
 
 def low_formats(device: str) -> List[str]:
     """The formats that autocast offers on a device."""
-    names = [name for name in ("bfloat16", "float16") if name in formats_on(device)]
+    names: List[str] = [name for name in ("bfloat16", "float16") if name in formats_on(device)]
     # Before torch 2.3 autocast of a CPU knows bfloat16 alone.
     if kind(device) == "cpu" and not hasattr(torch.amp, "GradScaler"):
         return [name for name in names if name == "bfloat16"]
@@ -74,7 +74,7 @@ def has_scaler(device: str) -> bool:
 
 
 def scales_that_grow(device: str) -> Iterator[Part]:
-    """Catches a scale that does not grow after its interval, or that an overflow leaves as it is."""
+    """Catches a scale that does not grow after its interval, or that an overflow leaves alone."""
     if not has_scaler(device):
         return
     leaf = torch.zeros(17, device=device)

@@ -29,8 +29,8 @@ from .answers import (
 
 LONG = 70_003
 LENGTHS = (17, 1026, LONG)
-"""A length within one vector, one past 1,024 that ends within a vector, and one that several threads
-share (a thread of the CPU takes 32,768 elements or more)."""
+"""A length within one vector, one past 1,024 that ends within a vector, and one that several
+threads share (a thread of the CPU takes 32,768 elements or more)."""
 ANY = (0.0, 1e-7, 1e-4, 0.03, 0.5, 0.75, 1.0, 1.5, 2.0, 3.25, 6.0, 9.0)
 """Both signs of these are asked. Near zero exp(x) - 1 and log(1 + x) lose all their digits, unless
 they are functions of their own."""

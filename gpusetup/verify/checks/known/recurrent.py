@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from math import exp, tanh
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence
 
@@ -130,7 +131,8 @@ def outputs_of_nets(device: str) -> Iterator[Part]:
             outputs = outputs_in_python(kind, net, weights, sequence)
             exact = [value for row in outputs for value in row]
             for name in formats_on(device):
-                computed = offered(lambda: computed_by_torch(kind, net, sequence, (name, device)))
+                case = (kind, net, sequence, (name, device))
+                computed = offered(functools.partial(computed_by_torch, *case))
                 if computed is None:
                     continue
                 label = f"{kind.module} {tuple(net)} of {name}"

@@ -59,7 +59,7 @@ def whole_row(length: int, salt: str) -> List[float]:
 
 
 def linear_shares(position: int, old: int, new: int) -> Shares:
-    """Centers of pixels lie half a pixel inside; outside of the first and last one nothing moves."""
+    """Between the centers of two pixels; outside of the first and the last one nothing changes."""
     source = max(0.0, (position + 0.5) * old / new - 0.5)
     return between(source, old)
 
@@ -96,7 +96,7 @@ def area_shares(position: int, old: int, new: int) -> Shares:
     """The mean of all pixels that a new one covers."""
     start = position * old // new
     stop = -(-(position + 1) * old // new)
-    return {pixel: 1 / (stop - start) for pixel in range(start, stop)}
+    return dict.fromkeys(range(start, stop), 1 / (stop - start))
 
 
 MODES: Tuple[Tuple[str, Dict[str, Any], Weigher], ...] = (
@@ -290,7 +290,8 @@ def volumes_convolved(device: str) -> Iterator[Part]:
 
 def strided_transposed_rows(device: str) -> Iterator[Part]:
     """Catches a transposed convolution whose stride, padding or extra border is another one."""
-    for length, taps, stride, padding, extra in ((9, 3, 2, 1, 1), (17, 4, 2, 1, 0), (33, 5, 3, 0, 2)):
+    cases = ((9, 3, 2, 1, 1), (17, 4, 2, 1, 0), (33, 5, 3, 0, 2))
+    for length, taps, stride, padding, extra in cases:
         row = [value % 3 - 1 for value in whole_row(length, "transposed")]
         weight = [1 + value % 3 for value in whole_row(taps, "transposed weight")]
         count = (length - 1) * stride - 2 * padding + taps + extra

@@ -35,6 +35,10 @@ CAST_FORMATS = (
 )
 
 
+EXTREMES = (nan, inf, -inf, 0.0, -0.0, 2.0**-24, -(2.0**-20), 1.0, -65_504.0)
+"""With the least and the largest number of float16."""
+
+
 class Matrix(NamedTuple):
     """Whole numbers below 100, in rows."""
 
@@ -152,7 +156,7 @@ def casts_that_round(device: str) -> Iterator[Part]:
 def casts_of_extremes(device: str) -> Iterator[Part]:
     """Catches a cast that makes a number of NaN, or another one of infinity, zero and denormals."""
     for length in (9, 1025):
-        values = repeated([nan, inf, -inf, 0.0, -0.0, 2.0**-24, -(2.0**-20), 1.0, -65_504.0], length)
+        values = repeated(EXTREMES, length)
         for source in formats_on(device):
             inputs = tensor_of(values, source, device)
             # bfloat16 has too few digits for the largest number of float16.
