@@ -1,4 +1,4 @@
-"""Builds in the order in which an index is asked about them, without those whose answer is known."""
+"""Builds in the order in which an index is asked about them, less those whose answer is known."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def _printed(*outputs: str) -> Callable[[RuleContext], bool]:
     """Whether a text has the output of a tool."""
 
     def is_printed(context: RuleContext) -> bool:
-        shown = {event.values.get("what") for event in events(context, "output-shown")}
-        return bool(shown & {*outputs})
+        printed_outputs = [event.values.get("what") for event in events(context, "output-shown")]
+        return not set(outputs).isdisjoint(printed_outputs)
 
     return is_printed
 

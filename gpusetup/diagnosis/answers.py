@@ -159,7 +159,11 @@ def _of_python(context: RuleContext, question: Event) -> str:
     rows = [row for row in context.catalog.builds if row.channel == "pytorch"]
     releases = {row.torch for row in rows if python in row.pythons}
     if not releases:
-        newest = max({p for row in rows for p in row.pythons if p[-1].isdigit()}, key=parsed)
+        # A tag that ends in a letter is of a Python without the GIL (3.13t).
+        usual_pythons: set[str] = set()
+        for row in rows:
+            usual_pythons.update(tag for tag in row.pythons if tag[-1].isdigit())
+        newest = max(usual_pythons, key=parsed)
         return (
             f"no, torch has no wheels for Python {python} (as of {context.catalog.as_of}; newest: "
             f"Python {newest}). Create an environment with Python "
@@ -167,7 +171,7 @@ def _of_python(context: RuleContext, question: Event) -> str:
         )
     oldest, latest = min(releases, key=parsed), max(releases, key=parsed)
     release = _release_named(context, question)
-    if release and not any(f"{torch}.".startswith(f"{release}.") for torch in releases):
+    if release and not any(is_of_release(torch, release) for torch in releases):
         return (
             f"no, torch {release} has no wheels for Python {python}: torch {oldest} to {latest} "
             "have. `gpusetup install` picks the one that fits the driver and the GPU"
@@ -176,6 +180,15 @@ def _of_python(context: RuleContext, question: Event) -> str:
         f"yes, torch {oldest} to {latest} have wheels for Python {python}. `gpusetup install` "
         "picks the one that fits the driver and the GPU"
     )
+
+
+def is_of_release(version: str, release: str) -> bool:
+    """Whether a version is of a release, which may be named by its first numbers.
+
+    >>> is_of_release("2.10.1", "2.10"), is_of_release("2.10.1", "2.1")
+    (True, False)
+    """
+    return f"{version}.".startswith(f"{release}.")
 
 
 def _release_named(context: RuleContext, question: Event) -> str:
@@ -191,10 +204,10 @@ def _of_torchs_cuda(context: RuleContext, question: Event) -> str:
     release = _release_named(context, question)
     cuda = question.values.get("cuda", "")
     rows = [row for row in context.catalog.builds if row.cuda and row.channel == "pytorch"]
-    of_release = (
-        [row for row in rows if f"{row.torch}.".startswith(f"{release}.")] if release else rows
-    )
-    fitting = [row for row in of_release if f"{row.cuda}.".startswith(f"{cuda}.")]
+    of_release = rows
+    if release:
+        of_release = [row for row in rows if is_of_release(row.torch, release)]
+    fitting = [row for row in of_release if is_of_release(row.cuda or "", cuda)]
     if fitting:
         newest = max(fitting, key=lambda row: parsed(row.torch))
         return (
@@ -233,18 +246,14 @@ def _of_a_release(context: RuleContext, question: Event) -> str:
     release, gpu = _release_named(context, question), gpus(context)[0]
     if not release or gpu.compute_capability is None:
         return ""
-    serving_builds = [
-        row
-        for row in context.catalog.builds
-        if f"{row.torch}.".startswith(f"{release}.")
-        and row.channel == "pytorch"
-        and served_by(row, gpu.compute_capability, None)
-    ]
-    newest = max(
-        serving_builds, key=lambda row: (parsed(row.torch), parsed(row.cuda or "0")), default=None
-    )
-    if newest is None:
+    serving_builds = []
+    for row in context.catalog.builds:
+        is_asked_for = row.channel == "pytorch" and is_of_release(row.torch, release)
+        if is_asked_for and served_by(row, gpu.compute_capability, None):
+            serving_builds.append(row)
+    if not serving_builds:
         return ""
+    newest = max(serving_builds, key=lambda row: (parsed(row.torch), parsed(row.cuda or "0")))
     return (
         f"torch {newest.torch} from {newest.backend} has kernels for {gpu.name}. {NO_TOOLKIT}. To "
         f"see the commands, run `gpusetup resolve --torch {newest.torch} --gpu {_argument(gpu)}`"
@@ -265,11 +274,10 @@ def _of_a_card(context: RuleContext, question: Event) -> str:
 def _fits(context: RuleContext, build: TorchBuild) -> str:
     """The build that fits a GPU, with its driver and the command that says it again."""
     gpu, family = gpus(context)[0], driver_family(context.snapshot)
-    floors = (
-        context.catalog.driver_floor(build.cuda or "", family),
-        context.catalog.first_driver(gpu, family),
-    )
-    floor = max((floor for floor in floors if floor), key=parsed)
+    # The build and the card each need a driver: the newer one counts.
+    of_build = context.catalog.driver_floor(build.cuda or "", family)
+    of_card = context.catalog.first_driver(gpu, family)
+    floor = max(filter(None, (of_build, of_card)), key=parsed)
     return (
         f"torch {build.torch} from {build.backend} fits (driver {floor} or newer). {NO_TOOLKIT}. "
         f"To see the commands, run `gpusetup resolve --gpu {_argument(gpu)}`"
@@ -278,8 +286,12 @@ def _fits(context: RuleContext, build: TorchBuild) -> str:
 
 def _argument(gpu: Gpu) -> str:
     """A GPU as a word of a command: its name, or its target if the name is no plain word."""
-    target = gpu.compute_capability.sm if gpu.compute_capability else "sm_86"
-    return own_word(gpu.name) if PLAIN_NAME.fullmatch(gpu.name) else target
+    if PLAIN_NAME.fullmatch(gpu.name):
+        return own_word(gpu.name)
+    if gpu.compute_capability:
+        return gpu.compute_capability.sm
+    # An example of a target, for a GPU of which nothing is known.
+    return "sm_86"
 
 
 PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
@@ -289,10 +301,8 @@ PLAIN_NAME = lazy(r"[A-Za-z0-9][A-Za-z0-9 -]{1,39}")
 def _of_a_maker(context: RuleContext, question: Event) -> str:
     """Whether torch uses the GPU of another maker, and how."""
     words = (question.text or "").lower()
-    if (
-        any(word in words for word in ("mac", "apple", "mps"))
-        or maker_in_a_text(context) == "apple"
-    ):
+    names_a_mac = any(word in words for word in ("mac", "apple", "mps"))
+    if names_a_mac or maker_in_a_text(context) == "apple":
         return f"yes, as the device mps. {other_makers.apple(context).text}. {TRY_IT}"
     if "intel" in words or "arc" in words:
         return f"yes, as the device xpu. {other_makers.intel(context).text}. {TRY_IT}"

@@ -21,8 +21,9 @@ OF_ANOTHER_MAKER = {"amd", "intel"}
 
 def is_of_another_maker(context: RuleContext) -> bool:
     """Whether the GPU is AMD's or Intel's."""
-    makers = {maker_of(context.torch.backend), *vendors_of(context.snapshot)}
-    return bool(makers & OF_ANOTHER_MAKER)
+    if maker_of(context.torch.backend) in OF_ANOTHER_MAKER:
+        return True
+    return not OF_ANOTHER_MAKER.isdisjoint(vendors_of(context.snapshot))
 
 
 READING_OF_WAY = {

@@ -121,12 +121,12 @@ def diagnose(
         findings = tuple(map(without_changes, findings))
         root, symptom = (same_finding(finding, findings) for finding in (root, symptom))
     findings = one_installation(findings, root)
-    marked = (
-        with_reading_first(context, replace(finding, root=finding is root), question.reading)
-        if finding in (root, symptom)
-        else finding
-        for finding in findings
-    )
+    marked_findings = []
+    for finding in findings:
+        if finding in (root, symptom):
+            with_mark = replace(finding, root=finding is root)
+            finding = with_reading_first(context, with_mark, question.reading)
+        marked_findings.append(finding)
     has_root = root is not None and cause != UNKNOWN
     open_question = question.inferred or bool(question.other_causes) or bool(reasons)
     doubted = question.inferred or bool(question.unexplained)
@@ -136,7 +136,7 @@ def diagnose(
         symptom=symptom.id if symptom else None,
         program=context.snapshot.failing.program,
         stage=stage_of(context, root),
-        findings=tuple(sorted(marked, key=_display_order)),
+        findings=tuple(sorted(marked_findings, key=_display_order)),
         choice=context.choice,
         snapshot=context.snapshot,
         answer=answer,
@@ -154,7 +154,10 @@ def diagnose(
 
 def collect(context: RuleContext, rules: Iterable[Rule] | None = None) -> tuple[Finding, ...]:
     """What the rules find, one finding an id."""
-    return one_per_id(findings_of(context, rules_of(RULE_FILES) if rules is None else rules))
+    if rules is None:
+        rules = rules_of(RULE_FILES)
+    findings = findings_of(context, rules)
+    return one_per_id(findings)
 
 
 OTHER_MAKERS = ("amd-gpu", "intel-gpu", "apple-silicon")
@@ -162,10 +165,13 @@ OF_NVIDIAS_STACK = (Layer.BOUNDARY, Layer.HARDWARE, Layer.DRIVER, Layer.READINES
 
 
 def without_nvidias(context: RuleContext, findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """The findings of a text without those of NVIDIA's driver, container tools and GPUs, where the
-    GPU is another maker's: what they advise does nothing there."""
-    others = [f for f in findings if f.id in OTHER_MAKERS and f.severity is Severity.ERROR]
-    if not others or not is_report(context):
+    """The findings of a text without NVIDIA's stack, where the GPU is another maker's.
+
+    What is advised for NVIDIA's driver, container tools and GPUs does nothing there.
+    """
+    errors = [finding.id for finding in findings if finding.severity is Severity.ERROR]
+    is_of_another_maker = not set(errors).isdisjoint(OTHER_MAKERS)
+    if not is_of_another_maker or not is_report(context):
         return findings
 
     def is_of_nvidia(finding: Finding) -> bool:
@@ -205,12 +211,18 @@ def infer_cause(
     context: RuleContext, findings: tuple[Finding, ...], symptom: Finding | None
 ) -> tuple[Finding, ...]:
     """The findings with the likely cause behind a symptom first, if one is likely."""
-    likely = likely_cause(context, symptom) if symptom else None
-    if symptom is None or likely is None:
+    if symptom is None:
         return findings
-    likely = fit_to_lent_machine(context, fit_to_system(context, likely))
-    others = (finding for finding in findings if finding is not symptom and finding.id != likely.id)
-    return (likely, replace(symptom, explained_by=likely.id), *others)
+    likely = likely_cause(context, symptom)
+    if likely is None:
+        return findings
+    likely = fit_to_system(context, likely)
+    likely = fit_to_lent_machine(context, likely)
+    remaining = []
+    for finding in findings:
+        if finding is not symptom and finding.id != likely.id:
+            remaining.append(finding)
+    return (likely, replace(symptom, explained_by=likely.id), *remaining)
 
 
 class Verdict(NamedTuple):
@@ -257,17 +269,21 @@ def with_question_of(
     context: RuleContext, reasons: tuple[Doubt, ...], question: Question
 ) -> Question:
     """The question with the reading that settles a doubt, where nothing else is asked."""
-    asked = next((doubt.asks for doubt in reasons if doubt.asks), None)
-    if question.reading or asked is None:
+    if question.reading:
         return question
-    command = reading_command(context, asked, undecided=False)
-    return question._replace(reading=command)
+    for doubt in reasons:
+        if doubt.asks:
+            command = reading_command(context, doubt.asks, undecided=False)
+            return question._replace(reading=command)
+    return question
 
 
 def unread_needs(finding: Finding | None) -> tuple[Need, ...]:
     """What the changes of a finding need to know and a text does not show."""
-    listed = finding.fix.needs if finding and finding.fix else ()
-    return tuple(need for need in listed if need.state == "unread" and need.reading)
+    if finding is None or finding.fix is None:
+        return ()
+    unread = [need for need in finding.fix.needs if need.state == "unread"]
+    return tuple(need for need in unread if need.reading)
 
 
 def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None) -> str:
@@ -278,7 +294,9 @@ def cause_of(context: RuleContext, main: Finding | None, symptom: Finding | None
         # A GPU that waits for its input works.
         works = main.id == "input-bound" and events(context, "names-no-failure")
         return OK if works else UNKNOWN
-    return (is_report(context) and RECORDS[main.id].kind_of) or main.id
+    if is_report(context) and RECORDS[main.id].kind_of:
+        return RECORDS[main.id].kind_of
+    return main.id
 
 
 def with_fitting_fix(context: RuleContext, finding: Finding) -> Finding:
@@ -306,11 +324,11 @@ def without_changes(finding: Finding) -> Finding:
         changes = any(map(CHANGES_SOMETHING.search, block.commands))
         return None if changes else block
 
-    kept = map_blocks(fix, unless_it_changes)
+    harmless = map_blocks(fix, unless_it_changes)
     waits_for_a_reading = any(need.state == "unread" for need in fix.needs)
-    if kept == fix and not waits_for_a_reading:
+    if harmless == fix and not waits_for_a_reading:
         return finding
-    return replace(finding, fix=replace(kept, text=CHANGE_NOTHING_YET))
+    return replace(finding, fix=replace(harmless, text=CHANGE_NOTHING_YET))
 
 
 INSTALLATION = re.compile(r"^!?gpusetup install\b")
@@ -321,29 +339,37 @@ def one_installation(findings: tuple[Finding, ...], root: Finding | None) -> tup
 
     Two commands that differ would leave a person to choose between them.
     """
-    of_root = {
-        line for line in command_lines(root.fix if root else None) if INSTALLATION.match(line)
-    }
-    if not of_root:
+    if root is None:
+        return findings
+    installation_of_root = installations_in(command_lines(root.fix))
+    if not installation_of_root:
         return findings
 
     def unless_it_installs(block: Alternative) -> Alternative | None:
-        others = {line for line in block.commands if INSTALLATION.match(line)} - of_root
-        return None if others else block
+        other_installations = installations_in(block.commands) - installation_of_root
+        return None if other_installations else block
 
-    return tuple(
-        finding
-        if finding is root or finding.fix is None
-        else replace(finding, fix=map_blocks(finding.fix, unless_it_installs))
-        for finding in findings
-    )
+    fitting = []
+    for finding in findings:
+        if finding is not root and finding.fix is not None:
+            finding = replace(finding, fix=map_blocks(finding.fix, unless_it_installs))
+        fitting.append(finding)
+    return tuple(fitting)
+
+
+def installations_in(commands: Iterable[str]) -> set[str]:
+    """The lines that install torch by `gpusetup install`."""
+    return {line for line in commands if INSTALLATION.match(line)}
 
 
 def same_finding(finding: Finding | None, findings: tuple[Finding, ...]) -> Finding | None:
     """The finding of the same id, as it is now."""
     if finding is None:
         return None
-    return next((other for other in findings if other.id == finding.id), None)
+    for candidate in findings:
+        if candidate.id == finding.id:
+            return candidate
+    return None
 
 
 def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:
@@ -354,18 +380,24 @@ def fit_to_what_was_read(context: RuleContext, finding: Finding) -> Finding:
 
 def one_per_id(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """One finding an id, the gravest first seen; the evidence of the others is kept with it."""
-    kept: dict[str, Finding] = {}
-    for finding in sorted(findings, key=lambda one: SEVERITIES.index(one.severity)):
-        first = kept.setdefault(finding.id, finding)
-        if first is not finding:
-            kept[finding.id] = replace(
-                first, evidence=unique_evidence((*first.evidence, *finding.evidence))
-            )
-    return tuple(kept.values())
+    by_id: dict[str, Finding] = {}
+    for finding in sorted(findings, key=_gravity):
+        gravest = by_id.setdefault(finding.id, finding)
+        if gravest is not finding:
+            evidence = unique_evidence((*gravest.evidence, *finding.evidence))
+            by_id[finding.id] = replace(gravest, evidence=evidence)
+    return tuple(by_id.values())
+
+
+def _gravity(finding: Finding) -> int:
+    """0 for the gravest severity."""
+    return SEVERITIES.index(finding.severity)
 
 
 def _display_order(finding: Finding) -> tuple[bool, int, tuple[int, int, str]]:
-    return (not finding.root, SEVERITIES.index(finding.severity), order_of(finding))
+    """The root first, then by severity, then in the order of the records."""
+    is_beside_the_root = not finding.root
+    return (is_beside_the_root, _gravity(finding), order_of(finding))
 
 
 def sureness(doubt: bool) -> Sureness:

@@ -90,11 +90,18 @@ WARNING = "gpu-not-in-wheel"
 
 
 def torch_said_it(context: RuleContext) -> bool:
-    """Whether torch itself said which kernels it lacks, the text prints its list, or a program
-    printed the exact build, whose kernels the catalog knows."""
-    warned = any(event.values.get("said") != "in words" for event in events(context, WARNING))
-    exact_build = context.torch.kernels is not None and not events(context, "torch-only-named")
-    return warned or kernels_that_a_text_prints(context) or exact_build
+    """Whether it is read, and not concluded, which kernels torch has.
+
+    torch warned of it, the text prints its list, or a program printed the exact build, whose
+    kernels the catalog knows.
+    """
+    for warning in events(context, WARNING):
+        # A person may say it in words of their own; torch's warning is a quote.
+        if warning.values.get("said") != "in words":
+            return True
+    if kernels_that_a_text_prints(context):
+        return True
+    return context.torch.kernels is not None and not events(context, "torch-only-named")
 
 
 def build_was_not_read(grounds: Grounds) -> bool:
@@ -102,8 +109,11 @@ def build_was_not_read(grounds: Grounds) -> bool:
 
 
 def gpu_is_a_family(grounds: Grounds) -> bool:
-    named = gpus(grounds.context)
-    return grounds.is_one_of(OF_KERNELS) and bool(named) and named[0].name.startswith("a ")
+    """Whether only a family of GPUs is named ("a Blackwell GPU"), and kernels are missing."""
+    named_gpus = gpus(grounds.context)
+    if not named_gpus or not grounds.is_one_of(OF_KERNELS):
+        return False
+    return named_gpus[0].name.startswith("a ")
 
 
 def pair_was_not_read(grounds: Grounds) -> bool:
@@ -111,9 +121,13 @@ def pair_was_not_read(grounds: Grounds) -> bool:
     pair: then a second copy of one of them is loaded."""
     if grounds.root.id != "torchvision-mismatch":
         return False
-    torch, beside = grounds.context.torch.version, package(grounds.context, "torchvision")
-    differ = any("torchvision " in quote.text for quote in grounds.root.evidence if torch)
-    return torch is None or beside is None or not differ
+    torch = grounds.context.torch.version
+    torchvision = package(grounds.context, "torchvision")
+    if torch is None or torchvision is None:
+        return True
+    # The evidence names both versions only where they are no pair.
+    quotes = [quote.text for quote in grounds.root.evidence]
+    return not any("torchvision " in quote for quote in quotes)
 
 
 def python_was_not_read(grounds: Grounds) -> bool:
@@ -122,14 +136,18 @@ def python_was_not_read(grounds: Grounds) -> bool:
 
 
 def boards_support_was_not_read(grounds: Grounds) -> bool:
-    """An AMD GPU on Windows: whether AMD's builds serve it depends on its target."""
-    return grounds.root.id == "amd-gpu" and grounds.context.os.family == "windows"
+    """Whether an AMD GPU is on Windows: whether AMD's builds serve it depends on its target."""
+    is_on_windows = grounds.context.os.family == "windows"
+    return is_on_windows and grounds.root.id == "amd-gpu"
 
 
 def it_may_never_have_worked(grounds: Grounds) -> bool:
     """Whether a loss is claimed of which no text shows the time before."""
-    is_new = not any(event.values.get("said") for event in events(grounds.context, NVML_LOST))
-    return grounds.root.id == NVML_LOST and is_new
+    if grounds.root.id != NVML_LOST:
+        return False
+    messages = events(grounds.context, NVML_LOST)
+    # A person's words are kept with the event: "it worked until the reload".
+    return not any(message.values.get("said") for message in messages)
 
 
 NVML_LOST = "container-nvml-lost"
@@ -177,9 +195,11 @@ BY_MAKER = (*MAKERS, "maker-wrong-build", "rocm-wheel-on-nvidia", "xpu-wheel-on-
 
 
 def gpus_of_two_makers(grounds: Grounds) -> bool:
-    """An NVIDIA GPU and another maker's in one text: a laptop, or a second machine."""
-    others = vendors_of(grounds.context.snapshot) - {"nvidia"}
-    return grounds.is_one_of(BY_MAKER) and bool(others) and bool(gpus(grounds.context))
+    """Whether a text has an NVIDIA GPU and another maker's: a laptop, or a second machine."""
+    if not grounds.is_one_of(BY_MAKER):
+        return False
+    other_makers = vendors_of(grounds.context.snapshot) - {"nvidia"}
+    return bool(other_makers) and bool(gpus(grounds.context))
 
 
 def cuda_is_translated(grounds: Grounds) -> bool:
@@ -199,9 +219,10 @@ def nobody_is_known_to_ask_for_it(grounds: Grounds) -> bool:
     wheel brings the library, so something else keeps it away."""
     if not grounds.is_one_of(MISSING_LIBRARY):
         return False
-    named = [e.values.get("module", "") for e in events(grounds.context, *grounds.cause.kinds)]
-    owner = facts.failing_package(grounds.context) or next(filter(None, named), "")
-    return owner in ("", "torch", "nvidia")
+    owner: str | None = facts.failing_package(grounds.context)
+    for message in events(grounds.context, *grounds.cause.kinds):
+        owner = owner or message.values.get("module")
+    return owner in (None, "", "torch", "nvidia")
 
 
 # --- 3. something else in the text speaks against it ----------------------------------------------
@@ -220,8 +241,9 @@ def another_python_was_asked(grounds: Grounds) -> bool:
 
 def person_has_no_nvidia_gpu(grounds: Grounds) -> bool:
     """Whether a person says that the machine has no NVIDIA GPU, and the cause presumes one."""
-    presumes_one = grounds.layer not in (Layer.NO_GPU, Layer.PLATFORM, Layer.INSTALL, None)
-    return presumes_one and grounds.shows("no-nvidia-gpu") and not gpus(grounds.context)
+    if grounds.layer in (Layer.NO_GPU, Layer.PLATFORM, Layer.INSTALL, None):
+        return False
+    return grounds.shows("no-nvidia-gpu") and not gpus(grounds.context)
 
 
 LINES_OF_ONE_MESSAGE = 6
@@ -230,14 +252,15 @@ LINES_OF_ONE_MESSAGE = 6
 
 def text_ends_with_another_failure(grounds: Grounds) -> bool:
     """Whether the last failure of the text is none of the messages that were judged."""
-    last = next(iter(events(grounds.context, "program-failed")), None)
+    failures = events(grounds.context, "program-failed")
     messages = judged_messages(grounds)
-    if last is None or not messages:
+    if not failures or not messages:
         return False
-    place = line_of(last.source)
+    last_failure = failures[0]
+    last_line = line_of(last_failure.source)
     for message in messages:
-        is_near = abs(line_of(message.source) - place) <= LINES_OF_ONE_MESSAGE
-        if is_near or says_the_same(message.text or "", last.text or ""):
+        is_near = abs(line_of(message.source) - last_line) <= LINES_OF_ONE_MESSAGE
+        if is_near or says_the_same(message.text or "", last_failure.text or ""):
             return False
     return True
 
@@ -247,11 +270,13 @@ def judged_messages(grounds: Grounds) -> Events:
 
     What such a message means is a finding of its own, which the root explains or leaves open.
     """
-    quoted = tuple(
-        Event(kind="quote", source=quote.source, text=quote.text) for quote in grounds.root.evidence
-    )
-    known = (e for e in grounds.context.snapshot.events if e.kind not in NO_FAILURES)
-    return (*quoted, *known)
+    messages = []
+    for quote in grounds.root.evidence:
+        messages.append(Event(kind="quote", source=quote.source, text=quote.text))
+    for event in grounds.context.snapshot.events:
+        if event.kind not in NO_FAILURES:
+            messages.append(event)
+    return tuple(messages)
 
 
 SHARED_WORDS = 0.6
@@ -264,15 +289,23 @@ def says_the_same(first: str, second: str) -> bool:
     >>> says_the_same("No module named 'torch', even", "Error: No module named 'torch'")
     True
     """
-    words = [set(re.findall(r"\w{3,}", quote.lower())) for quote in (first, second)]
-    fewest = min(map(len, words))
-    return bool(fewest) and len(words[0] & words[1]) >= SHARED_WORDS * fewest
+    words_of_first = words_in(first)
+    words_of_second = words_in(second)
+    shared_words = words_of_first & words_of_second
+    fewest = min(len(words_of_first), len(words_of_second))
+    return fewest > 0 and len(shared_words) >= SHARED_WORDS * fewest
+
+
+def words_in(quote: str) -> set[str]:
+    """The words of a quote in small letters; shorter ones than three letters tell nothing."""
+    return set(re.findall(r"\w{3,}", quote.lower()))
 
 
 def works_elsewhere(grounds: Grounds) -> bool:
-    """The same GPU computes for another program: driver and GPU are well."""
-    below_torch = grounds.layer is not None and Layer.HARDWARE <= grounds.layer <= Layer.READINESS
-    return below_torch and grounds.shows("gpu-computes")
+    """Whether the same GPU computes for another program: then driver and GPU are well."""
+    if grounds.layer is None or not grounds.shows("gpu-computes"):
+        return False
+    return Layer.HARDWARE <= grounds.layer <= Layer.READINESS
 
 
 # --- 4. the cure was tried ------------------------------------------------------------------------
@@ -288,5 +321,10 @@ REMEDIES = {
 
 
 def remedy_was_tried(grounds: Grounds) -> bool:
-    tried = (event.values.get("what", "") for event in events(grounds.context, "remedy-tried"))
-    return any(grounds.is_one_of(REMEDIES.get(what, ())) for what in tried)
+    """Whether the text says that the remedy of this cause was tried, and the failure stayed."""
+    for event in events(grounds.context, "remedy-tried"):
+        remedy = event.values.get("what", "")
+        cured_causes = REMEDIES.get(remedy, ())
+        if grounds.is_one_of(cured_causes):
+            return True
+    return False

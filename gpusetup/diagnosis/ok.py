@@ -29,7 +29,7 @@ from gpusetup.model.machine import visible_gpus
 
 if TYPE_CHECKING:
     from gpusetup.evidence.context import RuleContext
-    from gpusetup.model.machine import Snapshot
+    from gpusetup.model.machine import Gpu, Snapshot
 
 CUDA_NOT_REACHED = ("no-nvidia-driver", "cuda-unavailable", "cuda-error", "driver-check-failed")
 """What a program says that looked for the driver or for CUDA in vain. A driver that answers
@@ -45,9 +45,11 @@ def may_be_ok(context: RuleContext) -> bool:
     library_fails = events(context, "cuda-library-error", "cuda-call-not-supported")
     if complains or library_fails or torch_said_false(context.snapshot):
         return False
-    return serves_its_maker(context) or bool(
-        _report_is_healthy(context) if is_report(context) else _machine_is_healthy(context)
-    )
+    if serves_its_maker(context):
+        return True
+    if is_report(context):
+        return _report_is_healthy(context)
+    return _machine_is_healthy(context)
 
 
 def complains_of_something(context: RuleContext) -> bool:
@@ -56,17 +58,23 @@ def complains_of_something(context: RuleContext) -> bool:
 
 
 def is_answered(context: RuleContext) -> bool:
-    """Whether a text leaves nothing open: its plain question has an answer, its run came to an end,
-    or its GPU computes."""
-    works = shows_a_working_gpu(context) and not torch_said_false(context.snapshot)
-    return bool(plain_answer(context) or _ended_well(context) or works)
+    """Whether a text leaves nothing open.
+
+    Its plain question has an answer, its run came to an end, or its GPU computes.
+    """
+    if plain_answer(context) or _ended_well(context):
+        return True
+    return shows_a_working_gpu(context) and not torch_said_false(context.snapshot)
 
 
 def _ended_well(context: RuleContext) -> bool:
-    """Whether a program of a CUDA build came to its end on a machine whose GPU is named: what it
-    printed before was no failure."""
-    ended = events(context, "run-finished") and not events(context, "gpu-unused", "gpu-starved")
-    return bool(ended and is_cuda_build(context.torch) and gpus(context))
+    """Whether a program of a CUDA build came to its end on a machine whose GPU is named.
+
+    What it printed before that was no failure.
+    """
+    if not events(context, "run-finished") or events(context, "gpu-unused", "gpu-starved"):
+        return False
+    return is_cuda_build(context.torch) and bool(gpus(context))
 
 
 def torch_said_false(machine: Snapshot) -> bool:
@@ -74,24 +82,33 @@ def torch_said_false(machine: Snapshot) -> bool:
     # An XPU build and a Mac have no CUDA to be available.
     if machine.torch.backend == "xpu" or machine.os.family == "macos":
         return False
-    answers = (reading for reading in machine.readings if reading.subject == "torch.cuda_available")
-    return machine.origin == "report" and any(answer.value == "False" for answer in answers)
+    if machine.origin != "report":
+        return False
+    for reading in machine.readings:
+        if reading.subject == "torch.cuda_available" and reading.value == "False":
+            return True
+    return False
 
 
 def _report_is_healthy(context: RuleContext) -> bool:
-    """Whether something computed, or all that a text shows is in order. A build that fits the
-    driver proves nothing of a torch that computed nowhere."""
+    """Whether something computed, or all that a text shows is in order.
+
+    A build that fits the driver proves nothing of a torch that computed nowhere.
+    """
     if computed(context) or _only_warned_of_capability(context):
         return True
     torch = context.torch
+    if torch.version or torch.installed:
+        return False
     names_no_failure = events(context, "names-no-failure")
     # Somebody may be about to install torch: then the driver is all that there is to judge.
-    lacks_torch = torch.installed is False and not names_no_failure
-    names_torch = torch.version or torch.installed or lacks_torch
+    if torch.installed is False and not names_no_failure:
+        return False
     program = context.snapshot.failing.program
-    complains = program and not (program == "torch" and names_no_failure)
-    in_vain = complains or events(context, *CUDA_NOT_REACHED)
-    return _driver_listed_a_gpu(context) and not names_torch and not in_vain
+    is_plain_about_torch = program == "torch" and names_no_failure
+    if program and not is_plain_about_torch:
+        return False
+    return _driver_listed_a_gpu(context) and not events(context, *CUDA_NOT_REACHED)
 
 
 def is_proven(context: RuleContext) -> bool:
@@ -101,14 +118,17 @@ def is_proven(context: RuleContext) -> bool:
 
 def computed(context: RuleContext) -> bool:
     """Whether a program is said to have computed on the GPU, or torch to see it."""
-    shown = context.torch.cuda_available or events(context, "gpu-computes")
-    return bool(shown or _makers_backend_runs(context))
+    if context.torch.cuda_available or events(context, "gpu-computes"):
+        return True
+    return _makers_backend_runs(context)
 
 
 def _makers_backend_runs(context: RuleContext) -> bool:
     """Whether mps, xpu or ROCm runs where another maker's GPU is the only one."""
-    others = maker_of(context.torch.backend) not in (None, "nvidia") or on(context, "macos")
-    return bool(others and events(context, "backend-runs"))
+    if not events(context, "backend-runs"):
+        return False
+    maker = maker_of(context.torch.backend)
+    return maker not in (None, "nvidia") or on(context, "macos")
 
 
 def _only_warned_of_capability(context: RuleContext) -> bool:
@@ -118,38 +138,59 @@ def _only_warned_of_capability(context: RuleContext) -> bool:
 
 def _driver_listed_a_gpu(context: RuleContext) -> bool:
     """Whether a driver listed a GPU; one that is only mentioned has no index, UUID or address."""
-    return any(gpu.nvml_index is not None or gpu.uuid or gpu.pci_bus_id for gpu in gpus(context))
+
+    def is_listed(gpu: Gpu) -> bool:
+        return gpu.nvml_index is not None or bool(gpu.uuid or gpu.pci_bus_id)
+
+    return any(map(is_listed, gpus(context)))
 
 
 def _machine_is_healthy(context: RuleContext) -> bool:
-    """A visible GPU, a driver that answered (the kernel's files alone are no answer), and a CUDA
-    build whose kernels serve every GPU, as far as known; or torch's own word."""
+    """Whether a driver answered for a GPU, and torch sees it or has kernels for every GPU."""
     machine = context.snapshot
     torch, visible = machine.torch, visible_gpus(machine)
-    codes = (machine.driver.nvml_code, machine.cuda_api.init_code)
-    indices = (i for gpu in gpus(context) for i in (gpu.nvml_index, gpu.cuda_index))
-    answered = bool(visible) and (0 in codes or any(i is not None for i in indices))
-    kernels = (serving(context, gpu) for gpu in visible if gpu.compute_capability)
-    serves = is_cuda_build(torch) and (torch.kernels is None or all(kernels))
-    return (context.other_host or answered) and bool(torch.cuda_available or serves)
+    # Of another host's driver nothing is asked here.
+    if not context.other_host and not (visible and _driver_answered(context)):
+        return False
+    if torch.cuda_available:
+        return True
+    if not is_cuda_build(torch):
+        return False
+    # A build whose kernels are not known is taken to serve the GPUs, and so is a GPU whose compute
+    # capability is not known.
+    if torch.kernels is None:
+        return True
+    return all(serving(context, gpu) for gpu in visible if gpu.compute_capability)
+
+
+def _driver_answered(context: RuleContext) -> bool:
+    """Whether NVML or CUDA answered; the kernel's files alone are no answer."""
+    machine = context.snapshot
+    if 0 in (machine.driver.nvml_code, machine.cuda_api.init_code):
+        return True
+    indices = [(gpu.nvml_index, gpu.cuda_index) for gpu in gpus(context)]
+    return any(of_nvml is not None or of_cuda is not None for of_nvml, of_cuda in indices)
 
 
 def proof(context: RuleContext) -> str:
     """What was seen, in one line, and nothing that was not."""
-    torch, seen = context.torch, visible_gpus(context.snapshot)
+    torch, visible = context.torch, visible_gpus(context.snapshot)
     if answer := _answer_without_a_gpu(context):
         return answer
     build = f"torch {torch.version}" if torch.version else "torch"
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in seen)) or "the GPU"
-    kernels = torch.version and seen and all(serving(context, gpu) for gpu in seen)
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in visible)) or "the GPU"
+    has_kernels = False
+    if torch.version and visible:
+        has_kernels = all(serving(context, gpu) for gpu in visible)
     if serves_its_maker(context):
         return (
             f"{build} is the right build for this GPU{_device_name(context)}; not tested: run "
             "`gpusetup verify`"
         )
-    if kernels and context.other_host:
+    if has_kernels and context.other_host:
         return f"{build} has kernels for {names}; gpusetup did not test the driver there"
-    if kernels and is_cuda_build(torch) and (driver_answers(context) or not is_report(context)):
+    driver_is_there = driver_answers(context) or not is_report(context)
+    if has_kernels and is_cuda_build(torch) and driver_is_there:
         return f"{build} can use {names}"
     for event in events(context, "bare-yes"):
         word = event.values["bare"]

@@ -70,18 +70,29 @@ if TYPE_CHECKING:
 def open_causes(
     context: RuleContext, main: Finding | None, unexplained: list[Finding], cause: str
 ) -> tuple[tuple[str, ...], str | None]:
-    """The causes that are left: the unexplained errors, then what the message leaves open; and the
-    reading that decides. A symptom is no cause."""
+    """The causes that are left, and the reading that decides.
+
+    The unexplained errors come first, then what the message leaves open. A symptom is no cause.
+    """
     if main is None:
         return (), None
     reading, alike = _open_question(context, main)
-    causes = [error.id for error in unexplained]
-    for id in alike:
-        record = RECORDS.get(id)
-        if not record or not any(question(context) for question in record.impossible):
-            causes.append(id)
-    others = (id for id in dict.fromkeys(causes) if id not in (cause, main.id))
-    return tuple(id for id in others if id not in RECORDS or not RECORDS[id].symptom), reading
+    candidates = [error.id for error in unexplained]
+    candidates += alike
+    left_open: list[str] = []
+    for cause_id in candidates:
+        if cause_id in (cause, main.id, *left_open):
+            continue
+        record = RECORDS.get(cause_id)
+        if record is None:
+            left_open.append(cause_id)
+            continue
+        # An error that was found is possible, whatever its record says of others.
+        is_found = cause_id in [error.id for error in unexplained]
+        is_impossible = not is_found and any(rules_out(context) for rules_out in record.impossible)
+        if not record.symptom and not is_impossible:
+            left_open.append(cause_id)
+    return tuple(left_open), reading
 
 
 def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, tuple[str, ...]]:
@@ -90,20 +101,24 @@ def _open_question(context: RuleContext, finding: Finding) -> tuple[str | None, 
     machine, record = context.snapshot, RECORDS[finding.id]
     if not is_report(context):
         return None, ()
-    shown = {
+    # What a text shows -> whether it does, by the names of `SETTLES`.
+    program_said_it = any("said" not in event.values for event in events(context, *record.kinds))
+    is_shown = {
         "gpus": machine.gpus,
         "driver": machine.driver.version,
         "torch": machine.torch.version or machine.torch.cuda,
         "kernels": kernels_that_a_text_prints(context),
         "bus": machine.pci_devices,
         "build": in_an_image_build(context),
-        "program": any("said" not in e.values for e in events(context, *record.kinds)),
+        "program": program_said_it,
     }
-    others = () if record.symptom else ("program",)
+    # A program's own words settle what no other reading does, except of a symptom.
+    usually_settled_by = () if record.symptom else ("program",)
     for reading, causes in record.alike.items():
         if _asks_another_program(context, reading):
             continue
-        if not any(shown[name] for name in SETTLES.get(reading, others)):
+        settled_by = SETTLES.get(reading, usually_settled_by)
+        if not any(is_shown[name] for name in settled_by):
             return reading, causes
     return None, ()
 
@@ -114,19 +129,24 @@ def _asks_another_program(context: RuleContext, reading: str) -> bool:
     program = of_package(started[1]) if started else None
     if program is None:
         return False
-    named = {event.values.get("module") for event in context.snapshot.events}
-    return context.snapshot.failing.program != program.name and not named & {*program.packages}
+    if context.snapshot.failing.program == program.name:
+        return False
+    named_modules = [event.values.get("module") for event in context.snapshot.events]
+    return set(program.packages).isdisjoint(named_modules)
 
 
 def likely_cause(context: RuleContext, symptom: Finding) -> Finding | None:
     """The likely cause of what a text shows, with the symptom's evidence; None if none is."""
-    rows = RECORDS[symptom.id].likelier
-    row = next((row for row in rows if row.shown(context)), None)
-    if row is None:
+    shown_rows = [row for row in RECORDS[symptom.id].likelier if row.shown(context)]
+    if not shown_rows:
         return None
-    fix, looks = symptom.fix, symptom.fix.looks if symptom.fix else ()
-    if row.way or row.text:
-        fix = replace(row.way(context) if row.way else Fix(text=row.text), looks=looks)
+    row = shown_rows[0]
+    fix = symptom.fix
+    looks = symptom.fix.looks if symptom.fix else ()
+    if row.way:
+        fix = replace(row.way(context), looks=looks)
+    elif row.text:
+        fix = Fix(text=row.text, looks=looks)
     title = f"{symptom.title}: {row.because}"
     finding = RECORDS[row.cause].found(title, detail=symptom.detail, evidence=symptom.evidence)
     return replace(finding, fix=fix)
@@ -198,7 +218,9 @@ def reading_command(context: RuleContext, reading: str | None, *, undecided: boo
         reading = ON_MACS.get(reading, reading)
     elif context.os.wsl:
         reading = IN_WSL.get(reading, reading)
-    return IN_A_CONTAINER.get(reading, reading) if in_container(context) else reading
+    if in_container(context):
+        return IN_A_CONTAINER.get(reading, reading)
+    return reading
 
 
 OF_TORCH = (ASK_TORCH, TORCH_SEES, TORCHS_CUDA, THIS_TORCH, LIST_GPUS)

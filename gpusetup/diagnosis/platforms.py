@@ -10,6 +10,7 @@ driver is Windows'.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpusetup.causes.layers import OF_THE_DRIVER, Layer
@@ -49,10 +50,11 @@ RESTART_WINDOWS = "Restart Windows, which holds the GPU. If it comes back: "
 def fit_to_system(context: RuleContext, finding: Finding) -> Finding:
     """The finding with what can be done under the system that it is about."""
     os, fix = context.os, finding.fix
-    texts = (fix.text, *command_lines(fix)) if fix and os.wsl else ()
-    if fix and any(re.search(KERNEL_MODULES, text) for text in texts):
-        return replace(finding, fix=_in_wsl(context, finding, fix))
-    if os.wsl or os.family not in LIBRARY_PATHS:
+    if os.wsl:
+        if fix and names_any(KERNEL_MODULES, (fix.text, *command_lines(fix))):
+            return replace(finding, fix=_in_wsl(context, finding, fix))
+        return finding
+    if os.family not in LIBRARY_PATHS:
         return finding
     variable = LIBRARY_PATHS[os.family]
     title, detail, text = (
@@ -69,10 +71,13 @@ def _in_wsl(context: RuleContext, finding: Finding, fix: Fix) -> Fix:
     """Without kernel modules; if the way out was one of the driver's, by Windows' driver."""
     from gpusetup.causes.windows import driver_of_windows
 
-    layer = (RECORDS[finding.id].place or (None,))[0]
-    text, shown = clauses_without(fix.text, KERNEL_MODULES), lines_without(fix, KERNEL_MODULES)
-    if layer not in OF_THE_DRIVER and text and (shown.commands or not fix.commands):
-        return replace(shown, text=text)
+    place = RECORDS[finding.id].place
+    layer = place[0] if place else None
+    text = clauses_without(fix.text, KERNEL_MODULES)
+    without_modules = lines_without(fix, KERNEL_MODULES)
+    lost_all_commands = bool(fix.commands) and not without_modules.commands
+    if layer not in OF_THE_DRIVER and text and not lost_all_commands:
+        return replace(without_modules, text=text)
     before = RESTART_WINDOWS if layer is Layer.HARDWARE else ""
     return driver_of_windows(context, fix.min_driver, before)
 
@@ -81,10 +86,16 @@ def lines_without(fix: Fix, foreign: str) -> Fix:
     """The fix without each block in which a line names what is foreign."""
 
     def unless_foreign(block: Alternative) -> Alternative | None:
-        texts = (block.title, *block.commands)
-        return None if any(re.search(foreign, text) for text in texts) else block
+        if names_any(foreign, (block.title, *block.commands)):
+            return None
+        return block
 
     return map_blocks(fix, unless_foreign)
+
+
+def names_any(pattern: str, texts: Iterable[str]) -> bool:
+    """Whether one of the texts has what the pattern describes."""
+    return any(re.search(pattern, text) for text in texts)
 
 
 INSTALL_COMMANDS = ("pip install ", "pip uninstall ", "gpusetup install")
@@ -131,6 +142,8 @@ def _way_at_lender(context: RuleContext, lender: Lender, finding: Finding, fix: 
             text=f"{why}: use another machine ({lender.anew}; files on this one are lost), and "
             "install no driver packages there"
         )
-    if any(word in line for line in fix.commands for word in INSTALL_COMMANDS):
-        return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
+    for line in fix.commands:
+        if any(command in line for command in INSTALL_COMMANDS):
+            # The session's Python has the old torch loaded.
+            return replace(fix, text=f"{fix.text}. Then restart the session ({lender.restart})")
     return fix

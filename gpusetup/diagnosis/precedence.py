@@ -26,52 +26,89 @@ def consequences(cause: Cause) -> tuple[str, ...]:
     >>> consequences(RECORDS["cuda-sees-no-device"])
     ('torch-sees-no-gpu', 'gpu-check-failed')
     """
-    shown = SHOWS.get(cause.place[0], ()) if cause.place else ()
-    after = (id for id in shown if RECORDS[id].order > cause.order)
-    # What explains the cause itself is none of its consequences.
-    theirs = (id for id in after if cause.id not in RECORDS[id].explains)
-    return tuple(dict.fromkeys((*theirs, *cause.explains)))
+    findings_of_layer: tuple[str, ...] = ()
+    if cause.place:
+        findings_of_layer = SHOWS.get(cause.place[0], ())
+    explained: list[str] = []
+    for finding_id in findings_of_layer:
+        record = RECORDS[finding_id]
+        # What explains the cause itself is none of its consequences.
+        explains_the_cause = cause.id in record.explains
+        if record.order > cause.order and not explains_the_cause:
+            explained.append(finding_id)
+    # A finding may be named both by the layer and by the record.
+    return tuple(dict.fromkeys((*explained, *cause.explains)))
 
 
 def with_explanations(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Each finding with the first other one, in the order of precedence, that explains it. An
-    explained finding loses its commands: they do not mend it."""
-    errors = sorted((f for f in findings if f.severity is Severity.ERROR), key=order_of)
-    explained: dict[str, str] = {}
-    for error in errors:
-        for id in consequences(RECORDS[error.id]):
-            explained.setdefault(id, error.id)
-    return tuple(_explained(f, explained[f.id]) if f.id in explained else f for f in findings)
+    """Each finding with the first other one, in the order of precedence, that explains it.
+
+    An explained finding loses its commands, because they do not mend it.
+    """
+    explanation: dict[str, str] = {}
+    for error in _errors_in_order(findings):
+        for finding_id in consequences(RECORDS[error.id]):
+            explanation.setdefault(finding_id, error.id)
+    with_causes = []
+    for finding in findings:
+        if finding.id in explanation:
+            finding = _explained_by(finding, explanation[finding.id])
+        with_causes.append(finding)
+    return tuple(with_causes)
 
 
-def _explained(finding: Finding, by: str) -> Finding:
-    place = RECORDS[by].place
+def _explained_by(finding: Finding, cause_id: str) -> Finding:
+    """The finding as a consequence of a cause, without commands."""
+    place = RECORDS[cause_id].place
     fix = finding.fix and replace(finding.fix, commands=(), alternatives=())
+    # Where there is no GPU even the sentence of the way out is wrong: it speaks of one.
     if place and place[0] is Layer.NO_GPU:
-        fix = None  # its text speaks of a GPU too
-    return replace(finding, explained_by=by, fix=fix)
+        fix = None
+    return replace(finding, explained_by=cause_id, fix=fix)
+
+
+def _errors_in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """The errors, in the order of their records."""
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    return sorted(errors, key=order_of)
 
 
 def unexplained(findings: Iterable[Finding], root: Finding | None = None) -> list[Finding]:
     """The errors beside the root that no other one explains, in their order."""
-    errors = (f for f in findings if f.severity is Severity.ERROR and f is not root)
-    return sorted((error for error in errors if not error.explained_by), key=order_of)
+    open_errors = []
+    for error in _errors_in_order(findings):
+        if error is not root and not error.explained_by:
+            open_errors.append(error)
+    return open_errors
 
 
 def root_of(findings: tuple[Finding, ...]) -> Finding | None:
     """The first unexplained error, else the first loss of speed: the stack works, and loses it."""
-    warnings = (f for f in findings if f.severity is Severity.WARNING)
-    losses = (warning for warning in warnings if order_of(warning)[0] == Layer.LOSSES)
-    return next(iter(unexplained(findings)), None) or min(losses, key=order_of, default=None)
+    open_errors = unexplained(findings)
+    if open_errors:
+        return open_errors[0]
+    losses = []
+    for finding in findings:
+        layer = order_of(finding)[0]
+        if finding.severity is Severity.WARNING and layer == Layer.LOSSES:
+            losses.append(finding)
+    return min(losses, key=order_of, default=None)
 
 
 def blocks_torch(findings: tuple[Finding, ...], *, torch_stays: bool) -> Finding | None:
-    """The finding that must be mended before torch can be: a root in what the process is told, the
-    container, the driver or the GPU; a driver that the torch asks for, which stays all the same."""
+    """The finding that must be mended before torch can be; None if there is none.
+
+    A root in what the process is told, the container, the driver or the GPU; and, if torch stays
+    as it is, the driver that it asks for.
+    """
     for finding in findings:
         record = RECORDS[finding.id]
-        below = record.place and Layer.PROCESS <= record.place[0] <= Layer.READINESS
-        old_driver = torch_stays and finding.fix and finding.fix.min_driver
-        if finding.severity in record.before_torch or (finding.root and (below or old_driver)):
+        if finding.severity in record.before_torch:
+            return finding
+        if not finding.root:
+            continue
+        is_below_torch = record.place and Layer.PROCESS <= record.place[0] <= Layer.READINESS
+        asks_for_newer_driver = finding.fix and finding.fix.min_driver
+        if is_below_torch or (torch_stays and asks_for_newer_driver):
             return finding
     return None

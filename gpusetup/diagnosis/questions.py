@@ -66,19 +66,25 @@ def _fails_in_a_build(context: RuleContext) -> bool:
 def _build_again(context: RuleContext) -> str | None:
     """Once more with all that it prints; what lies in this folder, of an unnamed distribution."""
     program, failing = program_of(context), context.snapshot.failing
-    modules = (failing.program or "", *(program.packages if program else ()))
-    name = next(filter(None, map(distribution_of, modules)), None)
-    if not (name or program or not failing.program):
+    modules = [failing.program or ""]
+    if program:
+        modules += program.packages
+    distributions = [distribution_of(module) for module in modules]
+    known_distributions = [distribution for distribution in distributions if distribution]
+    # The name of something that no table knows is no name that an installer takes.
+    if failing.program and not known_distributions and not program:
         return INSTALLER_OUTPUT
-    options = () if program and not program.on_torch else ("--no-build-isolation",)
-    return paste.pip(context, "install", "-v", *options, name or ".")
+    is_built_on_torch = program is None or program.on_torch
+    options = ("--no-build-isolation",) if is_built_on_torch else ()
+    what_to_build = known_distributions[0] if known_distributions else "."
+    return paste.pip(context, "install", "-v", *options, what_to_build)
 
 
 def _fails_in_an_install(context: RuleContext) -> bool:
     """Whether a person's sentence names an installer's command and its failure."""
-    typed = {event.source for event in events(context, "install-typed")}
-    failed = {event.source for event in events(context, "names-failure")}
-    return bool(typed & failed)
+    lines_with_installer = {event.source for event in events(context, "install-typed")}
+    lines_with_failure = {event.source for event in events(context, "names-failure")}
+    return not lines_with_installer.isdisjoint(lines_with_failure)
 
 
 # --- the machine, several GPUs --------------------------------------------------------------------
@@ -91,16 +97,18 @@ def _shows(*kinds: str) -> Callable[[RuleContext], bool]:
 
 def complains(context: RuleContext) -> bool:
     """Whether somebody says that something fails."""
-    named = any(reading.subject == COMPLAINT for reading in context.snapshot.readings)
-    return named or bool(events(context, "names-failure"))
+    subjects = [reading.subject for reading in context.snapshot.readings]
+    return COMPLAINT in subjects or bool(events(context, "names-failure"))
 
 
 def _runs_on_several_gpus(context: RuleContext) -> bool:
     if not events(context, "several-gpus"):
         return bool(events(context, "nccl-hangs", "nccl-error", "nccl-connect-failed"))
+    if events(context, "run-hangs"):
+        return True
     # torch sees the GPUs, and what is said to fail has several of them.
-    seen = context.torch.cuda_available or events(context, "works-there", "gpu-trains")
-    return bool(events(context, "run-hangs") or (complains(context) and seen))
+    gpus_are_seen = context.torch.cuda_available or events(context, "works-there", "gpu-trains")
+    return complains(context) and bool(gpus_are_seen)
 
 
 def _lacks_an_instruction(context: RuleContext) -> bool:
@@ -119,10 +127,10 @@ def _hangs_on_a_gpu_of_nvidia(context: RuleContext) -> bool:
 
 def _is_given_a_gpu_in_vain(context: RuleContext) -> bool:
     """Whether a container asks for a GPU, and nothing shows that it gets one."""
-    asks = in_container(context) and context.snapshot.container.nvidia_requested
-    return bool(
-        asks and context.snapshot.container.kind == "docker" and not driver_answers(context)
-    )
+    container = context.snapshot.container
+    if not in_container(context) or container.kind != "docker":
+        return False
+    return bool(container.nvidia_requested) and not driver_answers(context)
 
 
 def _has_its_own_question(context: RuleContext) -> bool:
@@ -139,11 +147,14 @@ def _programs_own(context: RuleContext) -> str | None:
 
 
 def is_of_amd(context: RuleContext) -> bool:
-    return "amd" in (maker_of(context.torch.backend), *vendors_of(context.snapshot))
+    """Whether torch's build or a device is AMD's."""
+    maker_of_build = maker_of(context.torch.backend)
+    return maker_of_build == "amd" or "amd" in vendors_of(context.snapshot)
 
 
 def _is_of_intel(context: RuleContext) -> bool:
-    return maker_of(context.torch.backend) == "intel" or bool(events(context, "no-xpu"))
+    maker_of_build = maker_of(context.torch.backend)
+    return maker_of_build == "intel" or bool(events(context, "no-xpu"))
 
 
 def _is_a_mac(context: RuleContext) -> bool:
@@ -158,8 +169,10 @@ USUAL = (Capability(7, 5), Capability(9, 0))
 
 def _torch_answers_both(context: RuleContext) -> bool:
     """Whether torch sees the GPU in one place and not in another: they are two environments."""
-    readings = context.snapshot.readings
-    answers = {r.value for r in readings if r.subject == "torch.cuda_available"}
+    answers = set()
+    for reading in context.snapshot.readings:
+        if reading.subject == "torch.cuda_available":
+            answers.add(reading.value)
     if events(context, "cuda-unavailable") or "False" in _quoted_complaint(context):
         answers.add("False")
     return {"True", "False"} <= answers
@@ -167,8 +180,11 @@ def _torch_answers_both(context: RuleContext) -> bool:
 
 def _torch_sees_the_gpu(context: RuleContext) -> bool:
     """Whether torch, or a program's line, shows the GPU, and something fails all the same."""
-    takes_it = events(context, "device-taken") or names_its_device(context)
-    return bool((context.torch.cuda_available or takes_it) and complains(context))
+    if not complains(context):
+        return False
+    if context.torch.cuda_available or events(context, "device-taken"):
+        return True
+    return names_its_device(context)
 
 
 def names_its_device(context: RuleContext) -> bool:
@@ -244,9 +260,12 @@ def _is_about_torch(context: RuleContext) -> bool:
 
 
 def _torchs_build(context: RuleContext) -> str | None:
-    known = [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
-    if any(not USUAL[0] <= capability <= USUAL[1] for capability in known):
-        return alike.TORCHS_KERNELS
+    """Which torch there is; of a GPU that not every build serves, its list of kernels too."""
+    oldest, newest = USUAL
+    for gpu in gpus(context):
+        capability = gpu.compute_capability
+        if capability and not oldest <= capability <= newest:
+            return alike.TORCHS_KERNELS
     return alike.ASK_TORCH
 
 
@@ -262,7 +281,9 @@ def _all_of_torch(context: RuleContext) -> str | None:
 
 def _says_something_of_a_gpu(context: RuleContext) -> bool:
     machine = context.snapshot
-    return bool(machine.failing.program or machine.events or machine.gpus) or complains(context)
+    if machine.failing.program or machine.events or machine.gpus:
+        return True
+    return complains(context)
 
 
 def _driver_answer(context: RuleContext) -> str | None:

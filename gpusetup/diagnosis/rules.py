@@ -23,8 +23,12 @@ RULE_FILES = (
 
 @cache
 def rules_of(files: tuple[str, ...]) -> tuple[Rule, ...]:
-    modules = (import_module(f"gpusetup.findings.{file}") for file in files)
-    return tuple(rule for module in modules for rule in module.RULES)
+    """The rules of these files, in their order."""
+    rules: list[Rule] = []
+    for file in files:
+        module = import_module(f"gpusetup.findings.{file}")
+        rules += module.RULES
+    return tuple(rules)
 
 
 def findings_of(context: RuleContext, rules: Iterable[Rule]) -> Findings:

@@ -29,28 +29,37 @@ DEVICES_SEEN = ("foreign-gpu", "smi-sees-it", "backend-runs", "no-nvidia-gpu")
 
 def shows_a_working_gpu(context: RuleContext) -> bool:
     """Whether a GPU computes in a text that leaves no failure open."""
-    shown = events(context, *WORKS)
-    # Who only does not see the GPU is denied by the program that names it (`report.works`).
-    unused = [e for e in events(context, "gpu-unused") if not NOT_SEEN.search(e.text or "")]
-    stands_still = unused or events(context, "run-hangs")
-    return bool(shown and not stands_still and _only_notices_are_left(context))
+    if not events(context, *WORKS) or events(context, "run-hangs"):
+        return False
+    for complaint in events(context, "gpu-unused"):
+        # Who only does not see the GPU is denied by the program that names it (`report.works`).
+        if not NOT_SEEN.search(complaint.text or ""):
+            return False
+    return _only_notices_are_left(context)
 
 
 def _only_notices_are_left(context: RuleContext) -> bool:
     """Whether the other messages are a program's warnings, after which it went on."""
-    warned = [event.kind for event in context.snapshot.events if NOTICES.search(event.text or "")]
-    return says_nothing_else(context, *DEVICES_SEEN, *warned)
+    kinds_of_notices = []
+    for event in context.snapshot.events:
+        if NOTICES.search(event.text or ""):
+            kinds_of_notices.append(event.kind)
+    return says_nothing_else(context, *DEVICES_SEEN, *kinds_of_notices)
 
 
 def answer_to_a_working_stack(context: RuleContext) -> str:
     """What shows that the GPU computes, and what helps with what is asked about it."""
-    shown = events(context, *WORKS)
-    topic = next((event.values["topic"] for event in events(context, "asks-about")), "")
+    topic = ""
+    for question in events(context, "asks-about")[:1]:
+        topic = question.values["topic"]
     if events(context, "gpu-starved"):
         topic = "loader"
     elif topic == "normal" and events(context, "gpu-speed"):
         topic = "speed"
-    works = _what_works(context, shown[0]) if shown else f"{_gpu_in_words(context)} computes"
+    proofs = events(context, *WORKS)
+    works = f"{_gpu_in_words(context)} computes"
+    if proofs:
+        works = _what_works(context, proofs[0])
     return f"{works}, and the text shows no failure. {_next_step(context, topic)}"
 
 
@@ -58,16 +67,18 @@ def _what_works(context: RuleContext, event: Event) -> str:
     """What an event shows of a GPU, with the words that show it."""
     gpu = _gpu_in_words(context)
     quote = (event.text or "").strip(" .:")
-    says = {
+    if event.kind == "works-there":
+        return f"the text says that it works (“{quote}”)"
+    sentences = {
         "available": f"torch sees {gpu}",
         "device": f"a program uses {gpu}",
         "found": f"the program finds {gpu}",
         "server": f"a program runs on {gpu}",
         "training": f"a training runs on {gpu}",
     }
-    if event.kind == "works-there":
-        return f"the text says that it works (“{quote}”)"
-    return f"{says.get(event.values.get('form', ''), f'{gpu} computes')} (“{quote}”)"
+    form = event.values.get("form", "")
+    sentence = sentences.get(form, f"{gpu} computes")
+    return f"{sentence} (“{quote}”)"
 
 
 NAMES_SHOWN = 2

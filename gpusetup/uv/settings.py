@@ -44,8 +44,8 @@ SAFE_LINK_MODES = ("clone", "copy", "hardlink")
 """How uv may bring files from its cache. With symbolic links the environment would stop working as
 soon as the cache is cleaned, so that `symlink` is not used."""
 NEVER_CHANGES = "max-age=365000000, immutable"
-"""For the files of uv's default index, where no file name may be used twice. Between two questions
-uv would otherwise ask about each file again, behind a proxy that drops what the index says of it."""
+"""For the files of uv's default index, where no file name may be used twice. Behind a proxy that
+drops what the index says of it, uv would ask about each file again with every question."""
 PROXIES = {"http-proxy": "HTTP_PROXY", "https-proxy": "HTTPS_PROXY", "no-proxy": "NO_PROXY"}
 
 

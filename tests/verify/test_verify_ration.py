@@ -302,7 +302,7 @@ def test_a_gpu_that_refuses_the_options_of_a_sample_computes_nothing_wrong(
 ) -> None:
     """Samples are made for the CPU: `linalg.lstsq` has there four drivers, and one on a GPU. The
     CPU stands for the GPU."""
-    monkeypatch.setattr(comparing.Question, "here", here_on_the_cpu)
+    monkeypatch.setattr(comparing.Comparison, "here", here_on_the_cpu)
     entry = known_to(torch, "operators")["linalg.inv"]
 
     def refused(words: str) -> bool:
@@ -319,7 +319,7 @@ def test_a_gpu_that_refuses_the_options_of_a_sample_computes_nothing_wrong(
 
 
 def here_on_the_cpu(
-    question: comparing.Question, way: Any = directly, layout: str = "", learns: bool = True
+    question: comparing.Comparison, way: Any = directly, layout: str = "", learns: bool = True
 ) -> Answer:
     """What a GPU would answer."""
     return question.by(way, question.call, layout, learns and bool(question.upstream))
@@ -330,7 +330,7 @@ def test_of_like_numbers_a_gpu_may_name_another_place(
     device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The CPU stands for the GPU, with its own choice among ties."""
-    monkeypatch.setattr(comparing.Question, "here", here_on_the_cpu)
+    monkeypatch.setattr(comparing.Comparison, "here", here_on_the_cpu)
     entry = known_to(torch, "operators")["topk"]
 
     def last_of_ties(x: Any, k: int, largest: bool, shift: int) -> Any:

@@ -15,7 +15,7 @@ from ..database import entries, loading
 from ..database import optimizers as of_optimizers
 from ..database.calls import exact_products
 from ..database.comparing import NotAsked, compared
-from ..database.draw import LENGTHS, NUMBERS, Question
+from ..database.draw import LENGTHS, NUMBERS, OperatorQuestion
 from ..database.own import own
 from ..database.rules import SINCE, release
 from ..device.importing import first_line
@@ -43,7 +43,7 @@ RARE = 3
 """Entries that do not say how rare they are."""
 
 
-class Source(NamedTuple):
+class EntrySource(NamedTuple):
     """Whose entries a check asks."""
 
     load: Callable[[Any], Dict[str, Any]]
@@ -60,8 +60,10 @@ def _operators(torch: Any) -> Dict[str, Any]:
 
 
 SOURCES = {
-    "operators": Source(_operators, 8, {"cpu": 56.0, "cuda": 30.0}, len(LENGTHS) * len(NUMBERS)),
-    "optimizers": Source(
+    "operators": EntrySource(
+        _operators, 8, {"cpu": 56.0, "cuda": 30.0}, len(LENGTHS) * len(NUMBERS)
+    ),
+    "optimizers": EntrySource(
         lambda torch: of_optimizers.entries(loading.optimizers(torch)),
         12,
         {"cpu": 8.0, "cuda": 5.0},
@@ -176,7 +178,7 @@ class Found:
         """Compares one answer."""
         name = f"{entry.name}/{turn}"
         working_on(name)
-        question: Optional[Question] = None
+        question: Optional[OperatorQuestion] = None
         parts: List[Part] = []
         try:
             question = entry.question(torch, device, asked().seed, turn)

@@ -53,7 +53,7 @@ class NotAsked(Exception):
     """What a sample has no exact answer for."""
 
 
-class Question:
+class Comparison:
     """One call in its working format, on its device, and its exact answer."""
 
     def __init__(self, torch: Any, device: str, asked: Any, call: Call) -> None:
@@ -306,7 +306,7 @@ def compared(torch: Any, device: str, asked: Any) -> List[Part]:
 
 
 def _once(torch: Any, device: str, asked: Any, call: Call) -> Iterator[Part]:
-    question = Question(torch, device, asked, call)
+    question = Comparison(torch, device, asked, call)
     for label, way, layout, learns in (("", directly, "", True), *asked.entry.other_ways(asked)):
         said = ", ".join(filter(None, (layout, label)))
         try:

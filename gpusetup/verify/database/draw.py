@@ -55,7 +55,7 @@ def form(turn: int) -> Form:
     )
 
 
-class Question(NamedTuple):
+class OperatorQuestion(NamedTuple):
     """One call of an entry in its form; its name and a seed give the same."""
 
     entry: Any
@@ -83,8 +83,8 @@ class Draw:
         self.choice = self.chance.choice
         self.made = torch.Generator().manual_seed(self.chance.getrandbits(62))
 
-    def question(self, entry: Any, dtype: str, call: Call) -> Question:
-        return Question(entry, dtype, self.turn, call, self.words, self.form)
+    def question(self, entry: Any, dtype: str, call: Call) -> OperatorQuestion:
+        return OperatorQuestion(entry, dtype, self.turn, call, self.words, self.form)
 
     def length(self, most: int = MOST) -> int:
         """A length of the question's class, if it is not too long."""
@@ -138,7 +138,7 @@ class Own(NamedTuple):
         """They are asked first."""
         return 0
 
-    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
+    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
         dtype = self.dtypes[(turn + turn // 4) % len(self.dtypes)]
         draw = Draw(torch, self.name, seed, turn)
         given, options = self.draw(draw)
@@ -165,7 +165,7 @@ class Own(NamedTuple):
 
         return draw.question(self, dtype, replaced(torch, call, learning))
 
-    def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
+    def other_ways(self, asked: OperatorQuestion) -> Iterator[Tuple[str, Way, str, bool]]:
         form = asked.form
         way = WAYS.get(form.way, directly)
         if way is not directly or form.layout:

@@ -9,7 +9,7 @@ import zlib
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from .calls import WHOLE, Call, nearby, plain, replaced, tensors_of
-from .draw import Draw, Question, grown, numbered
+from .draw import Draw, OperatorQuestion, grown, numbered
 from .judge import kind_of
 from .loading import Database, kept_chance, larger, seeded
 from .rules import BY_SIGN, HALVES, LEFT_OUT, NO_GRADIENT, reason
@@ -225,7 +225,7 @@ class Entry(NamedTuple):
                     found.append(call)
         return found
 
-    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
+    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
         """The call of a turn, in its form as far as it has an answer in that."""
         formats = self.formats(torch, device)
         if not formats:
@@ -267,7 +267,7 @@ class Entry(NamedTuple):
             call = many(torch, grown(draw, call, 8 * MOST // times), times)
         return draw.question(self.on(device), dtype, call)
 
-    def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
+    def other_ways(self, asked: OperatorQuestion) -> Iterator[Tuple[str, Way, str, bool]]:
         """The same numbers computed in the way of the question, in its layout."""
         form = asked.form
         way: Way = directly

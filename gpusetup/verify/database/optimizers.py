@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ..judging.refusals import lacks_form, refuses
 from .calls import Answer, Call
-from .draw import Draw, Question
+from .draw import Draw, OperatorQuestion
 from .rules import HALVES, LEFT_OUT, reason, release
 from .ways import Asking, NoWay, Way
 
@@ -32,7 +32,7 @@ class OptimizerEntry(NamedTuple):
     info: Any
     """torch's `OptimizerInfo`."""
 
-    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[Question]:
+    def question(self, torch: Any, device: str, seed: int, turn: int) -> Optional[OperatorQuestion]:
         """One setting in one case."""
         draw = Draw(torch, self.name, seed, turn)
         dtype = FORMATS[turn // 2 % len(FORMATS)]
@@ -49,7 +49,7 @@ class OptimizerEntry(NamedTuple):
         options = {**draw.choice(found), **draw.choice(found)}
         call = Call((values(SIZE), [values(1.0) for _ in range(STEPS)]), options, lambda x: x)
         forms = self.forms(torch, device.partition(":")[0], dtype)
-        trial = Trial(self.name, self.info, shapes, forms)
+        trial = OptimizerCase(self.name, self.info, shapes, forms)
         return draw.question(trial, dtype, call)
 
     def forms(self, torch: Any, kind: str, dtype: str) -> Tuple[str, ...]:
@@ -65,7 +65,7 @@ class OptimizerEntry(NamedTuple):
         return tuple(name for name, here in has.items() if here)
 
 
-class Trial(NamedTuple):
+class OptimizerCase(NamedTuple):
     """One optimizer with its options; the shape of what `compared` takes for an entry."""
 
     name: str
@@ -80,7 +80,7 @@ class Trial(NamedTuple):
         plain = {"foreach": False} if "foreach" in self.info.supported_impls else {}
         return self.trained(plain, given, options)
 
-    def other_ways(self, asked: Question) -> Iterator[Tuple[str, Way, str, bool]]:
+    def other_ways(self, asked: OperatorQuestion) -> Iterator[Tuple[str, Way, str, bool]]:
         for each in self.forms:
             yield each, self._by({each: True}), "", False
 

@@ -6,6 +6,7 @@ matters.
 
 from __future__ import annotations
 
+import math
 from math import inf, nan
 from typing import Any, Dict, List
 
@@ -32,124 +33,181 @@ from .layers import (
 NO_NUMBERS = (nan, inf, -inf)
 
 
-def _axis(d: Draw, shape: List[int]) -> int:
-    """Of three questions, two along the longest."""
-    return int(d.choice((shape.index(max(shape)),) * 2 + (d.choice(range(len(shape))),)))
+def draw_axis(d: Draw, shape: List[int]) -> int:
+    """An axis of a shape: the longest in two of three questions."""
+    longest = shape.index(max(shape))
+    any_axis = d.choice(range(len(shape)))
+    return int(d.choice((longest, longest, any_axis)))
 
 
-def _along(d: Draw) -> Any:
-    shape = d.shape(d.choice((1, 2, 3)), 2**18)
-    return (d.normal(*shape), _axis(d, shape)), {}
+def draw_along(d: Draw) -> Any:
+    """A tensor of up to three axes, and the axis to compute along."""
+    axis_count = d.choice((1, 2, 3))
+    shape = d.shape(axis_count, 2**18)
+    x = d.normal(*shape)
+    return (x, draw_axis(d, shape)), {}
 
 
-def _tied(d: Draw) -> Any:
-    """Whole numbers of which many are alike."""
-    shape = d.shape(d.choice((1, 2, 2, 3)), 2**16)
-    return (d.whole(-9, d.choice((-2, 9, 200)), *shape).float(), _axis(d, shape), d.flag()), {}
+def draw_ties(d: Draw) -> Any:
+    """Whole numbers of which many are equal, an axis, and whether to sort downwards."""
+    axis_count = d.choice((1, 2, 2, 3))
+    shape = d.shape(axis_count, 2**16)
+    # Up to -2 all numbers are negative; below 200 there are few of each.
+    above_greatest = d.choice((-2, 9, 200))
+    x = d.whole(-9, above_greatest, *shape).float()
+    axis = draw_axis(d, shape)
+    return (x, axis, d.flag()), {}
 
 
-def _apart(d: Draw) -> Any:
+def draw_distinct(d: Draw) -> Any:
+    """Numbers that are all different, how many to look for, an axis, and a direction."""
     shape = d.shape(d.choice((1, 2, 2)), 2**16)
-    count = 1
-    for n in shape:
-        count *= n
+    count = math.prod(shape)
     x = d.torch.randperm(count, generator=d.made).float()
+    # Half of the questions also ask where NaN and the infinities are sorted to.
     if d.flag():
         x[d.whole(0, count, 3)] = d.torch.tensor(NO_NUMBERS)
-    x, dim = x.reshape(shape), _axis(d, shape)
-    return (x, d.choice((1, min(5, shape[dim]), (shape[dim] + 1) // 2)), dim, d.flag()), {}
+    x = x.reshape(shape)
+    axis = draw_axis(d, shape)
+    length = shape[axis]
+    k = d.choice((1, min(5, length), (length + 1) // 2))
+    return (x, k, axis, d.flag()), {}
 
 
-def _sought(x: Any, k: int, dim: int, right: bool) -> List[Any]:
-    """Values, and what is at the places that are told: of like numbers any place is right."""
+def search(x: Any, k: int, dim: int, right: bool) -> List[Any]:
+    """What each search along an axis returns, with the numbers at the places that it names.
+
+    Places are compared by the numbers that stand there: of equal numbers any place is right.
+    """
     import torch as t
 
-    line = x.nan_to_num().flatten().sort()[0]
-    found = [
+    searches = [
         t.topk(x, k, dim, right),
         t.sort(x, dim, right),
         t.kthvalue(x, k, dim, True),
-        *(each(x, dim, True) for each in (t.median, t.max, t.min)),
-        *(each(x, dim) for each in (t.cummax, t.cummin)),
+        t.median(x, dim, True),
+        t.max(x, dim, True),
+        t.min(x, dim, True),
+        t.cummax(x, dim),
+        t.cummin(x, dim),
     ]
-    values = [y for each in found for y in (each[0], x.gather(dim, each[1]))]
-    return [*values, t.searchsorted(line, x, right=right), t.bucketize(x, line, right=right)]
+    answers: List[Any] = []
+    for values, places in searches:
+        answers.append(values)
+        answers.append(x.gather(dim, places))
+    # `searchsorted` is defined for sorted numbers alone, so NaN goes first.
+    line = x.nan_to_num().flatten().sort()[0]
+    answers.append(t.searchsorted(line, x, right=right))
+    answers.append(t.bucketize(x, line, right=right))
+    return answers
 
 
-def _rows(d: Draw) -> Any:
-    """A table and places in it, of which many or neighbours may be alike."""
-    rows, width = d.choice((5, 1025, 40_009, 70_001, 70_001)), d.choice((1, 2, 3))
-    places = d.whole(0, rows, d.length(2**15)) % d.choice((3, 5, rows, rows))
-    places = places.sort()[0] if d.flag() else places
+def draw_table(d: Draw) -> Any:
+    """A table and the rows to take, of which many or neighbours may be equal."""
+    # 70,001 rows are more than 16 bits can number.
+    rows = d.choice((5, 1025, 40_009, 70_001, 70_001))
+    width = d.choice((1, 2, 3))
+    places = d.whole(0, rows, d.length(2**15))
+    different_places = d.choice((3, 5, rows, rows))
+    places = places % different_places
+    if d.flag():
+        places = places.sort()[0]
+    # The last row is always taken: a kernel that ends early misses it.
     places[-1] = rows - 1
     return d.normal(rows, width), places
 
 
-def _looked_up(d: Draw) -> Any:
-    table, places = _rows(d)
-    return (places, table), {"padding_idx": d.choice((None, 0, 3)), "scale_grad_by_freq": d.flag()}
+def draw_embedding(d: Draw) -> Any:
+    """Rows to look up in a table, with the options of `embedding`."""
+    table, places = draw_table(d)
+    padding = d.choice((None, 0, 3))
+    return (places, table), {"padding_idx": padding, "scale_grad_by_freq": d.flag()}
 
 
-def _added(d: Draw) -> Any:
-    table, places = _rows(d)
-    return (table, places, d.normal(len(places), table.shape[1])), {}
+def draw_added_rows(d: Draw) -> Any:
+    """A table, rows of it, and what is added to each of these."""
+    table, places = draw_table(d)
+    values = d.normal(len(places), table.shape[1])
+    return (table, places, values), {}
 
 
-def _met(d: Draw) -> Any:
-    """Places along an axis, laid out in any way; many are alike."""
+def draw_gather(d: Draw) -> Any:
+    """A tensor, an axis, transposed places along it of which many are equal, and values."""
     shape = d.shape(d.choice((1, 2, 2)), 2**14)
-    dim, wanted = d.choice(range(len(shape))), list(shape)
-    if len(shape) == 2 and d.flag():  # a square does not tell which way it lies
-        wanted = [min(shape)] * 2
-    wanted[dim] = d.choice((wanted[dim], wanted[dim], 1, 33))
-    places = d.whole(0, shape[dim], *wanted[::-1]) % d.choice((2, 3, shape[dim]))
-    return (d.normal(*shape), dim, places.permute(*range(len(shape))[::-1]), d.normal(*wanted)), {}
+    axis_count = len(shape)
+    dim = d.choice(range(axis_count))
+    places_shape = list(shape)
+    # A kernel that mixes up the two axes still has an answer for a square of places.
+    if axis_count == 2 and d.flag():
+        places_shape = [min(shape)] * 2
+    places_shape[dim] = d.choice((places_shape[dim], places_shape[dim], 1, 33))
+    drawn = d.whole(0, shape[dim], *reversed(places_shape))
+    places = drawn % d.choice((2, 3, shape[dim]))
+    transposed = places.permute(*reversed(range(axis_count)))
+    x = d.normal(*shape)
+    return (x, dim, transposed, d.normal(*places_shape)), {}
 
 
-def _sparse(d: Draw) -> Any:
-    """Places that come more than once, as a gradient has them."""
-    n, m = d.length(300), d.choice((1, 3, 17))
-    places = d.whole(0, min(n, m), 2, d.length(2**10))
-    return (places, d.normal(places.shape[1]), d.normal(m, 3)), {"rows": n}
+def draw_sparse(d: Draw) -> Any:
+    """A sparse matrix whose places come more than once, as a gradient has them, and a factor."""
+    rows = d.length(300)
+    columns = d.choice((1, 3, 17))
+    # Below the smaller of the two, a place is valid on either axis.
+    places = d.whole(0, min(rows, columns), 2, d.length(2**10))
+    values = d.normal(places.shape[1])
+    return (places, values, d.normal(columns, 3)), {"rows": rows}
 
 
-def _spread(places: Any, x: Any, y: Any, rows: int) -> List[Any]:
+def sparse_product(places: Any, values: Any, factor: Any, rows: int) -> List[Any]:
+    """A sparse matrix made dense, and multiplied."""
     import torch
 
-    found = torch.sparse_coo_tensor(places, x, (rows, len(y)))
-    return [found.to_dense(), found @ y]
+    matrix = torch.sparse_coo_tensor(places, values, (rows, len(factor)))
+    return [matrix.to_dense(), matrix @ factor]
 
 
-def _int8(d: Draw) -> Any:
-    n, k, m = 17 + d.length(200), 8 * d.choice((1, 2, 9, 33, 65)), 8 * d.choice((1, 2, 5, 17))
-    a, b = d.whole(-128, 128, n, k).to(d.torch.int8), d.whole(-128, 128, m, k).to(d.torch.int8).t()
-    return (a, b), {}
+def draw_int8_product(d: Draw) -> Any:
+    """Two matrices of int8 in the shapes that `_int_mm` takes."""
+    # On a GPU it wants more than 16 rows, and multiples of 8 for the two other lengths.
+    rows = 17 + d.length(200)
+    inner = 8 * d.choice((1, 2, 9, 33, 65))
+    columns = 8 * d.choice((1, 2, 5, 17))
+    a = d.whole(-128, 128, rows, inner).to(d.torch.int8)
+    b = d.whole(-128, 128, columns, inner).to(d.torch.int8)
+    return (a, b.t()), {}
 
 
-def _int_product(a: Any, b: Any) -> Any:
+def int8_product(a: Any, b: Any) -> Any:
+    """The product of int8 in int32; of the wide copy by float64, which holds every such sum."""
     import torch
 
-    return torch._int_mm(a, b) if a.dtype == torch.int8 else torch.mm(a.double(), b.double()).int()
+    if a.dtype == torch.int8:
+        return torch._int_mm(a, b)
+    return torch.mm(a.double(), b.double()).int()
 
 
-def _waves(d: Draw) -> Any:
-    n = d.length(2**14)
-    return (d.normal(d.choice((1, 3)), n), n), {}
+def draw_waves(d: Draw) -> Any:
+    """One or three lines of numbers, and their length."""
+    length = d.length(2**14)
+    lines = d.choice((1, 3))
+    return (d.normal(lines, length), length), {}
 
 
-def _classes(d: Draw) -> Any:
-    classes = d.length(8193) if d.flag() else d.choice((2, 10, 33))
+def draw_classes(d: Draw) -> Any:
+    """Logits and their classes, with the options of `cross_entropy`."""
+    class_count = d.length(8193) if d.flag() else d.choice((2, 10, 33))
     rows = d.choice((3, 8, 33))
-    wanted = d.whole(0, classes, rows)
-    wanted[0] = d.choice((-100, 0))
-    return (d.normal(rows, max(classes, 2)), wanted), {
-        "reduction": d.choice(("mean", "sum", "none")),
-        "label_smoothing": d.choice((0.0, 0.1)),
-    }
+    classes = d.whole(0, class_count, rows)
+    # -100 is the class that `cross_entropy` ignores unless it is told another.
+    classes[0] = d.choice((-100, 0))
+    logits = d.normal(rows, max(class_count, 2))
+    reduction = d.choice(("mean", "sum", "none"))
+    smoothing = d.choice((0.0, 0.1))
+    return (logits, classes), {"reduction": reduction, "label_smoothing": smoothing}
 
 
 def own(torch: Any) -> Dict[str, Any]:
-    """By name."""
+    """The entries of this room by name."""
     f, t = torch.nn.functional, torch
     full = ("float32",)
     rows = (
@@ -168,21 +226,21 @@ def own(torch: Any) -> Dict[str, Any]:
         Own("batch norm layer", draw_batch_norm, f.batch_norm),
         Own("group norm layer", draw_group_norm, f.group_norm),
         Own("layer norm layer", draw_layer_norm, f.layer_norm),
-        Own("softmax in use", _along, t.softmax),
-        Own("log softmax in use", _along, t.log_softmax),
-        Own("sum along", _along, t.sum, once=True, by_threads=True),
-        Own("running sum", _along, t.cumsum),
+        Own("softmax in use", draw_along, t.softmax),
+        Own("log softmax in use", draw_along, t.log_softmax),
+        Own("sum along", draw_along, t.sum, once=True, by_threads=True),
+        Own("running sum", draw_along, t.cumsum),
         Own(
             "sort of ties",
-            _tied,
+            draw_ties,
             lambda x, dim, down: t.sort(x, dim=dim, descending=down, stable=True),
             learns=False,
         ),
-        Own("searches", _apart, _sought, learns=False),
-        Own("lookup", _looked_up, f.embedding),
+        Own("searches", draw_distinct, search, learns=False),
+        Own("lookup", draw_embedding, f.embedding),
         Own(
             "added at places",
-            _added,
+            draw_added_rows,
             lambda x, i, y: (
                 x.index_add(0, i, y),
                 x.index_put((i,), y, True),
@@ -191,13 +249,13 @@ def own(torch: Any) -> Dict[str, Any]:
         ),
         Own(
             "gathered",
-            _met,
+            draw_gather,
             lambda x, dim, i, y: (x.gather(dim, i), x.scatter_add(dim, i, y)),
         ),
-        Own("sparse numbers", _sparse, _spread, full, learns=False),
-        Own("product of bytes", _int8, _int_product, ("int8",), learns=False),
-        Own("waves", _waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
-        Own("classes", _classes, f.cross_entropy),
+        Own("sparse numbers", draw_sparse, sparse_product, full, learns=False),
+        Own("product of bytes", draw_int8_product, int8_product, ("int8",), learns=False),
+        Own("waves", draw_waves, lambda x, n: (t.fft.rfft(x), t.fft.irfft(t.fft.rfft(x), n)), full),
+        Own("classes", draw_classes, f.cross_entropy),
     )
     return {
         row.name.replace(" ", "-"): row._replace(name=row.name.replace(" ", "-")) for row in rows
