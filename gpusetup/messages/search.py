@@ -38,7 +38,7 @@ def line_source(number: int) -> str:
     return f"report, line {number}"
 
 
-class Window(NamedTuple):
+class TextWindow(NamedTuple):
     """A piece of a text's flat form."""
 
     start: int
@@ -94,20 +94,20 @@ class Text(Frozen):
             text=self.shown(start, end),
         )
 
-    def near(self, *needles: str) -> Iterator[Window]:
+    def near(self, *needles: str) -> Iterator[TextWindow]:
         """Windows of `flat` around needles, which are lower case.
 
         They overlap, so that what lies at the end of one is whole in the next.
         """
         if len(self.flat) <= WHOLE:
             if self.has_any(needles):
-                yield Window(0, self.flat)
+                yield TextWindow(0, self.flat)
             return
         for needle in needles:
             for position in _positions(self.low, needle):
                 yield self._window_around(position)
 
-    def _window_around(self, position: int) -> Window:
+    def _window_around(self, position: int) -> TextWindow:
         """The window around a position. It cuts no word, because half a number is another number."""
         start = max(position - BEFORE, 0)
         end = position + AFTER
@@ -118,7 +118,7 @@ class Text(Frozen):
         word_end = self.flat.find(" ", end, end + LONGEST_WORD)
         if word_end >= 0:
             end = word_end
-        return Window(start, self.flat[start:end])
+        return TextWindow(start, self.flat[start:end])
 
 
 def _positions(low: str, needle: str) -> list[int]:

@@ -53,14 +53,14 @@ def nvidia_smi(text: Text) -> Facts:
         yield from nvml_error(text)
 
 
-class Output(NamedTuple):
+class SmiOutput(NamedTuple):
     """One output of nvidia-smi, parsed."""
 
     source: str
     smi: Smi
 
 
-def outputs(text: Text) -> Iterator[Output]:
+def outputs(text: Text) -> Iterator[SmiOutput]:
     """Each table and each `-q`, from its banner to the next; without a banner the whole text is one."""
     table_starts = _table_starts(text)
     yield from _parsed_outputs(text, "nvidia-smi", table_starts, table_with_processes)
@@ -89,7 +89,7 @@ def _query_starts(text: Text) -> list[int]:
 
 def _parsed_outputs(
     text: Text, name: str, starts: Sequence[int], parse: Callable[[str], Smi]
-) -> Iterator[Output]:
+) -> Iterator[SmiOutput]:
     """The outputs that begin at some lines, each up to the next one's start."""
     lines = text.lines
     for start, end in pairwise((*starts, len(lines))):
@@ -97,7 +97,7 @@ def _parsed_outputs(
         # Markdown's quotes and code fences are no part of it.
         bare_lines = [line.lstrip("*>`") for line in output_lines]
         smi = parse("\n".join(bare_lines))
-        yield Output(f"{name}, line {start + 1}", smi)
+        yield SmiOutput(f"{name}, line {start + 1}", smi)
 
 
 def table_with_processes(text: str) -> Smi:

@@ -68,7 +68,7 @@ class Use(NamedTuple):
     match: re.Match[str]
 
 
-class Topic(NamedTuple):
+class AskedTopic(NamedTuple):
     """What a person asks about, and the words that show it."""
 
     name: str
@@ -266,7 +266,9 @@ def _uses(flat: str) -> Iterator[Use]:
             yield Use(form, match)
 
 
-def _words_of_success(flat: str, topic: Topic | None, *, has_gpu_in_use: bool) -> Iterator[Event]:
+def _words_of_success(
+    flat: str, topic: AskedTopic | None, *, has_gpu_in_use: bool
+) -> Iterator[Event]:
     """A speed, a training that goes on, and a person's plain word that it works."""
     names_gpu = working.A_GPU.search(flat) is not None
     if names_gpu:
@@ -295,7 +297,7 @@ Not memory: programs print theirs in lines that read like sentences.
 """
 
 
-def _topic_of_person(words: str) -> Topic | None:
+def _topic_of_person(words: str) -> AskedTopic | None:
     """What somebody asks about: by the questions first, then by all sentences."""
     questions = []
     for sentence in SENTENCE_END.split(words):
@@ -308,12 +310,12 @@ def _topic_of_person(words: str) -> Topic | None:
     return _topic(words, TOPICS_OF_STATEMENTS) or topic_of_questions
 
 
-def _topic(words: str, names: Sequence[str]) -> Topic | None:
+def _topic(words: str, names: Sequence[str]) -> AskedTopic | None:
     """The first of these topics that the words name."""
     for name in names:
         match = working.TOPICS[name].search(words)
         if match:
-            return Topic(name, match[0][:SHOWN_CHARACTERS])
+            return AskedTopic(name, match[0][:SHOWN_CHARACTERS])
     return None
 
 
