@@ -15,9 +15,22 @@ def clauses_without(text: str, foreign: str) -> str:
     >>> clauses_without("See /etc/x; then install y", r"sudo|/etc/")
     'Then install y'
     """
-    bare = re.sub(r" \([^()]*\)", lambda m: "" if re.search(foreign, m[0]) else m[0], text)
-    marks = ["", *re.split(BETWEEN_CLAUSES, bare)]
-    pairs = zip(marks[::2], marks[1::2], strict=True)
-    whole = "".join(mark + clause for mark, clause in pairs if not re.search(foreign, clause))
-    first = re.sub(r"^(?:; |\. )", "", whole)
-    return first if first == whole else first[:1].upper() + first[1:]
+
+    def unless_foreign(remark: re.Match[str]) -> str:
+        is_foreign = re.search(foreign, remark[0])
+        return "" if is_foreign else remark[0]
+
+    without_remarks = re.sub(r" \([^()]*\)", unless_foreign, text)
+    # A mark, then the clause that it introduces; no mark stands before the first clause.
+    parts = ["", *re.split(BETWEEN_CLAUSES, without_remarks)]
+    marks = parts[::2]
+    clauses = parts[1::2]
+    remaining = ""
+    for mark, clause in zip(marks, clauses, strict=True):
+        if not re.search(foreign, clause):
+            remaining += mark + clause
+    without_mark = re.sub(r"^(?:; |\. )", "", remaining)
+    if without_mark == remaining:
+        return remaining
+    # The first clause is gone, so the next one begins the sentence.
+    return without_mark[:1].upper() + without_mark[1:]

@@ -37,46 +37,71 @@ DRIVER_SITE = "https://www.nvidia.com/drivers"
 
 
 def known_gpus(context: RuleContext) -> tuple[Gpu, ...]:
-    """The GPUs of this machine whose generation is known: by their driver, or by the PCI bus; a
-    driver lists none that it does not drive, so the bus counts where it has more, each as the
-    oldest that its id may mean."""
+    """The GPUs of this machine whose compute capability is known, by their driver or the PCI bus.
+
+    A driver lists no GPU that it does not drive, so the bus counts where it has more; each of its
+    devices counts as the oldest generation that its id may mean.
+    """
     from gpusetup.choose.host import gpus_to_serve
 
-    listed = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
-    known = [gpu for gpu in listed if gpu.compute_capability]
-    on_bus = nvidia_on_pci(context)
-    for device in on_bus if len(known) < len(on_bus) else ():
-        if found := generation_of(device.device_id):
-            known.append(Gpu(name=gpu_naming.name_on_bus(device), compute_capability=found))
-    return tuple(known)
+    listed_gpus = gpus(context) or gpus_to_serve(context.snapshot, context.catalog)
+    capable_gpus = [gpu for gpu in listed_gpus if gpu.compute_capability]
+    bus_devices = nvidia_on_pci(context)
+    if len(capable_gpus) >= len(bus_devices):
+        return tuple(capable_gpus)
+    for device in bus_devices:
+        if capability := generation_of(device.device_id):
+            name = gpu_naming.name_on_bus(device)
+            capable_gpus.append(Gpu(name=name, compute_capability=capability))
+    return tuple(capable_gpus)
 
 
 def _capabilities(gpus_here: tuple[Gpu, ...]) -> tuple[Capability, ...]:
-    return tuple(gpu.compute_capability for gpu in gpus_here if gpu.compute_capability)
+    """The compute capabilities of GPUs, without those that no source names."""
+    capabilities = []
+    for gpu in gpus_here:
+        if gpu.compute_capability:
+            capabilities.append(gpu.compute_capability)
+    return tuple(capabilities)
 
 
 def _last_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int | None:
     """The last branch that drives all of these; None while drivers still support them."""
-    ends = (context.catalog.last_branch(capability) for capability in _capabilities(gpus_here))
-    return min((last for last in ends if last), default=None)
+    last_branches = []
+    for capability in _capabilities(gpus_here):
+        if last_branch := context.catalog.last_branch(capability):
+            last_branches.append(last_branch)
+    return min(last_branches, default=None)
 
 
 def _first_branch(context: RuleContext, gpus_here: tuple[Gpu, ...]) -> int:
-    """The first branch that drives all of these."""
-    return max((branch_of(context.catalog.first_driver(gpu)) for gpu in gpus_here), default=0)
+    """The first branch that drives all of these; 0 without a GPU."""
+    first_branch = 0
+    for gpu in gpus_here:
+        first_driver = context.catalog.first_driver(gpu)
+        first_branch = max(first_branch, branch_of(first_driver))
+    return first_branch
 
 
 def driver_request(context: RuleContext, floor: str | None = None) -> DriverRequest:
-    """The driver that the GPUs of this machine and the floor ask for: of a long-lived branch that
-    serves them and reaches the floor."""
+    """The driver that this machine's GPUs need, of a long-lived branch.
+
+    `floor`: the oldest driver version that will do, if something else needs one.
+    """
     os = context.os
-    known = known_gpus(context)
-    branch, last = max(driver_branch("good"), branch_of(floor)), _last_branch(context, known)
+    machine_gpus = known_gpus(context)
+    capabilities = _capabilities(machine_gpus)
+    floor_branch = branch_of(floor)
+    branch = max(driver_branch("good"), floor_branch)
+    last_branch = _last_branch(context, machine_gpus)
+    # A newer branch would not drive the oldest of the GPUs.
+    if last_branch is not None:
+        branch = min(branch, last_branch)
     return DriverRequest(
-        branch=min(branch, last or branch),
-        needed_branch=max(branch_of(floor), _first_branch(context, known)),
-        capability=min(_capabilities(known), default=None),
-        newest=max(_capabilities(known), default=None),
+        branch=branch,
+        needed_branch=max(floor_branch, _first_branch(context, machine_gpus)),
+        capability=min(capabilities, default=None),
+        newest=max(capabilities, default=None),
         id=(os.id or "").lower(),
         version=os.version or "",
         machine=os.machine or "x86_64",
@@ -92,9 +117,11 @@ def driver_commands(context: RuleContext, floor: str | None = None) -> Lines:
         return ()
     request = driver_request(context, floor)
     family = linux_family(context) or ""
-    packaged = request.branch >= last_closed() or family in PACKAGE_LEGACY_DRIVERS
-    way = WAYS_BY_FAMILY.get(family) if packaged else None
-    return way(request) if way else ()
+    is_packaged = request.branch >= last_closed() or family in PACKAGE_LEGACY_DRIVERS
+    commands_of_family = WAYS_BY_FAMILY.get(family)
+    if commands_of_family is None or not is_packaged:
+        return ()
+    return commands_of_family(request)
 
 
 def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix:
@@ -102,20 +129,23 @@ def driver_fix(context: RuleContext, text: str, floor: str | None = None) -> Fix
     in Windows for WSL, with JetPack on a Jetson."""
     if place := where_driver_lives(context):
         return Fix(text=f"{text}. {place}", min_driver=floor, needs_root=True, needs_reboot=True)
-    known = known_gpus(context)
-    seen, last = _capabilities(known), _last_branch(context, known)
-    no_module = seen and min(seen) < OPEN_FROM and max(seen) >= ONLY_OPEN_FROM
-    no_branch = last and last < _first_branch(context, known)
-    if on(context, "linux") and (no_module or no_branch):
+    machine_gpus = known_gpus(context)
+    capabilities = _capabilities(machine_gpus)
+    last_branch = _last_branch(context, machine_gpus)
+    has_closed_only = any(capability < OPEN_FROM for capability in capabilities)
+    has_open_only = any(capability >= ONLY_OPEN_FROM for capability in capabilities)
+    no_common_module = has_closed_only and has_open_only
+    no_common_branch = last_branch and last_branch < _first_branch(context, machine_gpus)
+    if on(context, "linux") and (no_common_module or no_common_branch):
         return Fix(
             text=f"{text}: no driver supports all of these GPUs ({gpu_naming.gpu_names(context)}). "
             "Choose which ones to use, and install the driver for these",
             needs_root=True,
             needs_reboot=True,
         )
-    if context.catalog.ends_before(known, floor):
+    if context.catalog.ends_before(machine_gpus, floor):
         return Fix(
-            text=f"No driver from {floor} on supports this GPU ({last} is "
+            text=f"No driver from {floor} on supports this GPU ({last_branch} is "
             "the last branch that does): use a build for an older CUDA, the CPU, or a newer GPU"
         )
     return _driver_here(context, text, floor)
@@ -163,14 +193,18 @@ THEN_LOAD = "load it (or reboot); `nvidia-smi` lists the GPU"
 def needs_reboot(context: RuleContext, request: DriverRequest) -> bool:
     """Whether only a start of the machine loads what was installed: a module that is loaded now
     stands in its way, a key is asked for, or an update brings another kernel."""
-    driver, family = context.driver, linux_family(context) or ""
-    held = any(device.driver for device in nvidia_on_pci(context))
-    loaded = held or driver.module_loaded or driver.nouveau_loaded
-    in_use = events(context, "nouveau-in-use")
-    return bool(loaded or in_use or family == "arch" or asks_for_a_key(family, request))
+    driver = context.driver
+    has_bound_device = any(device.driver for device in nvidia_on_pci(context))
+    is_loaded = has_bound_device or driver.module_loaded or driver.nouveau_loaded
+    if is_loaded or events(context, "nouveau-in-use"):
+        return True
+    family = linux_family(context) or ""
+    # Arch's command updates the whole system, and with it the kernel.
+    return family == "arch" or asks_for_a_key(family, request)
 
 
 def where_driver_lives(context: RuleContext) -> str | None:
+    """Where else the driver of this system is installed, in words; None if it is installed here."""
     if context.os.wsl:
         return (
             f"Do this in Windows (driver from {DRIVER_SITE}), then run `wsl --shutdown`. Install "
@@ -204,13 +238,14 @@ BUILD_MODULE: dict[str | None, str] = {
 
 
 def load_fix(context: RuleContext, _: str) -> Fix:
+    """How a driver's module that is installed is loaded, without nouveau in its place."""
     if on(context, "windows"):
         text = "Enable the GPU in the Device Manager, or install its driver again"
         return Fix(text=text, needs_root=True, needs_reboot=True)
     family = linux_family(context)
-    nouveau = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
-    held = events(context, "nouveau-in-the-way", "nouveau-in-use")
-    if nouveau or context.driver.nouveau_loaded or held:
+    drives_a_gpu = any(device.driver == "nouveau" for device in nvidia_on_pci(context))
+    nouveau_events = events(context, "nouveau-in-the-way", "nouveau-in-use")
+    if drives_a_gpu or context.driver.nouveau_loaded or nouveau_events:
         return Fix(
             text="Block nouveau (the open-source driver), rebuild the initial RAM disk and reboot",
             commands=(*NOUVEAU_COMMANDS, *lines(*REBUILD_INITRD.get(family or "", ()), REBOOT)),
@@ -246,12 +281,15 @@ ENROLL = (
 
 
 def rebuild_with_headers(context: RuleContext) -> Lines:
-    values = [e.values for e in events(context, "driver-build-failed")]
-    kernel = next((value["kernel"] for value in values if value.get("kernel")), context.os.kernel)
-    no_compiler = any(value.get("why") == "compiler" for value in values)
+    """What builds the driver's module again, with the kernel's headers and a compiler first."""
+    failures = events(context, "driver-build-failed")
+    failed_kernels = [event.values["kernel"] for event in failures if event.values.get("kernel")]
+    # The kernel that the build names may be another one than that which runs.
+    kernel = failed_kernels[0] if failed_kernels else context.os.kernel
+    lacks_compiler = any(event.values.get("why") == "compiler" for event in failures)
     return (
         *_headers(kernel or ""),
-        *(compiler(context) if no_compiler else ()),
+        *(compiler(context) if lacks_compiler else ()),
         *driver_commands(context),
         *lines(REBOOT),
     )
@@ -277,8 +315,13 @@ def _headers(kernel: str) -> Lines:
     >>> _headers("6.17.0-8-generic"), _headers("6.17.0-custom")
     (('sudo apt install -y linux-headers-6.17.0-8-generic',), ())
     """
-    known = (command for pattern, command in HEADERS if re.search(pattern, kernel))
-    return tuple(filled(command, kernel=kernel) for command in known if is_a_kernel(kernel))[:1]
+    # A name from a text is typed into a shell: it must have the form of a kernel's name.
+    if not is_a_kernel(kernel):
+        return ()
+    for pattern, command in HEADERS:
+        if re.search(pattern, kernel):
+            return (filled(command, kernel=kernel),)
+    return ()
 
 
 KEYS = {
@@ -291,7 +334,14 @@ DKMS = "/var/lib/dkms/mok.pub"
 
 
 def mok_command(context: RuleContext) -> Lines:
-    """The key goes to the firmware; if the distribution is not known, the one that is there."""
+    """The command that hands the modules' signing key to the firmware.
+
+    If the distribution is not known, the shell looks which of the usual files exists.
+    """
     family = linux_family(context)
-    found = f'"$(ls {" ".join(sorted({*KEYS.values(), DKMS}))} 2>/dev/null | head -n 1)"'
-    return lines(f"sudo mokutil --import {KEYS.get(family, DKMS) if family else found}")
+    if family:
+        key_file = KEYS.get(family, DKMS)
+    else:
+        usual_files = " ".join(sorted({*KEYS.values(), DKMS}))
+        key_file = f'"$(ls {usual_files} 2>/dev/null | head -n 1)"'
+    return lines(f"sudo mokutil --import {key_file}")

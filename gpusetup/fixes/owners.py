@@ -39,7 +39,8 @@ class EnvironmentOwner(Frozen):
     @property
     def sentence(self) -> str:
         """What shows the owner, then how torch is changed there."""
-        return f"{self.because[:1].upper()}{self.because[1:]}. {self.way}"
+        first_letter = self.because[:1].upper()
+        return f"{first_letter}{self.because[1:]}. {self.way}"
 
 
 def owner_of(context: RuleContext) -> EnvironmentOwner | None:
@@ -112,10 +113,11 @@ def notebook(context: RuleContext) -> EnvironmentOwner | None:
         )
     # The lender's torch serves all of its GPUs but Kaggle's oldest (P100).
     old_gpu = events(context, "gpu-not-in-wheel", "no-kernel-image")
-    first = lender.gives_a_gpu if old_gpu else f"Take back what was installed: {lender.anew}"
+    take_back = f"Take back what was installed: {lender.anew}"
+    first_step = lender.gives_a_gpu if old_gpu else take_back
     return EnvironmentOwner(
         because=f"{lender.name} brings a torch with its runtime",
-        way=f"{first}. If the program needs another torch",
+        way=f"{first_step}. If the program needs another torch",
         is_closed=False,
     )
 
@@ -137,9 +139,9 @@ def image(context: RuleContext) -> EnvironmentOwner | None:
             "CUDA for an older driver or GPU (the project's releases name both). What pip changes "
             "in a running container is lost with it",
         )
-    if made := _image_of_a_maker(context):
+    if makers_image := _image_of_a_maker(context):
         return EnvironmentOwner(
-            because=f"torch belongs to the image {made}".rstrip(),
+            because=f"torch belongs to the image {makers_image}".rstrip(),
             way="Keep the image's torch: its maker built it for this machine. Take another tag of "
             "the image (a newer one for a newer GPU, an older one for an older driver), or change "
             "the program",
@@ -158,9 +160,11 @@ def _image_of_a_maker(context: RuleContext) -> str:
         return event.values.get("image", "")
     if _named(context, "maker-image"):
         return "of NVIDIA (its `a0` version of torch is on no index)"
-    location = context.torch.location or ""
-    has_a_makers_folder = in_container(context) and re.search(SYSTEMS_FOLDER, location)
-    return "in whose system folder its maker put it" if has_a_makers_folder else ""
+    torch_location = context.torch.location or ""
+    in_system_folder = re.search(SYSTEMS_FOLDER, torch_location)
+    if in_container(context) and in_system_folder:
+        return "in whose system folder its maker put it"
+    return ""
 
 
 def _tag_of_pytorch(context: RuleContext) -> str:
@@ -204,12 +208,16 @@ OF_A_CLUSTER = re.compile(
 def module(context: RuleContext) -> EnvironmentOwner | None:
     """A cluster's module, which only its administrators write."""
     root = _root_of_torch(context)
-    named = _named(context, "module")
-    if not named and not OF_A_CLUSTER.search(root):
+    modules = _named(context, "module")
+    if modules:
+        module_name = modules[0].values["name"]
+        owner_name = f"the module {module_name}"
+    elif OF_A_CLUSTER.search(root):
+        owner_name = f"the cluster ({root})"
+    else:
         return None
-    name = f"the module {named[0].values['name']}" if named else f"the cluster ({root})"
     return EnvironmentOwner(
-        because=f"torch belongs to {name}, which only its administrators change",
+        because=f"torch belongs to {owner_name}, which only its administrators change",
         way="Load a newer module (`module avail` lists them), or make a new environment "
         "without the module",
         commands=lines("module avail pytorch", "gpusetup install --venv ~/torch-env"),
@@ -248,9 +256,11 @@ def translation_layer(context: RuleContext) -> EnvironmentOwner | None:
 def project(context: RuleContext) -> EnvironmentOwner | None:
     """A project whose tool writes the environment: its next run takes away what pip put there."""
     build = context.choice.build
+
+    # Without a chosen CUDA build the command shows one as an example.
     backend = build.backend if build is not None and build.cuda else "cu126"
     index = f"https://download.pytorch.org/whl/{backend}"
-    ways = {
+    commands_of_tools = {
         "poetry": (
             f"poetry source add --priority explicit pytorch {index}",
             "poetry add --source pytorch torch torchvision",
@@ -265,7 +275,7 @@ def project(context: RuleContext) -> EnvironmentOwner | None:
             because=f"{tool} writes this environment from the project's file, and its next run "
             "takes away what pip installed",
             way="Name the build in the project's file, and let the tool install it",
-            commands=lines(*ways[tool]),
+            commands=lines(*commands_of_tools[tool]),
         )
     return None
 
@@ -319,8 +329,11 @@ def has_own_environment(context: RuleContext) -> bool:
 
 def _named(context: RuleContext, owner: str) -> list[Event]:
     """The events that name an owner of this kind."""
-    shown = events(context, "environment-owner")
-    return [event for event in shown if event.values.get("owner") == owner]
+    owners_events = []
+    for event in events(context, "environment-owner"):
+        if event.values.get("owner") == owner:
+            owners_events.append(event)
+    return owners_events
 
 
 def _root_of_torch(context: RuleContext) -> str:

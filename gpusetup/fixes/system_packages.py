@@ -75,9 +75,17 @@ FIRST_SUPPORTED = {"ubuntu": (22, 4), "debian": (12, 0)}
 
 def is_unsupported_release(context: RuleContext) -> bool:
     """Whether a text names a release whose repositories have no driver of today."""
-    first = FIRST_SUPPORTED.get(linux_family(context) or "")
-    named = None if context.os.id else re.search(r"(\d+)(?:\.(\d+))?", context.os.name or "")
-    return bool(first and named and (int(named[1]), int(named[2] or 0)) < first)
+    # Only a text gives a system's name without its id; a read system has one.
+    if context.os.id:
+        return False
+    family = linux_family(context) or ""
+    first_supported = FIRST_SUPPORTED.get(family)
+    release = re.search(r"(\d+)(?:\.(\d+))?", context.os.name or "")
+    if first_supported is None or release is None:
+        return False
+    major = int(release[1])
+    minor = int(release[2] or 0)
+    return (major, minor) < first_supported
 
 
 def system_package(context: RuleContext, name: str) -> Lines:
@@ -86,9 +94,15 @@ def system_package(context: RuleContext, name: str) -> Lines:
 
 
 def package_of(family: str, name: str) -> Lines:
+    """The command that installs a package on a family of distributions; () for an unknown one."""
     pattern = INSTALL.get(family)
-    return (filled(pattern, name=name),) if pattern else ()
+    if pattern is None:
+        return ()
+    return (filled(pattern, name=name),)
 
 
 def compiler(context: RuleContext) -> Lines:
-    return system_package(context, COMPILER.get(linux_family(context) or "", "gcc"))
+    """The command that installs a C compiler; () if the package tool is not known."""
+    family = linux_family(context) or ""
+    package_name = COMPILER.get(family, "gcc")
+    return system_package(context, package_name)
