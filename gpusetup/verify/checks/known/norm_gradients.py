@@ -12,6 +12,7 @@ from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 import torch
 
 from ...judging.tolerance import Part
+from ...values import kind
 from .answers import HALVES, Limit, dice, formats_on, near, roundoff, tensor_of
 
 SPREAD, EPS = 0.5, 0.75
@@ -97,8 +98,11 @@ def gradients_of_rows(device: str) -> Iterator[Part]:
             limit = gradient_limit(name, length)
             yield near(f"gradient {label}", gradients[0], exact, limit)
             limit_of_sum = sum_limit(name, rows)
-            yield near(f"gradient of the weight {label}", gradients[1], by_weight, limit_of_sum)
-            yield near(f"gradient of the bias {label}", gradients[2], by_bias, limit_of_sum)
+            # A CPU adds up the rows in 16 bits: past 256 the whole numbers of bfloat16 have gaps.
+            has_exact_sums = rows < 256 or name not in HALVES or kind(device) != "cpu"
+            if has_exact_sums:
+                yield near(f"gradient of the weight {label}", gradients[1], by_weight, limit_of_sum)
+                yield near(f"gradient of the bias {label}", gradients[2], by_bias, limit_of_sum)
             if not hasattr(torch.nn.functional, "rms_norm"):
                 continue  # torch 2.4 brought it
             # Without a mean to take away, eps does the same.
@@ -106,7 +110,8 @@ def gradients_of_rows(device: str) -> Iterator[Part]:
             gradients = torch.autograd.grad(computed, (leaf, scale), along)
             label = f"of rms_norm, {rows} x {length} {name}"
             yield near(f"gradient {label}", gradients[0], exact_rms, limit)
-            yield near(f"gradient of the weight {label}", gradients[1], by_weight, limit_of_sum)
+            if has_exact_sums:
+                yield near(f"gradient of the weight {label}", gradients[1], by_weight, limit_of_sum)
 
 
 class ImageNorm(NamedTuple):

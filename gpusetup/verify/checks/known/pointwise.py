@@ -127,7 +127,7 @@ def functions() -> Tuple[Function, ...]:
         Function("cosh", torch.cosh, math.cosh),
         Function("exp2", torch.exp2, lambda x: math.pow(2.0, x)),
         Function("log10", torch.log10, math.log10, POSITIVE, has_both_signs=False),
-        Function("lgamma", torch.lgamma, math.lgamma, POSITIVE[2:], False, slack=4.0),
+        Function("lgamma", torch.lgamma, math.lgamma, POSITIVE[2:], False, slack=8.0),
         Function("erfc", torch.erfc, math.erfc, ANY[:9], slack=1.0),
         Function("sign", torch.sign, lambda x: float((x > 0) - (x < 0))),
         Function("trunc", torch.trunc, lambda x: float(math.trunc(x))),
