@@ -213,7 +213,8 @@ class PersonSettings:
         renamed, _ = handed_over(self.indexes)
         # Tables come last: in TOML every later key would belong to them.
         for index in renamed:
-            table = {"name": index.name, "url": index.url, "default": index.is_default}
+            table: dict[str, Any] = {"name": index.name, "url": index.url}
+            table["default"] = index.is_default
             if is_usual_default(index):
                 table["cache-control"] = {"files": NEVER_CHANGES}
             table |= index.options
