@@ -181,7 +181,7 @@ def _doctors_check(record: Cause, case: Case) -> Iterator[Block]:
     else:
         yield Text("On the machine, in the environment of your program:")
         yield Code(("gpusetup doctor",), "sh")
-    yield Text("You have this problem if the answer contains:")
+    yield Text("You have this problem if the output contains:")
     finding = case.finding
     evidence = finding.evidence[: 1 if decided_by_a_log else EVIDENCE_SHOWN]
     # Of a log only the message counts: the other readings are those of our example machine.

@@ -70,7 +70,7 @@ CAUSES = (
         certain_if=proofs.message_states_it,
         title="triton does not belong to this torch: it lacks {name}",
         plain="triton does not belong to this torch",
-        means="torch.compile calls the inside of Triton, which changes with each release: a torch "
+        means="torch.compile uses Triton's internals, which change with every release: each torch "
         "works with one release of triton only.",
         text="Keep torch, and install the release of triton that it requires: `pip check` names it",
         cases=(

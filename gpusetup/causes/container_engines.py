@@ -359,7 +359,7 @@ CAUSES = (
         title="docker talks to a daemon that does not know the nvidia runtime",
         means="Docker Desktop, rootless docker and docker from snap each have their own daemon "
         "and configuration, and none reads /etc/docker/daemon.json.",
-        text="Install nothing. Look which daemon the docker command talks to. `default` is the "
+        text="Install nothing. Check which daemon your `docker` command talks to. `default` is the "
         "host's own (`docker context use default`): restart it if it was not restarted since the "
         "runtime was configured. Docker Desktop on Linux and docker from snap give no GPU; for "
         "rootless docker configure the toolkit with --config=$HOME/.config/docker/daemon.json",

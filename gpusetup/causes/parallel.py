@@ -202,7 +202,7 @@ CAUSES = (
         certain_if=proofs.message_states("nccl-shm-error", "No space left|shm"),
         title="NCCL cannot create its segment of shared memory ({path})",
         plain="NCCL cannot create or attach its segment of shared memory",
-        means="/dev/shm is full, small or not writable.",
+        means="/dev/shm is full, too small, or not writable.",
         text="Make /dev/shm writable and large enough (docker: --shm-size=8g or --ipc=host), and "
         "delete files of dead processes there. NCCL_SHM_DISABLE=1 avoids shared memory, but is "
         "slower",

@@ -80,7 +80,7 @@ CAUSES = (
         severity=Severity.NOTE,
         title="The loss diverges: it becomes NaN or infinite, or explodes",
         means="The training's steps are too large for the model, or a value is beyond what the "
-        "number format holds. GPU, driver and torch are not the reason.",
+        "number format holds. Your GPU, driver and torch are not the cause.",
         text=STABLE,
         proven_by="A log or a person says that the loss is NaN, infinite, or explodes",
         not_when="If a GPU computes wrongly (an Xid, an ECC error), that is the cause",

@@ -185,7 +185,10 @@ def torch_of_companion(machine: Snapshot, catalog: Catalog) -> str | None:
 
 
 def shown_installer(machine: Snapshot) -> str:
-    """Who changes this environment: what installed torch, else what made it, else what is there."""
+    """The tool whose commands are shown.
+
+    The one that installed torch, else the one that made the environment, else one that is there.
+    """
     manager, torch = machine.python.manager, machine.torch
     installed_by = (torch.installer or "").lower()
     # `uv sync` undoes what pip installed.

@@ -14,6 +14,6 @@ ACTIONS = {
     "check": "says within seconds whether this node can take jobs",
     "show": "compares the records of a folder, one file for each node",
     "run": "collects such a folder from the nodes of a cluster, and compares it",
-    "sweep": "measures the exchange between ranks, as a rank of srun, torchrun or Ray",
+    "sweep": "measures communication between ranks (launch it with srun, torchrun or Ray)",
     "slurm": "prints or installs Slurm's prolog and health program",
 }

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 SUMMARY = (
     "Proposes changes of a training config for this machine: a diff, with a reason and a source "
-    "for every line. The model, the loss, the data and the effective batch stay; mixed precision "
-    "rounds differently. With --batch-size it measures which batch fits."
+    "for every line. The model, loss, data and effective batch size stay the same, but mixed "
+    "precision changes the rounding. With --batch-size it measures which batch fits."
 )
 EXAMPLES = (
     "gpusetup tune train.yaml",

@@ -1,4 +1,4 @@
-"""`gpusetup tune --preset`: one of the guides' configs to start from, printed or written."""
+"""`gpusetup tune --preset`: print a starter config from the guides, or write it to a file."""
 
 from __future__ import annotations
 

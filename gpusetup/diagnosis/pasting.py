@@ -188,4 +188,7 @@ def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
     if lender_of(context):
         return ". The variable lasts until the session ends; set it before torch is imported"
     where = PROFILES.get(context.os.family, PROFILES["linux"])
-    return f". (This shell only. To keep it, set it {where} and open a new shell.)"
+    # A variable that is in the way was set in such a file.
+    unsets = any(line.lstrip("!").startswith("unset ") for line in fix.commands)
+    verb = "remove" if unsets else "set"
+    return f". This holds for the current shell. To make it permanent, {verb} it {where}"

@@ -192,9 +192,9 @@ OLD_ABI = re.compile(r"\b_Z\w+[EK]Ss\w*")
 
 
 def abi_of_the_missing_symbol(context: RuleContext) -> str:
-    """Which C++ ABI an extension was built with, by the symbol that it misses in torch.
+    """Advice on the C++ ABI that an extension needs, judged by the symbol that it misses in torch.
 
-    torch's wheels for Linux have the new ABI from 2.7 on, and those of 2.6 for CUDA 12.6 alone.
+    On Linux torch's wheels have the new ABI since 2.7; of the 2.6 wheels only those for CUDA 12.6.
     """
     for event in events(context, "extension-abi-mismatch"):
         symbol = event.text or ""

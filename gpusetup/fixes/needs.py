@@ -190,9 +190,10 @@ def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
 
 
 def judge(context: RuleContext, fix: Fix) -> Fix:
-    """The fix without the blocks that need what was not read, or what a reading denies.
+    """The fix without the command blocks whose needs are unknown or not met.
 
-    Who holds the environment is asked first: no other need counts for what is not changed there.
+    Ownership comes first: if something else manages the environment, the fix is that owner's, and
+    only its needs count.
     """
     owner = owners.owner_of(context)
     if owner is not None and owner.is_closed:

@@ -181,7 +181,7 @@ def read_record(path: Path, name: str) -> Node:
 
 
 def _read(path: Path) -> tuple[str, Node]:
-    """A record: its schema without the version, and its node with the name that it says itself."""
+    """A record: its schema without the version, and its node, named as the record names it."""
     raw = read_bytes(path)
     if not RECORD_START.match(raw):
         raise _NoRecord("this is no record of gpusetup (no JSON object)")

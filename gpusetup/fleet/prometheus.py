@@ -59,13 +59,13 @@ def metrics(answer: NodeCheckAnswer, now: float) -> str:
 
 
 def _machine(facts: Mapping[str, str]) -> str:
-    """What the node is: its driver, its GPU's model, and how many the driver lists."""
+    """Prometheus metrics that describe the node: driver version, GPU model and GPU count."""
     driver = facts.get("driver.version", "")
     gpu = facts.get("gpus.name", "")
     info = {"driver": driver, "gpu": gpu}
     text = _metric("gpusetup_node_info", "The node's driver and GPU.", [(info, 1.0)])
     gpu_count = facts.get(GPU_COUNT, "")
-    # Without a driver nobody counts GPUs.
+    # Without a driver there is no GPU count.
     if gpu_count.isdecimal():
         samples: list[tuple[Labels, float]] = [({}, float(gpu_count))]
         text += _metric("gpusetup_node_gpus", "GPUs that the driver lists.", samples)

@@ -58,7 +58,7 @@ def script(work: NodeWork) -> str:
     """
     gpusetup = (work.python, "-I", "-m", "gpusetup")
     target = ("--python", work.target) if work.target else ()
-    # Of a short limit a quarter.
+    # Reserve at most a quarter of the limit, so that a short limit still leaves time for verify.
     saved_seconds = min(SAVED_SECONDS, work.limit / 4)
     verify_seconds = work.limit - saved_seconds
     verify_options: tuple[str, ...] = ("--json", "--level", work.level, "--device", work.device)

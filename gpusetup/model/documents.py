@@ -359,7 +359,7 @@ class PlanCellsAnswer(Frozen):
 
 
 class ServePlan(Frozen):
-    """What `plan --serve` answers; sizes are of one GPU."""
+    """The result of `plan --serve`. Sizes are per GPU."""
 
     schema: Literal["gpusetup.plan-serve/1"] = "gpusetup.plan-serve/1"
     fits: bool

@@ -66,7 +66,7 @@ class Host:
 
 
 def rates(before: Mapping[str, int], after: Mapping[str, int], seconds: float) -> dict[str, int]:
-    """What the counters grew by, a second.
+    """Per-second growth of each counter.
 
     >>> rates({"disk_read": 100}, {"disk_read": 300, "network_receive": 5}, 2.0)
     {'disk_read_bytes_per_second': 100}

@@ -68,9 +68,9 @@ DISPLAYS = re.compile(
 
 
 def kind_of(command: Sequence[str] | None, names: Sequence[str] = ()) -> str:
-    """The kind of a program by its command, else by the names of its processes.
+    """The kind of a program by its command or, without one, by the names of its processes.
 
-    `training` if the command tells no other kind; `""` if there is no command.
+    An unrecognised command counts as `training`; unrecognised process names give `""`.
 
     >>> kind_of(("python", "-m", "vllm.entrypoints.openai.api_server")), kind_of(None, ("gmx",))
     ('server', 'physics')

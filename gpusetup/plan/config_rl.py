@@ -1,4 +1,4 @@
-"""Preference and reinforcement learning in a training config: the method, and what is beside it.
+"""Preference tuning and reinforcement learning in a config: the method and its extra models.
 
 Names are those of TRL, LLaMA-Factory, ms-swift, axolotl, OpenRLHF, verl and NeMo-RL.
 """

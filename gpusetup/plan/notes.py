@@ -123,7 +123,7 @@ def assumed_length(question: TrainingQuestion, job: TrainingJob) -> Iterator[str
         return
     if question.context is None and question.solve != "context":
         length = "1 token" if job.context == 1 else f"{job.context:,} tokens"
-        yield f"no `--context`: {length} of text"
+        yield f"`--context` not given: {length} of text are assumed"
     native = shape.native_context
     if native is None or job.context <= native:
         return

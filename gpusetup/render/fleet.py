@@ -126,7 +126,7 @@ def _is_shown(finding: NodeFinding, common_findings: Container[str]) -> bool:
     """Whether a finding belongs to the node: errors, and warnings that few other nodes have."""
     if finding.severity is Severity.ERROR:
         return True
-    # What costs speed is shown at each node, because jobs there are slow.
+    # What costs speed is shown for every node, even if it is common: jobs run slowly there.
     is_usual = finding.id in common_findings and finding.id not in COST_SPEED
     return finding.severity is Severity.WARNING and not is_usual
 

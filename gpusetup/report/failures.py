@@ -1,8 +1,8 @@
 """The last failure that a text reports, its complaints, and the program they belong to.
 
-A failure is an exception, or a line that a program marks as its error. One of ordinary Python (a
-key, a shape, a file, a name), and any other one whose words say nothing of a GPU, is the program's
-own; of the rest the text does not say why.
+A failure is an exception, or a line that a program marks as its error. Ordinary Python errors (a
+KeyError, a wrong shape, a missing file), and errors whose message does not mention the GPU stack,
+are blamed on the program itself. For all others the text does not tell the cause.
 """
 
 from __future__ import annotations

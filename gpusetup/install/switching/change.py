@@ -152,7 +152,10 @@ def begun(store: Path, journal: Journal) -> Change:
 
 
 class Change:
-    """A change of the environment with this store; its journal tells how to end it either way."""
+    """A change to an environment that is in progress.
+
+    The journal records every move, so that the change can be completed or rolled back.
+    """
 
     def __init__(self, store: Path, journal: Journal) -> None:
         self.store = store
