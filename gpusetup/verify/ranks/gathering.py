@@ -114,7 +114,10 @@ class Hub:
         return self.heard
 
     def _wait(self, there: Callable[[Heard], bool], seconds: float) -> None:
-        """Block until `there` is true for every rank that is still connected. Each message restarts the timeout."""
+        """Block until `there` is true for every rank that is still connected.
+
+        Each message restarts the timeout.
+        """
         end = time.monotonic() + NEVER_HEARD_SECONDS
         with self.news:
             while True:

@@ -224,7 +224,7 @@ class Scattered(NamedTuple):
     lines: Lines
 
     def targets(self) -> List[int]:
-        """The target index of each element of a line; most indexes occur twice, so that values are added."""
+        """The target index of each element of a line; most indexes occur twice, to be added."""
         length = self.shape[self.axis]
         # Up to 40 sources of 3 make sums that are exact in every format.
         place_count = max((length + 1) // 2, length // 40 + 1)

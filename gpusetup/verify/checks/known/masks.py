@@ -13,11 +13,9 @@ import torch
 
 from ...database.layers import BACKENDS, attended
 from ...judging.tolerance import Part, holds
-from ...values import Outcome
 from .answers import (
     HALVES,
     Limit,
-    ask_all,
     dice,
     exactly,
     flat_list,
@@ -66,15 +64,6 @@ class Numbers(NamedTuple):
     """One number a key; the element in column c of a value is this times 1 + c % 3."""
     allowed: List[List[bool]]
     """For each query, which keys it may see."""
-
-
-def masks(device: str) -> Outcome:
-    """Attention sees the keys that its mask allows, and no other; masks pick what they name."""
-    # Imported here: that module takes its shapes and numbers from this one.
-    from .attention_gradients import gradients_of_attention
-
-    questions = (attentions, gradients_of_attention, elements_that_masks_pick)
-    return ask_all(device, questions, "weighted sums in Python")
 
 
 def numbers_of(shape: Shape, head: int) -> Numbers:

@@ -57,14 +57,9 @@ def gradient_limit(name: str, count: int) -> Limit:
 
 
 def sum_limit(name: str, count: int) -> Limit:
-    """The gradient of a weight is a sum over rows.
-
-    Halves may be added up in their own format, as torch's CPU kernel does with one thread: each
-    addition rounds the whole sum, so the error grows with the root of their number.
-    """
+    """The gradient of a weight is a sum over rows. Halves may be added up in parts."""
     if name in HALVES:
-        steps = 8 + sqrt(count)
-        return Limit(steps * roundoff(name), 4 * roundoff(name) * sqrt(count))
+        return Limit(8 * roundoff(name), 4 * roundoff(name) * sqrt(count))
     return Limit(32 * roundoff(name), 32 * roundoff(name) * sqrt(count))
 
 

@@ -35,7 +35,7 @@ KNOWN: Tuple[Check, ...] = (
     ),
     of(
         "masks",
-        "known.masks:masks",
+        "known.attention:masks",
         "attention sees the keys that its mask allows and no other, also if that is none",
         "transformers would see padding, or tokens that are still to come",
     ),
