@@ -303,7 +303,7 @@ def native_python(context: RuleContext) -> Fix:
             ),
             paste.command(context, "gpusetup", "install", "--venv", folder),
         ),
-        alternatives=paste.other("the same by conda", conda),
+        alternatives=paste.other("with conda", conda),
         looks=paste.look(
             "see what this Python runs as (arm64 is right)",
             *lines('python -c "import platform; print(platform.machine())"'),

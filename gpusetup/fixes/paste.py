@@ -141,8 +141,13 @@ def by_hand(context: RuleContext, *first: Line) -> tuple[Alternative, ...]:
     pipless = context.installer == "pip" and python.has_pip is False
     by = "uv" if pipless else context.installer
     typed = tuple(command(context, *argv) for argv in context.commands.get(by, ()))
-    why = " (torch from PyTorch's index, then the rest from yours)" if typed[1:] else ""
-    return other(f"the same by {by}{why}", *first, *typed) if typed else ()
+    if not typed:
+        return ()
+    title = f"with {by}"
+    # pip takes one index at a time, so that there are two commands.
+    if len(typed) > 1:
+        title += " (torch from PyTorch's index, everything else from your own)"
+    return other(title, *first, *typed)
 
 
 def in_a_project(context: RuleContext) -> bool:

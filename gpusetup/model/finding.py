@@ -29,7 +29,7 @@ class Alternative(Frozen):
     """Another way to the same end, whole in itself; or, under `looks`, what shows more."""
 
     title: str
-    """What follows the word "or": `the same by pip`."""
+    """What follows the word "or": `with pip`."""
     commands: Lines
 
 
