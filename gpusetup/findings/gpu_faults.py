@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gpusetup.catalog.facts import nvlinks_of
 from gpusetup.causes.record import RECORDS
@@ -26,20 +27,21 @@ from gpusetup.findings.message_rules import (
     shown,
 )
 from gpusetup.fixes import gpu_naming
-from gpusetup.model.finding import Findings, Severity
+from gpusetup.model.finding import Findings, Fix, Severity
 from gpusetup.model.frozen import replace
-from gpusetup.model.machine import Event, Gpu, visible_gpus
+from gpusetup.model.machine import Event, Events, Gpu, visible_gpus
 from gpusetup.model.shell import Lines, filled, lines
 from gpusetup.model.versions import Capability, parsed
 from gpusetup.readings.nvidia_smi import recovery_action
 
-LIMITS = {
+SLOWDOWNS = {
     "hw_slowdown",
     "hw_thermal_slowdown",
     "hw_power_brake_slowdown",
     "hw_power_brake",
     "sw_thermal_slowdown",
 }
+"""The throttle reasons that mean a loss of speed, whoever shows them."""
 
 
 AS_DESIGNED = {"sw_power_cap"}
@@ -47,85 +49,128 @@ AS_DESIGNED = {"sw_power_cap"}
 
 
 HOT_CELSIUS = 90
+"""From this temperature on a GPU counts as too hot although it reports no slowdown."""
 
 
 def power_thermal_throttle(context: RuleContext) -> Findings:
-    """The hardware holds the clocks down, by heat or by power."""
+    """The finding of GPUs whose clocks are lowered because of heat or power."""
     # No order: which reasons count as a loss depends on who shows them.
-    limits = LIMITS | AS_DESIGNED if is_report(context) else LIMITS
-    held = [
-        gpu
-        for gpu in gpus(context)
-        if limits & {*(gpu.throttle_reasons or ())} or (gpu.temperature_celsius or 0) >= HOT_CELSIUS
-    ]
+    counted_reasons = SLOWDOWNS | AS_DESIGNED if is_report(context) else SLOWDOWNS
+    slowed_gpus = []
+    for gpu in gpus(context):
+        is_slowed = bool(counted_reasons & set(gpu.throttle_reasons or ()))
+        is_hot = (gpu.temperature_celsius or 0) >= HOT_CELSIUS
+        if is_slowed or is_hot:
+            slowed_gpus.append(gpu)
     fields = ("temperature_celsius", "power_watts", "power_limit_watts", "throttle_reasons")
-    if said := marked(context, held, *fields):
-        yield finding(
-            context, "power-thermal-throttle", said, who=gpu_naming.gpus_in_title(context, held)
-        )
+    evidence = marked(context, slowed_gpus, *fields)
+    if evidence:
+        names = gpu_naming.gpus_in_title(context, slowed_gpus)
+        yield finding(context, "power-thermal-throttle", evidence, who=names)
+
+
+PCIE_LINK_FIELDS = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
 
 
 def pcie_degraded(context: RuleContext) -> Findings:
-    """The PCIe link is narrower than it could be, or slower under load."""
-    slow = [
-        gpu
-        for gpu in gpus(context)
-        if not gpu.lost and _is_narrow(gpu.pcie_width, gpu.pcie_width_max)
-    ]
-    narrow = [
-        event
-        for event in events(context, "pcie-degraded")
-        if _is_narrow(whole_number(event.values.get("width")), event.values.get("width_max"))
-    ]
-    said = (*narrow, *marked(context, slow, *LINK))
-    if said:
-        who, have = gpu_naming.gpus_in_title(context, slow), gpu_naming.has_or_have(slow)
-        yield finding(context, "pcie-degraded", said, who=who, have=have)
+    """The finding of GPUs whose PCIe link has far fewer lanes than it could have."""
+    narrow_gpus = []
+    for gpu in gpus(context):
+        # A lost GPU has a finding already.
+        if not gpu.lost and _is_narrow(gpu.pcie_width, gpu.pcie_width_max):
+            narrow_gpus.append(gpu)
+    narrow_events = []
+    for event in events(context, "pcie-degraded"):
+        width = whole_number(event.values.get("width"))
+        if _is_narrow(width, event.values.get("width_max")):
+            narrow_events.append(event)
+    evidence = (*narrow_events, *marked(context, narrow_gpus, *PCIE_LINK_FIELDS))
+    if evidence:
+        yield finding(
+            context,
+            "pcie-degraded",
+            evidence,
+            who=gpu_naming.gpus_in_title(context, narrow_gpus),
+            have=gpu_naming.has_or_have(narrow_gpus),
+        )
 
 
-LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
+def _is_narrow(width: int | None, width_max: int | str | None) -> bool:
+    """Whether a PCIe link has at most half of its lanes, and fewer than 8."""
+    # A width of 0 is no width, and without both numbers nothing can be compared.
+    if not width or not width_max:
+        return False
+    # Eight lanes of sixteen are usual on boards with two slots.
+    return width * 2 <= int(width_max) and width < 8
 
 
-def _is_narrow(width: int | None, full: object) -> bool:
-    return bool(width and full and width * 2 <= int(str(full)) and width < 8)
-
-
-TAKEN = 0.85
+MOSTLY_USED = 0.85
+"""The share of a GPU's memory from which on little is left for another program."""
 
 
 def memory_taken(context: RuleContext) -> Findings:
-    """Other processes hold most of a GPU's memory."""
+    """A finding for each visible GPU whose memory other processes hold for the most part."""
     for gpu in visible_gpus(context.snapshot):
-        used = gpu.memory_used_bytes or 0
-        if used > TAKEN * (gpu.memory_total_bytes or used):
-            by = [f"{one.name} ({one.pid})" for one in gpu.processes or ()]
-            held = shown(context, "gpus", f"{gib(used)} used {', '.join(by)}")
-            yield finding(
-                context, "gpu-memory-taken", (held,), who=gpu_naming.gpus_in_title(context, (gpu,))
-            )
+        used_bytes = gpu.memory_used_bytes or 0
+        # If the size is unknown, any used memory counts.
+        total_bytes = gpu.memory_total_bytes or used_bytes
+        if used_bytes <= MOSTLY_USED * total_bytes:
+            continue
+        holders = [f"{process.name} ({process.pid})" for process in gpu.processes or ()]
+        evidence = shown(context, "gpus", f"{gib(used_bytes)} used {', '.join(holders)}")
+        names = gpu_naming.gpus_in_title(context, (gpu,))
+        yield finding(context, "gpu-memory-taken", (evidence,), who=names)
 
 
-TOO_OLD = (
-    ("bf16-unsupported", Capability(8, 0), Severity.NOTE),
-    ("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNING),
-)
-"""A cause, and the first compute capability that has it not."""
+class AgeLimit(NamedTuple):
+    """What a GPU lacks that is older than a compute capability."""
+
+    cause: str
+    first_capability: Capability
+    """The first compute capability that has it."""
+    severity: Severity
+
+
+NO_BF16 = AgeLimit("bf16-unsupported", Capability(8, 0), Severity.NOTE)
+NO_TRITON = AgeLimit("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNING)
 
 
 def too_old(context: RuleContext) -> Findings:
-    """A GPU that lacks what newer ones have, and a torch that would use it."""
-    torch, seen = context.torch, visible_gpus(context.snapshot)
-    compiles = parsed(torch.version or "99") >= parsed(context.catalog.milestone("torch.compile"))
-    rows = TOO_OLD if compiles else TOO_OLD[:1]
-    for cause, first, only in rows if is_cuda_build(torch) else ():
-        if old := [g for g in seen if g.compute_capability and g.compute_capability < first]:
-            yield of_gpus(context, cause, old[:1], "compute_capability", severity=only)
+    """A finding for each thing that newer GPUs have, a GPU lacks, and its torch would use."""
+    torch = context.torch
+    # A torch for the CPU or another maker uses none of it.
+    if not is_cuda_build(torch):
+        return
+    limits = [NO_BF16]
+    # Only torch.compile needs Triton. An unknown version counts as new.
+    version = parsed(torch.version or "99")
+    if version >= parsed(context.catalog.milestone("torch.compile")):
+        limits.append(NO_TRITON)
+    for limit in limits:
+        for gpu in visible_gpus(context.snapshot):
+            capability = gpu.compute_capability
+            if capability and capability < limit.first_capability:
+                yield of_gpus(
+                    context, limit.cause, (gpu,), "compute_capability", severity=limit.severity
+                )
+                # One GPU is example enough.
+                break
 
 
-FAULTS = (
-    ("gpu-fell-off-bus", "79", ("lost",)),
-    ("gsp-timeout", "119 120", ()),
-    (
+class DeviceFault(NamedTuple):
+    """How a cause shows: in the kernel's log, and in what nvidia-smi or NVML reports."""
+
+    cause: str
+    xids: str
+    """The numbers of its Xids (NVIDIA's guide and catalog), separated by blanks."""
+    fields: tuple[str, ...] = ()
+    """The fields that mark a GPU with this fault."""
+
+
+DEVICE_FAULTS = (
+    DeviceFault("gpu-fell-off-bus", "79", ("lost",)),
+    DeviceFault("gsp-timeout", "119 120"),
+    DeviceFault(
         "ecc-error",
         "48 63 64 94 95 140 156 157 160 161 171 172",
         (
@@ -133,24 +178,23 @@ FAULTS = (
             "retired_pages",
         ),
     ),
-    ("gpu-hang", "8 38 44 46 109", ()),
-    (
+    DeviceFault("gpu-hang", "8 38 44 46 109"),
+    DeviceFault(
         "hardware-fault",
         "54 56 57 58 59 61 62 74 80 81 92 110 122 123 136 143 144 145 146 147 148 149 150 154 155 "
         "158 167 168 169",
         ("recovery_action",),
     ),
-    (
+    DeviceFault(
         "xid-of-a-program",
         "11 13 25 31 32 37 39 40 41 43 45 60 66 67 68 69 70 71 72 75 76 77 82 83 84 85 86 88 89 "
         "137 141",
-        (),
     ),
 )
-"""A cause, its Xids (NVIDIA's guide and catalog), and the fields that mark a GPU."""
+"""The faults in the order in which they are looked for: those before explain those after them."""
 
 
-FOLLOWS = "154"
+RECOVERY_XID = "154"
 """Says what another Xid asks for; a fault of its own only where nothing else is shown."""
 
 
@@ -159,82 +203,141 @@ UNCORRECTABLE = 214
 
 
 RETIRED_PAGES_MOST = 60
-"""From so many retired pages on the GPU is to be replaced (NVIDIA, "Dynamic Page Retirement")."""
+"""From so many retired pages on the GPU must be replaced (NVIDIA, "Dynamic Page Retirement")."""
 
 
 RESETS = {"gpu_reset", "drain_and_reset"}
+"""The recommendations of the driver that a reset of the GPU fulfils."""
 
 
 def device_faults(context: RuleContext) -> Findings:
-    """A fault of the hardware, or a program's; what the driver recommends alone is one too."""
-    listed, found = gpus(context), False
-    for cause, numbers, fields in FAULTS:
-        record = RECORDS[cause]
-        said = [e for e in events(context, "xid") if e.values.get("number", "") in numbers.split()]
-        # A recommendation of the driver belongs to the fault before it, or is past.
-        said = [e for e in said if e.values["number"] != FOLLOWS or not (found or _is_past(e))]
-        # In WSL somebody's "fell off the bus" is no word of a kernel.
-        heard = events(context, *record.kinds)
-        said += [e for e in heard if not (context.os.wsl and e.values.get("said"))]
-        said += cuda_errors(context, UNCORRECTABLE) if cause == "ecc-error" else ()
-        bad = [gpu for gpu in listed if any(_marks(gpu, name) for name in fields)]
-        if not said and (not bad or (found and cause == "hardware-fault")):
+    """A finding for each fault of a GPU's hardware, or of a program that the kernel's log shows.
+
+    A recovery action that the driver recommends is a finding too if no other fault is shown.
+    """
+    listed_gpus = gpus(context)
+    has_earlier_fault = False
+    for fault in DEVICE_FAULTS:
+        messages = _messages_of(context, fault, has_earlier_fault=has_earlier_fault)
+        faulty_gpus = []
+        for gpu in listed_gpus:
+            if any(_marks(gpu, field) for field in fault.fields):
+                faulty_gpus.append(gpu)
+        # The recommended action belongs to the fault that was found before.
+        is_consequence = fault.cause == "hardware-fault" and has_earlier_fault
+        if not messages and (not faulty_gpus or is_consequence):
             continue
-        found = True
-        evidence = (*said, *marked(context, bad, *fields))
-        concerned = concerned_gpus(context, bad, said)
-        fix = replace(
-            fix_of(context, record, evidence), text=case_of(context, record, evidence)[0].text
+        has_earlier_fault = True
+        concerned = concerned_gpus(context, faulty_gpus, messages)
+        # Of several GPUs none is named if no source says which it is.
+        names = "The GPU"
+        if concerned or len(listed_gpus) < 2:
+            names = gpu_naming.gpus_in_title(context, concerned)
+        evidence = (*messages, *marked(context, faulty_gpus, *fault.fields))
+        yield finding(
+            context,
+            fault.cause,
+            evidence,
+            fix=_fix_of_fault(context, fault, evidence, faulty_gpus),
+            who=names,
+            have=gpu_naming.has_or_have(concerned),
+            what=_xids_in_words(messages) or "the driver recommends a reset",
         )
-        by_reset = bad and all(gpu.recovery_action in RESETS for gpu in bad)
-        if by_reset or cause in ("ecc-error", "gpu-hang"):
-            fix = replace(fix, commands=_reset(context, concerned))
-        xids = [
-            f"{e.kind.replace('xid', 'Xid')} {n}" for e in said if (n := e.values.get("number"))
-        ]
-        who = (
-            gpu_naming.gpus_in_title(context, concerned)
-            if concerned or len(listed) < 2
-            else "The GPU"
-        )
-        what = ", ".join(dict.fromkeys(xids)) or "the driver recommends a reset"
-        have = gpu_naming.has_or_have(concerned)
-        yield finding(context, cause, evidence, fix=fix, who=who, have=have, what=what)
 
 
-def _is_past(said: Event) -> bool:
-    return recovery_action(said.values.get("recovery", "Reset")) is None
+def _messages_of(
+    context: RuleContext, fault: DeviceFault, *, has_earlier_fault: bool
+) -> list[Event]:
+    """The events that show a fault: its Xids, its messages, and CUDA's error."""
+    numbers = fault.xids.split()
+    messages = []
+    for event in events(context, "xid"):
+        number = event.values.get("number", "")
+        # A recommendation of the driver belongs to the fault before it, or is past.
+        is_explained = number == RECOVERY_XID and (has_earlier_fault or _is_past(event))
+        if number in numbers and not is_explained:
+            messages.append(event)
+    for event in events(context, *RECORDS[fault.cause].kinds):
+        # In WSL somebody's "fell off the bus" is no word of a kernel.
+        is_a_users_word = context.os.wsl and event.values.get("said")
+        if not is_a_users_word:
+            messages.append(event)
+    if fault.cause == "ecc-error":
+        messages += cuda_errors(context, UNCORRECTABLE)
+    return messages
+
+
+def _fix_of_fault(
+    context: RuleContext, fault: DeviceFault, evidence: Events, faulty_gpus: Sequence[Gpu]
+) -> Fix:
+    """The record's way out, with a reset of the GPUs where a reset helps."""
+    record = RECORDS[fault.cause]
+    case, _ = case_of(context, record, evidence)
+    fix = replace(fix_of(context, record, evidence), text=case.text)
+    actions = {gpu.recovery_action for gpu in faulty_gpus}
+    driver_recommends_reset = bool(actions) and actions <= RESETS
+    if driver_recommends_reset or fault.cause in ("ecc-error", "gpu-hang"):
+        concerned = concerned_gpus(context, faulty_gpus, evidence)
+        return replace(fix, commands=_reset_commands(context, concerned))
+    return fix
+
+
+def _xids_in_words(messages: Sequence[Event]) -> str:
+    """The numbers of events, each once: `Xid 79, Xid 154`; "" if none has a number."""
+    words = []
+    for event in messages:
+        number = event.values.get("number")
+        if number:
+            words.append(f"{event.kind.replace('xid', 'Xid')} {number}")
+    return ", ".join(dict.fromkeys(words))
+
+
+def _is_past(event: Event) -> bool:
+    """Whether an Xid 154 says that no recovery is needed any more."""
+    # One without a word asks for some recovery.
+    action = event.values.get("recovery", "Reset")
+    return recovery_action(action) is None
 
 
 def _marks(gpu: Gpu, field: str) -> bool:
+    """Whether the value of this field shows a fault of the GPU."""
     value = getattr(gpu, field)
-    few = field == "retired_pages" and value and value < RETIRED_PAGES_MOST
-    return bool(value) and value != "none" and not few
+    if not value or value == "none":
+        return False
+    # The driver retires single pages in normal use.
+    return field != "retired_pages" or value >= RETIRED_PAGES_MOST
 
 
 def concerned_gpus(
-    context: RuleContext, marked: Sequence[Gpu], said: Sequence[Event]
+    context: RuleContext, faulty_gpus: Sequence[Gpu], messages: Sequence[Event]
 ) -> tuple[Gpu, ...]:
     """The GPUs that a source marks, and those whose slots events name, each once."""
-    both = (*marked, *gpu_naming.gpus_at_slots(context, said))
-    return tuple({gpu_naming.slot_key(gpu.pci_bus_id): gpu for gpu in both}.values())
+    by_slot: dict[str, Gpu] = {}
+    for gpu in (*faulty_gpus, *gpu_naming.gpus_at_slots(context, messages)):
+        by_slot[gpu_naming.slot_key(gpu.pci_bus_id)] = gpu
+    return tuple(by_slot.values())
 
 
-def _reset(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
-    """The command that resets these GPUs; all of them where none can be named."""
+def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
+    """The command that resets these GPUs; all of them if none can be named."""
+    # The command is one of Linux (`sudo`).
     if on(context, "windows"):
         return ()
-    if not (chosen := gpu_naming.smi_list(concerned)):
+    indices = gpu_naming.smi_list(concerned)
+    if not indices:
         return lines("sudo nvidia-smi --gpu-reset")
-    return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=chosen),)
+    return (filled("sudo nvidia-smi --gpu-reset -i {gpus}", gpus=indices),)
 
 
 def nvlink_degraded(context: RuleContext) -> Findings:
-    """Links that carry nothing although their like do."""
-    if silent := [gpu for gpu in gpus(context) if _lacks_links(context, gpu)]:
+    """The finding of GPUs with fewer active NVLinks than the other GPUs of their kind."""
+    listed_gpus = gpus(context)
+    lacking_gpus = [gpu for gpu in listed_gpus if _lacks_links(context, gpu)]
+    if lacking_gpus:
+        # If a link works somewhere, NVLink may be usable in part.
+        works_in_part = any(gpu.nvlinks_active for gpu in listed_gpus)
         fields = ("nvlinks_active", "nvlinks_inactive")
-        works = any(gpu.nvlinks_active for gpu in gpus(context))
-        yield of_gpus(context, "nvlink-degraded", silent, *fields, weak=works)
+        yield of_gpus(context, "nvlink-degraded", lacking_gpus, *fields, weak=works_in_part)
 
 
 NVSWITCH_GPUS = 4
@@ -242,24 +345,38 @@ NVSWITCH_GPUS = 4
 
 
 def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
-    """Whether fewer links are active than on a GPU of its kind, or, on a board with switches, than
-    its model has."""
-    alike = [g.nvlinks_active or 0 for g in gpus(context) if g.name == gpu.name]
-    active = gpu.nvlinks_active
-    if active is None or gpu.mig_enabled:
+    """Whether fewer NVLinks are active than the GPU should have.
+
+    It should have as many as any GPU of its kind in this machine, and on a board with switches
+    as many as its model has.
+    """
+    active_links = gpu.nvlinks_active
+    # With MIG no NVLink is in use.
+    if active_links is None or gpu.mig_enabled:
         return False
-    told = len(alike) > NVSWITCH_GPUS and (gpu.nvlinks_inactive or not active)
-    most = nvlinks_of(gpu.name) if told else 0
-    return active < max(*alike, most)
+    links_of_same_model = [
+        other.nvlinks_active or 0 for other in gpus(context) if other.name == gpu.name
+    ]
+    expected_links = max(links_of_same_model)
+    has_silent_links = bool(gpu.nvlinks_inactive) or not active_links
+    if len(links_of_same_model) > NVSWITCH_GPUS and has_silent_links:
+        expected_links = max(expected_links, nvlinks_of(gpu.name))
+    return active_links < expected_links
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
-    """The GPU is registered with the NVSwitch fabric, and the fabric does not work as it should."""
-    registered = [gpu for gpu in gpus(context) if gpu.fabric_state == "completed"]
-    failed = [gpu for gpu in registered if gpu.fabric_status not in (None, "success")]
-    if ill := failed or [gpu for gpu in gpus(context) if gpu.fabric_faults]:
+    """The finding of GPUs whose registration with the NVSwitch fabric failed, or is unhealthy."""
+    failed_gpus = []
+    for gpu in gpus(context):
+        is_registered = gpu.fabric_state == "completed"
+        if is_registered and gpu.fabric_status not in (None, "success"):
+            failed_gpus.append(gpu)
+    # A fault of the fabric without a failed registration is a warning only.
+    gpus_with_faults = [gpu for gpu in gpus(context) if gpu.fabric_faults]
+    unhealthy_gpus = failed_gpus or gpus_with_faults
+    if unhealthy_gpus:
         fields = ("fabric_faults", "fabric_status")
-        yield of_gpus(context, "fabric-unhealthy", ill, *fields, weak=not failed)
+        yield of_gpus(context, "fabric-unhealthy", unhealthy_gpus, *fields, weak=not failed_gpus)
 
 
 RULES = (
