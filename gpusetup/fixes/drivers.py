@@ -333,6 +333,10 @@ DKMS = "/var/lib/dkms/mok.pub"
 """Where a distribution keeps the key that it signs modules with; dkms' own elsewhere."""
 
 
+USUAL_KEYS = " ".join(sorted({*KEYS.values(), DKMS}))
+ANY_USUAL_KEY = f'"$(ls {USUAL_KEYS} 2>/dev/null | head -n 1)"'
+
+
 def mok_command(context: RuleContext) -> Lines:
     """The command that hands the modules' signing key to the firmware.
 
@@ -340,8 +344,5 @@ def mok_command(context: RuleContext) -> Lines:
     """
     family = linux_family(context)
     if family:
-        key_file = KEYS.get(family, DKMS)
-    else:
-        usual_files = " ".join(sorted({*KEYS.values(), DKMS}))
-        key_file = f'"$(ls {usual_files} 2>/dev/null | head -n 1)"'
-    return lines(f"sudo mokutil --import {key_file}")
+        return lines(f"sudo mokutil --import {KEYS.get(family, DKMS)}")
+    return lines(f"sudo mokutil --import {ANY_USUAL_KEY}")

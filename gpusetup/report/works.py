@@ -83,7 +83,7 @@ def works(text: Text) -> Iterator[Event]:
     ['names-no-failure', 'gpu-speed', 'asks-about']
     >>> complaint = "My RTX 4080 makes 42 tokens per second, normal? Then it crashes"
     >>> [event.kind for event in works(text_of(complaint))]
-    ['names-failure']
+    ['names-failure', 'speed-named']
     """
     lines = _lines_read(text)
     flat = "\n".join(lines)
