@@ -191,4 +191,7 @@ def _how_long_it_holds(context: RuleContext, fix: Fix) -> str:
     # A variable that is in the way was set in such a file.
     unsets = any(line.lstrip("!").startswith("unset ") for line in fix.commands)
     verb = "remove" if unsets else "set"
-    return f". This holds for the current shell. To make it permanent, {verb} it {where}"
+    return (
+        f". This holds for the current shell. To make it permanent, {verb} it {where} and open a "
+        "new shell"
+    )
