@@ -17,16 +17,25 @@ from gpusetup.model.shell import Line, Lines
 
 
 def _triton_windows(context: RuleContext) -> Lines:
-    build, torch = companion_table().project("triton-windows"), context.torch.version
-    pinned = releases_for(build, torch)[:1] if build and torch else ()
-    return tuple(paste.pip(context, "install", f"triton-windows{one}") for one in pinned)
+    """The release of Triton for Windows that was made for the installed torch."""
+    triton = companion_table().project("triton-windows")
+    torch = context.torch.version
+    if not triton or not torch:
+        return ()
+    newest_first = releases_for(triton, torch)
+    if not newest_first:
+        return ()
+    requirement = f"triton-windows{newest_first[0]}"
+    return (paste.pip(context, "install", requirement),)
 
 
 def conda_install(context: RuleContext, *words: str) -> Line:
     """Into the target, where its folder is known."""
+    options: tuple[str, ...] = ()
     prefix = context.snapshot.conda.prefix or ""
-    there = ("--prefix", prefix) if is_a_path(prefix) else ()
-    return paste.command(context, "conda", "install", "-y", *there, *words)
+    if is_a_path(prefix):
+        options = ("--prefix", prefix)
+    return paste.command(context, "conda", "install", "-y", *options, *words)
 
 
 def _older_numpy(context: RuleContext) -> Lines:

@@ -73,8 +73,10 @@ def start_with_gpu(context: RuleContext, _: str = "") -> Fix:
 
 def _was_there_before(context: RuleContext) -> bool:
     """Whether a text shows that the container had its GPU at first; a machine shows it by NVML."""
-    said = events(context, "container-nvml-lost")
-    return not is_report(context) or any(event.values.get("said") for event in said)
+    if not is_report(context):
+        return True
+    losses = events(context, "container-nvml-lost")
+    return any(event.values.get("said") for event in losses)
 
 
 CAUSES = (

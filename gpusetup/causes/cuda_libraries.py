@@ -20,21 +20,32 @@ from gpusetup.model.versions import parsed
 
 LACKING = "cuda-lib-missing"
 
+RUNTIME_FILE = r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)"
+"""A file of the CUDA runtime, with its version: `11.0` is all of 11."""
+
 
 def _named(context: RuleContext) -> str:
-    return " ".join(event.values.get("library", "") for event in events(context, LACKING))
+    """The libraries that the messages name, in one line."""
+    names = [event.values.get("library", "") for event in events(context, LACKING)]
+    return " ".join(names)
 
 
 def _is_anothers(context: RuleContext) -> bool:
-    """Whether something else than torch asks: torch works, another program fails, or a runtime of
-    another CUDA is named (`11.0` is all of 11)."""
+    """Whether something else than torch asks for the library.
+
+    torch works, another program fails, a package beside torch holds the failing file, or a runtime
+    of another CUDA is named.
+    """
     torch = context.torch
-    found = re.search(r"^libcudart.*\.so\.(\d+(?:\.[1-9])?)", _named(context))
-    needed, program = cuda_needed(torch), context.snapshot.failing.program or "torch"
-    other = needed and found and not needed.startswith(found[1])
+    program = context.snapshot.failing.program or "torch"
+    if torch.cuda_available or program != "torch":
+        return True
     owner = failing_package(context)
-    beside_torch = owner not in ("", "torch", "nvidia")
-    return bool(torch.cuda_available or other or program != "torch" or beside_torch)
+    if owner not in ("", "torch", "nvidia"):
+        return True
+    runtime = re.search(RUNTIME_FILE, _named(context))
+    cuda = cuda_needed(torch)
+    return bool(cuda and runtime and not cuda.startswith(runtime[1]))
 
 
 def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
@@ -64,22 +75,32 @@ def with_torchs_libraries(context: RuleContext, text: str) -> Fix:
 
 def _undeclared(context: RuleContext) -> str:
     """The library that is missing, if a Jetson's torch links it and does not declare it."""
-    library = next(iter(_named(context).split()), "")
-    there = board_of(context.snapshot) or library.startswith("libnvpl_")
-    return library if there and undeclared(library) else ""
+    library, *_ = (*_named(context).split(), "")
+    # NVPL is NVIDIA's library for Arm: where it is named, the board needs no other sign.
+    is_on_arm = library.startswith("libnvpl_")
+    is_on_a_board = board_of(context.snapshot) is not None
+    if not (is_on_a_board or is_on_arm):
+        return ""
+    return library if undeclared(library) else ""
 
 
 def _of_a_jetson(context: RuleContext) -> Lines:
     """The way to such a library."""
-    jetpack = jetpack_of(board_of(context.snapshot)) or UNIFIED
+    board = board_of(context.snapshot)
+    jetpack = jetpack_of(board) or UNIFIED
     cuda = cuda_needed(context.torch) or jetpack.cuda
-    return undeclared_commands(context, _undeclared(context), cuda)
+    library = _undeclared(context)
+    return undeclared_commands(context, library, cuda)
 
 
 def _not_torchs(context: RuleContext) -> bool:
     """Whether torch brings cuDNN 9, as far as is known."""
-    version = (context.torch.version or "99").partition("+")[0]
-    return parsed(version) >= parsed(context.catalog.milestone("torch with cudnn 9"))
+    torch = context.torch.version
+    if not torch:
+        return True
+    release, _, _ = torch.partition("+")
+    first_with_cudnn_9 = context.catalog.milestone("torch with cudnn 9")
+    return parsed(release) >= parsed(first_with_cudnn_9)
 
 
 CUDNN_8 = r"libcudnn\w*\.so\.8[.\d]*$|cudnn\w*64_8\.dll"

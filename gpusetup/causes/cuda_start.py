@@ -67,17 +67,25 @@ def _without_stubs(context: RuleContext) -> Lines:
     return paste.without_folders(context, "/stubs")
 
 
+def _is_of_another_driver(path: str, version: str | None) -> bool:
+    """Whether a file of libcuda names in full a driver that is not the loaded one."""
+    if not version or ".so." not in path:
+        return False
+    # `libcuda.so.1` is a link that every driver has; `libcuda.so.550.54.14` is a driver's file.
+    names_a_driver = path[-1:].isdigit() and path.count(".") > 2
+    return names_a_driver and not path.endswith(version)
+
+
 def drivers_own(context: RuleContext) -> Lines:
     """What stands before the driver's libcuda goes: a compat folder, or a stale copy."""
-    driver = context.driver
-    path, version = driver.libcuda_path or "", driver.version or ""
-    compat = context.snapshot.container.cuda_compat_path
-    commands = without_folder(context, compat) if compat else ()
-    stale = version and ".so." in path and path[-1:].isdigit() and not path.endswith(version)
-    if stale and not compat and is_a_path(path) and path.count(".") > 2:
-        move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
-        commands = (move, *lines("sudo ldconfig"))
-    return commands
+    compat_folder = context.snapshot.container.cuda_compat_path
+    if compat_folder:
+        return without_folder(context, compat_folder)
+    path = context.driver.libcuda_path or ""
+    if not is_a_path(path) or not _is_of_another_driver(path, context.driver.version):
+        return ()
+    move = filled("sudo mv {path} {aside}", path=path, aside=f"{path}.stale")
+    return (move, *lines("sudo ldconfig"))
 
 
 def without_folder(context: RuleContext, folder: str) -> Lines:

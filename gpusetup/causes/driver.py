@@ -17,13 +17,20 @@ from gpusetup.model.versions import parsed
 
 def serves_every_torch(context: RuleContext) -> bool:
     """Whether the driver starts the CUDA of every build."""
-    newest = max(parsed(build.cuda or "0").major for build in context.catalog.builds)
-    return parsed(context.driver.cuda or "0").major >= newest
+    cudas_of_builds = [parsed(build.cuda or "0") for build in context.catalog.builds]
+    cuda_of_driver = parsed(context.driver.cuda or "0")
+    # Within one major version of CUDA a driver starts the later minor versions, too.
+    newest_major = max(cuda.major for cuda in cudas_of_builds)
+    return cuda_of_driver.major >= newest_major
 
 
 def _switch_on(context: RuleContext) -> Lines:
-    tool = events(context, "hybrid-gpu-off")[0].values.get("tool", "")
-    return lines(HYBRID_ON[tool], "sudo reboot") if tool in HYBRID_ON else ()
+    """The tool's own command that gives a laptop its NVIDIA GPU back."""
+    switched_off = events(context, "hybrid-gpu-off")[0]
+    tool = switched_off.values.get("tool", "")
+    if tool not in HYBRID_ON:
+        return ()
+    return lines(HYBRID_ON[tool], "sudo reboot")
 
 
 HYBRID_ON = {

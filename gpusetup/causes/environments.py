@@ -14,15 +14,18 @@ from gpusetup.model.shell import Lines
 
 
 def _for_the_target(context: RuleContext) -> Lines:
-    said = events(context, "conda-cuda-virtual-missing")[0].values.get("needed", "")
-    needed = re.search(r"\d+(\.\d+)?", said)
-    cuda = needed[0] if needed else context.driver.cuda or "12"
+    """conda's own variable for a host whose driver it cannot ask."""
+    missing = events(context, "conda-cuda-virtual-missing")[0]
+    version_needed = re.search(r"\d+(\.\d+)?", missing.values.get("needed", ""))
+    usual_cuda = context.driver.cuda or "12"
+    cuda = version_needed[0] if version_needed else usual_cuda
     return (paste.setting(context, "CONDA_OVERRIDE_CUDA", cuda),)
 
 
 def _add_pip(context: RuleContext) -> Lines:
-    words = ("uv", "pip", "install", "--python", paste.python(context), "pip")
-    return (paste.command(context, *words),)
+    python = paste.python(context)
+    add = paste.command(context, "uv", "pip", "install", "--python", python, "pip")
+    return (add,)
 
 
 def _elsewhere(context: RuleContext) -> Lines:
@@ -31,9 +34,10 @@ def _elsewhere(context: RuleContext) -> Lines:
 
 def _does_no_harm(context: RuleContext) -> bool:
     """No order: a text quotes the file because an import failed; live it may do no harm."""
-    said = events(context, "module-shadowed")
-    ours = any(e.values.get("module", "").startswith("torch") for e in said)
-    return not (ours or context.torch.import_error or is_report(context))
+    if is_report(context) or context.torch.import_error:
+        return False
+    shadowed = [event.values.get("module", "") for event in events(context, "module-shadowed")]
+    return not any(module.startswith("torch") for module in shadowed)
 
 
 NAMES = (

@@ -21,6 +21,12 @@ BUILD_CACHE = "rm -rf ~/.cache/torch_extensions"
 
 BUILD_CACHE_ON_WINDOWS = r"Remove-Item -Recurse -Force $env:LOCALAPPDATA\torch_extensions"
 
+PARTS_OF_TORCH = ("", "torch", "aten", "c10", "functorch")
+"""What stands first in the name of a module of torch's own."""
+
+HOPPER = 9
+"""The major compute capability of the GPUs for which FlashAttention-3 is written."""
+
 OLD_CARD = r"(?:V100|T4|P100|P40|(?:GTX ?)?(?:10[5-8]0|16[5-6]0)(?: ?Ti)?|(?:RTX ?)?20[5-8]0(?: ?Ti)?|Volta|Turing|Pascal)"
 
 FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
@@ -28,9 +34,14 @@ FLASH = r"flash[-_ ]?att(?:ention|en|n)?(?:[- ]?2)?"
 
 def _is_no_companions(context: RuleContext) -> bool:
     """Or torchvision or torchaudio may be what loads the one library that is named."""
-    said = [event.values for event in events(context, "extension-abi-mismatch")]
-    bare = all(set(v) == {"library"} and "c10_cuda" not in v["library"] for v in said)
-    return not (bare and events(context, *COMPANIONS[:2]))
+    if not events(context, *COMPANIONS[:2]):
+        return True
+    for mismatch in events(context, "extension-abi-mismatch"):
+        names_a_module = set(mismatch.values) != {"library"}
+        # torch's own library for CUDA is what companions link.
+        if names_a_module or "c10_cuda" in mismatch.values["library"]:
+            return True
+    return False
 
 
 BREAKS = r"(?:fails? to (?:load|import)|failed to (?:load|import)|(?:can ?not|can't|could not|couldn't|won't|does not|doesn't|no longer) (?:be )?(?:load|import)(?:ed|s)?\b|breaks\b|broke\b|(?:stops?|stopped) (?:working|loading)|is (?:now )?incompatible|no longer (?:works?|loads?))"
@@ -44,14 +55,19 @@ def capabilities(context: RuleContext) -> list[Capability]:
 
 def kernel_messages(context: RuleContext) -> Events:
     """Invalid device function and no binary for the GPU, in the numbers of both runtimes."""
-    return (*events(context, "no-kernel-image"), *cuda_errors(context, 8, 48, 98, 209))
+    in_words = events(context, "no-kernel-image")
+    in_numbers = cuda_errors(context, 8, 48, 98, 209)
+    return (*in_words, *in_numbers)
 
 
 def extension_of(messages: Events) -> str | None:
     """The extension that raised it."""
-    raised = (event.values.get("module", "") for event in messages)
-    torchs = ("", "torch", "aten", "c10", "functorch")
-    return next((name for name in raised if name.partition(".")[0] not in torchs), None)
+    for message in messages:
+        module = message.values.get("module", "")
+        package, _, _ = module.partition(".")
+        if package not in PARTS_OF_TORCH:
+            return module
+    return None
 
 
 def only_python_differs(context: RuleContext) -> bool:
@@ -74,10 +90,11 @@ OF_HOPPER = r"[/\\]hopper[/\\]|\bfa3[FB]@|capability == \(9, 0\)|flash_fwd_launc
 
 def chose_kernels_of_hopper(context: RuleContext) -> bool:
     """Whether a kernel of FlashAttention-3 failed on a GPU that is not Hopper's."""
-    known = [gpu.compute_capability for gpu in gpus(context) if gpu.compute_capability]
-    if any(capability.major == 9 for capability in known):
-        return False
-    return any(re.search(OF_HOPPER, event.text or "") for event in kernel_messages(context))
+    for gpu in gpus(context):
+        if gpu.compute_capability and gpu.compute_capability.major == HOPPER:
+            return False
+    messages = kernel_messages(context)
+    return any(re.search(OF_HOPPER, message.text or "") for message in messages)
 
 
 def _minor(version: str) -> str:

@@ -16,8 +16,12 @@ HIDES = "CUDA_VISIBLE_DEVICES"
 
 
 def _chosen(context: RuleContext) -> Lines:
-    named = [one for gpu in gpus(context) for one in gpu.mig_instances if is_an_identifier(one)]
-    return tuple(paste.setting(context, HIDES, one) for one in named[:1])
+    """The first MIG instance whose name may stand in a command."""
+    for gpu in gpus(context):
+        for instance in gpu.mig_instances:
+            if is_an_identifier(instance):
+                return (paste.setting(context, HIDES, instance),)
+    return ()
 
 
 DESKTOP_PROFILE = (

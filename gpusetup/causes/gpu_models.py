@@ -16,17 +16,26 @@ from gpusetup.model.versions import Capability
 
 
 def _is_new(context: RuleContext) -> bool:
-    known = [g.compute_capability for g in visible_gpus(context.snapshot) if g.compute_capability]
-    return bool(known) and min(known) >= Capability(8, 0)
+    """Whether every GPU that programs see is of Ampere or later."""
+    capabilities = []
+    for gpu in visible_gpus(context.snapshot):
+        if gpu.compute_capability:
+            capabilities.append(gpu.compute_capability)
+    return bool(capabilities) and min(capabilities) >= Capability(8, 0)
 
 
 def _rocm_works(context: RuleContext) -> bool:
     """Whether torch's ROCm build sees the GPU, so that something else failed."""
-    rocm = (context.torch.backend or "").startswith("rocm")
-    named = (event.values.get("name", "") for event in events(context, "foreign-gpu"))
-    unserved = any(gfx_of(name) not in (None, *BUILT_FOR) for name in named)
-    lacks = unserved or bool(events(context, "hip-kernel-missing"))
-    return bool(rocm and context.torch.cuda_available and not lacks)
+    is_rocm = (context.torch.backend or "").startswith("rocm")
+    if not is_rocm or not context.torch.cuda_available:
+        return False
+    if events(context, "hip-kernel-missing"):
+        return False
+    for named in events(context, "foreign-gpu"):
+        target = gfx_of(named.values.get("name", ""))
+        if target not in (None, *BUILT_FOR):
+            return False
+    return True
 
 
 def hip_kernel_is_missing(context: RuleContext) -> str:

@@ -30,8 +30,12 @@ def needed(disk: Disk) -> int:
 
 def short_disks(context: RuleContext) -> tuple[Disk, ...]:
     """The disks without room for an install where it writes."""
-    known = (disk for disk in context.snapshot.disks if disk.free_bytes is not None)
-    return tuple(disk for disk in known if (disk.free_bytes or 0) < needed(disk))
+    short = []
+    for disk in context.snapshot.disks:
+        is_read = disk.free_bytes is not None
+        if is_read and (disk.free_bytes or 0) < needed(disk):
+            short.append(disk)
+    return tuple(short)
 
 
 def making_room(context: RuleContext) -> Lines:

@@ -20,17 +20,26 @@ ANOTHER_CUDA = "cuda|cudnn|nccl"
 
 
 def _without_others(context: RuleContext) -> Lines:
-    said = events(context, "foreign-library", "ld-library-path-conflict")
-    named = dict.fromkeys(e.values["folder"] for e in said if e.values.get("folder"))
-    return paste.without_folders(context, paste.folder_pattern(*named) if named else ANOTHER_CUDA)
+    """The folders of other CUDAs out of the loader's path; the named ones where a text has them."""
+    folders: dict[str, None] = {}
+    for conflict in events(context, "foreign-library", "ld-library-path-conflict"):
+        folder = conflict.values.get("folder")
+        if folder:
+            folders[folder] = None
+    pattern = paste.folder_pattern(*folders) if folders else ANOTHER_CUDA
+    return paste.without_folders(context, pattern)
 
 
 def _wheel_that_torch_requires(context: RuleContext, text: str) -> Fix:
     """The wheels that `pip check` names, in the versions that torch requires."""
-    replaced = [event.values for event in events(context, "wheel-replaced")]
-    pairs = exactly((values.get("wheel"), values.get("required")) for values in replaced)
-    commands = (paste.pip(context, "install", *pairs),) if pairs else ()
-    return Fix(text=text, commands=commands)
+    wheels_and_versions = []
+    for replaced in events(context, "wheel-replaced"):
+        wheel, version = replaced.values.get("wheel"), replaced.values.get("required")
+        wheels_and_versions.append((wheel, version))
+    requirements = exactly(wheels_and_versions)
+    if not requirements:
+        return Fix(text=text)
+    return Fix(text=text, commands=(paste.pip(context, "install", *requirements),))
 
 
 def _does_no_harm(context: RuleContext) -> bool:

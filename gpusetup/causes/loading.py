@@ -13,17 +13,18 @@ from gpusetup.evidence.facts import a_copied_runtime_is_loaded, listed_files
 from gpusetup.fixes import paste
 from gpusetup.messages.row import says
 from gpusetup.model.finding import Fix
-from gpusetup.model.shell import Lines
 
 
 def _folder_on_the_path(context: RuleContext, text: str) -> Fix:
     """The folder of the listed library, put before the others that the loader searches."""
     variable = "PATH" if context.os.family == "windows" else "LD_LIBRARY_PATH"
-    folders = [re.sub(r"[/\\][^/\\]+$", "", path) for path in listed_files(context)]
-    known = next((folder for folder in folders if is_a_path(folder)), None)
-    commands: Lines = (paste.prepending(context, variable, known),) if known else ()
-    folder = f" ({known})" if known else ""
-    return Fix(text=text.format(variable=variable, folder=folder), commands=commands)
+    for path in listed_files(context):
+        folder = re.sub(r"[/\\][^/\\]+$", "", path)
+        if is_a_path(folder):
+            put_first = paste.prepending(context, variable, folder)
+            sentence = text.format(variable=variable, folder=f" ({folder})")
+            return Fix(text=sentence, commands=(put_first,))
+    return Fix(text=text.format(variable=variable, folder=""))
 
 
 CAUSES = (

@@ -10,8 +10,11 @@ from gpusetup.messages.row import says
 
 
 def _on_a_jetson(context: RuleContext) -> bool:
-    said = events(context, "out-of-memory")
-    return bool(context.os.jetson or any(e.values.get("engine") == "Jetson" for e in said))
+    """Whether the board, or the allocator that ran out of memory, is a Jetson's."""
+    if context.os.jetson:
+        return True
+    engines = [event.values.get("engine") for event in events(context, "out-of-memory")]
+    return "Jetson" in engines
 
 
 WITHOUT_CUDA = (

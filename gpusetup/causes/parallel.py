@@ -23,8 +23,10 @@ LOCAL_RANK = r"--local[-_]rank(?![\w-])"
 
 def _something_else_failed(context: RuleContext) -> bool:
     """Whether the text has another failure: then the launcher's notice is not what it is about."""
-    failed = any(event.kind == "program-failed" for event in context.snapshot.events)
-    return failed or not says_nothing_else(context, "launcher-deprecated")
+    kinds = [event.kind for event in context.snapshot.events]
+    if "program-failed" in kinds:
+        return True
+    return not says_nothing_else(context, "launcher-deprecated")
 
 
 CAUSES = (

@@ -17,10 +17,12 @@ from gpusetup.model.shell import lines
 def programs_own(context: RuleContext, text: str) -> Fix:
     """The program's own way to the GPU."""
     program = BY_NAME.get(context.snapshot.failing.program or "")
-    newest = "Install the program's build for the CUDA of this torch, or its newest release"
+    way = "Install the program's build for the CUDA of this torch, or its newest release"
+    if program and program.way:
+        way = program.way
+    sentence = f"{text}. {way}" if text else way
     looks = paste.look("check first whether the driver lists the GPU", *lines("nvidia-smi -L"))
-    said = f"{text}. " if text else ""
-    return Fix(text=said + ((program and program.way) or newest), looks=looks)
+    return Fix(text=sentence, looks=looks)
 
 
 def is_all(context: RuleContext) -> bool:
@@ -31,14 +33,19 @@ def is_all(context: RuleContext) -> bool:
 
 
 def _has_a_gpu(context: RuleContext) -> bool:
-    asked = events(context, "program-sees-no-gpu") or is_beside_torch(context)
-    return bool(asked) and has_nvidia(context) is not False
+    """Whether a program that runs without torch looks for a GPU, on a machine that may have one."""
+    looks_for_one = events(context, "program-sees-no-gpu") or is_beside_torch(context)
+    may_have_one = has_nvidia(context) is not False
+    return bool(looks_for_one) and may_have_one
 
 
 def _is_not_known_to_be_the_cpus(context: RuleContext) -> bool:
     """Whether no other finding has the reason: a CPU build, another maker's GPU, another program."""
-    known = context.torch.backend == "cpu" or events(context, "foreign-gpu")
-    return not (known or is_beside_torch(context))
+    if context.torch.backend == "cpu":
+        return False
+    if events(context, "foreign-gpu"):
+        return False
+    return not is_beside_torch(context)
 
 
 TORCH_ITSELF = r"torch\W{1,3}(?:\w+ ){0,4}?(?:compiled|built)|Error: Not"

@@ -184,13 +184,17 @@ class Cause(Message, kw_only=False):
     @property
     def rows(self) -> Iterator[Row]:
         """Its messages, of its name."""
-        for one in self.says:
-            yield row(self.id, one) if isinstance(one, str) else replace(one, kind=self.id)
+        for message in self.says:
+            if isinstance(message, str):
+                yield row(self.id, message)
+            else:
+                yield replace(message, kind=self.id)
 
     @property
     def order(self) -> tuple[int, int, str]:
         """What findings are sorted by: layer, rank, id."""
-        return (*(self.place or (UNORDERED, 0)), self.id)
+        layer, rank = self.place or (UNORDERED, 0)
+        return (layer, rank, self.id)
 
     def found(
         self,

@@ -19,28 +19,39 @@ from gpusetup.model.versions import parsed
 
 def one_cuda(context: RuleContext, text: str) -> Fix:
     """The toolkit of torch's CUDA where it knows the GPU, else the first one that does."""
-    rejected = _last(context, "jit-arch-rejected")
-    said = {**rejected, **_last(context, "cuda-toolkit-mismatch-extension-build")}
-    torch = said.get("torch") or cuda_needed(context.torch)
-    row = context.catalog.compiler_for(said.get("arch", ""))
-    first = row.from_cuda if row and not row.until_cuda else None
-    best = max(torch, first, key=parsed) if torch and first else torch
-    ask = (paste.ask_torch(context), *lines("nvcc --version"))
-    looks = paste.look("see which CUDA versions torch and nvcc have", *ask)
-    return Fix(text=text, commands=paste.toolkit_home(context, best), looks=looks)
+    rejected = _values(context, "jit-arch-rejected")
+    mismatch = _values(context, "cuda-toolkit-mismatch-extension-build")
+    values = {**rejected, **mismatch}
+    cuda = values.get("torch") or cuda_needed(context.torch)
+    compiler = context.catalog.compiler_for(values.get("arch", ""))
+    first_cuda = compiler.from_cuda if compiler and not compiler.until_cuda else None
+    if cuda and first_cuda:
+        cuda = max(cuda, first_cuda, key=parsed)
+    questions = (paste.ask_torch(context), *lines("nvcc --version"))
+    looks = paste.look("see which CUDA versions torch and nvcc have", *questions)
+    return Fix(text=text, commands=paste.toolkit_home(context, cuda), looks=looks)
 
 
-def _last(context: RuleContext, kind: str) -> Mapping[str, str]:
-    return {name: value for e in events(context, kind) for name, value in e.values.items()}
+def _values(context: RuleContext, kind: str) -> Mapping[str, str]:
+    """The values of all events of a kind; of several with the same name the last one."""
+    values: dict[str, str] = {}
+    for event in events(context, kind):
+        values.update(event.values)
+    return values
 
 
 def _toolkit(context: RuleContext, text: str) -> Fix:
+    """The toolkit of torch's CUDA; where that is not known, the question for it."""
     cuda = cuda_needed(context.torch) or ""
-    commands = toolkit_commands(context, ".".join(cuda.split(".")[:2]))
-    text = text.replace("NAME", _last(context, "cuda-toolkit-missing").get("package", "NAME"))
-    looks = () if cuda else paste.look("see which CUDA version torch has", paste.ask_torch(context))
-    root = bool(commands) and not _by_conda(context)
-    return Fix(text=text, commands=commands, looks=looks, needs_root=root)
+    major_and_minor = ".".join(cuda.split(".")[:2])
+    commands = toolkit_commands(context, major_and_minor)
+    missing = _values(context, "cuda-toolkit-missing")
+    sentence = text.replace("NAME", missing.get("package", "NAME"))
+    question = paste.look("see which CUDA version torch has", paste.ask_torch(context))
+    by_the_system = bool(commands) and not _by_conda(context)
+    return Fix(
+        text=sentence, commands=commands, looks=() if cuda else question, needs_root=by_the_system
+    )
 
 
 ASKED_OF_TORCH = (
@@ -65,9 +76,12 @@ def _nothing_was_built(context: RuleContext) -> bool:
 
 def _torch_was_asked(context: RuleContext) -> bool:
     """The same in a text that shows torch or its answer: that is what the text is about."""
+    if not _nothing_was_built(context):
+        return False
     torch = context.torch
-    shown = torch.version or torch.backend or torch.cuda_available is not None
-    return _nothing_was_built(context) and bool(shown or events(context, *ASKED_OF_TORCH))
+    if torch.version or torch.backend or torch.cuda_available is not None:
+        return True
+    return bool(events(context, *ASKED_OF_TORCH))
 
 
 WHEELS_NEED_NONE = (
@@ -79,8 +93,10 @@ WHEELS_NEED_NONE = (
 
 
 def _by_conda(context: RuleContext) -> bool:
-    installers = (context.installer, context.snapshot.python.manager)
-    return bool(context.snapshot.conda.prefix) or "conda" in installers
+    """Whether conda brings the toolkit, and no right of root is needed."""
+    if context.snapshot.conda.prefix:
+        return True
+    return "conda" in (context.installer, context.snapshot.python.manager)
 
 
 def toolkit_commands(context: RuleContext, minor: str) -> Lines:

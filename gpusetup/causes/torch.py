@@ -78,10 +78,13 @@ def _anew(context: RuleContext, _: str) -> Fix:
 
 def conda_and_pip(context: RuleContext) -> tuple[str | None, str | None]:
     """The version that conda installed, and the one of pip or uv."""
-    found = (*packages(context, "pytorch"), *packages(context, "torch"))
-    conda = (p.version for p in found if p.installer in CONDA)
-    pip = (p.version for p in found if p.installer not in CONDA and p.name == "torch")
-    return next(conda, None), next(pip, None)
+    by_conda, by_pip = None, None
+    for package in (*packages(context, "pytorch"), *packages(context, "torch")):
+        if package.installer in CONDA:
+            by_conda = by_conda or package.version
+        elif package.name == "torch":
+            by_pip = by_pip or package.version
+    return by_conda, by_pip
 
 
 HALVES_DO_NOT_FIT = ("torchvision-mismatch", "torchaudio-mismatch", "extension-abi-mismatch")

@@ -30,15 +30,22 @@ def _replace_it(context: RuleContext, text: str) -> Fix:
 
 def _release_that_works(context: RuleContext, text: str) -> Fix:
     """The release with which it worked; of nightlies the newest stable one."""
-    regressed = events(context, "release-regressed")
-    values = regressed[0].values if regressed else {}
-    good, maker = values.get("good", ""), context.torch.backend or ""
+    regressions = events(context, "release-regressed")
+    values = regressions[0].values if regressions else {}
+    good_release = values.get("good", "")
     is_nightly = ".dev" in values.get("bad", "")
-    wanted = "torch" if is_nightly or not is_a_version(good) else f"torch=={good}"
-    index = () if not is_a_label(maker) else ("--index-url", f"{INDEX}/{maker}")
-    command = paste.pip(context, "install", "--force-reinstall", wanted, *index)
-    which = "the newest stable release" if is_nightly else f"torch {good} again"
-    return Fix(text=f"{text}Install {which}", commands=(command,) if index else ())
+    if is_nightly:
+        sentence = f"{text}Install the newest stable release"
+    else:
+        sentence = f"{text}Install torch {good_release} again"
+    backend = context.torch.backend or ""
+    # Without the build that is installed, no index is right for certain.
+    if not is_a_label(backend):
+        return Fix(text=sentence)
+    is_exact = not is_nightly and is_a_version(good_release)
+    requirement = f"torch=={good_release}" if is_exact else "torch"
+    words = ("install", "--force-reinstall", requirement, "--index-url", f"{INDEX}/{backend}")
+    return Fix(text=sentence, commands=(paste.pip(context, *words),))
 
 
 INDEX = "https://download.pytorch.org/whl"

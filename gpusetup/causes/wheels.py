@@ -38,8 +38,9 @@ FETCHING = (
 
 
 def _as_chosen(context: RuleContext, text: str) -> Fix:
-    commands, by_hand = paste.install_commands(context), paste.by_hand(context)
-    return Fix(text=text, commands=commands, alternatives=by_hand)
+    """gpusetup's own command, and beside it the installers'."""
+    commands = paste.install_commands(context)
+    return Fix(text=text, commands=commands, alternatives=paste.by_hand(context))
 
 
 def good_python(context: RuleContext) -> str:

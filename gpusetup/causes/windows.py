@@ -17,10 +17,13 @@ from gpusetup.model.shell import Lines, lines
 
 def _is_not_told(context: RuleContext) -> bool:
     """Whether it is no part of an extension that belongs to another torch."""
-    others = events(context, "extension-abi-mismatch", "torchaudio-mismatch")
-    told = {value for event in others for value in event.values.values()}
-    said = events(context, "windows-dll-missing")
-    return any(told.isdisjoint(event.values.values()) for event in said)
+    explained_files: set[str] = set()
+    for mismatch in events(context, "extension-abi-mismatch", "torchaudio-mismatch"):
+        explained_files.update(mismatch.values.values())
+    for missing in events(context, "windows-dll-missing"):
+        if explained_files.isdisjoint(missing.values.values()):
+            return True
+    return False
 
 
 STARTED = r"(?:exit(?:ed)?(?: with)?(?: status)?(?: code)?|status code|return(?:ed)?(?: code)?|terminated:? exit status|ExitCode|Exit code|process finished with exit code)"
