@@ -64,7 +64,9 @@ def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_allowed(name: str) -> bool:
-    return (name in NAMES or name.startswith(PREFIXES)) and not _SECRET.search(name)
+    """Whether a variable is on the list, and its name does not sound like a secret's."""
+    is_listed = name in NAMES or name.startswith(PREFIXES)
+    return is_listed and _SECRET.search(name) is None
 
 
 def without_credentials(value: str) -> str:

@@ -67,13 +67,20 @@ def parse_error(line: str) -> int | None:
     >>> parse_error("Failed to initialize NVML: ERROR_LIBRARY_NOT_FOUND"), parse_error("GPU 0")
     (12, None)
     """
-    low = line.lower()
-    return next((code for part, code in ERRORS.items() if part in low), None)
+    lower_line = line.lower()
+    for message, code in ERRORS.items():
+        if message in lower_line:
+            return code
+    return None
 
 
 # --- cells --------------------------------------------------------------------------------------
 
 BLANKS = ("", "n/a", "not supported", "not found", "unknown error", "err!", "none", "unknown")
+
+
+REASONS_FOR_A_BLANK = ("gpu is lost", "gpu requires reset", "insufficient")
+"""How a cell begins that says why it has no value."""
 
 
 def cell(text: str | None) -> str | None:
@@ -83,9 +90,13 @@ def cell(text: str | None) -> str | None:
     ('40960 MiB', None, None, None)
     """
     plain = (text or "").strip()
-    bare = plain.strip("[]").lower()
-    blank = bare in BLANKS or bare.startswith(("gpu is lost", "gpu requires reset", "insufficient"))
-    return None if blank or "deprecated" in bare else plain
+    word = plain.strip("[]").lower()
+    if word in BLANKS or word.startswith(REASONS_FOR_A_BLANK):
+        return None
+    # "[Requested functionality has been deprecated]"
+    if "deprecated" in word:
+        return None
+    return plain
 
 
 def says_lost(text: str | None) -> bool:
@@ -98,8 +109,8 @@ def number(text: str | None) -> float | None:
     >>> number("72.00 W"), number("16x"), number("[N/A]")
     (72.0, 16.0, None)
     """
-    found = re.search(r"(?<!\d)-?\d{1,15}(?!\d)(?:\.\d+)?", cell(text) or "")
-    return float(found.group()) if found else None
+    digits = re.search(r"(?<!\d)-?\d{1,15}(?!\d)(?:\.\d+)?", cell(text) or "")
+    return float(digits.group()) if digits else None
 
 
 def integer(text: str | None) -> int | None:
@@ -116,19 +127,26 @@ def memory(text: str | None) -> int | None:
     >>> memory("40960 MiB") == memory("40960MiB") == memory("40960") == 40960 << 20
     True
     """
-    found = re.match(r"(\d{1,15}(?!\d)(?:\.\d+)?)\s*([KMG]i?B|B)?", cell(text) or "", re.I)
-    if not found:
+    amount = re.match(r"(\d{1,15}(?!\d)(?:\.\d+)?)\s*([KMG]i?B|B)?", cell(text) or "", re.I)
+    if not amount:
         return None
-    return int(float(found.group(1)) * UNITS[(found.group(2) or "MiB").lower()])
+    count, unit = amount.groups(default="MiB")
+    return int(float(count) * UNITS[unit.lower()])
 
 
-def word_reader(known: Mapping[str, T]) -> Callable[[str | None], T | None]:
+def word_reader(values: Mapping[str, T]) -> Callable[[str | None], T | None]:
     """A reader of cells that hold one of a few words, a remark or a star behind it left out.
 
     >>> [word_reader({"on": True, "off": False})(text) for text in ("On", "[Off]", "Off*", "N/A")]
     [True, False, False, None]
     """
-    return lambda text: known.get((text or "").partition(" (")[0].strip(" []*").lower())
+
+    def value_of(text: str | None) -> T | None:
+        before_remark, _, _ = (text or "").partition(" (")
+        word = before_remark.strip(" []*").lower()
+        return values.get(word)
+
+    return value_of
 
 
 flag = word_reader(
@@ -268,10 +286,14 @@ CELL_READERS: dict[str, Callable[[str | None], Any]] = {
 """How the text of a field is read."""
 
 
-def fields_of(*hits: re.Match[str] | None) -> dict[str, Any]:
-    """The groups of what was found, each a field and read as that."""
-    found = (group for hit in hits if hit for group in hit.groupdict().items())
-    return {name: CELL_READERS[name](text) for name, text in found}
+def fields_of(*matches: re.Match[str] | None) -> dict[str, Any]:
+    """The groups of the matches, each a field and read as that."""
+    fields: dict[str, Any] = {}
+    for match in matches:
+        if match:
+            for name, text in match.groupdict().items():
+                fields[name] = CELL_READERS[name](text)
+    return fields
 
 
 def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
@@ -289,11 +311,16 @@ def first_line(first: re.Match[str], cells: list[str]) -> dict[str, Any]:
 
 def next_line(cells: list[str]) -> dict[str, Any]:
     """`N/A 33C P0 72W / 400W | 0MiB / 40960MiB | 97% Default`, or the line with the MIG mode."""
-    found = [form.search(cell) for form, cell in zip((STATE, MEMORY, LOAD), cells, strict=False)]
-    if found[0]:
-        lost = {"lost": True} if any(map(says_lost, cells)) else {}
-        return {**fields_of(*found), **lost}
-    mode = flag(cells[-1]) if len(cells) == 3 and not cells[0].strip() else None
+    state, memory_use, load, *_ = (*cells, "", "", "")
+    state_match = STATE.search(state)
+    if state_match:
+        fields = fields_of(state_match, MEMORY.search(memory_use), LOAD.search(load))
+        if any(map(says_lost, cells)):
+            fields["lost"] = True
+        return fields
+    # The line with the MIG mode has three cells, and words in the last one alone.
+    is_of_mig = len(cells) == 3 and not state.strip()
+    mode = flag(load) if is_of_mig else None
     return {} if mode is None else {"mig_enabled": mode}
 
 
@@ -313,8 +340,11 @@ def recovery_action(text: str | None) -> str | None:
     >>> recovery_action("Reset"), recovery_action("Node Reboot Required"), recovery_action("N/A")
     ('gpu_reset', 'node_reboot', None)
     """
-    low = (text or "").strip().lower()
-    return next((name for words, name in RECOVERY_ACTIONS if words in low), None)
+    lower_text = (text or "").strip().lower()
+    for words, name in RECOVERY_ACTIONS:
+        if words in lower_text:
+            return name
+    return None
 
 
 GPU_HEAD = lazy(r"(?m)^\s*GPU ((?i:[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]))[^\S\n]*$")
@@ -356,8 +386,14 @@ def parse_query(text: str) -> Smi:
     ('545.29.06', ('sw_power_cap',))
     """
     head, *parts = GPU_HEAD.split(text)
-    gpus = tuple(map(gpu_of, parts[1::2], parts[::2])) or (gpu_of(head),)
-    return replace(parse_banner(head), gpus=gpus if gpus != (Gpu(name=UNNAMED),) else None)
+    # The pattern has a group: addresses and pages follow each other.
+    addresses, pages = parts[::2], parts[1::2]
+    gpus = tuple(map(gpu_of, pages, addresses))
+    if not gpus:
+        # A part that was pasted without the line of its GPU.
+        only_gpu = gpu_of(head)
+        gpus = () if only_gpu == Gpu(name=UNNAMED) else (only_gpu,)
+    return replace(parse_banner(head), gpus=gpus or None)
 
 
 def placed(page: str) -> Iterator[tuple[str, str]]:
@@ -368,32 +404,48 @@ def placed(page: str) -> Iterator[tuple[str, str]]:
     >>> list(placed("Remapped Rows\\nPending : No"))
     [('Remapped Rows/Pending', 'No')]
     """
-    above: list[tuple[int, str]] = []
-    for line in filter(str.strip, page.split("\n")):
+    headings: list[tuple[int, str]] = []
+    for line in page.split("\n"):
+        if not line.strip():
+            continue
         label, colon, value = line.partition(": ")
+        margin = len(line) - len(line.lstrip())
         # Where the margins were lost, a value belongs to the heading before it.
-        depth = len(line) - len(line.lstrip()) or len(colon)
-        above = [*(one for one in above if one[0] < depth), (depth, label.strip())]
+        depth = margin or len(colon)
+        while headings and headings[-1][0] >= depth:
+            headings.pop()
+        headings.append((depth, label.strip()))
         if colon:
-            yield "/".join(name for _, name in above), value
+            names = [name for _, name in headings]
+            yield "/".join(names), value
 
 
-def read_at(page: Sequence[tuple[str, str]], place: str, reads: Callable[[str], Any]) -> list[Any]:
-    """What stands at a place, as far as it can be read. MIG instances' sections are left out."""
-    where = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{place})", re.I)
-    values = (reads(text) for name, text in page if where.fullmatch(name))
+def read_at(page: Sequence[tuple[str, str]], label: str, reader: Callable[[str], Any]) -> list[Any]:
+    """The values below a label, as far as they can be read; MIG instances' sections left out."""
+    full_label = re.compile(rf"(?!MIG Device/)(?:.*/)?(?:{label})", re.I)
+    values = []
+    for name, text in page:
+        if full_label.fullmatch(name):
+            values.append(reader(text))
     return [value for value in values if value is not None]
 
 
 def gpu_of(page: str, bus: str | None = None) -> Gpu:
+    """One GPU's page of `nvidia-smi -q`."""
     lines = tuple(placed(page))
-    known: dict[str, Any] = {"pci_bus_id": bus, "lost": says_lost(page) or None}
-    for name, place, reads in QUERY_FIELDS:
-        if values := read_at(lines, place, reads):
-            one = next((value for value in values if value is True), values[0])
-            counted = name in ("ecc_uncorrected", "retired_pages")
-            known.setdefault(name, sum(values) if counted else one)
-    states = {one: read_at(lines, one.replace("_", " "), flag) for _, one in THROTTLE_BITS}
+    fields: dict[str, Any] = {"name": UNNAMED, "pci_bus_id": bus, "lost": says_lost(page) or None}
+    for name, label, reader in QUERY_FIELDS:
+        values = read_at(lines, label, reader)
+        if not values or fields.get(name) not in (None, UNNAMED):
+            continue
+        if name in ("ecc_uncorrected", "retired_pages"):
+            fields[name] = sum(values)
+        else:
+            # A yes anywhere counts: one of several banks with a pending repair is enough.
+            fields[name] = True if True in values else values[0]
+    states: dict[str, list[Any]] = {}
+    for _, reason in THROTTLE_BITS:
+        states[reason] = read_at(lines, reason.replace("_", " "), flag)
     if any(states.values()):
-        known["throttle_reasons"] = tuple(one for one in states if True in states[one])
-    return Gpu(**{"name": UNNAMED, **known})
+        fields["throttle_reasons"] = tuple(name for name, flags in states.items() if True in flags)
+    return Gpu(**fields)

@@ -103,8 +103,15 @@ def parse_required(metadata: str) -> tuple[str, ...]:
 
 
 def _names_a_version(need: str) -> bool:
-    asked, _, marker = need.partition(";")
-    return "extra" not in marker and any(sign in asked for sign in "<>=~!@")
+    """Whether a requirement has a version, and is none of an extra.
+
+    >>> _names_a_version("torch>=2"), _names_a_version("torch; extra == 'all'")
+    (True, False)
+    """
+    requirement, _, marker = need.partition(";")
+    if "extra" in marker:
+        return False
+    return re.search("[<>=~!@]", requirement) is not None
 
 
 def parse_conda_name(file: str) -> tuple[str, str, str] | None:
@@ -113,5 +120,10 @@ def parse_conda_name(file: str) -> tuple[str, str, str] | None:
     >>> parse_conda_name("pytorch-2.5.1-py3.11_cuda12.4_cudnn9.1.0_0.json")
     ('pytorch', '2.5.1', 'py3.11_cuda12.4_cudnn9.1.0_0')
     """
+    if not file.endswith(".json"):
+        return None
     parts = file.removesuffix(".json").rsplit("-", 2)
-    return (parts[0], parts[1], parts[2]) if file.endswith(".json") and len(parts) == 3 else None
+    if len(parts) != 3:
+        return None
+    name, version, build = parts
+    return name, version, build

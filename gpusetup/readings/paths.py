@@ -14,8 +14,10 @@ def separator(path: str) -> str:
     >>> separator("C:/env"), separator("/my\\\\env"), separator("env\\\\bin")
     ('\\\\', '/', '\\\\')
     """
-    windows = "\\" in path or re.match(r"[A-Za-z]:", path)
-    return "\\" if windows and not path.startswith("/") else "/"
+    if path.startswith("/"):
+        return "/"
+    has_a_drive = re.match(r"[A-Za-z]:", path) is not None
+    return "\\" if has_a_drive or "\\" in path else "/"
 
 
 def join(first: str, *more: str) -> str:
@@ -52,5 +54,8 @@ def base_name(path: str) -> str:
 
 def is_below(path: str, folder: str) -> bool:
     """Whether a path is a folder or lies in it."""
+    if path == folder:
+        return True
     mark = separator(folder)
-    return path == folder or path.startswith(folder.rstrip(mark) + mark)
+    folder_with_mark = folder.rstrip(mark) + mark
+    return path.startswith(folder_with_mark)

@@ -58,12 +58,15 @@ def implausible(values: Mapping[str, Any]) -> dict[str, str]:
     >>> implausible({"memory_used_bytes": 99 << 30, "memory_total_bytes": 80 << 30, "uuid": ""})
     {'uuid': "not plausible: ''", 'memory_used_bytes': 'not plausible: 99.0 of 80.0 GiB'}
     """
-    wrong = {
-        field: f"not plausible: {value if isinstance(value, int | float) else repr(value)}"
-        for field in (*FORMS, *LIMITS)
-        if not is_plausible(field, value := values.get(field))
-    }
-    used, total = (values.get(field) or 0 for field in MEMORY)
-    if total and used > total and not set(MEMORY) & wrong.keys():
-        wrong["memory_used_bytes"] = f"not plausible: {used / 2**30:.1f} of {total / 2**30:.1f} GiB"
-    return wrong
+    problems: dict[str, str] = {}
+    for field in (*FORMS, *LIMITS):
+        value = values.get(field)
+        if not is_plausible(field, value):
+            in_words = str(value) if isinstance(value, int | float) else repr(value)
+            problems[field] = f"not plausible: {in_words}"
+    if problems.keys().isdisjoint(MEMORY):
+        used, total = (values.get(field) or 0 for field in MEMORY)
+        if total and used > total:
+            amounts = f"{used / 2**30:.1f} of {total / 2**30:.1f} GiB"
+            problems["memory_used_bytes"] = f"not plausible: {amounts}"
+    return problems

@@ -41,8 +41,10 @@ def capability(text: str) -> Capability | None:
     >>> str(capability("8.9")), capability("[N/A]")
     ('8.9', None)
     """
-    plain = cell(text) or ""
-    return Capability.parse(plain) if re.fullmatch(r"\d{1,2}\.\d", plain) else None
+    version = cell(text) or ""
+    if re.fullmatch(r"\d{1,2}\.\d", version) is None:
+        return None
+    return Capability.parse(version)
 
 
 COLUMNS: Mapping[str, tuple[str, Reader]] = {

@@ -21,7 +21,8 @@ UNNAMED = "unknown"
 
 def missing(subject: str, source: str, problem: str) -> Snapshot:
     """A source that has no answer, and why."""
-    return Snapshot(readings=(Reading(subject=subject, source=source, problem=problem),))
+    reading = Reading(subject=subject, source=source, problem=problem)
+    return Snapshot(readings=(reading,))
 
 
 def first_known(values: Iterable[T]) -> T:
@@ -31,12 +32,15 @@ def first_known(values: Iterable[T]) -> T:
     >>> first_known([Driver(version="580.95.05"), Driver(version="570.86", cuda="13.0")]).cuda
     '13.0'
     """
-    known = list(values)
-    if len(known) == 1:
-        return known[0]
-    answers = {name: _first(known, name, default) for name, default in defaults(known[0])}
-    known_answers = {name: value for name, value in answers.items() if value is not None}
-    return replace(known[0], **known_answers)
+    answers = list(values)
+    if len(answers) == 1:
+        return answers[0]
+    fields: dict[str, Any] = {}
+    for name, default in defaults(answers[0]):
+        value = _first(answers, name, default)
+        if value is not None:
+            fields[name] = value
+    return replace(answers[0], **fields)
 
 
 def merged_snapshots(parts: Snapshots) -> Snapshot:
@@ -48,8 +52,9 @@ def merged_snapshots(parts: Snapshots) -> Snapshot:
     )
 
 
-def _first(known: Sequence[Any], name: str, default: object) -> Any:
-    for answer in known:
+def _first(answers: Sequence[Any], name: str, default: object) -> Any:
+    """A field's value in the first answer that has one."""
+    for answer in answers:
         value = getattr(answer, name)
         if value not in (None, UNNAMED, default, {}):
             return value
@@ -72,8 +77,8 @@ def readings_of(subject: str, source: str, value: Any) -> tuple[Reading, ...]:
 
 def gpu_readings(source: str, gpus: Sequence[Gpu]) -> tuple[Reading, ...]:
     """How many GPUs a source sees, and one line for each."""
-    count = Reading(subject="gpus", source=source, value=str(len(gpus)))
-    return (count, *(Reading(subject="gpus", source=source, value=gpu_line(gpu)) for gpu in gpus))
+    values = [str(len(gpus)), *map(gpu_line, gpus)]
+    return tuple(Reading(subject="gpus", source=source, value=value) for value in values)
 
 
 def gpu_line(gpu: Gpu) -> str:
@@ -102,19 +107,27 @@ def bus_key(bus_id: str | None) -> str | None:
     """
     if not bus_id or ":" not in bus_id:
         return None
-    domain, bus, device = ("0", *bus_id.strip().lower().split(":"))[-3:]
-    return f"{domain.lstrip('0').rjust(4, '0')}:{bus}:{device}"
+    parts = bus_id.strip().lower().split(":")
+    # Without a domain the address is in the first one.
+    domain, bus, device = ("0", *parts)[-3:]
+    four_digits = domain.lstrip("0").rjust(4, "0")
+    return f"{four_digits}:{bus}:{device}"
 
 
 def same_gpu(one: Gpu, other: Gpu) -> bool:
     """By UUID if both have one, else by PCI address, else by NVML's index."""
-    pairs = zip(_identifiers(one), _identifiers(other), strict=True)
-    return next((own == others for own, others in pairs if None not in (own, others)), False)
+    for identifier, of_other in zip(_identifiers(one), _identifiers(other), strict=True):
+        if identifier is not None and of_other is not None:
+            return identifier == of_other
+    return False
 
 
 def _identifiers(gpu: Gpu) -> tuple[str | None, str | None, int | None]:
-    """A MIG instance has a UUID of its own: its GPU's address tells which GPU it is."""
-    uuid = None if (gpu.uuid or "MIG-").startswith("MIG-") else (gpu.uuid or "").lower()
+    """What tells one GPU from another, the surest first."""
+    uuid = (gpu.uuid or "").lower() or None
+    # A MIG instance has a UUID of its own: its GPU's address tells which GPU it is.
+    if uuid and uuid.startswith("mig-"):
+        uuid = None
     return uuid, bus_key(gpu.pci_bus_id), gpu.nvml_index
 
 
