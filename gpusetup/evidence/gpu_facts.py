@@ -208,18 +208,32 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
     No program looked for CUDA, and no build of torch for another maker was read: then something
     else fails on this GPU, and the maker's name explains nothing.
     """
-    torch = context.torch
-    backend = torch.backend or ""
-    own_build = not backend or backend.startswith("rocm") or backend == "xpu"
-    # torch's XPU build says "CUDA available: False" on every machine.
-    in_vain = torch.cuda_available is False and backend != "xpu"
-    said = (e for e in events(context, *LOOK_FOR_CUDA, "no-hip-gpus") if e.kind not in NO_SEARCH)
-    unused = events(context, "gpu-unused")
+    if not is_report(context) or not _has_a_build_of_the_maker(context):
+        return ""
+    if _was_searched_in_vain(context):
+        return ""
     # A variable that names another target makes ROCm itself fail.
-    overridden = target_is_overridden(context) and events(context, "program-failed")
-    if not is_report(context) or not own_build or in_vain or unused or overridden or any(said):
+    if target_is_overridden(context) and events(context, "program-failed"):
         return ""
     return "nothing in the text looks for CUDA, or lacks the maker's own build of torch"
+
+
+def _has_a_build_of_the_maker(context: RuleContext) -> bool:
+    """Whether no other build of torch was read than AMD's or Intel's."""
+    backend = context.torch.backend or ""
+    return backend in ("", "xpu") or backend.startswith("rocm")
+
+
+def _was_searched_in_vain(context: RuleContext) -> bool:
+    """Whether torch or a program looked for a GPU and did not get it."""
+    torch = context.torch
+    # torch's XPU build says "CUDA available: False" on every machine.
+    if torch.cuda_available is False and torch.backend != "xpu":
+        return True
+    if events(context, "gpu-unused"):
+        return True
+    messages = events(context, *LOOK_FOR_CUDA, "no-hip-gpus")
+    return any(message.kind not in NO_SEARCH for message in messages)
 
 
 NO_SEARCH = ("question-asked", "cuda-error")

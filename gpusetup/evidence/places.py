@@ -115,8 +115,8 @@ def message_matches(kind: str, form: str) -> Question:
     """A message of this kind matches a pattern, in lower case."""
 
     def is_matched(context: RuleContext) -> bool:
-        texts = [(event.text or "").lower() for event in events(context, kind)]
-        return any(re.search(form, text) for text in texts)
+        texts = [event.text or "" for event in events(context, kind)]
+        return any(re.search(form, text.lower()) for text in texts)
 
     return is_matched
 

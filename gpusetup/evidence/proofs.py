@@ -42,16 +42,19 @@ def message_states(kind: str, words: str) -> Proof:
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
-        return any(pattern.search(event.text or "") for event in events(context, kind))
+        texts = [event.text or "" for event in events(context, kind)]
+        return any(map(pattern.search, texts))
 
     return proof
 
 
 def both_are_read(kind: str, first: str, second: str) -> Proof:
     """One message names both values that do not fit."""
+    names = {first, second}
 
     def proof(context: RuleContext) -> bool:
-        return any({first, second} <= event.values.keys() for event in events(context, kind))
+        messages = events(context, kind)
+        return any(names.issubset(message.values) for message in messages)
 
     return proof
 
@@ -61,9 +64,11 @@ def both_are_read(kind: str, first: str, second: str) -> Proof:
 
 def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
     """torch printed that it is a CPU build, and the machine has an NVIDIA GPU."""
-    said_so = events(context, "torch-not-compiled-with-cuda")
-    printed = (context.torch.version or "").endswith("+cpu")
-    return bool(said_so or printed) and bool(gpus(context))
+    if not gpus(context):
+        return False
+    version = context.torch.version or ""
+    refused_cuda = events(context, "torch-not-compiled-with-cuda")
+    return version.endswith("+cpu") or bool(refused_cuda)
 
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
@@ -75,9 +80,10 @@ def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
 
 def capability_is_read(context: RuleContext) -> bool:
     """The GPU's model, and so its compute capability, was read."""
-    known = any(gpu.compute_capability for gpu in gpus(context))
-    named = any("capability" in e.values for e in events(context, *NAMES_CAPABILITY))
-    return known or named
+    if any(gpu.compute_capability for gpu in gpus(context)):
+        return True
+    messages = events(context, *NAMES_CAPABILITY)
+    return any("capability" in message.values for message in messages)
 
 
 NAMES_CAPABILITY = ("bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wheel")
@@ -85,10 +91,12 @@ NAMES_CAPABILITY = ("bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wh
 
 def driver_and_need_are_read(context: RuleContext) -> bool:
     """The driver's version is read, and so is what needs a newer one; or torch says both."""
-    refused = events(context, "driver-too-old", "image-needs-newer-driver")
-    if any(event.values.keys() & {"found", "needs_driver", "needed"} for event in refused):
+    values_of_both = ("found", "needs_driver", "needed")
+    refusals = events(context, "driver-too-old", "image-needs-newer-driver")
+    if any(not message.values.keys().isdisjoint(values_of_both) for message in refusals):
         return True
-    return context.driver.version is not None and cuda_needed(context.torch) is not None
+    driver_is_read = context.driver.version is not None
+    return driver_is_read and cuda_needed(context.torch) is not None
 
 
 def installed_pair_is_read(companion: str) -> Proof:
@@ -106,15 +114,25 @@ def releases_of_torch_differ(context: RuleContext) -> bool:
 
 
 def _names_two_releases(message: Event) -> bool:
-    built, runs = (message.values.get(name, "") for name in ("built_torch", "torch"))
-    return bool(built and runs) and built.partition("+")[0] != runs.partition("+")[0]
+    """Whether an extension was built for one release of torch and runs with another."""
+    release_of_build, _, _ = message.values.get("built_torch", "").partition("+")
+    release_that_runs, _, _ = message.values.get("torch", "").partition("+")
+    if not release_of_build or not release_that_runs:
+        return False
+    return release_of_build != release_that_runs
 
 
 def python_is_outside_the_wheels(context: RuleContext) -> bool:
     """Python and system were read, and no release of torch has a wheel for this Python there."""
-    minor = ".".join((context.snapshot.python.version or "").split(".")[:2])
-    here = [row for row in context.catalog.builds if row.os == context.os.family]
-    return bool(minor and here) and not any(minor in row.pythons for row in here)
+    version = context.snapshot.python.version
+    if not version:
+        return False
+    major_and_minor = ".".join(version.split(".")[:2])
+    builds_here = [build for build in context.catalog.builds if build.os == context.os.family]
+    for build in builds_here:
+        if major_and_minor in build.pythons:
+            return False
+    return bool(builds_here)
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
@@ -131,8 +149,10 @@ ON_NVSWITCH = re.compile(r"SXM|HBM3|H[12]00|H20|B[23]00|GB[23]00|[AH]800|HGX|DGX
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:
     """The text names a GPU of a system with NVSwitch, or its service."""
     messages = events(context, "system-not-ready-fabric-manager")
-    names_service = any("abric" in (event.text or "") for event in messages)
-    return names_service or any(ON_NVSWITCH.search(gpu.name) for gpu in gpus(context))
+    if any("abric" in (message.text or "") for message in messages):
+        return True
+    names = [gpu.name for gpu in gpus(context)]
+    return any(map(ON_NVSWITCH.search, names))
 
 
 def compatibility_library_is_read(context: RuleContext) -> bool:
@@ -152,7 +172,8 @@ def message_names_the_stub(context: RuleContext) -> bool:
 
 def folder_of_the_sources_is_read(context: RuleContext) -> bool:
     """The path of the file that failed shows sources of a project in the place of a package."""
-    return any(e.values.get("place") == "checkout" for e in events(context, "failing-file"))
+    folders = [event.values.get("place") for event in events(context, "failing-file")]
+    return "checkout" in folders
 
 
 def not_in_a_container(context: RuleContext) -> bool:
@@ -190,8 +211,11 @@ def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
     """Exactly this release of torch was read, and the file that its wheels lack is named."""
 
     def proof(context: RuleContext) -> bool:
-        is_it = parsed((context.torch.version or "0").partition("+")[0]) == parsed(version)
-        return is_it and any(file in (event.text or "") for event in events(context, kind))
+        release, _, _ = (context.torch.version or "0").partition("+")
+        if parsed(release) != parsed(version):
+            return False
+        messages = events(context, kind)
+        return any(file in (message.text or "") for message in messages)
 
     return proof
 

@@ -177,13 +177,17 @@ def is_same(pinned: str, installed: str) -> bool:
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:
     """torch with its family if it was moved, else the others, alone."""
-    if "torch" not in moved:
-        pins = (f"{name}=={version.partition('+')[0]}" for name, version in moved.items())
-        return paste.pip(context, "install", "--no-deps", *pins)
-    public, _, label = moved["torch"].partition("+")
-    words = ("--python", paste.python(context), "--torch", public)
-    backend = ("--backend", label) if label else ()
-    return paste.command(context, "gpusetup", "install", *words, *backend)
+    if "torch" in moved:
+        release, _, backend = moved["torch"].partition("+")
+        words = ["--python", paste.python(context), "--torch", release]
+        if backend:
+            words += ["--backend", backend]
+        return paste.command(context, "gpusetup", "install", *words)
+    pins = []
+    for name, version in moved.items():
+        release, _, _ = version.partition("+")
+        pins.append(f"{name}=={release}")
+    return paste.pip(context, "install", "--no-deps", *pins)
 
 
 RULES = (

@@ -86,12 +86,15 @@ def _messages_by_code(context: RuleContext) -> dict[int, Events]:
     """Code of the driver API -> the messages of programs that give it where CUDA starts."""
     messages_by_code: dict[int, Events] = {}
     for event in events(context, "cuda-error", *CODE_OF_KIND):
-        code = CODE_OF_KIND.get(event.kind) or whole_number(event.values.get("code")) or 0
+        code = CODE_OF_KIND.get(event.kind)
+        if not code:
+            code = whole_number(event.values.get("code")) or 0
         code = ALIASES.get(code, code)
-        is_of_a_start = code not in RUNS_ALREADY or event.kind in CODE_OF_KIND
+        is_of_a_start = event.kind in CODE_OF_KIND or code not in RUNS_ALREADY
         is_known = code in CODES and is_of_a_start
         if is_known or code == context.snapshot.cuda_api.init_code:
-            messages_by_code[code] = (*messages_by_code.get(code, ()), event)
+            messages = messages_by_code.get(code, ())
+            messages_by_code[code] = (*messages, event)
     return messages_by_code
 
 
@@ -127,9 +130,12 @@ def _has_no_fabric(context: RuleContext) -> bool:
 
 def fabric_not_completed(context: RuleContext) -> Findings:
     """The driver itself says that the NVSwitch fabric is not set up."""
-    waiting = [gpu for gpu in gpus(context) if gpu.fabric_state in ("in_progress", "not_started")]
-    if waiting and not _has_no_fabric(context):
-        yield of_gpus(context, CODES[802], waiting, "fabric_state")
+    if _has_no_fabric(context):
+        return
+    unready = ("in_progress", "not_started")
+    waiting_gpus = [gpu for gpu in gpus(context) if gpu.fabric_state in unready]
+    if waiting_gpus:
+        yield of_gpus(context, CODES[802], waiting_gpus, "fabric_state")
 
 
 def libcuda_missing(context: RuleContext) -> Findings:

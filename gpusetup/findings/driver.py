@@ -136,14 +136,15 @@ def _is_older(version: str | None, floor: str | None) -> bool:
     return parsed(version) < parsed(floor)
 
 
-def _too_old(context: RuleContext, who: str, floor: str | None, said: Events) -> Finding:
+def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Events) -> Finding:
     """The finding that `who` needs a newer driver: `floor`, or one that is not known."""
-    has = context.driver.version
-    read = (shown(context, "driver.version", f"driver {has}"),) if has else ()
-    fix = _newer_or_another(context, said, floor)
+    messages = list(complaints)
+    version = context.driver.version
+    if version:
+        messages.append(shown(context, "driver.version", f"driver {version}"))
+    fix = _newer_or_another(context, complaints, floor)
     needs = f"driver {floor}" if floor else "a newer driver"
-    evidence = (*said, *read)
-    return finding(context, "driver-too-old", evidence, fix=fix, who=who, needs=needs)
+    return finding(context, "driver-too-old", messages, fix=fix, who=who, needs=needs)
 
 
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:

@@ -144,7 +144,8 @@ def torch_in_words(context: RuleContext) -> str:
 
 def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
     """torch's version and backend, as they were read."""
-    text = f"{torch_in_words(context)}, backend {context.torch.backend or 'unknown'}"
+    backend = context.torch.backend or "unknown"
+    text = f"{torch_in_words(context)}, backend {backend}"
     return (value_evidence(context, "torch.version", text),)
 
 

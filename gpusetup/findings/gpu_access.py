@@ -18,44 +18,60 @@ from gpusetup.evidence.context import (
 )
 from gpusetup.findings.message_rules import finding, marked, shown
 from gpusetup.fixes import gpu_naming
-from gpusetup.model.finding import Findings, Fix
-from gpusetup.model.machine import DeviceNode, Gpu
+from gpusetup.model.finding import Finding, Findings, Fix
+from gpusetup.model.machine import DeviceNode, Events, Gpu
 from gpusetup.model.shell import Lines, filled
 
 
 def uvm_missing(context: RuleContext) -> Findings:
     """The unified memory module, or its node, is missing: NVML works, CUDA does not."""
+    # In WSL Windows' driver holds the memory, without this module.
+    if context.os.wsl:
+        return
+    messages = []
+    for event in events(context, "uvm-missing", "module-not-found"):
+        if "uvm" in event.values.get("module", event.kind):
+            messages.append(event)
+    if _lacks_uvm(context) and context.snapshot.cuda_api.init_code:
+        text = "module nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing"
+        messages.append(shown(context, "devices", text))
+    if messages:
+        yield finding(context, "uvm-missing", messages)
+
+
+def _lacks_uvm(context: RuleContext) -> bool:
+    """Whether the driver answers without its unified memory."""
     machine = context.snapshot
-    paths = {node.path for node in machine.devices or ()}
-    no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
-    said = events(context, "uvm-missing", "module-not-found")
-    said = tuple(event for event in said if "uvm" in event.values.get("module", event.kind))
-    missing = (machine.driver.uvm_loaded is False or no_node) and driver_answers(context)
-    if missing and machine.cuda_api.init_code:
-        what = "module nvidia_uvm is not loaded, or /dev/nvidia-uvm is missing"
-        said += (shown(context, "devices", what),)
-    if said and not machine.os.wsl:
-        yield finding(context, "uvm-missing", said)
+    paths = [node.path for node in machine.devices or ()]
+    has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
+    has_no_module = machine.driver.uvm_loaded is False
+    return (has_no_module or has_no_node) and driver_answers(context)
 
 
 def device_permission(context: RuleContext) -> Findings:
     """This user may not open the device nodes."""
-    shut = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
-    nodes = (
-        shown(context, "devices", f"{node.path} {node.mode or 'is closed'}", node=node.path)
-        for node in sorted(shut, key=lambda node: len(node.path))
-    )
-    if said := (*events(context, "device-permission"), *nodes):
-        yield finding(context, "device-permission", said)
+    messages = list(events(context, "device-permission"))
+    closed_nodes = [node for node in context.snapshot.devices or () if _is_shut(context, node)]
+    # /dev/nvidia0 before the longer /dev/nvidiactl and /dev/nvidia-uvm: it says most to a person.
+    for node in sorted(closed_nodes, key=lambda node: len(node.path)):
+        text = f"{node.path} {node.mode or 'is closed'}"
+        messages.append(shown(context, "devices", text, node=node.path))
+    if messages:
+        yield finding(context, "device-permission", messages)
 
 
 def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
     """Closed to this user; in a text to others than its group, where CUDA was asked in vain."""
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
-    blind = is_report(context) and cuda_was_refused(context) and not gpus(context)
-    closed = blind and "uvm" not in node.path and node.mode and node.mode[7:9] != "rw"
-    return False in (node.readable, node.writable) or bool(closed)
+    if False in (node.readable, node.writable):
+        return True
+    # A text does not say who asks: `crw-rw----` closes the node to those outside its group.
+    if not is_report(context) or "uvm" in node.path or not node.mode:
+        return False
+    is_closed_to_others = node.mode[7:9] != "rw"
+    asked_in_vain = cuda_was_refused(context) and not gpus(context)
+    return is_closed_to_others and asked_in_vain
 
 
 INVALID_DEVICE = 101
@@ -68,33 +84,61 @@ BUSY = 46
 
 def mig_misconfigured(context: RuleContext) -> Findings:
     """MIG is on and there is no instance to use, or several to choose from."""
-    seen = unhidden(context)
-    sliced = [gpu for gpu in seen if gpu.mig_enabled]
-    chosen = context.snapshot.environment.get(HIDES, "")
-    said = events(context, "mig-misconfigured")
-    said = tuple(e for e in said if sliced or "MIG-" in chosen or "shown" not in e.values)
-    if chosen.count("MIG-") > 1:
-        said += cuda_errors(context, INVALID_DEVICE)
-    empty = [gpu for gpu in sliced if instances(gpu) == 0 and not said]
-    if empty:
-        create = _for_gpus(empty, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
-        fix = Fix(text=NOTHING_RUNS, commands=create, needs_root=True)
-        who, evidence = (
-            gpu_naming.gpus_in_title(context, empty),
-            marked(context, empty, *MIG, "name"),
+    messages = _messages_of_mig(context)
+    sliced_gpus = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
+    empty_gpus = [gpu for gpu in sliced_gpus if instances(gpu) == 0]
+    if empty_gpus and not messages:
+        yield _without_instances(context, empty_gpus)
+    if messages or _must_choose_an_instance(context, sliced_gpus):
+        shown_values = marked(context, sliced_gpus, *MIG)
+        cuda_refuses = bool(messages) or bool(context.snapshot.cuda_api.init_code)
+        yield finding(
+            context,
+            "mig-misconfigured",
+            (*messages, *shown_values),
+            weak=not cuda_refuses,
+            who=gpu_naming.gpus_in_title(context, sliced_gpus),
+            what="MIG is on, and the process does not use exactly one MIG instance",
         )
-        what = "MIG is on, and there is no MIG instance that can compute"
-        yield finding(context, "mig-misconfigured", evidence, fix=fix, who=who, what=what)
-    whole = any(not gpu.mig_enabled and gpu.visible is False for gpu in seen)
-    count = sum(instances(gpu) or 0 for gpu in sliced)
-    if said or (count + whole > 1 and count and not chosen.startswith("MIG-")):
-        weak = not (said or context.snapshot.cuda_api.init_code)
-        who, evidence = (
-            gpu_naming.gpus_in_title(context, sliced),
-            (*said, *marked(context, sliced, *MIG)),
-        )
-        what = "MIG is on, and the process does not use exactly one MIG instance"
-        yield finding(context, "mig-misconfigured", evidence, weak=weak, who=who, what=what)
+
+
+def _messages_of_mig(context: RuleContext) -> Events:
+    """What programs say of MIG, if the machine or the variable has it at all."""
+    has_mig = any(gpu.mig_enabled for gpu in unhidden(context))
+    variable = context.snapshot.environment.get(HIDES, "")
+    messages = events(context, "mig-misconfigured")
+    if not has_mig and "MIG-" not in variable:
+        messages = tuple(message for message in messages if "shown" not in message.values)
+    if variable.count("MIG-") > 1:
+        messages += cuda_errors(context, INVALID_DEVICE)
+    return messages
+
+
+def _without_instances(context: RuleContext, empty_gpus: Sequence[Gpu]) -> Finding:
+    """MIG was switched on, and nothing was made of the GPU."""
+    create = _for_gpus(empty_gpus, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
+    return finding(
+        context,
+        "mig-misconfigured",
+        marked(context, empty_gpus, *MIG, "name"),
+        fix=Fix(text=NOTHING_RUNS, commands=create, needs_root=True),
+        who=gpu_naming.gpus_in_title(context, empty_gpus),
+        what="MIG is on, and there is no MIG instance that can compute",
+    )
+
+
+def _must_choose_an_instance(context: RuleContext, sliced_gpus: Sequence[Gpu]) -> bool:
+    """Whether CUDA has more than one thing to take, and no variable names an instance.
+
+    A process computes on one MIG instance, or on whole GPUs.
+    """
+    count = sum(instances(gpu) or 0 for gpu in sliced_gpus)
+    if not count or context.snapshot.environment.get(HIDES, "").startswith("MIG-"):
+        return False
+    for gpu in unhidden(context):
+        if not gpu.mig_enabled and gpu.visible is False:
+            return True
+    return count > 1
 
 
 MIG = ("mig_enabled", "mig_count", "mig_instances")
@@ -104,13 +148,20 @@ NOTHING_RUNS = (
 
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
-    return (filled(command, gpus=gpu_naming.smi_list(concerned) or "0"),)
+    """A command of nvidia-smi for these GPUs; for the first one if they cannot be named."""
+    list_for_smi = gpu_naming.smi_list(concerned) or "0"
+    return (filled(command, gpus=list_for_smi),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
     """The GPUs that no variable hides: CUDA may leave one out for what is wrong with it."""
-    hides = HIDES in context.snapshot.environment
-    return [g for g in gpus(context) if not (g.lost or (hides and g.visible is False))]
+    has_the_variable = HIDES in context.snapshot.environment
+    not_hidden = []
+    for gpu in gpus(context):
+        is_hidden = has_the_variable and gpu.visible is False
+        if not gpu.lost and not is_hidden:
+            not_hidden.append(gpu)
+    return not_hidden
 
 
 def instances(gpu: Gpu) -> int | None:
@@ -124,18 +175,28 @@ def instances(gpu: Gpu) -> int | None:
 
 def compute_mode(context: RuleContext) -> Findings:
     """A compute mode that keeps processes out; a vGPU profile without compute shows it too."""
-    for mode, cause in (
-        ("virtual", "vgpu-no-compute"),
-        ("prohibited", "compute-mode-prohibited"),
-        ("exclusive", "compute-mode-exclusive"),
-    ):
-        if held := [gpu for gpu in unhidden(context) if _mode(gpu) == mode]:
-            default = _for_gpus(held, "sudo nvidia-smi -i {gpus} -c DEFAULT")
-            commands = () if mode == "virtual" else default
-            fix = Fix(text=RECORDS[cause].text, commands=commands, needs_root=True)
-            weak, who = mode == "exclusive", gpu_naming.gpus_in_title(context, held)
-            evidence = marked(context, held, "name", "compute_mode")
-            yield finding(context, cause, evidence, fix=fix, weak=weak, who=who)
+    causes = {
+        "virtual": "vgpu-no-compute",
+        "prohibited": "compute-mode-prohibited",
+        "exclusive": "compute-mode-exclusive",
+    }
+    for mode, cause in causes.items():
+        closed_gpus = [gpu for gpu in unhidden(context) if _mode(gpu) == mode]
+        if not closed_gpus:
+            continue
+        commands = _for_gpus(closed_gpus, "sudo nvidia-smi -i {gpus} -c DEFAULT")
+        # No mode makes a profile compute that has no CUDA.
+        if mode == "virtual":
+            commands = ()
+        yield finding(
+            context,
+            cause,
+            marked(context, closed_gpus, "name", "compute_mode"),
+            fix=Fix(text=RECORDS[cause].text, commands=commands, needs_root=True),
+            # One process may compute.
+            weak=mode == "exclusive",
+            who=gpu_naming.gpus_in_title(context, closed_gpus),
+        )
 
 
 def _mode(gpu: Gpu) -> str:
@@ -144,18 +205,27 @@ def _mode(gpu: Gpu) -> str:
     >>> _mode(Gpu(name="GRID T4-8A")), _mode(Gpu(name="A40", compute_mode="Exclusive_Process"))
     ('virtual', 'exclusive')
     """
-    mode = (gpu.compute_mode or "").lower().partition("_")[0]
-    virtual = mode == "prohibited" and (gpu.virtualization or "").lower() == "vgpu"
-    return "virtual" if virtual or re.search(r"-\d{1,3}[AB]$", gpu.name.strip()) else mode
+    mode, _, _ = (gpu.compute_mode or "").lower().partition("_")
+    has_profile_without_cuda = re.search(r"-\d{1,3}[AB]$", gpu.name.strip()) is not None
+    is_virtual = (gpu.virtualization or "").lower() == "vgpu"
+    if has_profile_without_cuda or (is_virtual and mode == "prohibited"):
+        return "virtual"
+    return mode
 
 
 def vgpu_unlicensed(context: RuleContext) -> Findings:
-    without = [g for g in gpus(context) if g.licensed is False and g.virtualization != "none"]
-    said = (*events(context, "vgpu-unlicensed"), *marked(context, without, "name"))
-    refused = cuda_errors(context, BUSY) or context.snapshot.cuda_api.init_code == BUSY
-    if said:
-        who = gpu_naming.gpus_in_title(context, without)
-        yield finding(context, "vgpu-unlicensed", said, weak=not refused, who=who)
+    """A vGPU without its licence: it gets slow, or refuses CUDA."""
+    unlicensed = []
+    for gpu in gpus(context):
+        if gpu.licensed is False and gpu.virtualization != "none":
+            unlicensed.append(gpu)
+    messages = (*events(context, "vgpu-unlicensed"), *marked(context, unlicensed, "name"))
+    if not messages:
+        return
+    init_code = context.snapshot.cuda_api.init_code
+    is_refused = bool(cuda_errors(context, BUSY)) or init_code == BUSY
+    who = gpu_naming.gpus_in_title(context, unlicensed)
+    yield finding(context, "vgpu-unlicensed", messages, weak=not is_refused, who=who)
 
 
 RULES = (

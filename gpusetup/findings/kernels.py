@@ -70,16 +70,35 @@ OF_THE_HOST = Fix(
 
 def _is_for_others(context: RuleContext) -> bool:
     """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
-    torch, jetpack = context.torch, jetpack_of(board_of(context.snapshot))
-    raised = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
-    needed, serves = cuda_needed(torch), context.driver.cuda or (jetpack and jetpack.cuda)
+    torch = context.torch
+    cuda = cuda_needed(torch)
+    messages = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
     # No order: a text that names a JetPack and lacks kernels need not show which torch it has.
-    if raised and (needed or not raised[0].values):
+    if messages and (cuda or not messages[0].values):
         return True
-    newer = needed and serves and release(needed)[0] > release(serves)[0]
-    known = [gpu for gpu in gpus(context) if gpu.compute_capability] if torch.kernels else []
-    foreign = needed and known and all(serving(context, gpu) is None for gpu in known)
-    return bool((newer or foreign) and not torch.cuda_available)
+    if torch.cuda_available or not cuda:
+        return False
+    return _is_of_newer_cuda(context, cuda) or _serves_no_listed_gpu(context)
+
+
+def _is_of_newer_cuda(context: RuleContext, cuda: str) -> bool:
+    """Whether a build is for a later major version of CUDA than the board's driver serves."""
+    jetpack = jetpack_of(board_of(context.snapshot))
+    cuda_of_board = context.driver.cuda or (jetpack.cuda if jetpack else None)
+    if not cuda_of_board:
+        return False
+    return release(cuda)[0] > release(cuda_of_board)[0]
+
+
+def _serves_no_listed_gpu(context: RuleContext) -> bool:
+    """Whether torch's kernels are listed, and none is for a GPU here."""
+    if not context.torch.kernels:
+        return False
+    kernels_of_gpus = []
+    for gpu in gpus(context):
+        if gpu.compute_capability:
+            kernels_of_gpus.append(serving(context, gpu))
+    return bool(kernels_of_gpus) and not any(kernels_of_gpus)
 
 
 def arch_not_in_wheel(context: RuleContext) -> Findings:
@@ -115,34 +134,44 @@ def _unserved(
 
 
 def _torch_that_lacks(context: RuleContext) -> str:
-    """torch with its version, unless the builds of that version do have the kernels: then the text
-    names one torch and runs another."""
-    public, backend = (context.torch.version or "").partition("+")[0], context.torch.backend
-    targets = [gpu.compute_capability.sm for gpu in gpus(context) if gpu.compute_capability]
-    builds = [
-        row for row in context.catalog.builds if (row.torch, row.backend) == (public, backend)
-    ]
-    has_them = targets and any(set(targets) <= {*row.kernels} for row in builds)
-    return "The torch that runs" if has_them else torch_in_words(context)
+    """torch with its version, unless the builds of that version do have the kernels.
+
+    Then the text names one torch and runs another.
+    """
+    release_here, _, _ = (context.torch.version or "").partition("+")
+    backend_here = context.torch.backend
+    targets = set()
+    for gpu in gpus(context):
+        if gpu.compute_capability:
+            targets.add(gpu.compute_capability.sm)
+    for build in context.catalog.builds:
+        is_this_build = (build.torch, build.backend) == (release_here, backend_here)
+        if is_this_build and targets and targets.issubset(build.kernels):
+            return "The torch that runs"
+    return torch_in_words(context)
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
-    return [Capability.parse(kernel) for kernel in readable(tuple(kernels))]
+    """The compute capabilities of kernels, of those whose names can be read."""
+    names = readable(tuple(kernels))
+    return [Capability.parse(name) for name in names]
 
 
-def _said_older(context: RuleContext, said: Event) -> bool:
+def _said_older(context: RuleContext, message: Event) -> bool:
     """Which side the GPU stands on: by its capability and the kernels, else as the words say."""
-    listed = (*said.values.get("kernels", "").split(), *(context.torch.kernels or ()))
-    known, own = _capabilities(listed), capabilities(context)
-    if known and own:
-        return min(own) < max(known)
-    return said.values.get("side", "").startswith("old")
+    kernels_in_message = message.values.get("kernels", "").split()
+    served = _capabilities((*kernels_in_message, *(context.torch.kernels or ())))
+    of_gpus_here = capabilities(context)
+    if served and of_gpus_here:
+        return min(of_gpus_here) < max(served)
+    return message.values.get("side", "").startswith("old")
 
 
 def _seen(context: RuleContext) -> Events:
+    """The GPUs and torch's kernels side by side."""
     kernels = " ".join(context.torch.kernels or ("unknown",))
-    text = f"{gpu_naming.gpu_names(context)}; kernels: {kernels}"
-    return (shown(context, "torch.kernels", text),)
+    names = gpu_naming.gpu_names(context)
+    return (shown(context, "torch.kernels", f"{names}; kernels: {kernels}"),)
 
 
 def no_kernel_image(context: RuleContext) -> Findings:

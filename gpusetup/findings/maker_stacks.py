@@ -61,23 +61,29 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 def lacks_kfd(stack: MakerStack) -> bool:
     """Whether /dev was looked at and KFD's node is not in it."""
-    return stack.nodes is not None and all(node.path != KFD for node in stack.nodes)
+    if stack.nodes is None:
+        return False
+    return KFD not in [node.path for node in stack.nodes]
 
 
 def not_given_to_container(context: RuleContext) -> Findings:
     """A container without the device nodes of a GPU that its bus shows."""
     stack = stack_of(context)
-    if stack is None or not in_container(context) or stack.nodes is None:
+    if stack is None or stack.nodes is None or not in_container(context):
         return
-    has_render_node = any(node.path != KFD for node in stack.nodes)
-    is_missing = lacks_kfd(stack) if stack.maker == AMD.id else not has_render_node
     # Without a build for the GPU nothing in the container would use it.
-    if not is_missing or maker_of(context.torch.backend) != stack.maker:
+    if maker_of(context.torch.backend) != stack.maker:
         return
-    node = KFD if stack.maker == AMD.id else "/dev/dri/renderD*"
-    seen = shown(context, "makers.nodes", f"{node} is not in this container")
+    render_nodes = [node for node in stack.nodes if node.path != KFD]
+    if stack.maker == AMD.id:
+        missing_node = KFD if lacks_kfd(stack) else None
+    else:
+        missing_node = None if render_nodes else "/dev/dri/renderD*"
+    if missing_node is None:
+        return
+    message = shown(context, "makers.nodes", f"{missing_node} is not in this container")
     fix = maker_stacks.into_container(context, BY_ID[stack.maker])
-    yield finding(context, "container-no-maker-gpu", (seen,), fix=fix, who=gpu_names(stack))
+    yield finding(context, "container-no-maker-gpu", (message,), fix=fix, who=gpu_names(stack))
 
 
 def no_permission(context: RuleContext) -> Findings:

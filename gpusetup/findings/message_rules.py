@@ -97,13 +97,16 @@ def finding(
 
 def shown(context: RuleContext, subject: str, text: str, **values: str) -> Event:
     """What the machine itself shows, as a program would have said it."""
-    return Event(kind="shown", source=source_of(context, subject), text=text, values=values)
+    source = source_of(context, subject)
+    return Event(kind="shown", source=source, text=text, values=values)
 
 
 def marked(context: RuleContext, concerned: Sequence[Gpu], *fields: str) -> Events:
     """These values of GPUs, as what the machine shows."""
-    quotes = gpu_naming.value_evidence_of(context, concerned, *fields)
-    return tuple(Event(kind="shown", source=quote.source, text=quote.text) for quote in quotes)
+    values = []
+    for quote in gpu_naming.value_evidence_of(context, concerned, *fields):
+        values.append(Event(kind="shown", source=quote.source, text=quote.text))
+    return tuple(values)
 
 
 def of_gpus(
@@ -118,7 +121,8 @@ def of_gpus(
 
 def seen(context: RuleContext, cause: str, subject: str, text: str, **how: Any) -> Finding:
     """The finding of one thing that the machine shows."""
-    return finding(context, cause, (shown(context, subject, text),), **how)
+    message = shown(context, subject, text)
+    return finding(context, cause, (message,), **how)
 
 
 def title_of(context: RuleContext, message: Message, messages: Events) -> str:
@@ -216,7 +220,9 @@ def _settings(context: RuleContext, words: list[str]) -> Lines:
 
 def _gpusetup(context: RuleContext, words: list[str]) -> Lines:
     """A command of gpusetup; `install` gets the words that the machine needs."""
-    if words[:1] != ["install"] or "--venv" in words:
+    subcommand, *options = (*words, "")
+    # A new environment has its own Python: nothing of the target is repeated.
+    if subcommand != "install" or "--venv" in options:
         return (paste.command(context, "gpusetup", *words),)
     return (paste.gpusetup(context, *words[1:]),)
 

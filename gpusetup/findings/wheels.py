@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gpusetup.accelerators.makers import LABEL
 from gpusetup.catalog.jetpack import board_of
@@ -17,6 +19,9 @@ from gpusetup.model.finding import Finding, Findings, Fix
 from gpusetup.model.machine import Event
 from gpusetup.model.versions import parsed
 from gpusetup.readings.packages import normalised
+
+if TYPE_CHECKING:
+    from packaging.version import Version
 
 KINDS = (
     *("python-no-wheel", "no-wheel-for-platform", "wrong-index", "conda-not-found"),
@@ -34,17 +39,35 @@ OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
 
 def no_file(context: RuleContext) -> Findings:
     """An installer found no file: of what, and why."""
-    found: dict[str, Finding] = {}
-    said = events(context, *KINDS) if context.snapshot.python.bits != 32 else ()
-    for event in sorted(said, key=lambda event: KINDS.index(event.kind)):
-        asked = next((event.values[name] for name in NAMED if name in event.values), "")
-        cause = _why(context, event, asked)
-        seen, fix = events(context, event.kind), _way(context, cause, asked, event)
-        one = finding(context, cause, seen, fix=fix, asked=asked or "torch", what="this system")
-        found.setdefault(cause, one)
-    if len(found) > 1:
-        found.pop("package-not-found", None)
-    yield from found.values()
+    # For a 32-bit Python there are no files at all, which another finding says.
+    if context.snapshot.python.bits == 32:
+        return
+    findings: dict[str, Finding] = {}
+    messages = events(context, *KINDS)
+    for message in sorted(messages, key=lambda message: KINDS.index(message.kind)):
+        requested = _requested(message)
+        cause = _why(context, message, requested)
+        if cause not in findings:
+            findings[cause] = finding(
+                context,
+                cause,
+                events(context, message.kind),
+                fix=_way(context, cause, requested, message),
+                asked=requested or "torch",
+                what="this system",
+            )
+    # A reason that concerns torch tells more.
+    if len(findings) > 1:
+        findings.pop("package-not-found", None)
+    yield from findings.values()
+
+
+def _requested(message: Event) -> str:
+    """What an installer's message says it looked for."""
+    for name in NAMED:
+        if name in message.values:
+            return message.values[name]
+    return ""
 
 
 ITS_INDEX = (
@@ -82,8 +105,11 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | No
 
 def _is_of_torch(asked: str) -> bool:
     """Whether an installer's message is about torch or what its index holds beside it."""
-    name = requirement(asked)[0]
-    return not name or (name.startswith(OURS) and name not in BESIDE_TORCH)
+    name, _, _ = requirement(asked)
+    # A message without a name is taken to be about torch.
+    if not name:
+        return True
+    return name.startswith(OURS) and name not in BESIDE_TORCH
 
 
 BESIDE_TORCH = ("torchcodec", "torch-geometric", "torch-scatter", "torch-sparse", "torch-cluster")
@@ -110,91 +136,144 @@ def _without_its_wheel(context: RuleContext, asked: str) -> Fix:
 def _other_python(context: RuleContext, asked: str) -> Fix:
     """A Python that this torch has wheels for; or the torch that this Python has."""
     name, exact, _ = requirement(asked)
-    version = _torch_of(context, name, exact)
-    if version is None and context.snapshot.python.version and paste.chosen_build(context):
+    torch = _torch_of(context, name, exact)
+    if torch is None and context.snapshot.python.version and paste.chosen_build(context):
         return paste.install_torch(context, "Other releases have wheels for this Python. ")
-    rows = _here(context, version) if version else []
-    tags = {tag for row in rows for tag in row.pythons if not tag.endswith("t")}
-    last = version and context.catalog.last_python(version)
-    python = max(tags, key=parsed, default=last or good_python(context))
-    return paste.with_python(
-        context,
-        python,
+    python = good_python(context)
+    if torch:
+        python = _newest_python_of(context, torch) or python
+    text = (
         f"Make an environment with a 64-bit CPython {python}, or ask for a torch that has wheels "
-        "for this one",
+        "for this one"
     )
+    return paste.with_python(context, python, text)
+
+
+def _newest_python_of(context: RuleContext, torch: str) -> str | None:
+    """The newest Python for which a release has wheels on this system; else on any."""
+    pythons: set[str] = set()
+    for build in _here(context, torch):
+        # "3.13t" is a Python without the GIL, which few packages support.
+        pythons.update(tag for tag in build.pythons if not tag.endswith("t"))
+    if pythons:
+        return max(pythons, key=parsed)
+    return context.catalog.last_python(torch)
 
 
 def _torch_of(context: RuleContext, name: str, version: str | None) -> str | None:
     """The torch that a release of the family belongs to; None where it is not known."""
-    beside = (r.torch for r in context.catalog.releases if getattr(r, name, None) == version)
-    return version if name == "torch" or version is None else next(beside, None)
+    if name == "torch" or version is None:
+        return version
+    for release in context.catalog.releases:
+        if getattr(release, name, None) == version:
+            return release.torch
+    return None
 
 
-def _rows(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
-    """The catalog's wheels of a request."""
-    return [
-        row
-        for row in context.catalog.builds
-        if row.channel == "pytorch"
-        and version in (None, row.torch)
-        and label in (None, row.backend)
-    ]
+def _rows(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
+    """The catalog's wheels of a request; None leaves a release or a backend open."""
+    rows = []
+    for row in context.catalog.builds:
+        is_requested = torch in (None, row.torch) and backend in (None, row.backend)
+        if row.channel == "pytorch" and is_requested:
+            rows.append(row)
+    return rows
 
 
-def _here(context: RuleContext, version: str | None, label: str | None = None) -> list[TorchBuild]:
-    """Those of them that are for this system."""
-    os, rows = context.os, _rows(context, version, label)
-    return [r for r in rows if os.family in (None, r.os) and os.machine in (None, r.machine)]
+def _here(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
+    """Those of them that are for this system, as far as it is known."""
+    system = context.os
+    rows = []
+    for row in _rows(context, torch, backend):
+        is_for_system = system.family in (None, row.os)
+        is_for_machine = system.machine in (None, row.machine)
+        if is_for_system and is_for_machine:
+            rows.append(row)
+    return rows
 
 
 def _why(context: RuleContext, event: Event, asked: str) -> str:
     """Which of index, system and Python an installer's message is about."""
-    os, (name, version, label) = context.os, requirement(asked)
+    name, _, _ = requirement(asked)
     if event.kind == "wrong-index":
         return "wrong-index"
-    if event.kind == "conda-not-found":  # its channels end early on some systems
-        cause = "no-wheel-for-platform" if os.family == "macos" else "wrong-index"
-        return "package-not-found" if re.fullmatch(EXPORTED, asked) else cause
+    if event.kind == "conda-not-found":
+        return _why_conda_has_none(context, asked)
     if event.kind == "wheel-not-supported":
         return _tag_that_fails(context, asked)
-    asks = event.kind == "no-matching-distribution"
-    ours = name in FAMILY if asks else name.startswith(OURS)
-    if not ours and event.kind == "no-wheel-for-platform":
+    found_no_release = event.kind == "no-matching-distribution"
+    is_of_the_family = name in FAMILY if found_no_release else name.startswith(OURS)
+    if not is_of_the_family and event.kind == "no-wheel-for-platform":
         return event.kind
-    if not ours and (name or asks):
+    if not is_of_the_family and (name or found_no_release):
         return "package-not-found"
-    torch, where = _torch_of(context, name, version), label or index_label(event)
-    here = _here(context, torch, where)
-    if not asks:
+    if not found_no_release:
         # Releases of one pin may lack the Python, others the system: another Python helps first.
-        helps = events(context, "python-no-wheel")
-        return "python-no-wheel" if helps else "no-wheel-for-platform"
-    no_such = (where or "").startswith("cu") and where not in context.catalog.backends
-    if no_such or ".dev" in (version or ""):  # nightlies are deleted
+        lacks_python = events(context, "python-no-wheel")
+        return "python-no-wheel" if lacks_python else "no-wheel-for-platform"
+    return _why_no_release(context, event, asked)
+
+
+def _why_conda_has_none(context: RuleContext, asked: str) -> str:
+    """conda's channels end early on some systems, and an exported build is of one machine."""
+    if re.fullmatch(EXPORTED, asked):
+        return "package-not-found"
+    return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
+
+
+def _why_no_release(context: RuleContext, event: Event, asked: str) -> str:
+    """Why an index offers no release for a requirement of torch's family."""
+    name, version, label = requirement(asked)
+    backend = label or index_label(event)
+    is_unknown_cuda = (backend or "").startswith("cu") and backend not in context.catalog.backends
+    # Nightlies are deleted after some weeks.
+    if is_unknown_cuda or ".dev" in (version or ""):
         return "wrong-index"
-    listed = re.split(r"[,\s]+", event.values.get("versions", ""))
-    offered = sorted(parsed(one.partition("+")[0]) for one in listed if one[:1].isdigit())
-    number, intel = parsed(version or "0"), os.family == "macos" and parsed("2.2.2")
-    last_on_intel = offered[-1:] == [intel] and number > offered[-1]
-    if last_on_intel or (_rows(context, torch, where) and not here):
+    torch = _torch_of(context, name, version)
+    exists_elsewhere = _rows(context, torch, backend) and not _here(context, torch, backend)
+    offered = _releases_offered(event)
+    number = parsed(version or "0")
+    if exists_elsewhere or _ends_for_intel_macs(context, offered, number):
         return "no-wheel-for-platform"
     # A release inside the range of those offered was never made with that label or number; files of
     # older or newer ones only: the Python (or the platform) is another one's.
-    inside = offered and offered[0] <= number <= offered[-1]
-    return "wrong-index" if inside else "python-no-wheel"
+    is_inside = bool(offered) and offered[0] <= number <= offered[-1]
+    return "wrong-index" if is_inside else "python-no-wheel"
+
+
+def _releases_offered(event: Event) -> list[Version]:
+    """The releases that an installer's message lists ("from versions: ..."), the oldest first."""
+    releases = []
+    for word in re.split(r"[,\s]+", event.values.get("versions", "")):
+        if word[:1].isdigit():
+            release, _, _ = word.partition("+")
+            releases.append(parsed(release))
+    return sorted(releases)
+
+
+def _ends_for_intel_macs(
+    context: RuleContext, offered: Sequence[Version], requested: Version
+) -> bool:
+    """Whether a Mac is offered torch up to 2.2.2, the last release for Intel's processors."""
+    if context.os.family != "macos" or not offered:
+        return False
+    newest = offered[-1]
+    return newest == parsed("2.2.2") and requested > newest
 
 
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:
     """Which tag of a file's name does not fit here: its glibc, its system, else its Python."""
-    os, tag = context.os, (python_tag(context.snapshot) or "").replace(".", "")
-    needed = re.search(r"manylinux_2_(\d+)", wheel)
-    libc = re.search(r"glibc 2\.(\d+)", os.libc or "")
-    if needed and libc and int(libc[1]) < int(needed[1]):
+    system = context.os
+    libc_needed = re.search(r"manylinux_2_(\d+)", wheel)
+    libc_here = re.search(r"glibc 2\.(\d+)", system.libc or "")
+    if libc_needed and libc_here and int(libc_here[1]) < int(libc_needed[1]):
         return "glibc-too-old"
-    word = {"linux": os.machine or "linux", "windows": "win", "macos": "macosx"}
-    fits = f"-cp{tag}-" in wheel or word.get(os.family or "", "") not in wheel
-    return "no-wheel-for-platform" if fits else "python-no-wheel"
+    python = (python_tag(context.snapshot) or "").replace(".", "")
+    if f"-cp{python}-" in wheel:
+        return "no-wheel-for-platform"
+    words = {"linux": system.machine or "linux", "windows": "win", "macos": "macosx"}
+    word_of_system = words.get(system.family or "", "")
+    return "python-no-wheel" if word_of_system in wheel else "no-wheel-for-platform"
 
 
 EXPORTED = r"[\w.-]+={1,2}[\w.]+=\w*\d\w*(?:[._]\w+)*"
@@ -210,18 +289,18 @@ def requirement(text: str) -> tuple[str, str | None, str | None]:
     ('torch', '2.5.1', 'cu124')
     """
     name = re.match(r"[A-Za-z0-9._-]*", text.strip())
-    found = re.search(r"(?:==\s*| \()([0-9][^,;\s+)]*)(?:\+([A-Za-z0-9.]+))?", text)
-    return (
-        normalised(name.group() if name else ""),
-        found.group(1) if found else None,
-        found.group(2) if found else None,
-    )
+    project = normalised(name[0] if name else "")
+    pin = re.search(r"(?:==\s*| \()([0-9][^,;\s+)]*)(?:\+([A-Za-z0-9.]+))?", text)
+    if pin is None:
+        return project, None, None
+    return project, pin[1], pin[2]
 
 
 def index_label(event: Event) -> str | None:
     """The backend in the address of an index: `https://download.pytorch.org/whl/nightly/cu128/`."""
-    found = re.search(rf"(?:^|/)({LABEL})/?$", event.values.get("index", "").strip())
-    return found.group(1) if found else None
+    address = event.values.get("index", "").strip()
+    last_folder = re.search(rf"(?:^|/)({LABEL})/?$", address)
+    return last_folder[1] if last_folder else None
 
 
 RULES = (no_file,)
