@@ -80,7 +80,8 @@ UPDATE = "sudo apt update"
 
 def _filled_lines(*patterns: str, **values: str) -> Lines:
     """The lines of a way, with these words in their places; "" is no line."""
-    return tuple(filled(pattern, **values) for pattern in patterns if pattern)
+    patterns_with_text = filter(None, patterns)
+    return tuple(filled(pattern, **values) for pattern in patterns_with_text)
 
 
 def ubuntu(request: DriverRequest) -> Lines:
@@ -136,17 +137,22 @@ KEYRING = "cuda-keyring_1.1-1_all.deb"
 def cuda_repository(request: DriverRequest) -> Lines:
     """NVIDIA's own repository, for drivers and toolkits (its CUDA Installation Guide); () if it
     has none for this system."""
-    by_apt = request.id in ("ubuntu", "debian")
-    id = "rhel" if request.id in LIKE_RHEL else request.id
-    release = request.version.replace(".", "") if id == "ubuntu" else request.major
-    if not (by_apt or id == "rhel") or not has_repository(id, release):
+    if request.id in LIKE_RHEL:
+        system, release = "rhel", request.major
+    elif request.id == "ubuntu":
+        system, release = "ubuntu", request.version.replace(".", "")
+    else:
+        system, release = request.id, request.major
+    if system not in ("ubuntu", "debian", "rhel") or not has_repository(system, release):
         return ()
-    folder = f"{NVIDIA_REPOS}/{id}{release}/{'sbsa' if request.machine == 'aarch64' else 'x86_64'}"
-    if by_apt:
-        patterns = ("wget {url}", "sudo apt install -y {file}", UPDATE)
-        return _filled_lines(*patterns, url=f"{folder}/{KEYRING}", file=f"./{KEYRING}")
-    repo = f"{folder}/cuda-rhel{release}.repo"
-    return _filled_lines("sudo dnf config-manager --add-repo {repo}", repo=repo)
+    # NVIDIA calls Arm servers "sbsa": Server Base System Architecture.
+    machine = "sbsa" if request.machine == "aarch64" else "x86_64"
+    folder = f"{NVIDIA_REPOS}/{system}{release}/{machine}"
+    if system == "rhel":
+        repository = f"{folder}/cuda-rhel{release}.repo"
+        return _filled_lines("sudo dnf config-manager --add-repo {repo}", repo=repository)
+    patterns = ("wget {url}", "sudo apt install -y {file}", UPDATE)
+    return _filled_lines(*patterns, url=f"{folder}/{KEYRING}", file=f"./{KEYRING}")
 
 
 FUSION = (

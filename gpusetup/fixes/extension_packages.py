@@ -47,28 +47,36 @@ WHEELS_ONLY = frozenset((
 release, or none (their file lists, as of 2026-11-22)."""
 
 
+REPLACING = ("--no-deps", "--force-reinstall", "--no-cache-dir")
+"""A new build of one package, and nothing else: pip keeps what it built for another torch."""
+
+
 def rebuild_commands(context: RuleContext, module: str | None) -> Lines:
     """The commands that build a compiled module for this torch; none for an unknown package."""
-    words = ("--no-build-isolation", "--no-deps", "--force-reinstall", "--no-cache-dir")
-    source = distribution_of(module or "_")
-    if source == "xformers" or (source and extension(source).pins_torch):
+    distribution = distribution_of(module or "_")
+    if not distribution:
+        return ()
+    if distribution == "xformers" or extension(distribution).pins_torch:
         # Each of its wheels requires one torch.
-        return (paste.gpusetup(context, source),)
+        return (paste.gpusetup(context, distribution),)
     torch = context.torch.version or ""
-    if source and extension(source).page_of_wheels and "+" in torch and is_a_version(torch):
+    if extension(distribution).page_of_wheels and "+" in torch and is_a_version(torch):
         page = f"https://data.pyg.org/whl/torch-{torch}.html"
-        return (paste.pip(context, "install", *words[1:], source, "-f", page),)
-    has_sources = source not in WHEELS_ONLY and "+" not in (source or "")
-    sources = ("--no-binary", source or "") if has_sources else ()
-    return (paste.pip(context, "install", *sources, *words, source),) if source else ()
+        return (paste.pip(context, "install", *REPLACING, distribution, "-f", page),)
+    has_sources = distribution not in WHEELS_ONLY and "+" not in distribution
+    from_sources = ("--no-binary", distribution) if has_sources else ()
+    words = (*from_sources, "--no-build-isolation", *REPLACING, distribution)
+    return (paste.pip(context, "install", *words),)
 
 
 def rebuild_of(kind: str) -> Callable[[RuleContext], Lines]:
     """A way: the module of the event with most values is rebuilt."""
 
     def way(context: RuleContext) -> Lines:
-        event = max(events(context, kind), key=lambda one: len(one.values))
-        return rebuild_commands(context, event.values.get("module"))
+        # The message with the most values names the module most exactly.
+        fullest = max(events(context, kind), key=lambda event: len(event.values))
+        module = fullest.values.get("module")
+        return rebuild_commands(context, module)
 
     return way
 
@@ -104,11 +112,15 @@ def newer_glibc(context: RuleContext, text: str) -> Fix:
 def undeclared_commands(context: RuleContext, library: str, cuda: str) -> Lines:
     """What installs a library that a Jetson's torch links and does not declare, and leads the
     loader to it."""
-    row, major = undeclared(library), cuda.partition(".")[0]
-    if row is None:
+    package_of_library = undeclared(library)
+    if package_of_library is None:
         return ()
-    install = paste.pip(context, "install", "--no-deps", *row.by_pip(major))
-    site_packages, folder = context.snapshot.python.site_packages, row.below(major)
+    cuda_major, _, _ = cuda.partition(".")
+    names = package_of_library.by_pip(cuda_major)
+    install = paste.pip(context, "install", "--no-deps", *names)
+    folder = package_of_library.below(cuda_major)
+    site_packages = context.snapshot.python.site_packages
     if not site_packages:
         return install, *folders_first(context, folder)
-    return install, paste.prepending(context, "LD_LIBRARY_PATH", f"{site_packages}/{folder}")
+    full_folder = f"{site_packages}/{folder}"
+    return install, paste.prepending(context, "LD_LIBRARY_PATH", full_folder)

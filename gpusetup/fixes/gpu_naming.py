@@ -40,10 +40,13 @@ def gpu_in_full(gpu: Gpu) -> str:
     'GPU 1'
     """
     index = gpu.nvml_index if gpu.nvml_index is not None else gpu.cuda_index
-    known = (gpu.pci_bus_id, gpu.name if gpu.name.lower() not in ("", "unknown") else None)
-    details = ", ".join(part for part in known if part)
     number = "GPU" if index is None else f"GPU {index}"
-    return f"{number} ({details})" if details else number
+    details = []
+    if gpu.pci_bus_id:
+        details.append(gpu.pci_bus_id)
+    if gpu.name.lower() not in ("", "unknown"):
+        details.append(gpu.name)
+    return f"{number} ({', '.join(details)})" if details else number
 
 
 def smi_index(gpu: Gpu) -> str | None:
@@ -55,8 +58,9 @@ def gpus_in_title(context: RuleContext, concerned: Sequence[Gpu]) -> str:
     """The GPUs in a sentence: by name if there is one GPU, else with number and slot too."""
     if not concerned or len(gpus(context)) < 2:
         return gpu_names(context)
-    more = f" and {len(concerned) - MAX_NAMED} more" if len(concerned) > MAX_NAMED else ""
-    return ", ".join(map(gpu_in_full, concerned[:MAX_NAMED])) + more
+    names = ", ".join(map(gpu_in_full, concerned[:MAX_NAMED]))
+    not_named = len(concerned) - MAX_NAMED
+    return f"{names} and {not_named} more" if not_named > 0 else names
 
 
 def value_evidence_of(
@@ -71,17 +75,25 @@ def value_evidence_of(
 
 
 def _value_text(name: str, value: object) -> str:
+    """A field of a GPU in words; "" if there is nothing to say."""
     if value is None or value is False or value == ():
         return ""
     words = name.replace("_", " ")
-    listed = ", ".join(map(str, value)) if isinstance(value, tuple) else value
-    return words if value is True else f"{words} {listed}"
+    if value is True:
+        return words
+    if isinstance(value, tuple):
+        value = ", ".join(map(str, value))
+    return f"{words} {value}"
 
 
 def smi_indices(concerned: Iterable[Gpu]) -> tuple[str, ...]:
     """What `nvidia-smi -i` takes for each of them, if it can be named."""
-    named = dict.fromkeys(smi_index(gpu) for gpu in concerned)
-    return tuple(index for index in named if index and is_an_identifier(index))
+    each_once: dict[str, None] = {}
+    for gpu in concerned:
+        index = smi_index(gpu)
+        if index and is_an_identifier(index):
+            each_once[index] = None
+    return tuple(each_once)
 
 
 def smi_list(concerned: Iterable[Gpu]) -> str:
@@ -95,10 +107,17 @@ def has_or_have(concerned: Sequence[Gpu]) -> str:
 
 def gpus_at_slots(context: RuleContext, events: Iterable[Event]) -> tuple[Gpu, ...]:
     """The GPUs that events name by their slots; one that no source lists has its slot only."""
-    slots = [event.values.get("bus_id", "") for event in events]
-    known = {slot_key(gpu.pci_bus_id): gpu for gpu in gpus(context) if gpu.pci_bus_id}
-    each_once = dict.fromkeys(slot_key(slot) for slot in slots if ":" in slot)
-    return tuple(known.get(slot) or Gpu(name="unknown", pci_bus_id=slot) for slot in each_once)
+    gpu_by_slot: dict[str, Gpu] = {}
+    for gpu in gpus(context):
+        if gpu.pci_bus_id:
+            gpu_by_slot[slot_key(gpu.pci_bus_id)] = gpu
+    named: dict[str, Gpu] = {}
+    for event in events:
+        address = event.values.get("bus_id", "")
+        if ":" in address:
+            slot = slot_key(address)
+            named[slot] = gpu_by_slot.get(slot) or Gpu(name="unknown", pci_bus_id=slot)
+    return tuple(named.values())
 
 
 def slot_key(bus_id: str | None) -> str:
@@ -127,20 +146,26 @@ BRAND_WORDS = {
 
 def gpu_names(context: RuleContext) -> str:
     """What the NVIDIA GPUs of this machine are called."""
-    listed = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
-    on_bus = [name_on_bus(device) for device in nvidia_on_pci(context)]
-    return counted_names(listed or on_bus) or context.os.jetson or "the NVIDIA GPU"
+    names = [gpu.name for gpu in gpus(context) if _is_telling(gpu.name)]
+    if not names:
+        names = [name_on_bus(device) for device in nvidia_on_pci(context)]
+    return counted_names(names) or context.os.jetson or "the NVIDIA GPU"
 
 
 def _is_telling(name: str) -> bool:
     """Whether a name says which model it is; nvidia-smi's narrow tables cut names."""
-    return bool(set(re.findall(r"\w+", name.lower())) - BRAND_WORDS)
+    words = set(re.findall(r"\w+", name.lower()))
+    return not words <= BRAND_WORDS
 
 
 def name_on_bus(device: PciDevice) -> str:
     """What a GPU is called that only the PCI bus speaks of."""
+    name = device.name or pci_name(device.device_id)
+    if name:
+        return name
+    # NVIDIA's number among the makers is 10de.
     number = f" (PCI 10de:{device.device_id})" if device.device_id else ""
-    return device.name or pci_name(device.device_id) or f"the NVIDIA GPU{number}"
+    return f"the NVIDIA GPU{number}"
 
 
 def counted_names(names: Sequence[str]) -> str:
@@ -149,7 +174,10 @@ def counted_names(names: Sequence[str]) -> str:
     >>> counted_names(("T4", "T4")), counted_names(("A100", "T4", "T4")), counted_names(())
     ('T4', 'A100, 2 x T4', '')
     """
-    kinds = Counter(names)
-    if len(kinds) < 2:
-        return "".join(kinds)
-    return ", ".join(f"{n} x {name}" if n > 1 else name for name, n in kinds.items())
+    count_by_name = Counter(names)
+    if len(count_by_name) < 2:
+        return "".join(count_by_name)
+    parts = []
+    for name, count in count_by_name.items():
+        parts.append(f"{count} x {name}" if count > 1 else name)
+    return ", ".join(parts)

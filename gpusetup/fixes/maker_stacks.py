@@ -178,11 +178,12 @@ def build_for_maker(context: RuleContext, stack: MakerStack) -> Fix:
     )
 
 
-def pip_from(context: RuleContext, index: str, *words: str) -> Line:
+def pip_from(context: RuleContext, index: str, *packages: str) -> Line:
     """torch and torchvision from an index, in place of those that are there."""
-    again = ("--force-reinstall",) if context.torch.version else ()
-    names = ("torch", "torchvision", *words)
-    return paste.pip(context, "install", *again, *names, "--index-url", index)
+    # Without a word pip keeps another maker's build of the same version.
+    replacing = ("--force-reinstall",) if context.torch.version else ()
+    words = (*replacing, "torch", "torchvision", *packages, "--index-url", index)
+    return paste.pip(context, "install", *words)
 
 
 def from_amds_index(context: RuleContext, target: str | None) -> Fix:
@@ -205,7 +206,10 @@ def from_amds_index(context: RuleContext, target: str | None) -> Fix:
 
 def first_target(stack: MakerStack) -> str | None:
     """The target of the first GPU that has one."""
-    return next((gpu.target for gpu in stack.gpus if gpu.target), None)
+    for gpu in stack.gpus:
+        if gpu.target:
+            return gpu.target
+    return None
 
 
 def kernels_for_target(context: RuleContext, target: str, rocm: str) -> Fix:

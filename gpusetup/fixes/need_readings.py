@@ -124,8 +124,8 @@ def python_that_must_stay(context: RuleContext) -> str:
 
 def reboot_was_tried(context: RuleContext) -> str:
     """The machine was restarted already, and the failure is still there."""
-    tried = {event.values.get("what") for event in events(context, "remedy-tried")}
-    return "the machine was restarted already" if "reboot" in tried else ""
+    remedies_tried = [event.values.get("what") for event in events(context, "remedy-tried")]
+    return "the machine was restarted already" if "reboot" in remedies_tried else ""
 
 
 def cluster_without_docker(context: RuleContext) -> str:

@@ -184,7 +184,8 @@ def unread_engine(context: RuleContext) -> tuple[Need, ...]:
 
 
 def _unread(context: RuleContext, what: str) -> tuple[Need, ...]:
-    row = next(row for row in NEEDS if row.what == what)
+    """A need if no text or machine shows whether it is met."""
+    row, *_ = (row for row in NEEDS if row.what == what)
     need = _state(context, row)
     return (need,) if need.state == "unread" else ()
 
@@ -286,8 +287,8 @@ def _by_the_owner(owner: owners.EnvironmentOwner, fix: Fix) -> Fix:
 
 def _changes_torch(fix: Fix) -> bool:
     """Whether a fix installs torch, or would if it were known which torch is there."""
-    waits_for_torch = any(need.what == TORCH for need in fix.needs)
-    return waits_for_torch or _any_line(INSTALLS_TORCH, command_lines(fix))
+    needs_of_fix = [need.what for need in fix.needs]
+    return TORCH in needs_of_fix or _any_line(INSTALLS_TORCH, command_lines(fix))
 
 
 def _changes_packages(fix: Fix) -> bool:
@@ -295,7 +296,10 @@ def _changes_packages(fix: Fix) -> bool:
 
 
 def _any_line(form: str, commands: Lines | tuple[str, ...]) -> bool:
-    return any(re.search(form, line.removeprefix("!")) for line in commands)
+    """Whether one of the lines has this form; a notebook's `!` before it is not counted."""
+    pattern = re.compile(form)
+    lines_without_mark = [line.removeprefix("!") for line in commands]
+    return any(map(pattern.search, lines_without_mark))
 
 
 def _needs(row: NeedRow, lines: Lines) -> bool:
@@ -313,6 +317,8 @@ def _state(context: RuleContext, row: NeedRow) -> Need:
 
 def _text_where_denied(row: NeedRow, need: Need, text: str) -> str:
     """What denies it and what is right instead; of the fix's text what does not speak of it."""
-    because = need.because[:1].upper() + need.because[1:]
-    remaining = clauses_without(text, row.clauses) if row.clauses else text
-    return ". ".join(filter(None, (because, row.instead, remaining)))
+    first_letter = need.because[:1].upper()
+    because = first_letter + need.because[1:]
+    remaining_text = clauses_without(text, row.clauses) if row.clauses else text
+    sentences = (because, row.instead, remaining_text)
+    return ". ".join(filter(None, sentences))

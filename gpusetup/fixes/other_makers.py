@@ -201,8 +201,11 @@ def _without_kernels(context: RuleContext, board: Board, *, windows: bool) -> Fi
 def _is_older_than(context: RuleContext, rocm: str) -> bool:
     """Whether the installed wheel is of an older ROCm, or of one that is not shown and lacks the
     target by its own message."""
-    installed = re.match(r"rocm(\d+\.\d+)", context.torch.backend or "")
-    return installed is None or parsed(installed[1]) < parsed(rocm)
+    backend = context.torch.backend or ""
+    rocm_of_wheel = re.match(r"rocm(\d+\.\d+)", backend)
+    if rocm_of_wheel is None:
+        return True
+    return parsed(rocm_of_wheel[1]) < parsed(rocm)
 
 
 # --- Intel --------------------------------------------------------------------------------------
@@ -262,9 +265,12 @@ LIBRARIES_ON_MPS = ("diffusers", "transformers", "accelerate", "kornia", "timm")
 
 def _library_that_computes(context: RuleContext) -> str:
     """The library that a text shows to be imported, of those that learn what mps lacks."""
-    shown = {event.values.get("library", "") for event in events(context, "library-imported")}
-    listed = {one.name for one in context.snapshot.packages or ()}
-    return next((name for name in LIBRARIES_ON_MPS if name in shown | listed), "")
+    libraries = [event.values.get("library", "") for event in events(context, "library-imported")]
+    libraries += [package.name for package in context.snapshot.packages or ()]
+    for library in LIBRARIES_ON_MPS:
+        if library in libraries:
+            return library
+    return ""
 
 
 LACKS = (

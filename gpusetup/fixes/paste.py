@@ -59,7 +59,8 @@ def folder_pattern(*folders: str) -> str:
     >>> folder_pattern("/opt/cuda-12.4/lib64")
     '^(/opt/cuda-12\\\\.4/lib64)/*$'
     """
-    return f"^({'|'.join(escaped_for_grep(folder.rstrip('/')) for folder in folders)})/*$"
+    escaped = [escaped_for_grep(folder.rstrip("/")) for folder in folders]
+    return f"^({'|'.join(escaped)})/*$"
 
 
 def escaped_for_grep(text: str) -> str:
@@ -73,9 +74,12 @@ def without_folders(context: RuleContext, unwanted: str) -> Lines:
     if context.os.family in ("windows", "macos"):
         return ()
     value = context.snapshot.environment.get(LIBRARIES, "")
-    folders = [folder for folder in value.split(":") if folder and not re.search(unwanted, folder)]
-    if value and all(map(is_a_path, folders)):
-        return (setting(context, LIBRARIES, ":".join(folders)),)
+    kept_folders = []
+    for folder in value.split(":"):
+        if folder and not re.search(unwanted, folder):
+            kept_folders.append(folder)
+    if value and all(map(is_a_path, kept_folders)):
+        return (setting(context, LIBRARIES, ":".join(kept_folders)),)
     return (shell.filled(FILTER_FOLDERS, unwanted=unwanted),)
 
 
@@ -98,9 +102,14 @@ def toolkit_home(context: RuleContext, cuda: str | None) -> Lines:
 
 def architectures_for_build(context: RuleContext) -> Lines:
     """The line that names the GPUs' architectures to an extension build; none of unknown GPUs."""
-    listed = sorted({g.compute_capability for g in gpus(context) if g.compute_capability})
-    arches = ";".join(map(str, listed))
-    return (setting(context, "TORCH_CUDA_ARCH_LIST", arches),) if listed else ()
+    capabilities = set()
+    for gpu in gpus(context):
+        if gpu.compute_capability:
+            capabilities.add(gpu.compute_capability)
+    if not capabilities:
+        return ()
+    architectures = ";".join(map(str, sorted(capabilities)))
+    return (setting(context, "TORCH_CUDA_ARCH_LIST", architectures),)
 
 
 def python(context: RuleContext) -> str:
@@ -125,8 +134,9 @@ def install_commands(context: RuleContext, *, torch_removed: bool = False) -> Li
 
 def into_new_environment(context: RuleContext) -> Line:
     """The same beside a target that may not be changed: its version, its companions."""
-    prescribed = options_of_new_environment(context.choice, context.snapshot)
-    words = ("--venv", new_folder(context.snapshot), *prescribed, *_host_options(context))
+    folder = new_folder(context.snapshot)
+    same_packages = options_of_new_environment(context.choice, context.snapshot)
+    words = ("--venv", folder, *same_packages, *_host_options(context))
     return command(context, "gpusetup", "install", *words)
 
 
@@ -211,7 +221,9 @@ def ask_torch(context: RuleContext) -> Line:
 
 def look(title: str, *commands: Line) -> tuple[Alternative, ...]:
     """What shows more and changes nothing; none if there is nothing to type."""
-    return (Alternative(title=title, commands=commands),) if commands else ()
+    if not commands:
+        return ()
+    return (Alternative(title=title, commands=commands),)
 
 
 other = look
@@ -235,8 +247,8 @@ ANOTHER_RUNS = (
 def another_torch(context: RuleContext, why: str = "", if_listed: str = ANOTHER_RUNS) -> Fix:
     """Install the build that fits; `if_listed` if it is listed: then an install changes nothing."""
     build, torch = chosen_build(context), context.torch
-    listed = (torch.version or "").partition("+")[0], torch.backend
-    if build is not None and listed == (build.torch, build.backend):
+    release, _, _ = (torch.version or "").partition("+")
+    if build and (release, torch.backend) == (build.torch, build.backend):
         return Fix(text=if_listed)
     return install_torch(context, why)
 

@@ -30,8 +30,11 @@ ALLOCATOR = ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 def trainer_of(context: RuleContext) -> Trainer | None:
     """The trainer that a text shows; the first of the table if it shows several."""
-    named = {event.values.get("trainer") for event in events(context, TRAINER_NAMED)}
-    return next((trainer for trainer in TRAINERS if trainer.name in named), None)
+    names = [event.values.get("trainer") for event in events(context, TRAINER_NAMED)]
+    for trainer in TRAINERS:
+        if trainer.name in names:
+            return trainer
+    return None
 
 
 def has_no_segments(context: RuleContext) -> bool:
@@ -44,19 +47,22 @@ def full_memory(context: RuleContext, text: str) -> Fix:
 
     `text`: the general steps. What the text's own numbers show comes before them.
     """
-    has_segments = not has_no_segments(context) and unused_may_help(context) is not False
-    variable = (paste.setting(context, *ALLOCATOR),) if has_segments else ()
+    may_have_gaps = not has_no_segments(context) and unused_may_help(context) is not False
+    segments = (paste.setting(context, *ALLOCATOR),) if may_have_gaps else ()
     looks = paste.look("see what holds the memory", *lines("nvidia-smi"))
-    first = whole_model_on_each_gpu(context) or copies_of_one_process(context)
-    if trainer := trainer_of(context):
-        ordered = _steps_of_trainer(trainer, variable)
-        return Fix(text=first + ordered, commands=variable, looks=(*looks, *_plans(context)))
+    by_the_numbers = whole_model_on_each_gpu(context) or copies_of_one_process(context)
+    trainer = trainer_of(context)
+    if trainer:
+        sentences = by_the_numbers + _steps_of_trainer(trainer, segments)
+        return Fix(text=sentences, commands=segments, looks=(*looks, *_plans(context)))
     if context.snapshot.failing.program in GENERATING:
         return Fix(text=TO_GENERATE, looks=looks)
     if unused_may_help(context):
-        first += SEGMENTS_FIRST
-    against = ". Expandable segments help against fragmentation" if variable else ""
-    return Fix(text=f"{first}{text}{against}. {COMPUTED}", commands=variable, looks=looks)
+        by_the_numbers += SEGMENTS_FIRST
+    sentences = f"{by_the_numbers}{text}"
+    if segments:
+        sentences += ". Expandable segments help against fragmentation"
+    return Fix(text=f"{sentences}. {COMPUTED}", commands=segments, looks=looks)
 
 
 def unused_may_help(context: RuleContext) -> bool | None:
@@ -162,8 +168,9 @@ def _steps_of_trainer(trainer: Trainer, variable: Lines) -> str:
 
 def _plans(context: RuleContext) -> tuple[Alternative, ...]:
     """An example of the question to `plan`, for the GPU that the text shows."""
-    job = ("--model", "qwen3-8b", "--context", "32768", "--gpus", "4")
-    question = paste.command(context, "gpusetup", "plan", *job, *_gpu_options(context))
+    example = ("--model", "qwen3-8b", "--context", "32768", "--gpus", "4")
+    words = (*example, *_gpu_options(context))
+    question = paste.command(context, "gpusetup", "plan", *words)
     return paste.look("compute what fits, with your own model, context and GPUs", question)
 
 
