@@ -7,13 +7,13 @@ from gpusetup.causes.record import Cause, Message
 from gpusetup.evidence import proofs
 from gpusetup.evidence.context import says_nothing_else
 from gpusetup.messages.fragments import BUS
-from gpusetup.messages.row import Row, says
+from gpusetup.messages.row import MessageRow, says
 from gpusetup.model.finding import Severity
 
 BUG_REPORT = ("sudo nvidia-bug-report.sh",)
 
 
-def _status(number: str, name: str) -> Row:
+def _status(number: str, name: str) -> MessageRow:
     """The last digits of a status with which a call to the GPU's firmware failed."""
     pattern = rf"NVRM: .{{0,40}}(?:rpcSendMessage|rpcRecvPoll|_issueRpc\w{{0,30}}|GspRm\w{{2,20}}|rpcRm\w{{2,30}}).{{0,160}}?\bstatus[ =]0x0{{0,6}}{number}\b"
     return says(pattern, status=name)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from gpusetup.causes.layers import PLACES, Layer
 from gpusetup.evidence.facts import Fact
-from gpusetup.messages.row import Row, row
+from gpusetup.messages.row import MessageRow, row
 from gpusetup.model.finding import (
     Evidence,
     Finding,
@@ -128,7 +128,7 @@ class Cause(Message, kw_only=False):
     """An event with such a value does not count: it is another cause's."""
     by_check: bool = False
     """Whether a check decides it, and no message alone."""
-    says: tuple[str | Row, ...] = ()
+    says: tuple[str | MessageRow, ...] = ()
     """The messages of programs that say it, as patterns; each becomes an event of the cause's name."""
     examples: Words = ()
     """Texts that show it and nothing else: one for each message that is more than letters."""
@@ -182,7 +182,7 @@ class Cause(Message, kw_only=False):
         return self.events or (self.id,)
 
     @property
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[MessageRow]:
         """Its messages, of its name."""
         for message in self.says:
             if isinstance(message, str):

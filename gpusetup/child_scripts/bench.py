@@ -96,7 +96,7 @@ def description(problem: BaseException) -> str:
     kind = type(problem)
     # The messages of our own errors say all, with a hint of their own: no class to be shown.
     is_ours = kind.__module__.startswith("gpusetup.")
-    if is_ours or isinstance(problem, steps.Question):
+    if is_ours or isinstance(problem, steps.NoSuchFunction):
         return text
     return "%s: %s" % (kind.__name__, text)
 

@@ -250,7 +250,7 @@ class Prepared:
         self.ledger = ledger
         model = job.model.train()
         if request["checkpointing"] and not steps.checkpoint(model):
-            raise steps.Question("the model has no repeated block to checkpoint")
+            raise steps.NoSuchFunction("the model has no repeated block to checkpoint")
         optimizer = steps.optimizer_of(job, request["optimizer"], foreach=True)
         steps.warm(optimizer)
         self.model = model
@@ -346,7 +346,7 @@ def answer(request: Dict[str, Any]) -> Dict[str, Any]:
     release = tuple(int(part) for part in version.split(".")[:2])
     if release < OLDEST:
         sentence = "torch %s is too old: a trace needs %d.%d or newer"
-        raise steps.Question(sentence % (version, *OLDEST))
+        raise steps.NoSuchFunction(sentence % (version, *OLDEST))
     prepare()
     as_on_cuda.dropout()
     rules = as_on_cuda.autocast() if request["amp"] else None

@@ -30,7 +30,7 @@ class Contract(Exception):
     """The user's function is not what `--code` takes."""
 
 
-class Question(Exception):
+class NoSuchFunction(Exception):
     """There is no such function."""
 
 
@@ -38,7 +38,7 @@ class NoLoss(Contract):
     """The model gives something that is no loss, and no function for one came with it."""
 
 
-class Job:
+class TracedJob:
     """A model, a batch for it, and how to train it; perhaps the data set that batches come from."""
 
     def __init__(
@@ -77,15 +77,15 @@ def function_named(code: str) -> Callable[..., Any]:
         # Another module that the user's own imports is their error.
         is_this_one = (module + ".").startswith("%s." % problem.name)
         if is_this_one:
-            raise Question("there is no `%s`" % module_text) from problem
+            raise NoSuchFunction("there is no `%s`" % module_text) from problem
         raise
     function = getattr(imported, name, None)
     if not callable(function):
-        raise Question("`%s` has no function `%s`" % (module_text, name))
+        raise NoSuchFunction("`%s` has no function `%s`" % (module_text, name))
     return function  # type: ignore[no-any-return]
 
 
-def job_for(function: Callable[..., Any], batch: int) -> Job:
+def job_for(function: Callable[..., Any], batch: int) -> TracedJob:
     """What the user's function returns for a batch size.
 
     A function with a parameter gets the batch size. One without returns an example batch, whose
@@ -118,9 +118,9 @@ def takes_batch(function: Callable[..., Any]) -> bool:
     return True
 
 
-def job_of(returned: Any) -> Job:
+def job_of(returned: Any) -> TracedJob:
     """The job in what the function returned; `Contract` if it is something else."""
-    job = Job(**named_parts(returned))
+    job = TracedJob(**named_parts(returned))
     model, loss, dataset = job.model, job.loss, job.dataset
     if not isinstance(model, nn.Module):
         raise Contract("the model is %s, no torch.nn.Module" % kind(model))
@@ -415,7 +415,7 @@ def checkpoint(model: nn.Module) -> int:
 # --- the optimizer and the step ----------------------------------------------------------------
 
 
-def optimizer_of(job: Job, name: str, foreach: bool = False) -> Any:
+def optimizer_of(job: TracedJob, name: str, foreach: bool = False) -> Any:
     """The job's optimizer, made where it is not; `foreach`: all parameters at once, as on CUDA."""
     trained = [parameter for parameter in job.model.parameters() if parameter.requires_grad]
     if not trained:
@@ -438,7 +438,7 @@ def optimizer_class(name: str) -> Any:
     """torch's optimizer of a name."""
     if name not in OPTIMIZERS:
         names = ", ".join(OPTIMIZERS)
-        raise Question("gpusetup knows no optimizer `%s`: %s" % (name, names))
+        raise NoSuchFunction("gpusetup knows no optimizer `%s`: %s" % (name, names))
     # An old torch lacks some.
     class_name = OPTIMIZERS[name]
     return getattr(torch.optim, class_name)
@@ -458,7 +458,7 @@ def warm(optimizer: Any) -> None:
 
 
 def step(
-    job: Job, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
+    job: TracedJob, cast: Any, begin: Callable[[str], None] = lambda _: None, scaler: Any = None
 ) -> torch.Tensor:
     """Forward and loss, backward, optimizer; `begin` hears of each, and of what comes after."""
     begin("forward")

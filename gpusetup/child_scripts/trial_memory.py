@@ -99,7 +99,7 @@ class Cuda:
         return None
 
 
-class Host:
+class HostMemory:
     """What is resident of this process."""
 
     def __init__(self, limit: Optional[int]) -> None:
@@ -177,6 +177,6 @@ def memory_of(device: str, request: Dict[str, Any]) -> Any:
     """What counts the memory of a device, within the request's limit."""
     is_cuda = device.startswith("cuda")
     # Other devices (mps, xpu) share the host's memory, or tell nothing.
-    kind = Cuda if is_cuda else Host
+    kind = Cuda if is_cuda else HostMemory
     limit = request.get("memory_limit_bytes")
     return kind(limit)

@@ -67,7 +67,7 @@ MOST_READY = 16
 """Batches at most that loader workers have ready before steps are timed."""
 
 
-class Trial:
+class SettingTrial:
     """One setting, ready to run steps."""
 
     def __init__(self, request: Answer) -> None:
@@ -184,7 +184,7 @@ def run_steps(request: Answer) -> Answer:
     Without `timed` the speed is that of the steps that were read, which wait after each phase.
     With `loaded` the timed steps take their batches from the job's data set, if it has one.
     """
-    trial = Trial(request)
+    trial = SettingTrial(request)
     for _ in range(request.get("warm", 1)):
         trial.step()
     memory = trial.memory
@@ -221,7 +221,7 @@ def run_steps(request: Answer) -> Answer:
 
 
 def timed_steps(
-    trial: Trial, request: Answer, seconds_read: List[float], ends: float
+    trial: SettingTrial, request: Answer, seconds_read: List[float], ends: float
 ) -> Tuple[Answer, List[float]]:
     """What the loader is, if batches come from one, and the seconds of a step in some rounds.
 
@@ -243,7 +243,9 @@ def timed_steps(
     return loader, timed_rounds(trial, step_seconds, wished_steps, ends)
 
 
-def timed_rounds(trial: Trial, step_seconds: float, wished: float, ends: float) -> List[float]:
+def timed_rounds(
+    trial: SettingTrial, step_seconds: float, wished: float, ends: float
+) -> List[float]:
     """The seconds of a step in some rounds of steps, two rounds at least."""
     remaining = max(0.0, ends - time.monotonic())
     affordable = remaining / step_seconds

@@ -19,7 +19,7 @@ from gpusetup.choose.candidates import PackageQuestion, PackageSet, set_by_table
 from gpusetup.choose.choice import Choice, crosses
 from gpusetup.choose.compatibility import numpy_beside
 from gpusetup.choose.host import Host
-from gpusetup.choose.index import Index
+from gpusetup.choose.index import AnsweringIndex
 from gpusetup.choose.other_makers import maker_to_serve, newest_for_maker
 from gpusetup.choose.packages import set_by_index
 from gpusetup.choose.policy import change_for_maker, kept_unasked, least_change
@@ -31,7 +31,7 @@ from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import replace
 
 
-def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None) -> Choice:
+def choose(wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None = None) -> Choice:
     """The build for a host, what becomes of the installed torch, and the packages beside it.
 
     `index` is asked for the packages of the wish; without one they are left to the installer, or
@@ -48,7 +48,9 @@ def choose(wish: Wish, host: Host, catalog: Catalog, index: Index | None = None)
     return replace(choice, limits=(numpy,))
 
 
-def choose_with_packages(wish: Wish, host: Host, catalog: Catalog, index: Index | None) -> Choice:
+def choose_with_packages(
+    wish: Wish, host: Host, catalog: Catalog, index: AnsweringIndex | None
+) -> Choice:
     """The torch, with the packages if an index or the table is asked for them."""
     maker = maker_to_serve(wish, host)
     is_joint = bool(wish.words) and (wish.offline or index is not None)

@@ -43,7 +43,7 @@ class SetQuestion(Frozen):
     """The packages that come from torch's own index, as torch does."""
 
 
-class Index(Protocol):
+class AnsweringIndex(Protocol):
     """A package index, or somebody's several; it may raise `Blocked` where it does not answer."""
 
     @property

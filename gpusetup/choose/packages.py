@@ -27,7 +27,7 @@ from gpusetup.choose.compatibility import (
     why_none_fits,
     why_release_differs,
 )
-from gpusetup.choose.index import Index
+from gpusetup.choose.index import AnsweringIndex
 from gpusetup.choose.search import YEAR, Candidate, Search, days_between
 from gpusetup.choose.tries import Tries
 from gpusetup.choose.wish import extras_of, name_of
@@ -42,7 +42,7 @@ USUAL_GLIBC = "2.35"
 
 def set_by_index(
     question: PackageQuestion,
-    index: Index,
+    index: AnsweringIndex,
     *,
     prefer: TorchBuild | None = None,
     behind_days: int = 0,

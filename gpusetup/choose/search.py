@@ -16,7 +16,7 @@ from gpusetup.choose.compatibility import (
     limits_beside,
     names_on_torch_index,
 )
-from gpusetup.choose.index import Index, IndexAnswer, Released, SetQuestion
+from gpusetup.choose.index import AnsweringIndex, IndexAnswer, Released, SetQuestion
 from gpusetup.choose.wish import name_of
 from gpusetup.model.builds import FAMILY, TorchBuild
 from gpusetup.model.frozen import Frozen, replace
@@ -63,7 +63,7 @@ class Candidate(Frozen):
 class Search:
     """One joint question to an index, which hears each question once."""
 
-    def __init__(self, question: PackageQuestion, index: Index) -> None:
+    def __init__(self, question: PackageQuestion, index: AnsweringIndex) -> None:
         self.question = question
         self.index = index
         # uv takes seconds for each question.

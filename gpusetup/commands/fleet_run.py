@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpusetup.commands.common import DEVICE, LIMIT, PYTHON, shared
-from gpusetup.commands.fleet_show import NODES, Records, judged
-from gpusetup.commands.question import CommandQuestion, Group, command_after_dashes, option, switch
+from gpusetup.commands.fleet_show import NODES, NodeRecords, judged
+from gpusetup.commands.question import (
+    CommandQuestion,
+    HelpGroup,
+    command_after_dashes,
+    option,
+    switch,
+)
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import Blocked, UsageError
 from gpusetup.render.clock import CLOCK
@@ -36,9 +42,9 @@ EXAMPLES = (
 )
 
 
-BY_ENGINE = Group("by which engine")
-EACH_NODE = Group("what each node does")
-HOW = Group("how")
+BY_ENGINE = HelpGroup("by which engine")
+EACH_NODE = HelpGroup("what each node does")
+HOW = HelpGroup("how")
 
 
 class FleetRunQuestion(CommandQuestion):
@@ -112,7 +118,7 @@ def run(question: FleetRunQuestion, out: Console) -> Reply:
         _ask_all(engine, into, out)
     if len(engine.skipped) and not any(into.iterdir()):
         raise Blocked("No node was idle when its turn came", hint="the same again, later")
-    return judged(Records(str(into), not_asked=engine.skipped))
+    return judged(NodeRecords(str(into), not_asked=engine.skipped))
 
 
 def _check_engine_options(question: FleetRunQuestion) -> None:
@@ -165,9 +171,9 @@ def _engine(question: FleetRunQuestion, request: FleetRequest) -> Engine:
         from gpusetup.fleet.engines.ray import Ray
 
         return Ray(request, question.ray)
-    from gpusetup.fleet.engines.kubernetes import Kubernetes, Setting
+    from gpusetup.fleet.engines.kubernetes import ClusterSetting, Kubernetes
 
-    setting = Setting(
+    setting = ClusterSetting(
         image=question.kubernetes or "",
         runtime_class=question.runtime_class,
     )

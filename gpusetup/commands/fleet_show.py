@@ -44,7 +44,7 @@ class FleetShowQuestion(CommandQuestion):
 QUESTION = FleetShowQuestion
 
 
-class Records(NamedTuple):
+class NodeRecords(NamedTuple):
     """A folder of records, and what is known of the nodes beside it."""
 
     folder: str
@@ -58,10 +58,10 @@ def run(question: FleetShowQuestion, out: Console) -> Reply:
     from gpusetup.fleet.nodes import expanded
 
     nodes = expanded(question.nodes) if question.nodes else ()
-    return judged(Records(question.folder, nodes), strict=question.strict)
+    return judged(NodeRecords(question.folder, nodes), strict=question.strict)
 
 
-def judged(folder: Records, *, strict: bool = False) -> Reply:
+def judged(folder: NodeRecords, *, strict: bool = False) -> Reply:
     """The nodes of a folder, the worst first; `strict`: a node that differs is no success."""
     from gpusetup.render.fleet import fleet_screen
 

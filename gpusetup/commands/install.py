@@ -20,7 +20,7 @@ from gpusetup.commands.common import (
 )
 from gpusetup.commands.question import (
     CommandQuestion,
-    Group,
+    HelpGroup,
     arguments,
     option,
     options,
@@ -42,7 +42,7 @@ EXAMPLES = (
 )
 
 
-OTHER_HOST = Group("an image for another host")
+OTHER_HOST = HelpGroup("an image for another host")
 
 
 class InstallQuestion(CommandQuestion):

@@ -25,7 +25,7 @@ from gpusetup.install.download import (
     plan_download,
     use_wheelhouse,
 )
-from gpusetup.install.job import Job, Outcome
+from gpusetup.install.job import InstallJob, InstallOutcome
 from gpusetup.install.plan import Plan
 from gpusetup.install.planning import free_bytes, plan_newest_of_mirror
 from gpusetup.install.proof import device_to_prove, prove
@@ -216,7 +216,9 @@ def _installed_family(target: Target) -> dict[str, str]:
     return {name: installed[name] for name in FAMILY if name in installed}
 
 
-def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None) -> InstallAnswer:
+def plan_answer(
+    job: InstallJob, plan: Plan, task: Task, outcome: InstallOutcome | None = None
+) -> InstallAnswer:
     """A plan that is shown, or that was executed with this outcome."""
     reasons = [task.why]
     if outcome is None:
@@ -240,7 +242,7 @@ def plan_answer(job: Job, plan: Plan, task: Task, outcome: Outcome | None = None
     return replace(answer, state="restored", after=plan.before)
 
 
-def _plan_screen(job: Job, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
+def _plan_screen(job: InstallJob, plan: Plan, task: Task, notes: Sequence[str]) -> Screen:
     """The plan as it is shown; `notes`: what to know of it and of the environment."""
     indexes = None
     # The person's own indexes are named only if one of the wheels comes from them.

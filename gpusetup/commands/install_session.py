@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.commands.words import index_root_of
-from gpusetup.install.job import Job
+from gpusetup.install.job import InstallJob
 from gpusetup.install.options import InstallRequest
 from gpusetup.model.documents import InstallAnswer
 from gpusetup.render.clock import CLOCK
@@ -30,7 +30,7 @@ class Session:
     def __init__(self, question: InstallQuestion, out: Console) -> None:
         self.out = out
         self.request = request_of(question)
-        self.job = Job(show_progress=partial(fetching, out.talk), talk=out.talk)
+        self.job = InstallJob(show_progress=partial(fetching, out.talk), talk=out.talk)
 
     def carry_out(self, planned: InstallAnswer, screen: str, do: Callable[[], Done]) -> Reply:
         """Show what will be done, ask, and do it."""

@@ -28,8 +28,8 @@ from gpusetup.system.processes import StreamingChild
 if TYPE_CHECKING:
     from gpusetup.commands.monitor_recording import Recording
     from gpusetup.monitor.host import RunningProcess
-    from gpusetup.monitor.session import Limits
-    from gpusetup.monitor.sources import Source
+    from gpusetup.monitor.session import WatchLimits
+    from gpusetup.monitor.sources import SampleSource
     from gpusetup.monitor.summary import Story
 
 SUMMARY = """Watches utilisation, memory, temperature, power and clocks of the NVIDIA GPUs. At the
@@ -146,7 +146,7 @@ def start_nvml(interval: float, count: int = 0) -> StreamingChild:
 class Watching(NamedTuple):
     """What one run of the command watches, and where it goes."""
 
-    source: Source
+    source: SampleSource
     question: MonitorQuestion
     recording: Recording
     story: Story
@@ -179,7 +179,7 @@ def _watch(question: MonitorQuestion, out: Console) -> Reply:
         return _until_ended(watching, process)
 
 
-def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> Source:
+def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) -> SampleSource:
     """NVML, else nvidia-smi, another maker's source, or the machine alone.
 
     `not_watched` says why it is not more.
@@ -192,7 +192,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     from gpusetup.monitor.sources import Machine, SourceEnded
     from gpusetup.probe.deadline import Deadline
 
-    source: Source
+    source: SampleSource
     try:
         return open_nvml(nvml, Deadline(timeout_of(question.timeout), out.talk))
     except SourceEnded as problem:
@@ -217,7 +217,7 @@ def _best_source(nvml: StreamingChild, question: MonitorQuestion, out: Console) 
     return source
 
 
-def _say_what_is_watched(source: Source, question: MonitorQuestion, out: Console) -> None:
+def _say_what_is_watched(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
     """In the first line, if it is not everything; and why."""
     if source.name == "nvidia-smi":
         out.talk(
@@ -271,28 +271,28 @@ def _command(watching: Watching) -> Reply:
     return Reply(exit_code=code)
 
 
-def _limits(watching: Watching) -> Limits:
+def _limits(watching: Watching) -> WatchLimits:
     """How long is watched, and how long a sample may take."""
-    from gpusetup.monitor.session import Limits
+    from gpusetup.monitor.session import WatchLimits
     from gpusetup.monitor.sources import PATIENCE_SECONDS
 
     question = watching.question
     patience = PATIENCE_SECONDS if question.timeout is None else question.timeout
-    return Limits(seconds=question.seconds, patience=float(patience + question.interval))
+    return WatchLimits(seconds=question.seconds, patience=float(patience + question.interval))
 
 
-def _once(source: Source, question: MonitorQuestion) -> Reply:
+def _once(source: SampleSource, question: MonitorQuestion) -> Reply:
     from gpusetup.monitor.sources import SourceEnded
 
     try:
         sample = source.next(timeout_of(question.timeout))
     except (SourceEnded, TimeoutError) as problem:
         raise Blocked(f"No sample: {problem}", hint="`gpusetup doctor` names the cause") from None
-    from gpusetup.monitor.host import Host
+    from gpusetup.monitor.host import HostSampler
     from gpusetup.monitor.session import with_unified_memory
     from gpusetup.render.monitor import once
 
-    host = Host().sample()
+    host = HostSampler().sample()
     gpus = tuple(with_unified_memory(gpu, host) for gpu in sample.gpus)
     # With a GPU the sample is that of the GPUs alone.
     return answer(replace(sample, gpus=gpus, host=None if gpus else host), once)
@@ -329,7 +329,7 @@ def _replay(file: str, question: MonitorQuestion, out: Console) -> Reply:
     return Reply()
 
 
-def _choose(source: Source, question: MonitorQuestion, out: Console) -> None:
+def _choose(source: SampleSource, question: MonitorQuestion, out: Console) -> None:
     """Tell the source which GPUs; say so where that is not all of them."""
     from gpusetup.monitor.sources import VARIABLE, named_positions, visible_positions
 

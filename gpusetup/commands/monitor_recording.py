@@ -13,7 +13,7 @@ from gpusetup.model.codec import to_json
 from gpusetup.monitor.documents import Sample, Summary
 from gpusetup.monitor.samples_csv import CsvWriter
 from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.tally import RunTally
 from gpusetup.render.console import Console
 from gpusetup.render.screen import can_be_drawn_on
 from gpusetup.system.refusals import blocked_by_files
@@ -34,7 +34,7 @@ class Recording(ExitStack):
     def __init__(self, out: Console, csv: str | None = None) -> None:
         super().__init__()
         self.out = out
-        self.tally = Tally()
+        self.tally = RunTally()
         self._file: TextIO | None = None
         self._draw: Callable[[Sample], object] | None = None
         self._csv: CsvWriter | None = None

@@ -44,7 +44,7 @@ EXAMPLES = "examples:\n"
 """How the examples below a command's help begin."""
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An argparse parser whose complaints are `UsageError`s like any other."""
 
     takes_command = False
@@ -105,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(message, hint=f"{offered(nearest)} {all_options}".lstrip())
 
 
-def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
+def children_of(parser: argparse.ArgumentParser) -> Mapping[str, CommandParser]:
     """The parsers of the commands, or of the actions, that one has."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -113,7 +113,7 @@ def children_of(parser: argparse.ArgumentParser) -> Mapping[str, Parser]:
     return {}
 
 
-def parser_of(command: str) -> Parser:
+def parser_of(command: str) -> CommandParser:
     """The parser of a command, `doctor`, of one action, `fleet show`, or of all: nothing named."""
     parser = build_parser(command.partition(" ")[0])
     for word in command.split():
@@ -127,7 +127,7 @@ def command(name: str) -> ModuleType:
     return importlib.import_module(ELSEWHERE.get(name, home))
 
 
-class Help(argparse.HelpFormatter):
+class HelpFormat(argparse.HelpFormatter):
     """Help whose prose fits the terminal; examples stay as they are, to be copied."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
@@ -136,17 +136,17 @@ class Help(argparse.HelpFormatter):
         return super()._fill_text(text, width, indent)
 
 
-def build_parser(*with_options: str) -> Parser:
+def build_parser(*with_options: str) -> CommandParser:
     """The parser of all commands, of which these know their options: their modules are imported."""
-    parser = Parser(
+    parser = CommandParser(
         prog="gpusetup",
         description="From 'PyTorch does not see my GPU' to a PyTorch that is installed and tested.",
-        formatter_class=Help,
+        formatter_class=HelpFormat,
         epilog=_examples(("gpusetup doctor", "gpusetup install", "gpusetup verify")),
         parents=[of_the_screen()],
     )
     parser.add_argument("-V", "--version", action="version", version=f"gpusetup {__version__}")
-    kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    kinds = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
     for name, what in COMMANDS.items():
         if name in with_options:
             _add(kinds, name, what)
@@ -165,7 +165,7 @@ def of_the_screen() -> argparse.ArgumentParser:
     return parser
 
 
-def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> None:
+def _add(kinds: argparse._SubParsersAction[CommandParser], name: str, help: str) -> None:
     """One command or action, and the actions below it."""
     module = command(name)
     child = kinds.add_parser(
@@ -173,12 +173,12 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         help=help,
         description=module.SUMMARY,
         epilog=_examples(module.EXAMPLES),
-        formatter_class=Help,
+        formatter_class=HelpFormat,
         allow_abbrev=False,
     )
     if actions := getattr(module, "ACTIONS", None):
         below = child.add_subparsers(
-            dest="action", metavar="ACTION", required=True, parser_class=Parser
+            dest="action", metavar="ACTION", required=True, parser_class=CommandParser
         )
         for action, what in actions.items():
             _add(below, f"{name} {action}", what)
@@ -197,9 +197,9 @@ def _add(kinds: argparse._SubParsersAction[Parser], name: str, help: str) -> Non
         add("--output", metavar="FILE", help="write the answer to this file")
 
 
-def _words_in_usage(parser: Parser) -> str:
+def _words_in_usage(parser: CommandParser) -> str:
     """The words without a name, as argparse writes them: ` [PACKAGE ...]`."""
-    formatter: Any = Help(parser.prog)
+    formatter: Any = HelpFormat(parser.prog)
     words = ""
     for action in parser._actions:
         if not action.option_strings:
@@ -226,7 +226,7 @@ def _examples(lines: Sequence[str]) -> str:
 # --- what was typed -----------------------------------------------------------------------------
 
 
-def read_words(words: Sequence[str]) -> tuple[Parser, argparse.Namespace]:
+def read_words(words: Sequence[str]) -> tuple[CommandParser, argparse.Namespace]:
     """The parser, and the words as the options of their command, checked; `command` is None where
     none was named. `help COMMAND` is `COMMAND --help`. Raises UsageError."""
     end = words.index("--") if "--" in words else len(words)

@@ -11,7 +11,7 @@ from gpusetup.catalog.builds import with_catalog
 from gpusetup.catalog.file import load_catalog
 from gpusetup.commands.common import FROM, Machine, MachineToRead, gather, shared
 from gpusetup.commands.plan_code import run_code
-from gpusetup.commands.question import CommandQuestion, Group, option, options, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, option, options, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.commands.reply import answer as reply
 from gpusetup.configs.config import read_config
@@ -59,11 +59,13 @@ QUESTION_OPTIONS = (
 QUANTIZATIONS = ("nf4", "nf4-dq", "int4", "mxfp4", "int8", "fp8")
 CHECKPOINTINGS = ("full", "selective", "none")
 OFFLOADED = ("optimizer", "checkpoints")
-MODEL = Group("model", "for example: --model meta-llama/Llama-3.1-8B")
-JOB = Group("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
-GPUS = Group("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
-ANSWER = Group("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
-SERVING = Group("serving", "for example: --serve vllm --model qwen3-32b --context 8192 --batch 8")
+MODEL = HelpGroup("model", "for example: --model meta-llama/Llama-3.1-8B")
+JOB = HelpGroup("job", "for example: --context 4096 --batch 8 --trainer trl --lora 16")
+GPUS = HelpGroup("GPUs", 'for example: --gpu "A100 80GB" --gpus 4 --strategy fsdp')
+ANSWER = HelpGroup("answer", "for example: --model qwen3-14b --gpu H20 --max-context")
+SERVING = HelpGroup(
+    "serving", "for example: --serve vllm --model qwen3-32b --context 8192 --batch 8"
+)
 ONE_GPU = "gpu"
 """One way to name the GPU."""
 ONE_UNKNOWN = "unknown"

@@ -26,7 +26,7 @@ VALUE, LIST, SWITCH, ARGUMENT, ARGUMENTS, COMMAND = range(6)
 """How an option is typed: with one value, repeatable, alone, or as a word without a name."""
 
 
-class Group(NamedTuple):
+class HelpGroup(NamedTuple):
     """A part of `--help`."""
 
     title: str
@@ -47,7 +47,7 @@ class Option(NamedTuple):
     """Turns the typed text into the value; raises ValueError or ArgumentTypeError if it cannot."""
     const: str | None = None
     """The value of an option that is typed without one, if that is allowed."""
-    group: Group | None = None
+    group: HelpGroup | None = None
     """Where in `--help` it stands; None: among the first."""
     one_of: str | None = None
     """Options with the same word here exclude each other."""
@@ -321,8 +321,8 @@ def _refuse_both(known: Mapping[str, Option], values: Iterable[str]) -> None:
 
 def add_options(parser: argparse.ArgumentParser, kind: type[CommandQuestion]) -> None:
     """Give a parser the options of a question, in their groups."""
-    groups: dict[Group | None, Any] = {None: parser}
-    exclusive: dict[tuple[Group | None, str], Any] = {}
+    groups: dict[HelpGroup | None, Any] = {None: parser}
+    exclusive: dict[tuple[HelpGroup | None, str], Any] = {}
     for name, spec in kind.OPTIONS.items():
         if spec.kind == COMMAND:
             continue

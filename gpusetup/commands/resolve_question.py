@@ -16,11 +16,11 @@ from gpusetup.commands.common import (
     Machine,
     shared,
 )
-from gpusetup.commands.question import CommandQuestion, Group, arguments, option, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, arguments, option, switch
 from gpusetup.model.units import architecture_named
 
-ANOTHER_MACHINE = Group("another machine")
-REQUEST = Group("request")
+ANOTHER_MACHINE = HelpGroup("another machine")
+REQUEST = HelpGroup("request")
 
 
 class ResolveQuestion(CommandQuestion):

@@ -14,7 +14,7 @@ from gpusetup.commands.common import (
     gather,
     shared,
 )
-from gpusetup.commands.question import CommandQuestion, Group, argument, option, switch
+from gpusetup.commands.question import CommandQuestion, HelpGroup, argument, option, switch
 from gpusetup.commands.reply import Reply
 from gpusetup.errors import BadInput, Unsatisfiable, UsageError
 from gpusetup.model.frozen import replace
@@ -48,8 +48,8 @@ def _size(text: str) -> int:
     return memory_size(text)
 
 
-THE_CONFIG = Group("the config")
-MEASURING = Group("measuring")
+THE_CONFIG = HelpGroup("the config")
+MEASURING = HelpGroup("measuring")
 
 
 class TuneQuestion(CommandQuestion):

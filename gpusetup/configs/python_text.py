@@ -23,7 +23,7 @@ def read_python(text: str, name: str) -> Iterator[Setting]:
     """Every assigned value with its place, in order; `BadInput` names what is no Python."""
     try:
         tree = _parsed(text, name)
-        settings = list(_Walk(text).body(tree.body, ()))
+        settings = list(_PythonWalk(text).body(tree.body, ()))
     except SyntaxError as problem:
         line = problem.lineno or 1
         raise BadInput(f"{name}, line {line}: not Python: {problem.msg}") from problem
@@ -60,7 +60,7 @@ def is_below(path: Path, parent: Path) -> bool:
     return beginning == parent
 
 
-class _Walk:
+class _PythonWalk:
     """One file: nodes say line and byte, settings say characters from the start."""
 
     def __init__(self, text: str) -> None:

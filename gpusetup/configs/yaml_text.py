@@ -72,7 +72,7 @@ def read_yaml(text: str, name: str) -> Iterator[Setting]:
         raise BadInput(f"{name}: not YAML: {reason[:200]}") from problem
     if root is None:
         return
-    settings = list(_Walk(text, name).settings(root, _Parents()))
+    settings = list(_YamlWalk(text, name).settings(root, _Parents()))
     # An empty document is one scalar without a text.
     if len(settings) > 1 or settings[0].text:
         yield from settings
@@ -113,7 +113,7 @@ class _Parents(NamedTuple):
     """Whether it stands inside `{...}` or `[...]`."""
 
 
-class _Walk:
+class _YamlWalk:
     """A file's nodes: what has an anchor is shared, with all that is in it."""
 
     def __init__(self, text: str, name: str) -> None:

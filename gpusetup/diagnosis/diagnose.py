@@ -234,7 +234,7 @@ class Verdict(NamedTuple):
     cause: str
 
 
-class Question(NamedTuple):
+class OpenQuestion(NamedTuple):
     """What is left open, and the one reading that decides."""
 
     other_causes: tuple[str, ...]
@@ -245,7 +245,7 @@ class Question(NamedTuple):
     """Errors that the root does not explain."""
 
 
-def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> Question:
+def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining) -> OpenQuestion:
     """The causes that are left open, and the reading whose answers lead to different ones."""
     root, symptom, cause = verdict.root, verdict.symptom, verdict.cause
     unexplained_errors = unexplained(verdict.findings, root)
@@ -262,12 +262,12 @@ def choose_question(context: RuleContext, verdict: Verdict, remaining: Remaining
         reading = unread[0].reading
     undecided = inferred or cause == UNKNOWN or unproven
     command = reading_command(context, reading, undecided=undecided)
-    return Question(other_causes, command, inferred, unexplained_errors)
+    return OpenQuestion(other_causes, command, inferred, unexplained_errors)
 
 
 def with_question_of(
-    context: RuleContext, reasons: tuple[Doubt, ...], question: Question
-) -> Question:
+    context: RuleContext, reasons: tuple[Doubt, ...], question: OpenQuestion
+) -> OpenQuestion:
     """The question with the reading that settles a doubt, where nothing else is asked."""
     if question.reading:
         return question

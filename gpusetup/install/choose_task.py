@@ -11,7 +11,7 @@ from gpusetup.choose.choose import choose
 from gpusetup.choose.coming import coming_of
 from gpusetup.choose.described import for_host, without_torch
 from gpusetup.choose.host import Host, host_of
-from gpusetup.choose.index import Index
+from gpusetup.choose.index import AnsweringIndex
 from gpusetup.choose.installed import marker_environment
 from gpusetup.choose.wish import (
     Wish,
@@ -99,7 +99,7 @@ class Stops:
         return own_environment(self.order.request, choice, self.order.wish, self.order.host.machine)
 
 
-def choose_task(order: Order, stops: Stops, index: Index | None = None) -> Task:
+def choose_task(order: Order, stops: Stops, index: AnsweringIndex | None = None) -> Task:
     """What is chosen for an order. `index` is asked for its packages; it looks at the stops first.
 
     Unsatisfiable where nothing fits or something stops it.

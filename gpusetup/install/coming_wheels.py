@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from gpusetup.catalog.builds import INDEX_ROOT
 from gpusetup.errors import Unreached, Unsatisfiable
-from gpusetup.install.job import Job
+from gpusetup.install.job import InstallJob
 from gpusetup.install.target.find import Target
 from gpusetup.install.wheels import in_folder
 from gpusetup.model.frozen import replace
@@ -26,7 +26,7 @@ MOST_DIGITS = 19
 
 
 def wheels_for(
-    job: Job, target: Target, wanted: Requirements
+    job: InstallJob, target: Target, wanted: Requirements
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
     """The files that come, and what is to be said of them.
 
@@ -54,7 +54,7 @@ def wheels_for(
     return wheels, changes.notes
 
 
-def _question(job: Job, target: Target, wanted: Requirements) -> Question:
+def _question(job: InstallJob, target: Target, wanted: Requirements) -> Question:
     """What uv is asked about this environment."""
     return Question(
         requirements=wanted,
@@ -66,7 +66,7 @@ def _question(job: Job, target: Target, wanted: Requirements) -> Question:
 
 
 def _locked(
-    job: Job, target: Target, wanted: Requirements, *, with_dependencies: bool = True
+    job: InstallJob, target: Target, wanted: Requirements, *, with_dependencies: bool = True
 ) -> tuple[tuple[Wheel, ...], tuple[str, ...]]:
     """The files of uv's lock, torch's family first."""
     family = wanted.names

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.errors import ToolFailed
-from gpusetup.install.job import Job, run_step
+from gpusetup.install.job import InstallJob, run_step
 from gpusetup.install.proof import prove
 from gpusetup.install.switching.change import recover
 from gpusetup.install.switching.journal import STORE
@@ -61,7 +61,7 @@ def conda_says(argv: Sequence[str]) -> str:
 
 
 def install_by_conda(
-    job: Job, layout: Layout, argv: tuple[str, ...], device: str | None
+    job: InstallJob, layout: Layout, argv: tuple[str, ...], device: str | None
 ) -> dict[str, Any] | None:
     """Run conda's command under the environment's lock; what verify then says of a device.
 

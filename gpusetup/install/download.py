@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from gpusetup.choose.wish import Wish
 from gpusetup.errors import Blocked, Unreached
-from gpusetup.install.job import Job
+from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
 from gpusetup.install.planning import plan_task
 from gpusetup.install.switching.files import no_link, sha256_of, write_safely
@@ -29,7 +29,7 @@ TIMEOUTS = (5.0, 30.0)
 """Seconds for the connection and between two parts of a file."""
 
 
-def use_wheelhouse(job: Job, target: Target, folder: str, wish: Wish) -> Wish:
+def use_wheelhouse(job: InstallJob, target: Target, folder: str, wish: Wish) -> Wish:
     """Everything comes from a folder; where no torch is named, it is the newest that is there."""
     job.wheels = os.path.realpath(folder)
     tag = f"cp{''.join(target.layout.version.split('.')[:2])}"
@@ -39,7 +39,7 @@ def use_wheelhouse(job: Job, target: Target, folder: str, wish: Wish) -> Wish:
     return replace(wish, torch=f"=={torch}")
 
 
-def folder_of_settings(job: Job) -> str | None:
+def folder_of_settings(job: InstallJob) -> str | None:
     """The folder of wheels that the person's settings name in place of every index.
 
     That is what `no-index` with `find-links` means for uv and pip; it is `--offline DIR` here.
@@ -54,14 +54,14 @@ def folder_of_settings(job: Job) -> str | None:
     return folders[0]
 
 
-def plan_download(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
+def plan_download(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     """The plan of fetching all that a new environment needs into a folder."""
     folder = os.path.realpath(task.request.download or "")
     task, plan = plan_task(job, replace(target, venv=folder), task)
     return task, replace(plan, target=folder, venv=None, steps=(), before={})
 
 
-def fetch_into_folder(job: Job, plan: Plan) -> str:
+def fetch_into_folder(job: InstallJob, plan: Plan) -> str:
     """Fetch the wheels; a sentence about what is there then."""
     folder = Path(plan.target)
     torch_index, torch_login = split_login(plan.choice.index_url)
@@ -90,7 +90,7 @@ class Fetching(NamedTuple):
     """By host."""
 
 
-def _fetched(job: Job, wheel: Wheel, fetching: Fetching) -> str:
+def _fetched(job: InstallJob, wheel: Wheel, fetching: Fetching) -> str:
     """The sha256 of a wheel, which is whole and checked before it gets its name; what is there
     already is checked."""
     import requests

@@ -20,7 +20,7 @@ Progress = Callable[[Sequence[Wheel], Path], AbstractContextManager[None]]
 """Shows, while its block lasts, what of these wheels has come into uv's cache."""
 
 
-class Job(Record):
+class InstallJob(Record):
     """What the phases of one installation share."""
 
     show_progress: Progress
@@ -44,7 +44,7 @@ class Job(Record):
         return self.read_settings
 
 
-class Outcome(Frozen):
+class InstallOutcome(Frozen):
     """How it ended: kept or put back, and what verify said."""
 
     kept: bool
@@ -53,7 +53,7 @@ class Outcome(Frozen):
 
 
 def run_step(
-    job: Job,
+    job: InstallJob,
     step: Step,
     environment: Mapping[str, str] | None = None,
     *,

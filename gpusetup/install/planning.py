@@ -12,7 +12,7 @@ from gpusetup.catalog.file import load_catalog
 from gpusetup.choose.compatibility import limits_beside, numpy_beside
 from gpusetup.errors import Blocked, ToolFailed, Unsatisfiable
 from gpusetup.install.coming_wheels import require_lack, wheels_for
-from gpusetup.install.job import Job
+from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import device_to_prove
 from gpusetup.install.switching.journal import STORE, require_inside
@@ -38,7 +38,7 @@ MOST_OLDER = 12
 
 
 def plan_newest_of_mirror(
-    job: Job, target: Target, task: Task, older: Callable[[str], Task]
+    job: InstallJob, target: Target, task: Task, older: Callable[[str], Task]
 ) -> tuple[Task, Plan]:
     """The task with its plan; of a mirror that lacks the newest torch, with the newest it has.
 
@@ -64,7 +64,7 @@ def plan_newest_of_mirror(
     raise first_problem
 
 
-def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
+def plan_task(job: InstallJob, target: Target, task: Task) -> tuple[Task, Plan]:
     """The task with its plan. If what would follow torch has no release for it, that stays."""
     try:
         return task, _plan_of(job, target, task)
@@ -75,7 +75,7 @@ def plan_task(job: Job, target: Target, task: Task) -> tuple[Task, Plan]:
     return without_followers, _plan_of(job, target, without_followers)
 
 
-def _plan_of(job: Job, target: Target, task: Task) -> Plan:
+def _plan_of(job: InstallJob, target: Target, task: Task) -> Plan:
     prefix = target.venv or target.layout.prefix
     if target.venv is None:
         check_importable(target.layout, task.coming.family)
@@ -113,7 +113,7 @@ def _plan_of(job: Job, target: Target, task: Task) -> Plan:
     )
 
 
-def steps_of(job: Job, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
+def steps_of(job: InstallJob, target: Target, wheels: tuple[Wheel, ...]) -> tuple[Step, ...]:
     """The commands of uv: a new environment where there is none, then the wheels unpacked."""
     unpack = unpack_step(
         target.python,
@@ -147,7 +147,7 @@ class IndexFiles(Frozen):
     notes: tuple[str, ...]
 
 
-def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
+def _first_index(job: InstallJob, target: Target, task: Task) -> IndexFiles:
     """The first index that has torch and its companions, and what comes with them."""
     passed_over: list[tuple[str, str]] = []
     root = job.wheels or task.request.root
@@ -171,7 +171,7 @@ def _first_index(job: Job, target: Target, task: Task) -> IndexFiles:
     )
 
 
-def requirements_of(job: Job, task: Task, source: Fallback) -> Requirements:
+def requirements_of(job: InstallJob, task: Task, source: Fallback) -> Requirements:
     """What uv is asked for, with torch from the index of one backend."""
     build, coming, backend = task.build, task.coming, source.backend
     family = []

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gpusetup.install.job import Job
+from gpusetup.install.job import InstallJob
 from gpusetup.install.switching.lock import launched
 from gpusetup.system.processes import Output, run
 
@@ -17,7 +17,7 @@ VERIFY = Path(__file__).resolve().parent.parent / "verify"
 VERIFY_SECONDS = 900.0
 
 
-def prove(job: Job, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
+def prove(job: InstallJob, python: str, device: str, torch: str | None = None) -> dict[str, Any]:
     """The verify document of the target, made by the target's own interpreter.
 
     `torch` is the version it has to find: another one may come first on the user's path.

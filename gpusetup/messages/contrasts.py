@@ -7,7 +7,7 @@ wrong index. `diagnosis.questions` chooses its question by what differs.
 from __future__ import annotations
 
 from gpusetup.messages.fragments import IF_ONLY
-from gpusetup.messages.row import Row, row
+from gpusetup.messages.row import MessageRow, row
 
 # `works`, `trains fine`.
 WELL = r"(?:works?|worked|working|runs?|ran|trains?|trained|completes?|finishe[sd]|succeeds?|passes|passed|(?:is|are|was|were|all|seems?) (?:\w+ )?(?:fine|ok|okay|good|stable|correct|True)|(?:\w+ )?(?:fine|ok\b|okay)|happily|no (?:problem|error|crash|issue)s?|True\b|lists? (?:the|my|it)|可以|正常|没问题|成功|问题なし|問題な|동작|работает|läuft|funktioniert|(?:does not|doesn['’]?t|never) (?:crash|fail|hang))"
@@ -71,7 +71,7 @@ NEEDLES = {
     "small": ("small", "simple", "tiny", "short", "toy", "basic", "plain"),
 }
 
-ROWS: tuple[Row, ...] = tuple(
+ROWS: tuple[MessageRow, ...] = tuple(
     row(
         "works-otherwise",
         BOTH_ORDERS.format(name=words, near=NEAR, well=WELL),

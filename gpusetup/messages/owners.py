@@ -17,7 +17,7 @@ OwnerKind = Literal[
 ]
 
 
-class Form(Frozen):
+class OwnerForm(Frozen):
     """One form in which texts show an owner."""
 
     owner: OwnerKind
@@ -43,8 +43,8 @@ PROGRAMS_IMAGES = (
 )
 """Images that carry one program with the torch that it was built for."""
 
-FORMS: tuple[Form, ...] = (
-    Form(
+FORMS: tuple[OwnerForm, ...] = (
+    OwnerForm(
         owner="image",
         pattern=lazy(rf"(?<![\w./-])(?P<name>(?:docker\.io/)?(?:{PROGRAMS_IMAGES}){TAG})"),
         letters=(
@@ -56,7 +56,7 @@ FORMS: tuple[Form, ...] = (
         # A repository has the name of its image.
         unless=lazy(r"github\.com|git clone|from_pretrained|huggingface\.co"),
     ),
-    Form(
+    OwnerForm(
         owner="maker-image",
         pattern=lazy(
             r"Container image Copyright \(c\)|This container was built for NVIDIA Driver Release"
@@ -65,13 +65,13 @@ FORMS: tuple[Form, ...] = (
         letters=("container image copyright", "this container was built for", "a0+", "(build "),
         name="of NVIDIA",
     ),
-    Form(
+    OwnerForm(
         owner="base-image",
         pattern=lazy(rf"(?<![\w./-])(?P<name>pytorch/pytorch{TAG})(?![\w./#-])"),
         letters=("pytorch/pytorch",),
         unless=lazy(r"github\.com|git clone|issues?\b|pytorch/pytorch#"),
     ),
-    Form(
+    OwnerForm(
         owner="module",
         pattern=lazy(
             r"\b(?:module|ml) (?:load|add|swap|use) (?:[\w./+-]+ ){0,6}?"
@@ -81,7 +81,7 @@ FORMS: tuple[Form, ...] = (
         letters=("module load", "module add", "module swap", "ml load", "ml add"),
     ),
     *(
-        Form(
+        OwnerForm(
             owner="project",
             name=tool,
             pattern=lazy(rf"(?:^|[$>#`(\s]){tool} (?:run|add|install|shell|update|sync|lock)\b"),
@@ -89,7 +89,7 @@ FORMS: tuple[Form, ...] = (
         )
         for tool in ("poetry", "pixi", "pdm")
     ),
-    Form(
+    OwnerForm(
         owner="translation",
         pattern=lazy(r"\b(?P<name>ZLUDA|SCALE language)\b", re.I),
         letters=("zluda", "scale language"),
@@ -97,7 +97,7 @@ FORMS: tuple[Form, ...] = (
             r"(?i)\b(?:no|not|without|instead of|uninstalled|removed) (?:\w+ )?zluda|\bshould I|zluda\?"
         ),
     ),
-    Form(
+    OwnerForm(
         owner="offline",
         pattern=lazy(
             r"(?i)\binternet(?: access| connection)? ?(?:is |was |must be |:|=)? ?"
@@ -107,7 +107,7 @@ FORMS: tuple[Form, ...] = (
         letters=("internet", "联网", "网络"),
     ),
     *(
-        Form(owner="program", pattern=lazy(pattern), letters=letters, name=name)
+        OwnerForm(owner="program", pattern=lazy(pattern), letters=letters, name=name)
         for name, pattern, letters in (
             (
                 "ComfyUI portable",

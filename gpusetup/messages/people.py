@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpusetup.messages import contrasts, unused_gpu
 from gpusetup.messages.fragments import IF_ONLY
-from gpusetup.messages.row import Row, row
+from gpusetup.messages.row import MessageRow, row
 
 # --- what was tried, and did not help -------------------------------------------------------------
 
@@ -98,7 +98,7 @@ TRIED_NEEDLES = {
 
 def _situation(
     kind: str, needles: tuple[str, ...], *patterns: str, unless: str = ""
-) -> tuple[Row, ...]:
+) -> tuple[MessageRow, ...]:
     """Sentences that say the same of a person's situation, one for each pattern."""
     sentences = []
     for pattern in patterns:
@@ -106,7 +106,7 @@ def _situation(
     return tuple(sentences)
 
 
-SITUATION: tuple[Row, ...] = (
+SITUATION: tuple[MessageRow, ...] = (
     *_situation(
         "no-root-rights",
         ("root", "sudo", "admin", "user", "tenant", "guest", "管理员", "администратора"),
@@ -192,7 +192,7 @@ LANGUAGE_MODELS = (
 )
 """Families of models whose name says how many billions of parameters they have."""
 
-IN_PROSE_AND_LOGS: tuple[Row, ...] = (
+IN_PROSE_AND_LOGS: tuple[MessageRow, ...] = (
     # cri-o://1
     row("container-engine", r"\b(?P<engine>cri-o|containerd|docker)://\d", "://"),
     # /var/run/crio/crio.sock
@@ -266,7 +266,7 @@ IN_PROSE_AND_LOGS: tuple[Row, ...] = (
 )  # fmt: skip
 """What tools print about the engine of containers; a sentence of a person may say the same."""
 
-OTHER_MAKERS: tuple[Row, ...] = (
+OTHER_MAKERS: tuple[MessageRow, ...] = (
     *(
         row(
             "foreign-gpu",
@@ -286,7 +286,7 @@ OTHER_MAKERS: tuple[Row, ...] = (
 )
 """A card of another maker, in a sentence."""
 
-ENGINE: tuple[Row, ...] = (
+ENGINE: tuple[MessageRow, ...] = (
     *_situation(
         "container-engine",
         ("cri-o", "crio", "containerd", "k3s", "rke2", "microk8s"),
@@ -312,7 +312,7 @@ ENGINE: tuple[Row, ...] = (
 COMPUTER = (
     r"(?:pc|computer|machine|desktop|system|workstation|laptop|host|node|rig|whole (?:pc|machine))"
 )
-SEVERAL: tuple[Row, ...] = (
+SEVERAL: tuple[MessageRow, ...] = (
     # tensor-parallel
     row(
         "several-gpus",
@@ -384,7 +384,7 @@ SEVERAL: tuple[Row, ...] = (
 )
 """A run over several GPUs, one that does not go on, and a machine or a screen that fails."""
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[MessageRow, ...] = (
     *unused_gpu.ROWS,
     *SEVERAL,
     *(

@@ -18,7 +18,7 @@ AROUND = 160
 """Characters before and behind a message in which `unless` is looked for."""
 
 
-class Row(Frozen):
+class MessageRow(Frozen):
     """One message of one program, in its versions."""
 
     kind: str
@@ -39,9 +39,9 @@ class Row(Frozen):
         return letters_of(self.pattern)
 
 
-def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str) -> Row:
+def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:
     """A message, its fields in the order in which the tables have them."""
-    return Row(
+    return MessageRow(
         kind=kind,
         pattern=pattern,
         needles=needles,
@@ -50,7 +50,7 @@ def row(kind: str, pattern: str, *needles: str, unless: str = "", **values: str)
     )
 
 
-def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[Row, ...]:
+def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[MessageRow, ...]:
     """Messages of the same kind, values and `unless`, one for each pattern."""
     messages = []
     for pattern in patterns:
@@ -58,7 +58,7 @@ def rows(kind: str, *patterns: str, unless: str = "", **values: str) -> tuple[Ro
     return tuple(messages)
 
 
-def says(pattern: str, *needles: str, unless: str = "", **values: str) -> Row:
+def says(pattern: str, *needles: str, unless: str = "", **values: str) -> MessageRow:
     """A message of the cause that has it in its record; the cause gives it its kind."""
     kind_of_its_cause = ""
     return row(kind_of_its_cause, pattern, *needles, unless=unless, **values)
@@ -145,7 +145,7 @@ class MessageMatch(NamedTuple):
         )
 
 
-def found_in(window: str, row: Row) -> Iterator[MessageMatch]:
+def found_in(window: str, row: MessageRow) -> Iterator[MessageMatch]:
     """The places in a piece of text at which a row's message stands."""
     for match in in_any_case(row.pattern).finditer(window):
         if row.unless and _is_meant_otherwise(row.unless, window, match):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import NamedTuple
 
-from gpusetup.messages.row import MessageMatch, Row, found_in
+from gpusetup.messages.row import MessageMatch, MessageRow, found_in
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lowered
@@ -163,7 +163,7 @@ def _starts(bare_lines: list[str]) -> tuple[int, ...]:
     return ends[: len(bare_lines)]
 
 
-def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
+def events_of(text: Text, rows: Iterable[MessageRow]) -> Iterator[Event]:
     """The events of all rows whose message is in the text, each different event once.
 
     >>> from gpusetup.messages.row import row
@@ -176,7 +176,7 @@ def events_of(text: Text, rows: Iterable[Row]) -> Iterator[Event]:
             yield from _events_of_row(text, row)
 
 
-def _events_of_row(text: Text, row: Row) -> Iterator[Event]:
+def _events_of_row(text: Text, row: MessageRow) -> Iterator[Event]:
     """The first event for each set of values that a row's message has in the text."""
     values_seen: set[frozenset[tuple[str, str]]] = set()
     for start, end, values in matches(text, row):
@@ -189,7 +189,7 @@ def _events_of_row(text: Text, row: Row) -> Iterator[Event]:
             return
 
 
-def matches(text: Text, row: Row) -> Iterator[MessageMatch]:
+def matches(text: Text, row: MessageRow) -> Iterator[MessageMatch]:
     """The places of the text at which a row's message stands."""
     for window in text.near(*row.letters):
         for match in found_in(window.text, row):

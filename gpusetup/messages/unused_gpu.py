@@ -5,7 +5,7 @@ A sentence here is a symptom. It never names a cause.
 
 from __future__ import annotations
 
-from gpusetup.messages.row import Row, row
+from gpusetup.messages.row import MessageRow, row
 
 # --- the GPU stays unused -------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ NO_SYMPTOM = (
 """What makes such a sentence a condition, or a wish."""
 
 
-def _unused() -> tuple[Row, ...]:
+def _unused() -> tuple[MessageRow, ...]:
     english = tuple(
         row("gpu-unused", pattern, *needles, unless=NO_SYMPTOM, language="en")
         for needles, pattern in UNUSED_IN_ENGLISH
@@ -225,7 +225,7 @@ NEEDLES: dict[str, tuple[str, ...]] = {
 }
 """Letters, lower case, one of which each sentence of that language has."""
 
-STARVED: tuple[Row, ...] = tuple(
+STARVED: tuple[MessageRow, ...] = tuple(
     row(
         "gpu-starved", pattern, "gpu", "utili", "usage", "batches", "loader", "利用率", "auslastung"
     )
@@ -239,5 +239,5 @@ STARVED: tuple[Row, ...] = tuple(
 )
 """A GPU that works, and waits between its batches."""
 
-ROWS: tuple[Row, ...] = (*_unused(), *STARVED)
+ROWS: tuple[MessageRow, ...] = (*_unused(), *STARVED)
 """All of them, as rows of the table of messages."""

@@ -21,7 +21,7 @@ MIXED = re.compile(
 """Words of a command that switch mixed precision on."""
 
 
-class Advice(NamedTuple):
+class GuideAdvice(NamedTuple):
     """One of the guide's three, and the verdicts, or their causes, that it helps."""
 
     text: str
@@ -54,9 +54,9 @@ STARVED = (
     "input-starved/each-step",
 )
 ADVICE = (
-    Advice(LARGER_BATCH, ("launch-bound",), has_room),
-    Advice(MORE_WORKERS, STARVED, WORKERS_HELP),
-    Advice(MIXED_PRECISION, ("launch-bound",), has_no_mixed_precision),
+    GuideAdvice(LARGER_BATCH, ("launch-bound",), has_room),
+    GuideAdvice(MORE_WORKERS, STARVED, WORKERS_HELP),
+    GuideAdvice(MIXED_PRECISION, ("launch-bound",), has_no_mixed_precision),
 )
 SHORT_PIECES = "bursty/short-pieces"
 """Work in short pieces, whose cause nobody saw: each of the three may help."""

@@ -14,15 +14,15 @@ from gpusetup.monitor.command_signs import NO_CPU_LEFT, OTHERS_USE_MUCH, SOME, W
 from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.evidence import loaders_and_their_cpu, megabytes, whole
 from gpusetup.monitor.judgement import Judgement
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.work import Work, at_least, below, or_zero, percent
 
 
 class CpuCase(NamedTuple):
     verdict: Verdict
     cause: str
-    proof: Callable[[Run, Work], bool]
-    sentence: Callable[[Run, Work], str]
+    proof: Callable[[WatchedRun, Work], bool]
+    sentence: Callable[[WatchedRun, Work], str]
     steps: tuple[str, ...]
 
 
@@ -33,7 +33,7 @@ def main_waits(work: Work) -> bool:
     return below(busiest_cpu, marks.CORE_FULL)
 
 
-def memory_full(run: Run, work: Work) -> bool:
+def memory_full(run: WatchedRun, work: Work) -> bool:
     """The next allocation makes the machine swap, or kill a process."""
     # At its fullest: one such moment is enough.
     memory_share = run.host_memory
@@ -44,7 +44,7 @@ COMPUTES = 10.0
 """Percent of a core: a command that uses less does not miss the CPU that others use."""
 
 
-def others_use_the_cpu(run: Run, work: Work) -> bool:
+def others_use_the_cpu(run: WatchedRun, work: Work) -> bool:
     """No CPU is left, and others than the command use a good part of it.
 
     A command that hardly computes does not miss what they use.
@@ -60,14 +60,14 @@ def others_use_the_cpu(run: Run, work: Work) -> bool:
     return computes and no_cpu_is_left and others_use_much
 
 
-def workers_are_behind(run: Run, work: Work) -> bool:
+def workers_are_behind(run: WatchedRun, work: Work) -> bool:
     """The process waits for loader workers that compute without rest."""
     worker_cpu = work.worker_cpu
     workers_are_full = at_least(worker_cpu, WORKER_FULL)
     return main_waits(work) and workers_are_full
 
 
-def waits_for_a_disk(run: Run, work: Work) -> bool:
+def waits_for_a_disk(run: WatchedRun, work: Work) -> bool:
     """The process waits, and a disk is read or its processes are blocked by one."""
     reads = at_least(work.read_rate, marks.READ_RATE)
     # State D is also how a process waits for a network file system.
@@ -75,21 +75,21 @@ def waits_for_a_disk(run: Run, work: Work) -> bool:
     return main_waits(work) and (is_blocked or reads)
 
 
-def waits_for_the_network(run: Run, work: Work) -> bool:
+def waits_for_the_network(run: WatchedRun, work: Work) -> bool:
     """The process waits, and much comes over the network."""
     network_rate = work.network_rate
     receives = at_least(network_rate, marks.NETWORK_RATE)
     return main_waits(work) and receives
 
 
-def rests(run: Run, work: Work) -> bool:
+def rests(run: WatchedRun, work: Work) -> bool:
     """All processes together hardly compute."""
     # A training that only sleeps between two looks at a queue stays below this.
     whole_cpu = work.cpu
     return below(whole_cpu, marks.RESTING_CPU)
 
 
-def all_cores_compute(run: Run, work: Work) -> bool:
+def all_cores_compute(run: WatchedRun, work: Work) -> bool:
     """The command uses all the cores that it may."""
     # By its affinity and its quota; without them those of the machine.
     usable_cores = or_zero(run.usable_cores)
@@ -98,14 +98,14 @@ def all_cores_compute(run: Run, work: Work) -> bool:
     return at_least(share, marks.CPU_USED_UP)
 
 
-def one_core_computes(run: Run, work: Work) -> bool:
+def one_core_computes(run: WatchedRun, work: Work) -> bool:
     """One process computes without waiting."""
     # It may use several threads, but not all cores: that is asked before.
     busiest_cpu = work.busiest_cpu
     return at_least(busiest_cpu, marks.CORE_FULL)
 
 
-def cpu_words(run: Run, work: Work) -> str:
+def cpu_words(run: WatchedRun, work: Work) -> str:
     """How much CPU the command used: the beginning of most sentences here."""
     cores = or_zero(run.usable_cores)
     cpu = whole(work.cpu)
@@ -195,7 +195,7 @@ CASES: tuple[CpuCase, ...] = (
 """The first whose proof holds is the verdict."""
 
 
-def judged_without_gpu(run: Run) -> Judgement:
+def judged_without_gpu(run: WatchedRun) -> Judgement:
     """The verdict on the command; None if none was watched."""
     work = run.since_start
     if run.machine is None:

@@ -76,7 +76,7 @@ class Parts(NamedTuple):
         return max(lengths, default=0.0)
 
 
-class Memory(NamedTuple):
+class MemoryShare(NamedTuple):
     """The share of a GPU's memory over the run, percent."""
 
     p95: float | None
@@ -99,7 +99,7 @@ class Tail(NamedTuple):
     """Its work before that. Means over the whole run hide a hang."""
 
 
-class Gpu:
+class GpuRun:
     """What one GPU did in a run, of its samples so far."""
 
     def __init__(self, tally: GpuTally) -> None:
@@ -163,7 +163,7 @@ class Gpu:
         )
 
     @cached_property
-    def memory(self) -> Memory:
+    def memory(self) -> MemoryShare:
         """How full its memory was over the run."""
         shares = [row.gpu.memory_percent for row in self.rows]
         known_shares = [share for share in shares if share is not None]
@@ -171,7 +171,7 @@ class Gpu:
         falls = peaks_before_a_fall(known_shares)
         last_shares = falls or known_shares[-LAST_SAMPLES:]
         usual_share = percentile(known_shares, 95) if known_shares else None
-        return Memory(
+        return MemoryShare(
             p95=usual_share,
             peak=max(known_shares, default=0.0),
             last=max(last_shares, default=None),

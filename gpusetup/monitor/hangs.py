@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.gpu import Gpu
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judgement import Judgement
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.work import Work, or_zero
 
 
-def hang_in_collective(run: Run) -> Judgement | None:
+def hang_in_collective(run: WatchedRun) -> Judgement | None:
     """Ranks that spin to the end after they worked, in a run that did not end well."""
     working = [gpu for gpu in run.at_work if gpu.lost_at is None]
     spinning = spinning_gpus(working, run)
@@ -35,7 +35,7 @@ def hang_in_collective(run: Run) -> Judgement | None:
     return Judgement("communication-bound", "hang", evidence, ("see-where-it-waits",))
 
 
-def spinning_gpus(working: list[Gpu], run: Run) -> list[Gpu]:
+def spinning_gpus(working: list[GpuRun], run: WatchedRun) -> list[GpuRun]:
     """The GPUs that spin to the end, for long enough to be sure."""
     spinning_soon = []
     spinning_long = []
@@ -50,13 +50,13 @@ def spinning_gpus(working: list[Gpu], run: Run) -> list[Gpu]:
     return spinning_soon if is_sure else spinning_long
 
 
-def no_progress_since(second: float, run: Run) -> str:
+def no_progress_since(second: float, run: WatchedRun) -> str:
     """How the evidence of a hang begins."""
     last_second = run.seconds
     return f"the job has not moved since second {second:.0f} of {last_second:.0f}:"
 
 
-def spins_to_the_end(gpu: Gpu, seconds: float) -> bool:
+def spins_to_the_end(gpu: GpuRun, seconds: float) -> bool:
     """Whether it looked busy for so long at the end, moved nothing and drew less than before."""
     tail = gpu.tail
     if tail is None or tail.seconds < seconds:
@@ -84,7 +84,7 @@ def nothing_moves(work: Work) -> bool:
     return all(or_zero(rate) < rate_of_work for rate, rate_of_work in rates)
 
 
-def standstill(run: Run) -> Judgement | None:
+def standstill(run: WatchedRun) -> Judgement | None:
     """Every GPU quiet and the processes at rest, until somebody ended the run, or long enough."""
     # A server and a notebook rest until somebody asks them.
     waits_for_people = run.kind in ("server", "notebook")
@@ -101,7 +101,7 @@ def standstill(run: Run) -> Judgement | None:
     return Judgement("bursty", "hang", evidence, ("see-where-it-waits",))
 
 
-def rests_to_the_end(gpu: Gpu, run: Run) -> bool:
+def rests_to_the_end(gpu: GpuRun, run: WatchedRun) -> bool:
     """Whether GPU and processes did nothing for long enough at the end."""
     after_work = gpu.parts.rest
     since = gpu.tally.quiet_since

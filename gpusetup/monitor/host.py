@@ -27,7 +27,7 @@ def or_none(read: Callable[..., T], *arguments: object) -> T | None:
         return None
 
 
-class Host:
+class HostSampler:
     """Samples of this machine; what the system does not tell is None.
 
     The first sample has no rates: it is only the baseline, some milliseconds old.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from gpusetup.monitor import marks
 from gpusetup.monitor.documents import GpuSample
-from gpusetup.monitor.gpu import Gpu
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.programs import kind_of
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.work import Work, at_least, below, mean, or_zero, percent
 
 
-def idle(run: Run) -> Judgement | None:
+def idle(run: WatchedRun) -> Judgement | None:
     """No GPU ever worked."""
     if run.at_work:
         return None
@@ -34,7 +34,7 @@ def idle(run: Run) -> Judgement | None:
     return Judgement("idle", cause, evidence, (step,))
 
 
-def starved_between_short_kernels(run: Run) -> Judgement | None:
+def starved_between_short_kernels(run: WatchedRun) -> Judgement | None:
     """A training that prepares its batches itself, with kernels too short for the GPU's counter.
 
     The counter of an H100 (driver 580) told 0 % of a training whose process decoded 16 pictures for
@@ -64,7 +64,7 @@ def starved_between_short_kernels(run: Run) -> Judgement | None:
     return Judgement("input-starved", "by-itself", evidence, (step,))
 
 
-def programs_of(run: Run) -> list[str]:
+def programs_of(run: WatchedRun) -> list[str]:
     """The names of the processes on the GPUs, by GPU."""
     names: list[str] = []
     for gpu in run.gpus:
@@ -72,7 +72,7 @@ def programs_of(run: Run) -> list[str]:
     return names
 
 
-def evidence_of_short_kernels(gpu: Gpu, since: float, held: Work) -> str:
+def evidence_of_short_kernels(gpu: GpuRun, since: float, held: Work) -> str:
     """What was seen of a GPU that was ready all along while its process worked and waited."""
     powers = [row.gpu.power_watts for row in gpu.rows if row.seconds >= since]
     watts = mean(powers)
@@ -86,7 +86,7 @@ def evidence_of_short_kernels(gpu: Gpu, since: float, held: Work) -> str:
     )
 
 
-def stays_awake(gpu: Gpu, since: float) -> bool:
+def stays_awake(gpu: GpuRun, since: float) -> bool:
     """Whether a GPU's clocks are those of work in nearly all samples, though little runs."""
     later = [row.gpu for row in gpu.rows if row.seconds >= since]
     # Without its reasons nobody knows whether a clock is one of rest.
@@ -108,7 +108,7 @@ def is_awake(gpu: GpuSample) -> bool:
     return has_high_clocks and not rests
 
 
-def why_idle(run: Run) -> tuple[str, str]:
+def why_idle(run: WatchedRun) -> tuple[str, str]:
     """The cause why no GPU worked, and the next step."""
     was_stopped = run.exit in STOPPED_FROM_OUTSIDE
     if run.command and run.exit and not was_stopped:
@@ -136,14 +136,14 @@ def why_idle(run: Run) -> tuple[str, str]:
     return ("held", "see-where-it-waits") if is_held else ("unused", "see-whether-torch-can")
 
 
-def work_with_gpu(run: Run) -> Work | None:
+def work_with_gpu(run: WatchedRun) -> Work | None:
     """What the command did since it held a GPU; in all if it never did."""
     # What it did before was its start.
     since_held = run.since_held
     return since_held or run.machine
 
 
-def is_fetching(run: Run) -> bool:
+def is_fetching(run: WatchedRun) -> bool:
     """Whether a program downloads something, such as its model."""
     work = work_with_gpu(run)
     busiest_cpu = work.busiest_cpu if work else None
@@ -161,7 +161,7 @@ WAITS_FOR_PEOPLE = {
 }
 
 
-def is_starting(run: Run) -> bool:
+def is_starting(run: WatchedRun) -> bool:
     """Whether a run is too young to be judged, or still loading."""
     rises = [gpu.memory_rose for gpu in run.gpus]
     most_memory = max(rises, default=0)

@@ -12,18 +12,18 @@ from collections.abc import Callable
 from gpusetup.monitor import marks
 from gpusetup.monitor.cpu import judged_without_gpu
 from gpusetup.monitor.documents import Verdict
-from gpusetup.monitor.gpu import Gpu
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.hangs import hang_in_collective, standstill
 from gpusetup.monitor.idle import idle
 from gpusetup.monitor.judgement import Judgement
-from gpusetup.monitor.run import Run, considered, worked
+from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.verdicts import ORDER, Case, case_of
+from gpusetup.monitor.verdicts import ORDER, VerdictCase, case_of
 from gpusetup.monitor.work import at_least
 from gpusetup.readings.gpu_use import GpuUse, Use, gpu_use
 
 
-def judge(run: Run) -> tuple[Judgement, Subject | None]:
+def judge(run: WatchedRun) -> tuple[Judgement, Subject | None]:
     """The verdict with its evidence, and the GPU that it is about; None where it is the run."""
     judgement, subject = judgement_of(run)
     if not run.exit:
@@ -37,7 +37,7 @@ def judge(run: Run) -> tuple[Judgement, Subject | None]:
     return failure, subject
 
 
-def judgement_of(run: Run) -> tuple[Judgement, Subject | None]:
+def judgement_of(run: WatchedRun) -> tuple[Judgement, Subject | None]:
     """The verdict of what ran, whatever its end."""
     for question in RUN_VERDICTS:
         judgement = question(run)
@@ -58,11 +58,11 @@ def judgement_of(run: Run) -> tuple[Judgement, Subject | None]:
     return judgement, subject
 
 
-def worst_case(run: Run) -> tuple[Subject, Case]:
+def worst_case(run: WatchedRun) -> tuple[Subject, VerdictCase]:
     """The GPU with the worst verdict, and its case in the table."""
     # If all were lost, one of them is judged all the same.
     present_gpus = [gpu for gpu in run.at_work if gpu.lost_at is None] or run.at_work
-    judged: list[tuple[Subject, Case]] = []
+    judged: list[tuple[Subject, VerdictCase]] = []
     for gpu in present_gpus:
         work = considered(gpu)
         if work is not None:
@@ -70,7 +70,7 @@ def worst_case(run: Run) -> tuple[Subject, Case]:
             case = case_of(subject)
             judged.append((subject, case))
 
-    def badness(pair: tuple[Subject, Case]) -> int:
+    def badness(pair: tuple[Subject, VerdictCase]) -> int:
         _, case = pair
         # The first of equally bad ones is named.
         return severity(case)
@@ -78,7 +78,7 @@ def worst_case(run: Run) -> tuple[Subject, Case]:
     return min(judged, key=badness)
 
 
-def severity(case: Case) -> int:
+def severity(case: VerdictCase) -> int:
     """The order of the verdicts; memory that ended the run comes before all."""
     if case.cause == "before-the-end":
         return -1
@@ -88,7 +88,7 @@ def severity(case: Case) -> int:
 # --- of the run as a whole ------------------------------------------------------------------------
 
 
-def lost_gpu(run: Run) -> Judgement | None:
+def lost_gpu(run: WatchedRun) -> Judgement | None:
     """A GPU was lost at work; one that the others never needed does not count."""
     lost = [gpu for gpu in run.gpus if gpu.lost_at is not None]
     # The others never needed it, if it never worked while they did.
@@ -106,7 +106,7 @@ def lost_gpu(run: Run) -> Judgement | None:
     return Judgement(verdict, "lost", evidence, ("see-why-it-was-lost",))
 
 
-def no_gpu(run: Run) -> Judgement | None:
+def no_gpu(run: WatchedRun) -> Judgement | None:
     """No GPU was watched: the command and the machine are judged."""
     # A CPU, a GPU of another maker, or no driver.
     if run.gpus:
@@ -114,7 +114,7 @@ def no_gpu(run: Run) -> Judgement | None:
     return judged_without_gpu(run)
 
 
-def one_reading(run: Run) -> Judgement | None:
+def one_reading(run: WatchedRun) -> Judgement | None:
     """What one reading of nvidia-smi shows: how much the GPUs are used, but not why."""
     if not run.is_reading:
         return None
@@ -141,7 +141,7 @@ USES: tuple[Use, ...] = ("low", "fair", "good", "idle", "unknown")
 """Of several GPUs the first in this order is judged: others may be there for somebody else."""
 
 
-def picture_of(gpu: Gpu) -> GpuUse:
+def picture_of(gpu: GpuRun) -> GpuUse:
     """How well a GPU is used, by its last sample."""
     latest = gpu.latest
     return gpu_use(
@@ -152,7 +152,7 @@ def picture_of(gpu: Gpu) -> GpuUse:
     )
 
 
-def nothing_to_judge(run: Run) -> Judgement | None:
+def nothing_to_judge(run: WatchedRun) -> Judgement | None:
     """Too few samples tell what the GPUs did: no verdict."""
     readings = 0
     for gpu in run.gpus:
@@ -168,7 +168,7 @@ def nothing_to_judge(run: Run) -> Judgement | None:
     return Judgement(None, "", evidence, steps)
 
 
-def uneven_work(run: Run) -> Judgement | None:
+def uneven_work(run: WatchedRun) -> Judgement | None:
     """Of the GPUs that belong to one job, some work much less than others.
 
     If all are always busy, their power tells which of them wait in a collective.
@@ -207,7 +207,7 @@ def uneven_work(run: Run) -> Judgement | None:
     return Judgement("uneven", cause, evidence, (step,))
 
 
-RUN_VERDICTS: tuple[Callable[[Run], Judgement | None], ...] = (
+RUN_VERDICTS: tuple[Callable[[WatchedRun], Judgement | None], ...] = (
     lost_gpu,
     no_gpu,
     one_reading,

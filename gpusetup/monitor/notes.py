@@ -8,8 +8,8 @@ from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import marks
 from gpusetup.monitor import signs as s
 from gpusetup.monitor.evidence import megabytes, memory_grew, whole
-from gpusetup.monitor.gpu import Gpu
-from gpusetup.monitor.run import Run, considered, worked
+from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.run import WatchedRun, considered, worked
 from gpusetup.monitor.subject import Sign, Subject
 from gpusetup.monitor.throttling import clocks_are_low
 from gpusetup.monitor.work import below
@@ -138,7 +138,7 @@ NOTES: tuple[tuple[Sign, Callable[[Subject], str]], ...] = (
 """What is said of a GPU that works, if it is so."""
 
 
-def notes(run: Run) -> Iterator[str]:
+def notes(run: WatchedRun) -> Iterator[str]:
     """Everything worth a line that is not the verdict."""
     is_short = marks.LEAST_SAMPLES <= run.samples < marks.FEW_SAMPLES
     if is_short:
@@ -154,7 +154,7 @@ def notes(run: Run) -> Iterator[str]:
         yield f"the machine's memory is {memory_share:.0f} % full"
 
 
-def notes_of(run: Run, gpu: Gpu) -> Iterator[str]:
+def notes_of(run: WatchedRun, gpu: GpuRun) -> Iterator[str]:
     """What is worth a line about one GPU."""
     if gpu.lost_at is not None:
         since = f" since {gpu.lost_at}" if gpu.lost_at else ""
@@ -170,7 +170,7 @@ def notes_of(run: Run, gpu: Gpu) -> Iterator[str]:
             yield f"GPU {gpu.label}: {sentence(subject)}"
 
 
-def what_rested(run: Run) -> Iterator[str]:
+def what_rested(run: WatchedRun) -> Iterator[str]:
     """Which GPUs did nothing beside those that worked, by what is on them."""
     held = []
     drawing = []

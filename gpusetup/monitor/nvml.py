@@ -11,7 +11,7 @@ import time
 
 from gpusetup.model.codec import from_json
 from gpusetup.monitor.documents import Sample
-from gpusetup.monitor.sources import Source, SourceEnded, SourceName
+from gpusetup.monitor.sources import SampleSource, SourceEnded, SourceName
 from gpusetup.probe.deadline import Deadline
 from gpusetup.system.processes import StreamingChild, no_answer_in
 
@@ -21,7 +21,7 @@ FAILED, SAMPLE = '{"init"', '{"at"'
 """How the lines of `read_nvml` begin; anything else was printed by a library."""
 
 
-class Nvml(Source):
+class Nvml(SampleSource):
     """The child `child_scripts/read_nvml.py`, which prints one line a sample."""
 
     name: SourceName = "nvml"

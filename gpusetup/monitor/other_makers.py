@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpusetup.monitor.amdgpu import open_amdgpu
 from gpusetup.monitor.powermetrics import open_powermetrics
-from gpusetup.monitor.sources import Source, SourceEnded
+from gpusetup.monitor.sources import SampleSource, SourceEnded
 from gpusetup.monitor.xpu_smi import open_xpu_smi
 from gpusetup.system.system import System
 
@@ -16,7 +16,7 @@ BY_FAMILY = {
 """What is tried on a system, in order."""
 
 
-def open_other_maker(interval: float, system: System | None = None) -> Source:
+def open_other_maker(interval: float, system: System | None = None) -> SampleSource:
     """The first source that answers. Raises SourceEnded with the reasons of all."""
     system = system or System()
     reasons = []

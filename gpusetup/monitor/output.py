@@ -30,7 +30,7 @@ class Channel(NamedTuple):
     is_terminal: bool
 
 
-class Output:
+class CommandOutput:
     """The output of a command between it and our own streams.
 
     `stdout_to`: the stream that the command's stdout goes to (stderr under `--json`).

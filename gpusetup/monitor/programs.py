@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gpusetup.monitor.documents import ProcessUse
 
 
-class Program(NamedTuple):
+class GpuProgram(NamedTuple):
     kind: str
     pattern: str
     """Of the words of a command or the name of a process, in lower case."""
@@ -22,29 +22,29 @@ class Program(NamedTuple):
 
 
 PROGRAMS = (
-    Program(
+    GpuProgram(
         "server",
         r"vllm|sglang|tritonserver|text-generation-(launcher|inference|server)|uvicorn"
         r"|gunicorn|hypercorn|ollama|llama-server|trtllm-serve|torchserve|api_server|lmdeploy"
         r"|(^|[ /_.-])(serve|server|serving|api)([ ._-]|$)|gradio|streamlit|comfyui",
     ),
-    Program(
+    GpuProgram(
         "notebook",
         r"jupyter|ipykernel|ipython|(^|[ /])notebook|colab|\.ipynb|marimo|spyder",
     ),
-    Program(
+    GpuProgram(
         "physics",
         r"(^|[ /])(gmx(_mpi)?|mdrun|lmp(_\w+)?|namd\d?|pmemd[\w.]*|cp2k[\w.]*|vasp\w*"
         r"|relion\w*|amber\w*|fluent|hashcat|blender|ffmpeg|octane\w*)( |$)|openmm|lammps|gromacs",
     ),
-    Program(
+    GpuProgram(
         "simulation",
         r"isaac|gymnas|(^|[ /_-])(gym|ppo|sac|dqn|ddpg|a2c|impala|dreamer\w*|rl|rllib"
         r"|rollouts?|actor|selfplay|self_play|simulat(e|or|ion)\w*|mujoco|brax|habitat|carla"
         r"|num[_-]envs|env[_-]id)([ =._-]|$)",
         True,
     ),
-    Program(
+    GpuProgram(
         "inference",
         r"(^|[ /_-])(infer(ence)?|generate|predict|evaluate|eval|sample|transcribe|embed"
         r"|encode|benchmark_throughput)([ ._-]|$)|lm_eval|llama-cli|whisper",

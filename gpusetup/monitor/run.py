@@ -6,18 +6,18 @@ import math
 from functools import cached_property
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.gpu import Gpu
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.programs import is_launched, kind_of, nodes_of
-from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.work import Work, highest, mean, or_zero, percent, work_of
 
 
-class Run:
+class WatchedRun:
     """The figures of a run, its command and how that ended."""
 
     def __init__(
         self,
-        tally: Tally,
+        tally: RunTally,
         command: tuple[str, ...] | None = None,
         exit_code: int | None = None,
         *,
@@ -26,7 +26,7 @@ class Run:
         self.samples, self.seconds = tally.samples, tally.seconds
         self.is_reading = is_reading
         """It is one reading of nvidia-smi, not a run."""
-        self.gpus = tuple(map(Gpu, tally.gpus.values()))
+        self.gpus = tuple(map(GpuRun, tally.gpus.values()))
         self._rows = rows = tally.moments.all()
         self.machine = work_of(rows)
         """What the command and the machine did, apart from any GPU."""
@@ -98,7 +98,7 @@ class Run:
         return math.inf
 
     @cached_property
-    def at_work(self) -> tuple[Gpu, ...]:
+    def at_work(self) -> tuple[GpuRun, ...]:
         """The GPUs that worked, with those that were lost at it."""
         gpus = [gpu for gpu in self.gpus if worked(gpu)]
         return tuple(gpus)
@@ -113,13 +113,13 @@ class Run:
                 works.append(work)
         return tuple(works)
 
-    def kind_on(self, gpu: Gpu) -> str:
+    def kind_on(self, gpu: GpuRun) -> str:
         """The kind of program, by its command or by the names of the processes on a GPU."""
         # Names matter only if there is no command.
         names = gpu.programs
         return kind_of(self.command, names)
 
-    def team(self, gpu: Gpu) -> tuple[Gpu, ...]:
+    def team(self, gpu: GpuRun) -> tuple[GpuRun, ...]:
         """The GPUs at work on the same job: all of a command; else cards of one name whose
         processes have the same names."""
         # Whatever works while a command is watched is taken for the command's.
@@ -132,7 +132,7 @@ class Run:
         )
 
     @cached_property
-    def unused_gpus(self) -> tuple[Gpu, ...]:
+    def unused_gpus(self) -> tuple[GpuRun, ...]:
         """Those on which nothing ran, and no process is."""
         unused = []
         for gpu in self.gpus:
@@ -143,13 +143,13 @@ class Run:
                 unused.append(gpu)
         return tuple(unused)
 
-    def belongs(self, gpu: Gpu) -> bool:
+    def belongs(self, gpu: GpuRun) -> bool:
         """Whether a GPU is part of what runs."""
         has_worked = worked(gpu)
         # A rank that waits holds its memory.
         return has_worked or self.held(gpu)
 
-    def held(self, gpu: Gpu) -> bool:
+    def held(self, gpu: GpuRun) -> bool:
         """A process that computes sits on it: told, or else by its memory."""
         has_process = gpu.has_process
         if has_process is not None:
@@ -160,7 +160,7 @@ class Run:
         return memory_share >= mark
 
 
-def worked(gpu: Gpu) -> bool:
+def worked(gpu: GpuRun) -> bool:
     """Whether a GPU was at work: stray kernels over a whole run, or a display, do not count."""
     if considered(gpu) is None or drawn(gpu):
         return False
@@ -171,7 +171,7 @@ def worked(gpu: Gpu) -> bool:
     return not has_only_stray_kernels
 
 
-def drawn(gpu: Gpu) -> bool:
+def drawn(gpu: GpuRun) -> bool:
     """Only programs that draw are on it, and they do not work it hard."""
     utilization = or_zero(gpu.utilization)
     # A game or a renderer may be listed as drawing, and works the card.
@@ -179,7 +179,7 @@ def drawn(gpu: Gpu) -> bool:
     return gpu.only_draws and not works_hard
 
 
-def considered(gpu: Gpu) -> Work | None:
+def considered(gpu: GpuRun) -> Work | None:
     """Its work without the pauses, unless the pauses are the problem."""
     parts = gpu.parts
     if parts.pause_share > marks.PAUSE_SHARE:
@@ -196,7 +196,7 @@ MOST_WORKERS = 16
 """More loader workers than this per GPU are seldom worth their memory."""
 
 
-def useful_workers(run: Run) -> int:
+def useful_workers(run: WatchedRun) -> int:
     """How many loader workers help each GPU: the usable cores, shared by the GPUs at work.
 
     4 if the number of cores is unknown.

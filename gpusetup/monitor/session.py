@@ -12,8 +12,8 @@ from gpusetup.errors import GpuSetupError
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import EpochTimes, GpuSample, HostSample, Sample
 from gpusetup.monitor.epochs import EpochReader
-from gpusetup.monitor.output import STDOUT, Output
-from gpusetup.monitor.sources import PATIENCE_SECONDS, Source, SourceEnded
+from gpusetup.monitor.output import STDOUT, CommandOutput
+from gpusetup.monitor.sources import PATIENCE_SECONDS, SampleSource, SourceEnded
 from gpusetup.system.processes import foreground
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Command:
     def __init__(self, argv: Sequence[str], *, stdout_to: int = STDOUT) -> None:
         self._epochs = EpochReader()
         self._began = time.monotonic()
-        self._output = Output(self._read_along, stdout_to)
+        self._output = CommandOutput(self._read_along, stdout_to)
         stdout, stderr = self._output.stdout, self._output.stderr
         try:
             self._child = foreground(argv, stdout=stdout, stderr=stderr)
@@ -133,7 +133,7 @@ def _has_terminal() -> bool:
     return False
 
 
-class Limits(NamedTuple):
+class WatchLimits(NamedTuple):
     """How long is watched, and how long a sample may be late."""
 
     seconds: float = 0.0
@@ -142,19 +142,19 @@ class Limits(NamedTuple):
 
 
 def watch(
-    source: Source, say: Say, limits: Limits, beside: ProcessTree | Command | None = None
+    source: SampleSource, say: Say, limits: WatchLimits, beside: ProcessTree | Command | None = None
 ) -> Iterator[Sample]:
     """Samples until the time is over, the source ends, or Ctrl-C.
 
     `beside`: processes, or a command of ours, that are watched too; the watching ends with them.
     """
-    from gpusetup.monitor.host import Host
+    from gpusetup.monitor.host import HostSampler
 
     command = beside if isinstance(beside, Command) else None
     if command is not None:
         command.watch_tree()
     tree = beside.tree if isinstance(beside, Command) else beside
-    host = Host()
+    host = HostSampler()
     for sample in samples_in_time(source, say, limits, command):
         on_gpu: set[int] = set()
         for gpu in sample.gpus:
@@ -170,7 +170,7 @@ def watch(
 
 
 def samples_in_time(
-    source: Source, say: Say, limits: Limits, command: Command | None
+    source: SampleSource, say: Say, limits: WatchLimits, command: Command | None
 ) -> Iterator[Sample]:
     """The samples of a source, until the time is over, or the source or the command ends."""
     began = last_sample_at = time.monotonic()

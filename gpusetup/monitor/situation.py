@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gpusetup.model.shell import own_word
 from gpusetup.monitor.evidence import UNKNOWN, megabytes, whole
-from gpusetup.monitor.run import Run, useful_workers
+from gpusetup.monitor.run import WatchedRun, useful_workers
 from gpusetup.monitor.subject import Subject
 from gpusetup.monitor.work import Work, or_zero
 
@@ -15,7 +15,7 @@ from gpusetup.monitor.work import Work, or_zero
 class Situation(NamedTuple):
     """A run, and the GPU that its verdict is about; None where it is about the run."""
 
-    run: Run
+    run: WatchedRun
     subject: Subject | None = None
 
     def figure(self, read: Callable[[Subject], float | None]) -> str:

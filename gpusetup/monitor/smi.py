@@ -10,7 +10,7 @@ import time
 
 from gpusetup.monitor.documents import Sample
 from gpusetup.monitor.smi_csv import Row, gpus_of, headings, rows_by_moment
-from gpusetup.monitor.sources import Source, SourceEnded, SourceName, utc_now
+from gpusetup.monitor.sources import SampleSource, SourceEnded, SourceName, utc_now
 from gpusetup.probe.nvidia_smi import PROGRAM
 from gpusetup.system.processes import StreamingChild
 from gpusetup.system.system import HOLD_BACK, System
@@ -40,7 +40,7 @@ def question(program: str, fields: tuple[str, ...], *options: str) -> tuple[str,
     return (*held_back, program, query, "--format=csv", *options)
 
 
-class NvidiaSmi(Source):
+class NvidiaSmi(SampleSource):
     """A `nvidia-smi` that goes on printing rows; as many as there are GPUs make a sample."""
 
     name: SourceName = "nvidia-smi"

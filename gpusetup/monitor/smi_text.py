@@ -31,7 +31,7 @@ MOST_LINES_OF_A_MOMENT = 20_000
 """More lines without a new beginning are left out: `-q` of 16 GPUs has some 6,000."""
 
 
-class Form(NamedTuple):
+class SmiForm(NamedTuple):
     """One of nvidia-smi's forms."""
 
     name: str
@@ -373,13 +373,13 @@ def dmon_tells_time(lines: Sequence[str]) -> bool:
 
 
 FORMS = (
-    Form("nvidia-smi dmon", begins_dmon, dmon_samples, dmon_tells_time),
-    Form("nvidia-smi -q", begins_query, query_samples, has_date),
-    Form("nvidia-smi table", is_table, table_samples, has_date),
+    SmiForm("nvidia-smi dmon", begins_dmon, dmon_samples, dmon_tells_time),
+    SmiForm("nvidia-smi -q", begins_query, query_samples, has_date),
+    SmiForm("nvidia-smi table", is_table, table_samples, has_date),
 )
 
 
-def form_that_begins(line: str) -> Form | None:
+def form_that_begins(line: str) -> SmiForm | None:
     """The form whose beginning a line is; None if it is that of none."""
     for form in FORMS:
         # The forms have nothing in common, so the order does not matter.

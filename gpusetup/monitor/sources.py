@@ -31,7 +31,7 @@ class SourceEnded(Exception):
         self.blocked = blocked
 
 
-class Source:
+class SampleSource:
     """Gives one sample after the other."""
 
     name: SourceName
@@ -63,7 +63,7 @@ class Source:
         """End what runs for this source."""
 
 
-class Machine(Source):
+class Machine(SampleSource):
     """A clock: samples without a GPU, so that the command and the machine are watched."""
 
     name: SourceName = "machine"

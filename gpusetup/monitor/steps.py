@@ -13,12 +13,12 @@ from gpusetup.monitor import command_signs as c
 from gpusetup.monitor import signs as s
 from gpusetup.monitor import situation as w
 from gpusetup.monitor.documents import NextStep
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.situation import Command, Situation, Words, always
 from gpusetup.monitor.subject import Sign, Subject
 
 
-class Step(NamedTuple):
+class StepRule(NamedTuple):
     text: Words
     command: Command | None = None
     when: Sign | None = None
@@ -30,134 +30,134 @@ WORKERS_HELP = ~(c.cores_used_up | c.others_full | c.enough_workers)
 # Sources: the acceleration and the multi-GPU guides; PyTorch's performance tuning guide (workers,
 # pinning, compile, DDP) and its page on DDP communication hooks; vLLM's optimisation page;
 # `nvidia-smi --help`.
-STEPS: dict[str, Step] = {
-    "load-with-workers": Step(
+STEPS: dict[str, StepRule] = {
+    "load-with-workers": StepRule(
         w.first_workers, w.tune, when=~(c.workers | c.no_training | c.cores_used_up)),
-    "more-workers": Step(w.more_workers, w.tune, when=WORKERS_HELP),
-    "cheaper-items": Step(always(
+    "more-workers": StepRule(w.more_workers, w.tune, when=WORKERS_HELP),
+    "cheaper-items": StepRule(always(
         "Decode less per item: cache decoded items, store smaller ones, or decode on the GPU")),
-    "more-cores": Step(w.more_cores),
-    "free-the-cpu": Step(w.other_programs, w.processes_by("pcpu")),
-    "faster-storage": Step(always(
+    "more-cores": StepRule(w.more_cores),
+    "free-the-cpu": StepRule(w.other_programs, w.processes_by("pcpu")),
+    "faster-storage": StepRule(always(
         "Move the data to a local disk or memory, in fewer and larger files")),
-    "free-host-memory": Step(always(
+    "free-host-memory": StepRule(always(
         "The machine swaps. Use less of the machine's memory: fewer workers, a smaller "
         "prefetch_factor, arrays instead of lists of objects (each worker copies a list)"),
         w.processes_by("rss")),
-    "run-ahead": Step(w.run_ahead, w.tune),
-    "off-the-loop": Step(always(
+    "run-ahead": StepRule(w.run_ahead, w.tune),
+    "off-the-loop": StepRule(always(
         "Move CPU work out of the training loop: do it once, in other processes, or on the GPU")),
-    "speed-up-the-producers": Step(always(
+    "speed-up-the-producers": StepRule(always(
         "Generate training data faster: use cheaper environments, or environments on the GPU")),
-    "see-where-it-waits": Step(w.where_it_waits, w.show_where_it_waits),
-    "see-why-it-was-lost": Step(always(
+    "see-where-it-waits": StepRule(w.where_it_waits, w.show_where_it_waits),
+    "see-why-it-was-lost": StepRule(always(
         "Find out why the GPU was lost: the kernel log has an error number (Xid; 79 means that "
         "the GPU fell off the bus). Check its power, seat and heat, and run `gpusetup doctor`"),
         always("sudo dmesg -T | grep -iE 'nvrm|xid|aer'")),
-    "larger-work": Step(always(
+    "larger-work": StepRule(always(
         "Give the GPU more work at once: use a larger batch"), w.benchmark, when=~s.memory_high),
-    "compile-or-graphs": Step(always(
+    "compile-or-graphs": StepRule(always(
         "Start fewer kernels: torch.compile, CUDA graphs, fused optimizers"), w.benchmark),
-    "more-in-parallel": Step(always(
+    "more-in-parallel": StepRule(always(
         "Give the GPU more work at once: a larger problem, more requests together, or several "
         "runs at the same time (MPS)"), when=c.server | c.physics),
-    "fewer-bytes": Step(always(
+    "fewer-bytes": StepRule(always(
         "Move fewer bytes: bf16 autocast, channels_last, torch.compile to fuse small steps"),
         w.benchmark),
-    "fewer-bytes-between-gpus": Step(always(
+    "fewer-bytes-between-gpus": StepRule(always(
         "Exchange less data between GPUs: accumulate gradients, use DDP's bf16 hook or larger "
         "buckets, or shard within one node"), always("nvidia-smi topo -m")),
-    "stay-on-the-gpu": Step(always(
+    "stay-on-the-gpu": StepRule(always(
         "Copy less to the GPU in each step: offload less, use pinned memory, copy while the GPU "
         "computes"), w.plan),
-    "free-the-card": Step(always(
+    "free-the-card": StepRule(always(
         "Other processes use this GPU: end them, or use another GPU"),
         always("nvidia-smi --query-compute-apps=gpu_uuid,pid,name,used_memory --format=csv"),
         when=s.shared_with_others | s.used_by_others),
-    "leave-a-margin": Step(always(
+    "leave-a-margin": StepRule(always(
         "Find the largest batch that leaves a margin, and accumulate gradients"),
         always("gpusetup tune --batch-size --code MODULE:FUNCTION")),
-    "find-the-leak": Step(always(
+    "find-the-leak": StepRule(always(
         "Find out what keeps tensors in memory: losses with their graph, lists of outputs, "
         "caches. torch.cuda.memory._record_memory_history shows it")),
-    "cool": Step(always(
+    "cool": StepRule(always(
         "Improve the GPU's cooling: check fans, dust, airflow and neighbouring cards"),
         always("nvidia-smi -q -d TEMPERATURE,PERFORMANCE")),
-    "check-the-supply": Step(always("Check the power cables, the power supply and the slot"),
+    "check-the-supply": StepRule(always("Check the power cables, the power supply and the slot"),
         always("nvidia-smi -q -d POWER,PERFORMANCE")),
-    "raise-the-power-limit": Step(w.higher_limit, w.raise_the_limit),
-    "draw-less": Step(always(
+    "raise-the-power-limit": StepRule(w.higher_limit, w.raise_the_limit),
+    "draw-less": StepRule(always(
         "The power limit cannot be raised. On a laptop, connect the charger and choose the "
         "performance mode. Otherwise use a lower precision or less data per step")),
-    "plug-it-in": Step(always(
+    "plug-it-in": StepRule(always(
         "Connect the charger and choose the performance mode: the GPU gets less power than its "
         "limit allows"), always("nvidia-smi -q -d POWER,PERFORMANCE"), when=s.laptop),
-    "look-outside": Step(always(
+    "look-outside": StepRule(always(
         "The GPU gets less power than its limit allows. Check the power budget of the chassis "
         "(BMC) or of the module, the power supply, and limits in the firmware"),
         always("nvidia-smi -q -d POWER,PERFORMANCE")),
-    "unlock-the-clocks": Step(always(
+    "unlock-the-clocks": StepRule(always(
         "Find out what slows the clocks down. If `nvidia-smi -lgc` locked them, reset them; else "
         "`nvidia-smi -q -d CLOCK,PERFORMANCE` tells more"),
         w.unlock),
-    "reset-the-clocks": Step(always("Reset the clocks"), w.reset_clocks),
-    "see-who-uses-the-cpu": Step(w.who_uses_the_cpu, w.processes_by("pcpu")),
-    "read-its-error": Step(w.early_error),
-    "read-how-it-ended": Step(w.its_error),
-    "watch-longer": Step(w.watch_longer, w.show_where_it_waits),
-    "ask-the-driver": Step(always(
+    "reset-the-clocks": StepRule(always("Reset the clocks"), w.reset_clocks),
+    "see-who-uses-the-cpu": StepRule(w.who_uses_the_cpu, w.processes_by("pcpu")),
+    "read-its-error": StepRule(w.early_error),
+    "read-how-it-ended": StepRule(w.its_error),
+    "watch-longer": StepRule(w.watch_longer, w.show_where_it_waits),
+    "ask-the-driver": StepRule(always(
         "See what the driver reports about this card. With MIG, only NVIDIA's DCGM shows how busy "
         "an instance is: `dcgmi dmon -e 1001,1002,1004,1005`"),
         always("nvidia-smi -q -d UTILIZATION")),
-    "look-at-the-link": Step(w.the_link, always(
+    "look-at-the-link": StepRule(w.the_link, always(
         "nvidia-smi --query-gpu=index,pcie.link.gen.current,pcie.link.gen.max,"
         "pcie.link.width.current,pcie.link.width.max --format=csv"), when=s.slow_link),
-    "see-whether-torch-can": Step(always(
+    "see-whether-torch-can": StepRule(always(
         "Nothing ran on the GPU: check whether this torch can use the GPU"),
         always("gpusetup doctor")),
-    "move-to-the-gpu": Step(always(
+    "move-to-the-gpu": StepRule(always(
         "The CPU computes while the GPU only holds memory. Move the model and each batch to the "
         'GPU: model.to("cuda"); `gpusetup doctor` says whether this torch can use it')),
-    "watch-the-command": Step(always(
+    "watch-the-command": StepRule(always(
         "Let the monitor watch the process too: `gpusetup monitor -- COMMAND`"),
         w.watch_the_command, when=~c.watched),
-    "watch-the-training": Step(always(
+    "watch-the-training": StepRule(always(
         "Watch the training itself to see why: `gpusetup monitor -- python train.py`, with your "
         "own command after the `--`")),
-    "prepare-once": Step(always(
+    "prepare-once": StepRule(always(
         "Only the CPU worked so far: prepare the data once and store the result")),
-    "send-more-requests": Step(always(
+    "send-more-requests": StepRule(always(
         "If requests are rare, this is normal. Otherwise send more requests at once, or run a "
         "second service too")),
-    "release-between-cells": Step(always(
+    "release-between-cells": StepRule(always(
         "A pause between cells is normal. Write a slow cell to a script and watch the script "
         "(`gpusetup monitor -- python SCRIPT`). If you do not need the card, stop the kernel")),
-    "overlap-the-pauses": Step(always(
+    "overlap-the-pauses": StepRule(always(
         "Shorten the pauses: keep scenes and data loaded, prepare the next piece while the GPU "
         "works, or run a second instance at the same time"), when=c.no_training),
-    "shorter-pauses": Step(always(
+    "shorter-pauses": StepRule(always(
         "Shorten the pauses: evaluate on the GPU or less often, keep loader workers alive "
         "(persistent_workers=True), save while the training runs "
         "(torch.distributed.checkpoint.async_save)")),
-    "one-process-each": Step(always("Start one process for each GPU"), w.torchrun),
-    "use-the-other-gpus": Step(w.other_gpus, w.torchrun, when=c.leaves_gpus_unused),
-    "balance-the-work": Step(always(
+    "one-process-each": StepRule(always("Start one process for each GPU"), w.torchrun),
+    "use-the-other-gpus": StepRule(w.other_gpus, w.torchrun, when=c.leaves_gpus_unused),
+    "balance-the-work": StepRule(always(
         "Give every rank the same amount of work: batches of similar length, a "
         "DistributedSampler, evenly split layers. Find out what the busiest rank does that the "
         "others do not")),
-    "more-threads": Step(w.more_threads, always("gpusetup doctor")),
-    "use-a-gpu": Step(always(
+    "more-threads": StepRule(w.more_threads, always("gpusetup doctor")),
+    "use-a-gpu": StepRule(always(
         "The CPU does what it can. If this machine has a GPU for torch, find out why it is not "
         "used"), always("gpusetup doctor")),
-    "use-less-host-memory": Step(always(
+    "use-less-host-memory": StepRule(always(
         "Use less of the machine's memory: fewer workers, a smaller prefetch_factor, arrays "
         "instead of lists of objects (each worker copies a list)"), w.processes_by("rss")),
-    "see-why-no-gpu": Step(always("Find out why the monitor can watch no GPU"),
+    "see-why-no-gpu": StepRule(always("Find out why the monitor can watch no GPU"),
         always("gpusetup doctor")),
 }  # fmt: skip
 
 
-def next_step(ids: Sequence[str], subject: Subject | None, run: Run) -> NextStep | None:
+def next_step(ids: Sequence[str], subject: Subject | None, run: WatchedRun) -> NextStep | None:
     """The first of the steps that fits, in the words of this run; None if none does."""
     situation = Situation(run, subject)
     for name in ids:

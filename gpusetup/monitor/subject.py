@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 from gpusetup.monitor import marks
-from gpusetup.monitor.gpu import Gpu
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.gpu import GpuRun
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.throttling import Throttle, active_throttle
 from gpusetup.monitor.work import Work, or_zero
 
@@ -15,7 +15,7 @@ from gpusetup.monitor.work import Work, or_zero
 class Subject:
     """One GPU that worked, in its run, with the figures that signs and sentences need."""
 
-    def __init__(self, run: Run, gpu: Gpu, work: Work) -> None:
+    def __init__(self, run: WatchedRun, gpu: GpuRun, work: Work) -> None:
         self.run = run
         self.gpu = gpu
         self.work = work

@@ -13,10 +13,10 @@ from gpusetup.monitor.judge import judge, picture_of
 from gpusetup.monitor.judgement import Judgement
 from gpusetup.monitor.marks import LOW
 from gpusetup.monitor.notes import notes
-from gpusetup.monitor.run import Run
+from gpusetup.monitor.run import WatchedRun
 from gpusetup.monitor.steps import next_step
 from gpusetup.monitor.subject import Subject
-from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.tally import RunTally
 
 
 class Story(Frozen):
@@ -34,11 +34,11 @@ READINGS = ("nvidia-smi table", "nvidia-smi -q", "nvidia-smi csv", "nvidia-smi d
 """Sources that may be one reading, which is judged as such."""
 
 
-def summarise(tally: Tally, story: Story | None = None) -> Summary:
+def summarise(tally: RunTally, story: Story | None = None) -> Summary:
     """The summary of a run: its verdict with evidence and next step, and its figures."""
     story = story or Story()
     is_reading = story.source in READINGS and tally.samples < marks.LEAST_SAMPLES
-    run = Run(tally, story.command, story.exit_code, is_reading=is_reading)
+    run = WatchedRun(tally, story.command, story.exit_code, is_reading=is_reading)
     judgement, subject = judge(run)
     return Summary(
         verdict=judgement.verdict,
@@ -60,7 +60,7 @@ def summarise(tally: Tally, story: Story | None = None) -> Summary:
     )
 
 
-def advice_for(run: Run, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
+def advice_for(run: WatchedRun, judgement: Judgement, subject: Subject | None) -> tuple[str, ...]:
     """The guide's ordered advice, for a GPU that works less than half of the time."""
     if run.is_reading:
         steps = (step for gpu in run.gpus for step in picture_of(gpu).steps)
@@ -71,7 +71,7 @@ def advice_for(run: Run, judgement: Judgement, subject: Subject | None) -> tuple
     return ordered_advice(subject, judgement.verdict, judgement.cause)
 
 
-def tree_summary(tally: Tally) -> TreeSummary | None:
+def tree_summary(tally: RunTally) -> TreeSummary | None:
     """The figures of the command; None if none was watched."""
     trees = [row.tree for row in tally.moments.all() if row.tree is not None]
     if not trees:
@@ -90,7 +90,7 @@ def tree_summary(tally: Tally) -> TreeSummary | None:
     )
 
 
-def host_summary(tally: Tally) -> HostSummary | None:
+def host_summary(tally: RunTally) -> HostSummary | None:
     """The figures of the machine; None if no sample has any."""
     hosts = [row.host for row in tally.moments.all() if row.host is not None]
     if not hosts:
@@ -114,7 +114,7 @@ def replayed(documents: Iterable[Sample | Summary], *, exit_code: int | None = N
 
     `exit_code`: how the command ended, where the caller knows better.
     """
-    tally = Tally()
+    tally = RunTally()
     recorded: Summary | None = None
     for document in documents:
         if isinstance(document, Sample):

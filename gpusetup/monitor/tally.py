@@ -176,7 +176,7 @@ NO_GPU = GpuSample(index=-1)
 """What stands for a GPU in the moments of a machine."""
 
 
-class Tally:
+class RunTally:
     """Everything about one run."""
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:

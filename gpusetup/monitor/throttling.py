@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from gpusetup.monitor.gpu import Gpu
+from gpusetup.monitor.gpu import GpuRun
 from gpusetup.monitor.marks import (
     BUSY,
     HOT,
@@ -49,7 +49,7 @@ THROTTLES = (
 """In the order in which they are named. Meaning: nvml.h, nvmlClocksEventReason*."""
 
 
-def active_throttle(work: Work, gpu: Gpu) -> Throttle | None:
+def active_throttle(work: Work, gpu: GpuRun) -> Throttle | None:
     """The first throttle that is on, with the cause that fits this card; None if none is."""
     slow = clocks_are_low(work)
     for throttle in THROTTLES:
@@ -73,7 +73,7 @@ def clocks_are_low(work: Work) -> bool:
     return below(clock_share, LOW_CLOCKS)
 
 
-def of_this_card(throttle: Throttle, work: Work, gpu: Gpu) -> Throttle | None:
+def of_this_card(throttle: Throttle, work: Work, gpu: GpuRun) -> Throttle | None:
     """The throttle with the cause that fits this card: which power limit it is.
 
     None if the card draws what it is rated for, and if no source tells what that is: a limit alone
@@ -92,7 +92,7 @@ def of_this_card(throttle: Throttle, work: Work, gpu: Gpu) -> Throttle | None:
     return throttle._replace(cause="rated limit" if is_laptop(gpu.name) else "lowered limit")
 
 
-def is_capped_from_outside(work: Work, gpu: Gpu) -> bool:
+def is_capped_from_outside(work: Work, gpu: GpuRun) -> bool:
     """Whether something other than the GPU's own power limit holds its clocks down.
 
     A laptop's charger or a server's chassis can cap the power below the limit that NVML reports. It

@@ -16,7 +16,7 @@ from gpusetup.monitor.documents import Verdict
 from gpusetup.monitor.subject import Sign, Subject
 
 
-class Case(NamedTuple):
+class VerdictCase(NamedTuple):
     verdict: Verdict
     cause: str
     proof: Sign
@@ -47,20 +47,20 @@ storages = ("faster-storage",)
 margin = ("free-the-card", "leave-a-margin")
 
 
-def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> Case:
+def throttled_by(cause: str, sentence: Callable[[Subject], str], *steps: str) -> VerdictCase:
     """The clocks are held down for this cause, unless the GPU mostly waits, which costs more."""
     is_held_down = s.held_down_by(cause)
     # The sentence has the figures of this cause.
     proof = is_held_down & costs_most
-    return Case("throttled", cause, proof, sentence, steps)
+    return VerdictCase("throttled", cause, proof, sentence, steps)
 
 
-CASES: tuple[Case, ...] = (
+CASES: tuple[VerdictCase, ...] = (
     # Memory that ended the run: whatever else was slow, this comes first.
-    Case("memory-tight", "before-the-end",
+    VerdictCase("memory-tight", "before-the-end",
          c.failed & s.full_at_the_end & s.memory_grew,
          e.memory_grew, ("find-the-leak",)),
-    Case("memory-tight", "before-the-end",
+    VerdictCase("memory-tight", "before-the-end",
          (c.failed | s.memory_fell) & s.full_at_the_end & ~c.server,
          e.memory_in_use, margin),
     # Clocks that are held down.
@@ -70,114 +70,114 @@ CASES: tuple[Case, ...] = (
     throttled_by("rated limit", e.throttled, "draw-less"),
     throttled_by("withheld power", e.throttled_with_power_left, "plug-it-in", "look-outside"),
     throttled_by("set clocks", e.throttled, "reset-the-clocks"),
-    Case("throttled", "low clocks",
+    VerdictCase("throttled", "low clocks",
          s.busy & s.clocks_far_down,
          e.low_clocks, ("unlock-the-clocks",)),
-    Case("throttled", "others",
+    VerdictCase("throttled", "others",
          s.used_by_others & s.busy,
          e.with_others, ("free-the-card",)),
     # Between GPUs, and between a GPU and its host. A hang shows no traffic, the others do.
-    Case("communication-bound", "hang",
+    VerdictCase("communication-bound", "hang",
          (s.several | s.beside_a_resting_one)
          & s.spins & s.light & s.no_memory_traffic & ~s.links_carry,
          e.hangs, waits_where),
-    Case("communication-bound", "offload",
+    VerdictCase("communication-bound", "offload",
          s.pcie_carries & partly & c.many_threads & c.reads_nothing,
          e.computed_on_the_host, ("stay-on-the-gpu",)),
-    Case("communication-bound", "links",
+    VerdictCase("communication-bound", "links",
          s.several & (links_hold_it_back | kernels_wait_for_links),
          e.over_the_links, fewer_bytes),
-    Case("communication-bound", "collectives",
+    VerdictCase("communication-bound", "collectives",
          s.several & s.spins & s.light & s.launched,
          e.in_collectives, fewer_bytes),
-    Case("communication-bound", "network",
+    VerdictCase("communication-bound", "network",
          s.busy & s.at_half_power & s.network_full & ~s.memory_bus_full,
          e.over_the_links, fewer_bytes),
-    Case("communication-bound", "host",
+    VerdictCase("communication-bound", "host",
          ((s.links_carry & s.light) | (s.link_full & partly)) & ~s.several,
          e.over_the_links, the_link),
     # Pauses. What writes or computes in them is known; what only sleeps is looked for.
-    Case("bursty", "requests",
+    VerdictCase("bursty", "requests",
          c.server & partly & ~c.core_full,
          e.in_bursts, ("send-more-requests",)),
-    Case("bursty", "cells",
+    VerdictCase("bursty", "cells",
          c.notebook & partly,
          e.in_bursts, ("release-between-cells",)),
-    Case("bursty", "saves",
+    VerdictCase("bursty", "saves",
          s.pauses_rule & c.writes_in_pauses,
          e.paused_and_wrote, shorter),
-    Case("bursty", "cpu",
+    VerdictCase("bursty", "cpu",
          s.pauses_rule & c.computes_in_pauses & ~(c.workers_full | c.helpers),
          e.paused_and_computed, shorter),
-    Case("bursty", "evaluation",
+    VerdictCase("bursty", "evaluation",
          partly & c.evaluates_on_the_cpu & ~c.physics,
          e.evaluated_on_the_cpu, shorter),
-    Case("bursty", "sleeps",
+    VerdictCase("bursty", "sleeps",
          s.pauses_rule & main_waits
          & ~(c.workers_full | c.helpers | c.blocked | c.reads | c.receives),
          e.paused_and_computed, waits_where),
     # The input, as the processes show it: first what is outside of the command.
-    Case("input-starved", "neighbours",
+    VerdictCase("input-starved", "neighbours",
          starved & c.others_full,
          e.neighbours, ("free-the-cpu",)),
-    Case("input-starved", "quota",
+    VerdictCase("input-starved", "quota",
          starved & c.cores_used_up & c.fewer_cores,
          e.quota, ("more-cores",)),
-    Case("input-starved", "workers",
+    VerdictCase("input-starved", "workers",
          starved & c.workers_full,
          e.busy_workers, ("more-workers", "cheaper-items")),
-    Case("input-starved", "host-memory",
+    VerdictCase("input-starved", "host-memory",
          waits & c.swaps,
          e.swapping, ("free-host-memory",)),
-    Case("input-starved", "network",
+    VerdictCase("input-starved", "network",
          waits & c.over_the_network,
          e.waited_for_the_network, storages),
-    Case("input-starved", "storage",
+    VerdictCase("input-starved", "storage",
          waits & (c.blocked | c.reads),
          e.waited_for_a_disk, storages),
-    Case("input-starved", "producers",
+    VerdictCase("input-starved", "producers",
          starved & c.helpers & ~s.several,
          e.waited_for_producers, ("speed-up-the-producers",)),
-    Case("memory-tight", "margin",
+    VerdictCase("memory-tight", "margin",
          s.memory_used_up & partly & ~c.no_loader,
          e.memory_in_use, margin),
-    Case("input-starved", "by-itself",
+    VerdictCase("input-starved", "by-itself",
          alone_with_its_cpu & c.core_full & ~(s.light | c.nothing_comes_in),
          e.loaded_by_itself, faster_input),
-    Case("input-starved", "slow-items",
+    VerdictCase("input-starved", "slow-items",
          waits & c.workers,
          e.waited_for_workers, ("run-ahead", "see-where-it-waits")),
-    Case("input-starved", "machine",
+    VerdictCase("input-starved", "machine",
          partly & c.machine_full & ~(c.watched | c.no_loader),
          e.machine_busy, ("see-who-uses-the-cpu",)),
     # The launches: a full core without input, or kernels that draw little.
-    Case("launch-bound", "core",
+    VerdictCase("launch-bound", "core",
          c.core_full & partly,
          e.one_core, small),
-    Case("launch-bound", "kernels",
+    VerdictCase("launch-bound", "kernels",
          s.light & (s.busy | ~(s.gaps | main_waits)),
          e.small_kernels, small),
     # The pattern, where no source shows a cause.
-    Case("bursty", "unknown",
+    VerdictCase("bursty", "unknown",
          partly & s.gaps,
          e.in_bursts, unseen),
-    Case("input-starved", "each-step",
+    VerdictCase("input-starved", "each-step",
          waits & c.works_between_steps & ~s.several,
          e.waited_in_each_step, ("load-with-workers", "see-where-it-waits")),
-    Case("input-starved", "each-step",
+    VerdictCase("input-starved", "each-step",
          waits & ~s.several,
          e.waited_in_each_step, waits_where),
-    Case("bursty", "short-pieces",
+    VerdictCase("bursty", "short-pieces",
          partly,
          e.in_short_pieces, unseen),
     # Memory of a GPU that is busy.
-    Case("memory-tight", "margin",
+    VerdictCase("memory-tight", "margin",
          s.memory_full & ~c.server,
          e.memory_in_use, margin),
-    Case("memory-bound", "bus",
+    VerdictCase("memory-bound", "bus",
          s.memory_bus_full,
          e.memory_busy, ("more-in-parallel", "fewer-bytes")),
-    Case("good", "",
+    VerdictCase("good", "",
          Sign(lambda subject: True),
          e.nothing_slows_it_down, ("use-the-other-gpus",)),
 )  # fmt: skip
@@ -189,7 +189,7 @@ ORDER = (
 """How bad a verdict is, where several GPUs have several."""
 
 
-def case_of(subject: Subject) -> Case:
+def case_of(subject: Subject) -> VerdictCase:
     """The first case that holds; the last always does."""
     for case in CASES:
         # The order of the table is the order of what is asked.

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from gpusetup.messages.owners import COMPILED, FORMS, Form
+from gpusetup.messages.owners import COMPILED, FORMS, OwnerForm
 from gpusetup.messages.search import Text
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import lazy
@@ -58,7 +58,7 @@ def _folder_of_torch(text: Text, flat: str) -> Facts:
             yield Claim("python.executable", f"{root}/bin/python", "paths", GUESS)
 
 
-def _owner_by_form(text: Text, flat: str, form: Form) -> Iterator[Event]:
+def _owner_by_form(text: Text, flat: str, form: OwnerForm) -> Iterator[Event]:
     match = form.pattern.search(flat)
     if match is None or (form.unless and form.unless.search(text.shown(*match.span()))):
         return

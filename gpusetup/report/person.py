@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpusetup.evidence.wording import is_program_output
 from gpusetup.messages.people import ROWS
-from gpusetup.messages.row import Row
+from gpusetup.messages.row import MessageRow
 from gpusetup.messages.search import Text, line_source
 from gpusetup.model.machine import Event
 from gpusetup.model.patterns import in_any_case, lazy, lowered
@@ -162,7 +162,7 @@ def _named_values(match: re.Match[str]) -> Mapping[str, str]:
     return values
 
 
-def _first_assertion(words: str, row: Row) -> re.Match[str] | None:
+def _first_assertion(words: str, row: MessageRow) -> re.Match[str] | None:
     """The first place that says it, unless its sentence makes a condition or a wish of it."""
     for match in in_any_case(row.pattern).finditer(words):
         if not row.unless:

@@ -13,7 +13,7 @@ from gpusetup.model.frozen import Frozen
 from gpusetup.plan.batch_verdict import BatchVerdict
 from gpusetup.tune.case import (
     MEASURED,
-    Case,
+    ConfigCase,
     DoesNotFit,
     Suggestion,
     Why,
@@ -32,7 +32,7 @@ LARGEST_EFFECTIVE = 1 << 16
 """Above this the divisors of a batch are not tried one by one: a hostile config may name any."""
 
 
-def measuring(case: Case) -> str:
+def measuring(case: ConfigCase) -> str:
     """The command that measures a batch for this config."""
     config = config_word(case)
     # The placeholder is the person's own function.
@@ -67,7 +67,7 @@ SAMPLE_UNITS = ("sample", "samples", "sents", "sentence", "static")
 """Values of `batch_type` that count samples; any other counts tokens, frames or elements."""
 
 
-def split_batches(case: Case) -> Iterator[Suggestion]:
+def split_batches(case: ConfigCase) -> Iterator[Suggestion]:
     """Each batch with its accumulation: another split of the same effective batch."""
     unit = _other_unit(case)
     for setting, key in case.keyed:
@@ -88,7 +88,7 @@ def split_batches(case: Case) -> Iterator[Suggestion]:
             yield from _recommenders_tier(case, split)
 
 
-def _other_unit(case: Case) -> Setting | None:
+def _other_unit(case: ConfigCase) -> Setting | None:
     """The setting that says that a batch counts something else than samples."""
     for setting in case.with_name("batch_type"):
         if unquoted(setting.text).lower() not in SAMPLE_UNITS:
@@ -96,7 +96,7 @@ def _other_unit(case: Case) -> Setting | None:
     return None
 
 
-def _split_of(case: Case, setting: Setting, size: int) -> Split:
+def _split_of(case: ConfigCase, setting: Setting, size: int) -> Split:
     """The accumulation that goes with a batch is in the same map, else the only one there is."""
     parent = setting.path[:-1]
     accumulations = case.with_role("accumulation")
@@ -121,7 +121,7 @@ def _split_of(case: Case, setting: Setting, size: int) -> Split:
 # --- a batch that stays ---------------------------------------------------------------------------
 
 
-def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
+def _why_unchanged(case: ConfigCase, split: Split) -> Iterator[str]:
     """Why a batch size stays, with the guides' mark for this card unless plan is sure of it."""
     if not case.facts.gpus:
         return
@@ -153,7 +153,7 @@ def _why_unchanged(case: Case, split: Split) -> Iterator[str]:
             yield _marked(case, split, mark)
 
 
-def _recommenders_tier(case: Case, split: Split) -> Iterator[str]:
+def _recommenders_tier(case: ConfigCase, split: Split) -> Iterator[str]:
     """The multi-GPU guide's tier, also where plan is sure of another batch for the model's part."""
     mark = batch_mark(case)
     # What ran here says more than a guide.
@@ -163,7 +163,7 @@ def _recommenders_tier(case: Case, split: Split) -> Iterator[str]:
         yield _marked(case, split, mark)
 
 
-def _marked(case: Case, split: Split, mark: BatchMark) -> str:
+def _marked(case: ConfigCase, split: Split, mark: BatchMark) -> str:
     """The guides' mark for a batch: where the config stands, and what to try and measure."""
     name = label(split.setting)
     sentence = f"{_mark_text(case, mark)}; {name} is {split.size}."
@@ -181,7 +181,7 @@ def _marked(case: Case, split: Split, mark: BatchMark) -> str:
     return f"{sentence} {_to_measure(case, mark)}"
 
 
-def _mark_text(case: Case, mark: BatchMark) -> str:
+def _mark_text(case: ConfigCase, mark: BatchMark) -> str:
     """What a guide starts with on this card, and what that is on each of several GPUs."""
     unit = "in all" if mark.of_all_gpus else "on a GPU"
     text = f"{mark.where} the {mark.source} starts with a batch of {mark.range_text} {unit}"
@@ -194,7 +194,7 @@ def _mark_text(case: Case, mark: BatchMark) -> str:
     return text
 
 
-def _to_measure(case: Case, mark: BatchMark) -> str:
+def _to_measure(case: ConfigCase, mark: BatchMark) -> str:
     """The command that measures up to the mark."""
     command = measuring(case)
     # No larger size is tried: the mark is its guide's largest.
@@ -236,7 +236,7 @@ QUARTER = 4
 # --- a batch that changes -------------------------------------------------------------------------
 
 
-def _better_split(case: Case, split: Split) -> Iterator[Suggestion]:
+def _better_split(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     """Another split, or why not; nothing if it is as it should be."""
     measured, effective = case.measured.batch_size, split.effective
     if measured is None:
@@ -276,7 +276,7 @@ def divisors(number: int, most: int) -> Iterator[int]:
             yield size
 
 
-def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
+def _split_by_plan(case: ConfigCase, split: Split) -> Iterator[Suggestion]:
     """The largest split that plan calls clear; a batch that is close is left as it is."""
     current = plan_verdict(case, split.size)
     if isinstance(current, CannotJudge) or current.verdict == "close":
@@ -301,7 +301,7 @@ def _split_by_plan(case: Case, split: Split) -> Iterator[Suggestion]:
         )
 
 
-def _more_may_run(case: Case, split: Split, largest_clear: int) -> Iterator[str]:
+def _more_may_run(case: ConfigCase, split: Split, largest_clear: int) -> Iterator[str]:
     """That a guide's mark is above what plan is sure of."""
     mark = batch_mark(case)
     # A recommender's tier is said in any case, by `_recommenders_tier`.
@@ -315,7 +315,7 @@ def _more_may_run(case: Case, split: Split, largest_clear: int) -> Iterator[str]
         )
 
 
-def _largest_clear_split(case: Case, split: Split) -> int | None:
+def _largest_clear_split(case: ConfigCase, split: Split) -> int | None:
     """The largest micro-batch of the same effective batch that plan is sure of."""
     effective = split.effective
     for size in divisors(effective, effective):
@@ -326,7 +326,7 @@ def _largest_clear_split(case: Case, split: Split) -> int | None:
     return None
 
 
-def _way_to_fit(case: Case, split: Split) -> str:
+def _way_to_fit(case: ConfigCase, split: Split) -> str:
     """What to do where no batch is clear: measure it, or what plan says if not even 1 fits."""
     measure_it = f"`{measuring(case)}` measures it"
     verdict = plan_verdict(case, 1, split.effective)
@@ -340,7 +340,7 @@ def _way_to_fit(case: Case, split: Split) -> str:
     return f"Even 1 takes {verdict.total_gib:.1f} GiB. {ways}"
 
 
-def _change_split(case: Case, split: Split, micro: int, source: str) -> list[Suggestion]:
+def _change_split(case: ConfigCase, split: Split, micro: int, source: str) -> list[Suggestion]:
     """The same effective batch in other pieces: the batch and its accumulation, or why not."""
     effective = split.effective
     steps = effective // micro

@@ -117,7 +117,7 @@ def facts_of(snapshot: Snapshot) -> Facts:
     )
 
 
-class Case(Frozen):
+class ConfigCase(Frozen):
     """A config, read, on a machine."""
 
     config: Config
@@ -144,7 +144,7 @@ class Case(Frozen):
                 yield setting
 
 
-def config_word(case: Case) -> str:
+def config_word(case: ConfigCase) -> str:
     """The config's file as a command names it."""
     name = case.config.name
     # It may have spaces.
@@ -165,7 +165,7 @@ class Why(Frozen):
     source: str
 
 
-def change_value(case: Case, setting: Setting, value: str, why: Why) -> Iterator[Suggestion]:
+def change_value(case: ConfigCase, setting: Setting, value: str, why: Why) -> Iterator[Suggestion]:
     """The change of one setting, or words if its place does not allow it."""
     edit = replacement(case.config, setting, value)
     if edit is None:
@@ -200,7 +200,7 @@ def _proposed(edit: Edit, setting: Setting, value: str, why: Why) -> Proposed:
     return Proposed(edit=edit, change=change)
 
 
-def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
+def add_key(case: ConfigCase, role: str, value: str, why: Why) -> list[Suggestion]:
     """A missing key, where the config is of a family that is known to read it."""
     if case.with_role(role):
         return []
@@ -220,7 +220,7 @@ def add_key(case: Case, role: str, value: str, why: Why) -> list[Suggestion]:
     return []
 
 
-def _line_below(case: Case, setting: Setting, row: Added, value: str) -> Edit | None:
+def _line_below(case: ConfigCase, setting: Setting, row: Added, value: str) -> Edit | None:
     """The edit that adds a row's key below a setting; None if it may not stand there."""
     # `--batch-size` has neighbours that are spelled in another way.
     is_spelled_alike = setting.path[-1] == row.beside

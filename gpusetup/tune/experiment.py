@@ -18,7 +18,7 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.model.units import MIB
 from gpusetup.plan.batch_verdict import BatchVerdict
-from gpusetup.tune.case import Case, Suggestion, config_word, label
+from gpusetup.tune.case import ConfigCase, Suggestion, config_word, label
 from gpusetup.tune.marks import (
     SMALL_CARD_GB,
     card_of,
@@ -48,7 +48,7 @@ SEQUENCE_KEYS: tuple[tuple[str, str], ...] = (
 NEVER_WRITTEN = "Each of these is another experiment, so gpusetup never writes them"
 
 
-def network_size(case: Case) -> Iterator[Suggestion]:
+def network_size(case: ConfigCase) -> Iterator[Suggestion]:
     """The guide's sizes of a network for this card, next to the config's."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes:
@@ -84,7 +84,7 @@ SHORT_LENGTHS = (128, 256)
 """Tokens that the set-up guide advises on its laptop with 4 GB."""
 
 
-def sequence_length(case: Case) -> Iterator[Suggestion]:
+def sequence_length(case: ConfigCase) -> Iterator[Suggestion]:
     """Shorter sequences for a card with less than 5 GB."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes or has_memory(memory_bytes, SMALL_CARD_GB):
@@ -110,7 +110,7 @@ CLIP_AT = "1.0"
 """The optimisation guide's limit of the gradients' norm."""
 
 
-def unstable_loss(case: Case) -> Iterator[Suggestion]:
+def unstable_loss(case: ConfigCase) -> Iterator[Suggestion]:
     """Clipping where it is off, and what else to do if the loss explodes or becomes NaN."""
     unclipped = [setting for setting in plain_values(case, "clip") if _is_off(setting)]
     for setting in unclipped:
@@ -124,7 +124,7 @@ def unstable_loss(case: Case) -> Iterator[Suggestion]:
         yield f"If the loss explodes or becomes NaN, {_calmer_steps(case)}"
 
 
-def _calmer_steps(case: Case) -> str:
+def _calmer_steps(case: ConfigCase) -> str:
     """The steps against a loss that explodes, with the config's own keys and values."""
     rate_step = "then try half of the learning rate, then a tenth"
     warm_up_step = "then let the learning rate warm up"
@@ -134,7 +134,7 @@ def _calmer_steps(case: Case) -> str:
     )
 
 
-def _current_value(case: Case, role: str) -> str:
+def _current_value(case: ConfigCase, role: str) -> str:
     """The first plain value of a role in parentheses: ` (lr (line 7) is 0.0002)`."""
     for setting in plain_values(case, role):
         text = unquoted(setting.text)
@@ -170,7 +170,7 @@ LARGE_SHARE = 0.05
 """A cache that takes more of a GPU than this is worth the time that computing it again costs."""
 
 
-def embedding_cache(case: Case) -> Iterator[Suggestion]:
+def embedding_cache(case: ConfigCase) -> Iterator[Suggestion]:
     """What the cache of a recommender's embeddings takes on this card, and the other mode."""
     memory_bytes, caches = case.facts.memory_bytes, case.with_role("cache")
     if not memory_bytes or not caches or training_of(case) != "recommender":
@@ -197,7 +197,7 @@ def embedding_cache(case: Case) -> Iterator[Suggestion]:
     yield f"{label(cache)}: {takes}. {modes}. {_cache_advice(is_on, is_small, is_large)}"
 
 
-def _cache_bytes(case: Case) -> int | None:
+def _cache_bytes(case: ConfigCase) -> int | None:
     """The bytes of the users' embeddings; None if the config does not say how many there are."""
     count = _plain(case, "users")
     width = _plain(case, "embedding-dim")
@@ -207,7 +207,7 @@ def _cache_bytes(case: Case) -> int | None:
     return numbers * BYTES_PER_NUMBER
 
 
-def _plain(case: Case, role: str) -> int | None:
+def _plain(case: ConfigCase, role: str) -> int | None:
     """The first whole number of a role."""
     for setting in plain_values(case, role):
         value = whole_number(setting)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpusetup.configs.settings import Setting
-from gpusetup.tune.case import MEASURED, Case, Suggestion, Why, change_value, label
+from gpusetup.tune.case import MEASURED, ConfigCase, Suggestion, Why, change_value, label
 from gpusetup.tune.refusals import refusals, step_counts
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def larger_batch_in_words(split: Split, measured: int) -> str:
     )
 
 
-def grown_batch(case: Case, split: Split, measured: int) -> Iterator[Suggestion]:
+def grown_batch(case: ConfigCase, split: Split, measured: int) -> Iterator[Suggestion]:
     """The batch that ran, without accumulation, and what has to change with it."""
     for reason in reasons_to_stay(case, split):
         yield f"{split.name} stays {split.size}, though {measured} ran here: {reason}"
@@ -58,7 +58,7 @@ def grown_batch(case: Case, split: Split, measured: int) -> Iterator[Suggestion]
             yield reason
 
 
-def reasons_to_stay(case: Case, split: Split) -> Iterator[str]:
+def reasons_to_stay(case: ConfigCase, split: Split) -> Iterator[str]:
     """Why the batch cannot be written alone, even if its growth is wanted."""
     if case.fixed_by:
         yield case.fixed_by
@@ -70,7 +70,7 @@ def reasons_to_stay(case: Case, split: Split) -> Iterator[str]:
         yield "the config has several batches: change the one you mean by hand"
 
 
-def learning_rate_in_words(case: Case, factor: float) -> str:
+def learning_rate_in_words(case: ConfigCase, factor: float) -> str:
     """How the learning rate goes with the batch, with the config's own figures if it has one."""
     rates = [setting for setting in case.with_name(*RATE_NAMES) if rate_of(setting)]
     keep = "To keep the experiment as it was, leave out `--grow-batch`"

@@ -19,7 +19,7 @@ from gpusetup.configs.settings import (
 )
 from gpusetup.configs.trainer import trainer_of
 from gpusetup.model.units import GIB
-from gpusetup.tune.case import Case, trainer_in
+from gpusetup.tune.case import ConfigCase, trainer_in
 from gpusetup.tune.presets import Preset, preset_named
 from gpusetup.tune.refusals import has_batch_norm
 
@@ -77,7 +77,7 @@ LONGEST_SMALL_SEQUENCE = 256
 """Tokens. The guides' marks are for short sequences; longer ones are a language model's."""
 
 
-def training_of(case: Case) -> Training:
+def training_of(case: ConfigCase) -> Training:
     """What the config trains, by its keys, as far as the guides have marks for it."""
     is_of_language_trainer = trainer_of(case.config) is not None
     if case.with_role("users") and case.with_role("items"):
@@ -95,7 +95,7 @@ def training_of(case: Case) -> Training:
     return "other" if _speaks_of_model(case) else "unknown"
 
 
-def _names_sequence_model(case: Case) -> bool:
+def _names_sequence_model(case: ConfigCase) -> bool:
     """Whether a value names a recurrent model, or a transformer built by hand."""
     for setting in case.config.settings:
         if name_of(setting.path) not in MODEL_KIND_KEYS:
@@ -107,7 +107,7 @@ def _names_sequence_model(case: Case) -> bool:
     return False
 
 
-def _names_other_model(case: Case) -> bool:
+def _names_other_model(case: ConfigCase) -> bool:
     """Whether a trainer or a model is named for which the guides have no batch."""
     if case.with_role("rollout-batch") or trainer_in(case.config) is not None:
         return True
@@ -117,7 +117,7 @@ def _names_other_model(case: Case) -> bool:
     return is_about_images or has_batch_norm(case)
 
 
-def _speaks_of_model(case: Case) -> bool:
+def _speaks_of_model(case: ConfigCase) -> bool:
     """Whether any key speaks of a model: then the config shows what it trains."""
     for name in names_in(case.config.settings):
         words = words_of(name)
@@ -132,7 +132,7 @@ LARGEST_SMALL_DEPTH = 11
 layers (BERT's and GPT-2's smallest) is a language or speech model, for which it has no marks."""
 
 
-def _is_larger_than_the_guides(case: Case) -> bool:
+def _is_larger_than_the_guides(case: ConfigCase) -> bool:
     """Whether the network is far wider or deeper than those of the acceleration guide."""
     width = _largest(case, "hidden")
     depth = _largest(case, "layers")
@@ -140,7 +140,7 @@ def _is_larger_than_the_guides(case: Case) -> bool:
     return width > LARGEST_SMALL_WIDTH or depth > LARGEST_SMALL_DEPTH
 
 
-def _largest(case: Case, role: str) -> int:
+def _largest(case: ConfigCase, role: str) -> int:
     """The largest whole number of a role; 0 if there is none."""
     largest = 0
     for setting in plain_values(case, role):
@@ -150,7 +150,7 @@ def _largest(case: Case, role: str) -> int:
     return largest
 
 
-def _trains_on_image_patches(case: Case) -> bool:
+def _trains_on_image_patches(case: ConfigCase) -> bool:
     """Whether the config is one of the optimisation guide's image networks, or much like them."""
     if plain_values(case, "channels") or plain_values(case, "perceptual"):
         return True
@@ -159,7 +159,7 @@ def _trains_on_image_patches(case: Case) -> bool:
     return largest_patch > LARGEST_VIT_PATCH
 
 
-def plain_values(case: Case, role: str) -> list[Setting]:
+def plain_values(case: ConfigCase, role: str) -> list[Setting]:
     """The settings of a role with one value; a list of sizes is another kind of network's."""
     plain = []
     for setting in case.with_role(role):
@@ -169,7 +169,7 @@ def plain_values(case: Case, role: str) -> list[Setting]:
     return plain
 
 
-def _reads_text(case: Case) -> bool:
+def _reads_text(case: ConfigCase) -> bool:
     """Whether a model is named that reads tokens, or sequences are longer than the guides' own."""
     if any(case.with_name("model_name_or_path")):
         return True
@@ -236,7 +236,7 @@ TIERS = (
 """The multi-GPU guide's batch of a recommender, of all GPUs together."""
 
 
-def batch_mark(case: Case) -> BatchMark | None:
+def batch_mark(case: ConfigCase) -> BatchMark | None:
     """The guides' batch for what the config trains on this card; None if they have none."""
     memory_bytes = case.facts.memory_bytes
     if not memory_bytes:
@@ -305,7 +305,7 @@ def sequence_preset(memory_bytes: int) -> Preset:
     return preset_named("balanced" if has_memory(memory_bytes, 10) else "saving")
 
 
-def card_of(case: Case, preset: Preset) -> str:
+def card_of(case: ConfigCase, preset: Preset) -> str:
     """The card of a preset, and why its figures are for this one.
 
     A card that the guide does not name belongs to the class of the named one with as much memory.
@@ -325,7 +325,7 @@ def card_of(case: Case, preset: Preset) -> str:
     return f"{preset.card}, the class of your {size} GB card"
 
 
-def _image_mark(case: Case, memory_bytes: int) -> BatchMark:
+def _image_mark(case: ConfigCase, memory_bytes: int) -> BatchMark:
     """The optimisation guide's batch for a card with so much memory."""
     preset = image_preset(memory_bytes)
     batch_text = preset.value("batch_size")

@@ -14,7 +14,7 @@ from gpusetup.tune.baseline import DEFAULT_BASELINE, Baseline, MeasureRequest, s
 from gpusetup.tune.bench import Bench, Say, raise_if_code_fails
 from gpusetup.tune.case import Measured
 from gpusetup.tune.search import FIRST, Trial, fastest, largest_that_ran, stopped
-from gpusetup.tune.table import Table, cause_of, gains_by_role
+from gpusetup.tune.table import TrialTable, cause_of, gains_by_role
 
 ShowProgress = Callable[[int], AbstractContextManager[Say]]
 """Number of trials expected -> a context whose value is told what is measured."""
@@ -30,11 +30,11 @@ def measure(
         if not request.benchmark:
             return search_batch(request, bench, showing, baseline)
         # The table also searches the batch, in its own row.
-        table = Table(request, bench, baseline)
+        table = TrialTable(request, bench, baseline)
         return fill_table(table, showing)
 
 
-def fill_table(table: Table, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
+def fill_table(table: TrialTable, showing: ShowProgress) -> tuple[TuneAnswer, Measured]:
     """The table, and what gained on this code."""
     is_interrupted = True
     with showing(TABLE_TRIALS) as table.say, suppress(KeyboardInterrupt):

@@ -19,7 +19,7 @@ from gpusetup.configs.settings import (
     unquoted,
     whole_number,
 )
-from gpusetup.tune.case import Case, label, trainer_in
+from gpusetup.tune.case import ConfigCase, label, trainer_in
 
 # --- another file decides too ---------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ def batch_fixed_by(config: Config) -> str | None:
     return None
 
 
-def sharded_elsewhere(case: Case) -> str | None:
+def sharded_elsewhere(case: ConfigCase) -> str | None:
     """Which setting leaves to another file how the model is sharded; None if none does."""
     for setting in case.with_name(*OTHER_FILES):
         if not _names_settings(setting):
@@ -97,7 +97,7 @@ OTHER_COUNTS = re.compile(
 """Names that look like them and count something else."""
 
 
-def step_counts(case: Case) -> Iterator[Setting]:
+def step_counts(case: ConfigCase) -> Iterator[Setting]:
     """The settings whose number is a count of steps (0, -1, ratios and epochs are none)."""
     for setting in case.config.settings:
         name = name_of(setting.path)
@@ -162,14 +162,14 @@ def names_batch_norm(setting: Setting) -> bool:
     return any(map(BATCH_NORM.match, (last_word, first_word)))
 
 
-def has_batch_norm(case: Case) -> bool:
+def has_batch_norm(case: ConfigCase) -> bool:
     """Whether any setting shows that the model has BatchNorm."""
     settings = case.config.settings
     # One layer is enough.
     return any(map(names_batch_norm, settings))
 
 
-def refusals(case: Case) -> Iterator[str]:
+def refusals(case: ConfigCase) -> Iterator[str]:
     """The reasons against another micro-batch, in the order of their weight."""
     if case.fixed_by:
         yield case.fixed_by
@@ -178,7 +178,7 @@ def refusals(case: Case) -> Iterator[str]:
     yield from _refusals_of_counts(case)
 
 
-def _refusals_of(case: Case, setting: Setting) -> Iterator[str]:
+def _refusals_of(case: ConfigCase, setting: Setting) -> Iterator[str]:
     """What one setting says against another micro-batch."""
     name = name_of(setting.path)
     text = unquoted(setting.text)[:LONGEST_VALUE]
@@ -212,7 +212,7 @@ def _refusals_of(case: Case, setting: Setting) -> Iterator[str]:
         )
 
 
-def _is_axolotls(case: Case) -> bool:
+def _is_axolotls(case: ConfigCase) -> bool:
     """Whether the config is one of axolotl."""
     trainer = trainer_in(case.config)
     # A loop of one's own has no trainer.
@@ -221,7 +221,7 @@ def _is_axolotls(case: Case) -> bool:
     return trainer.name == "axolotl"
 
 
-def _refusals_of_counts(case: Case) -> Iterator[str]:
+def _refusals_of_counts(case: ConfigCase) -> Iterator[str]:
     """The settings that count micro-batches, or for all that is known may count them."""
     trainer = trainer_in(case.config) or Loop(name="this trainer")
     micro_names = trainer.micro.split()

@@ -23,7 +23,7 @@ from gpusetup.model.units import GIB
 from gpusetup.tune.batch import split_batches
 from gpusetup.tune.case import (
     MEASURED,
-    Case,
+    ConfigCase,
     DoesNotFit,
     Facts,
     Measured,
@@ -92,7 +92,7 @@ def worker_count(facts: Facts) -> tuple[int, Why]:
     return count, Why(reason=reason, source=WORKERS_SOURCE)
 
 
-def loader(case: Case) -> Iterator[Suggestion]:
+def loader(case: ConfigCase) -> Iterator[Suggestion]:
     """The number of workers, and what goes with it."""
     facts, settings = case.facts, case.with_role("workers")
     if not facts.cores:
@@ -144,7 +144,7 @@ def _workers_stay(settings: list[Setting], count: int) -> Iterator[str]:
         yield f"{name} stays {setting.text}: {count} were not clearly faster ({MEASURED})"
 
 
-def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:
+def _switch_on(case: ConfigCase, role: str, why: Why) -> Iterator[Suggestion]:
     """The settings of a role that are off, switched on."""
     for setting in case.with_role(role):
         # One without a plain yes or no is left to its owner.
@@ -153,7 +153,7 @@ def _switch_on(case: Case, role: str, why: Why) -> Iterator[Suggestion]:
             yield from change_value(case, setting, "true", why)
 
 
-def other_workers(case: Case) -> Iterator[Suggestion]:
+def other_workers(case: ConfigCase) -> Iterator[Suggestion]:
     """Worker settings outside of a data loader (Ray, Dask): they belong to the experiment."""
     for setting in case.with_role("not a loader"):
         yield (
@@ -162,7 +162,7 @@ def other_workers(case: Case) -> Iterator[Suggestion]:
         )
 
 
-def pinning(case: Case) -> Iterator[Suggestion]:
+def pinning(case: ConfigCase) -> Iterator[Suggestion]:
     """Pinned memory makes the copy to the GPU overlap; a Jetson's memory is the GPU's already."""
     facts = case.facts
     if not facts.gpus or facts.jetson:
@@ -211,7 +211,7 @@ def has_tensor_cores(facts: Facts) -> bool:
     return WITHOUT_TENSOR_CORES not in name
 
 
-def precision(case: Case) -> Iterator[Suggestion]:
+def precision(case: ConfigCase) -> Iterator[Suggestion]:
     """Mixed precision where a key for it stands in the config and the GPU gains by it."""
     is_faster = case.measured.is_faster.get("amp")
     settings = case.with_role(*AMP_ROLES)
@@ -239,7 +239,7 @@ def precision(case: Case) -> Iterator[Suggestion]:
     yield from _switch_half_on(case, kind, why)
 
 
-def _switch_half_on(case: Case, kind: str, why: Why) -> Iterator[Suggestion]:
+def _switch_half_on(case: ConfigCase, kind: str, why: Why) -> Iterator[Suggestion]:
     """The config's own switches for mixed precision, as this GPU computes it."""
     switches = case.with_role("amp", "bf16", "fp16")
     is_on = any(map(switch_value, switches))
@@ -281,7 +281,7 @@ def _asks_for_bf16(setting: Setting, role: str) -> bool:
     return role == "bf16" and is_on
 
 
-def _other_half(case: Case, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
+def _other_half(case: ConfigCase, setting: Setting, kind: str, why: Why) -> Iterator[Suggestion]:
     """What to do with `fp16: false` where bf16 is this GPU's own, or the other way round."""
     if case.with_role(kind, "amp"):
         return  # the config has a better switch, which is changed or on
@@ -304,7 +304,7 @@ def _other_half(case: Case, setting: Setting, kind: str, why: Why) -> Iterator[S
         )
 
 
-def _computes_in_half(case: Case) -> Setting | None:
+def _computes_in_half(case: ConfigCase) -> Setting | None:
     """The setting that says that the training computes in 16 bits already."""
     for setting in (*case.with_role("precision"), *case.with_name(*DTYPE_NAMES)):
         switch = switch_value(setting)
@@ -316,7 +316,7 @@ def _computes_in_half(case: Case) -> Setting | None:
     return None
 
 
-def _on_value(case: Case, setting: Setting, kind: str) -> str:
+def _on_value(case: ConfigCase, setting: Setting, kind: str) -> str:
     """`true`, or the type where the trainer's `mixed_precision` is `no`, `fp16` or `bf16`."""
     if name_of(setting.path) != "mixed_precision":
         return "true"
@@ -327,7 +327,7 @@ def _on_value(case: Case, setting: Setting, kind: str) -> str:
     return kind if is_quoted or of_accelerate else "true"
 
 
-def compiling(case: Case) -> Iterator[Suggestion]:
+def compiling(case: ConfigCase) -> Iterator[Suggestion]:
     """`torch.compile` only if it was measured to be faster."""
     is_faster = case.measured.is_faster.get("compile")
     if is_faster:
@@ -346,7 +346,7 @@ def compiling(case: Case) -> Iterator[Suggestion]:
 NO_KEY = "Measured to be faster, and this config has no key for it: `{}` in the code"
 
 
-def _add_or_say(case: Case, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
+def _add_or_say(case: ConfigCase, roles: tuple[str, ...], line: str) -> Iterator[Suggestion]:
     """What was faster here and has no key in the config: the trainer's own, or a line of code."""
     if case.with_role(*roles):
         return
@@ -361,7 +361,7 @@ def _add_or_say(case: Case, roles: tuple[str, ...], line: str) -> Iterator[Sugge
 # --- in words only ------------------------------------------------------------------------------
 
 
-def rollout(case: Case) -> Iterator[Suggestion]:
+def rollout(case: ConfigCase) -> Iterator[Suggestion]:
     """Reinforcement learning: the batch is part of the algorithm, the tokens on a GPU are not."""
     if case.with_role("rollout-batch"):
         yield (
@@ -371,7 +371,7 @@ def rollout(case: Case) -> Iterator[Suggestion]:
         )
 
 
-def several_gpus(case: Case) -> Iterator[Suggestion]:
+def several_gpus(case: ConfigCase) -> Iterator[Suggestion]:
     """How to start a training on several GPUs, or that there is none."""
     gpus = case.facts.gpus
     if not gpus:
@@ -383,7 +383,7 @@ def several_gpus(case: Case) -> Iterator[Suggestion]:
         )
 
 
-RULES: tuple[Callable[[Case], Iterator[Suggestion]], ...] = (
+RULES: tuple[Callable[[ConfigCase], Iterator[Suggestion]], ...] = (
     loader,
     other_workers,
     pinning,
@@ -404,7 +404,7 @@ def propose(config: Config, facts: Facts, measured: Measured = NOTHING_MEASURED)
     """Every rule's changes in the file's order, and what is only said."""
     keyed = tuple(pair for pair in known_settings(config) if not pair[1].plan)
     fixed_by = batch_fixed_by(config)
-    case = Case(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
+    case = ConfigCase(config=config, facts=facts, measured=measured, keyed=keyed, fixed_by=fixed_by)
     suggestions: list[Suggestion] = []
     for rule in RULES:
         suggestions.extend(rule(case))

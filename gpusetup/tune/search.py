@@ -175,13 +175,13 @@ class MemoryLine(NamedTuple):
         return self.batch
 
 
-class Reading(NamedTuple):
+class PhaseReading(NamedTuple):
     """What one trial read of one phase."""
 
     batch: int
     peak_bytes: int
 
-    def line_to(self, last: Reading, error: float) -> MemoryLine:
+    def line_to(self, last: PhaseReading, error: float) -> MemoryLine:
         """The line through both readings, if this one is too high by `error` and the last too low.
 
         With a negative error it is the other way round.
@@ -244,23 +244,23 @@ def error_of_mean(ran: Sequence[Trial]) -> float:
     return min(NOISE, error)
 
 
-def readings_of(phase: str, ran: Sequence[Trial]) -> list[Reading]:
+def readings_of(phase: str, ran: Sequence[Trial]) -> list[PhaseReading]:
     """What each trial read of a phase; a single trial has its memory without a batch before it."""
     readings = []
     for trial in ran:
         whole_step = trial.peak_bytes or 0
         peak_bytes = trial.phases.get(phase, whole_step)
-        reading = Reading(trial.batch, peak_bytes)
+        reading = PhaseReading(trial.batch, peak_bytes)
         readings.append(reading)
     if len(ran) == 1:
         # A line needs two points.
         static_bytes = ran[0].static_bytes or 0
-        readings.insert(0, Reading(0, static_bytes))
+        readings.insert(0, PhaseReading(0, static_bytes))
     return readings
 
 
 def phase_crossing(
-    others: Sequence[Reading], last: Reading, error: float, limit_bytes: int
+    others: Sequence[PhaseReading], last: PhaseReading, error: float, limit_bytes: int
 ) -> Crossing:
     """Of the lines through the last reading and another one, the crossing that is known best."""
     # Between the last reading and one above the limit lies the crossing: that is surer than a line

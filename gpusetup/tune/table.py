@@ -29,7 +29,7 @@ from gpusetup.tune.noise import (
 from gpusetup.tune.search import Trial, fastest
 
 
-class Table:
+class TrialTable:
     """The rows so far, and every run behind them, so that a Ctrl-C loses nothing."""
 
     def __init__(self, request: MeasureRequest, bench: Bench, baseline: Baseline) -> None:
@@ -66,7 +66,7 @@ class Table:
         if self.best().name != "base":
             self.rows.append(self.all_together())
 
-    def row_of_step(self, step: Step) -> Row:
+    def row_of_step(self, step: TableStep) -> Row:
         """The row of one step, or why there is nothing to measure."""
         before = self.best()
         setup_before = setup_of(before)
@@ -252,18 +252,18 @@ class Table:
         return replace(before, compile=True)
 
 
-class Step(NamedTuple):
+class TableStep(NamedTuple):
     """One row of the table after the first: its name, and the setting that it tries."""
 
     name: RowName
-    change: Callable[[Table, Setup], Setup | str]
+    change: Callable[[TrialTable, Setup], Setup | str]
 
 
 STEPS = (
-    Step("+AMP", Table.with_amp),
-    Step("+batch", Table.with_batch),
-    Step("+workers", Table.with_workers),
-    Step("+compile", Table.with_compile),
+    TableStep("+AMP", TrialTable.with_amp),
+    TableStep("+batch", TrialTable.with_batch),
+    TableStep("+workers", TrialTable.with_workers),
+    TableStep("+compile", TrialTable.with_compile),
 )
 """In the acceleration guide's order."""
 ALREADY_ON = "it is on already"

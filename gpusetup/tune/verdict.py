@@ -8,7 +8,7 @@ from gpusetup.errors import GpuSetupError
 from gpusetup.plan.batch_verdict import BatchVerdict, batch_verdict, ways_to_fit
 from gpusetup.plan.config import question_of
 from gpusetup.plan.place import Place
-from gpusetup.tune.case import Case
+from gpusetup.tune.case import ConfigCase
 from gpusetup.tune.refusals import sharded_elsewhere
 
 BY_PLAN = "`gpusetup plan --from-config`"
@@ -25,7 +25,9 @@ class CannotJudge(str):
     """Why `plan` says nothing of a config, as the end of a sentence."""
 
 
-def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdict | CannotJudge:
+def plan_verdict(
+    case: ConfigCase, size: int, steps: int | None = None
+) -> BatchVerdict | CannotJudge:
     """What plan says of a batch with so many steps of accumulation (None: as the config has it)."""
     card = case.facts.card
     config = case.config if steps is None else case.tuned or case.config
@@ -57,7 +59,7 @@ def plan_verdict(case: Case, size: int, steps: int | None = None) -> BatchVerdic
         return CannotJudge(problem.message)
 
 
-def cannot_fit(case: Case) -> str | None:
+def cannot_fit(case: ConfigCase) -> str | None:
     """Why not even one sample of the model fits, whatever the other changes save; None if it may.
 
     This is said before anything else.

@@ -82,7 +82,7 @@ NOT_ABOUT_PACKAGES = re.compile(
 """Settings of uv's other commands, and those that cannot change which files come."""
 
 
-class Source(Frozen):
+class SettingsSource(Frozen):
     """One place with settings, in the words of uv.toml."""
 
     name: str
@@ -95,7 +95,7 @@ class Source(Frozen):
 # --- variables ------------------------------------------------------------------------------------
 
 
-def sources_of_settings() -> tuple[Source, ...]:
+def sources_of_settings() -> tuple[SettingsSource, ...]:
     """Every place with settings that count, in uv's order: the first one wins."""
     sources = list(_of_variables())
     # Variables come before files, the user's file before the system's.
@@ -112,11 +112,11 @@ def working_folder() -> str:
         return os.sep
 
 
-def _of_variables() -> Iterator[Source]:
+def _of_variables() -> Iterator[SettingsSource]:
     """The settings of each variable of uv that is set and that counts."""
     folder = working_folder()
     for variable, values in _values_of_variables():
-        yield Source(name=variable, values=values, folder=folder)
+        yield SettingsSource(name=variable, values=values, folder=folder)
 
 
 def _values_of_variables() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -182,7 +182,7 @@ def _configuration_folders() -> tuple[Path, ...]:
     return tuple(folders)
 
 
-def _of_file(path: Path) -> Source:
+def _of_file(path: Path) -> SettingsSource:
     """The settings of a uv.toml; what `[pip]` says wins, because installing is `uv pip`.
 
     `BadInput` for a file that is no configuration: without it, packages would come from elsewhere.
@@ -198,7 +198,7 @@ def _of_file(path: Path) -> Source:
     pip = values.pop("pip", None)
     if isinstance(pip, dict):
         values |= pip
-    return Source(name=str(path), values=values, folder=str(path.parent))
+    return SettingsSource(name=str(path), values=values, folder=str(path.parent))
 
 
 def _setting(variable: str, value: str) -> str:
@@ -210,7 +210,7 @@ def _setting(variable: str, value: str) -> str:
 # --- what is not read, and what is ignored --------------------------------------------------------
 
 
-def ignored_settings(sources: tuple[Source, ...]) -> Iterator[str]:
+def ignored_settings(sources: tuple[SettingsSource, ...]) -> Iterator[str]:
     """A sentence for each place with settings that bear on packages and are not used here."""
     for source in sources:
         unused = source.values.keys() - HONOURED

@@ -9,7 +9,7 @@ from pathlib import Path
 from gpusetup.errors import Blocked, GpuSetupError, ToolFailed, Unreached, Unsatisfiable
 from gpusetup.model.logins import without_logins
 from gpusetup.system.processes import Output, how_it_ended
-from gpusetup.uv.hosts import Host
+from gpusetup.uv.hosts import HostAddress
 from gpusetup.uv.program import emptying_the_cache
 
 QUESTION = "what-was-asked-for"
@@ -41,7 +41,7 @@ def complaint(
     no: type[GpuSetupError] = Unsatisfiable,
     *,
     notes: Sequence[str] = (),
-    failures: Mapping[Host, str] = {},
+    failures: Mapping[HostAddress, str] = {},
 ) -> GpuSetupError:
     """The error for a uv that failed, with its own words whole.
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-from gpusetup.uv.hosts import AllowedHosts, Host, host_named, host_of
+from gpusetup.uv.hosts import AllowedHosts, HostAddress, host_named, host_of
 from gpusetup.uv.relaying import forwarded, last_answer, read_head, refuse, relay
 from gpusetup.uv.upstream import (
     CONNECT_SECONDS,
@@ -37,11 +37,11 @@ class Gateway:
         """`proxies`: the person's own, by scheme, and under `no` the hosts without one."""
         self.allowed = allowed
         self.proxies = proxies
-        self.refused: list[Host] = []
+        self.refused: list[HostAddress] = []
         """Hosts that uv wanted to reach and that are not allowed."""
-        self.failures: dict[Host, str] = {}
+        self.failures: dict[HostAddress, str] = {}
         """Why an allowed host could not be reached."""
-        self.contacted: list[Host] = []
+        self.contacted: list[HostAddress] = []
         # Any program of this machine may connect to loopback; only uv knows the password.
         self.password = secrets.token_urlsafe(24)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)

@@ -36,7 +36,7 @@ FILE_HOSTS = (
 """Host of an index, and where its operator documents that its files are; `*` is any text."""
 
 
-class Host(NamedTuple):
+class HostAddress(NamedTuple):
     """A host and its port; another port is another server."""
 
     name: str
@@ -53,7 +53,7 @@ class Host(NamedTuple):
         return f"{name}:{self.port}"
 
 
-def host_of(url: str) -> Host | None:
+def host_of(url: str) -> HostAddress | None:
     """The host of an address; None for a folder, and for what is no address of the web.
 
     >>> host_of("https://me:secret@Packages.example/simple")
@@ -68,10 +68,10 @@ def host_of(url: str) -> Host | None:
     default_port = PORTS.get(parts.scheme)
     if parts.hostname is None or default_port is None:
         return None
-    return Host(plain_name(parts.hostname), port or default_port)
+    return HostAddress(plain_name(parts.hostname), port or default_port)
 
 
-def host_named(text: str) -> Host | None:
+def host_named(text: str) -> HostAddress | None:
     """The host that a person or a request names, `files.example` or `files.example:8443`."""
     return host_of(f"https://{text}")
 
@@ -89,7 +89,7 @@ class AllowedHosts:
 
     def __init__(self, addresses: Iterable[str]) -> None:
         """`addresses`: those of the indexes and of the pages of wheels that are shown."""
-        hosts: list[Host] = []
+        hosts: list[HostAddress] = []
         for address in addresses:
             host = host_of(address)
             # A folder of wheels has no host.
@@ -102,7 +102,7 @@ class AllowedHosts:
             patterns += documented_file_hosts(host)
         self.patterns = tuple(patterns)
 
-    def allows(self, host: Host | None) -> bool:
+    def allows(self, host: HostAddress | None) -> bool:
         """Whether a host was shown, or is documented for the files of one that was."""
         if host is None:
             return False
@@ -118,7 +118,7 @@ class AllowedHosts:
         if host is not None and not self.allows(host):
             raise self.refusal([host])
 
-    def refusal(self, hosts: Iterable[Host]) -> Unreached:
+    def refusal(self, hosts: Iterable[HostAddress]) -> Unreached:
         """The error for hosts that a redirect or a link leads to."""
         strange = " ".join(dict.fromkeys(map(str, hosts)))
         shown = ", ".join(map(str, self.hosts))
@@ -131,7 +131,7 @@ class AllowedHosts:
         )
 
 
-def documented_file_hosts(host: Host) -> tuple[str, ...]:
+def documented_file_hosts(host: HostAddress) -> tuple[str, ...]:
     """Where an index keeps its files by its operator's documentation; names, or patterns of them.
 
     >>> documented_file_hosts(Host("pkgs.dev.azure.com", 443))
@@ -146,9 +146,9 @@ def documented_file_hosts(host: Host) -> tuple[str, ...]:
     return tuple(file_hosts)
 
 
-def hosts_named_by_person() -> tuple[Host, ...]:
+def hosts_named_by_person() -> tuple[HostAddress, ...]:
     """The further hosts that GPUSETUP_FILE_HOSTS names."""
-    hosts: list[Host] = []
+    hosts: list[HostAddress] = []
     for text in os.environ.get(NAMED_BY_PERSON, "").split():
         host = host_named(text)
         # What is no host allows nothing.

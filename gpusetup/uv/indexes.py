@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from gpusetup.model.frozen import Frozen, replace
 from gpusetup.model.logins import split_login
 from gpusetup.system.processes import run
-from gpusetup.uv.configuration import Source, working_folder
+from gpusetup.uv.configuration import SettingsSource, working_folder
 from gpusetup.uv.hosts import documented_file_hosts, host_of
 from gpusetup.uv.program import ASK_SECONDS, clean_environment, uv_program
 
@@ -57,7 +57,7 @@ class Index(Frozen):
         return f"{self.host} ({self.source}{files})"
 
 
-def indexes_of(sources: tuple[Source, ...]) -> tuple[Index, ...]:
+def indexes_of(sources: tuple[SettingsSource, ...]) -> tuple[Index, ...]:
     """The indexes that uv's settings name: the extra ones in their order, the default one last.
 
     An index that counts only for packages that a project assigns to it (`explicit`) is left out:
@@ -79,7 +79,7 @@ def indexes_of(sources: tuple[Source, ...]) -> tuple[Index, ...]:
     return (*extra, *((default,) if default else ()))
 
 
-def _named_in(source: Source) -> Iterator[Index]:
+def _named_in(source: SettingsSource) -> Iterator[Index]:
     """The indexes that one place names, in the order in which uv looks at them."""
     for key in ("index", "extra-index-url"):
         rows = source.values.get(key)
@@ -98,7 +98,7 @@ def _named_in(source: Source) -> Iterator[Index]:
             yield _index({"url": address}, source, is_default=True)
 
 
-def _index(table: Mapping[str, Any], source: Source, *, is_default: bool) -> Index:
+def _index(table: Mapping[str, Any], source: SettingsSource, *, is_default: bool) -> Index:
     """An index as a setting describes it, with the login of its address or of its variables."""
     address = str(table.get("url", ""))
     name = table.get("name")
@@ -150,7 +150,7 @@ def indexes_of_pip(pip: Mapping[str, str]) -> tuple[Index, ...]:
     folder = working_folder()
     # The default index comes last, as everywhere. pip allows several in one setting.
     for key in ("extra-index-url", "index-url"):
-        source = Source(name=f"pip's {key}", values={}, folder=folder)
+        source = SettingsSource(name=f"pip's {key}", values={}, folder=folder)
         is_default = key == "index-url"
         addresses = pip.get(key, "").split()
         for address in addresses:

@@ -18,7 +18,7 @@ from gpusetup.errors import BadInput
 from gpusetup.model.builds import FAMILY
 from gpusetup.model.frozen import Frozen
 from gpusetup.model.logins import without_logins
-from gpusetup.uv.configuration import Source
+from gpusetup.uv.configuration import SettingsSource
 
 MOST_BYTES = 1 << 20
 """Of a file of constraints."""
@@ -37,7 +37,7 @@ class Limits(Frozen):
     notes: tuple[str, ...] = ()
 
 
-def limits_of(sources: tuple[Source, ...]) -> Limits:
+def limits_of(sources: tuple[SettingsSource, ...]) -> Limits:
     """The limits of every place with settings."""
     lines: dict[str, list[str]] = {kind: [] for kind in KINDS.values()}
     notes: list[str] = []
@@ -59,7 +59,7 @@ def limits_of(sources: tuple[Source, ...]) -> Limits:
     )
 
 
-def _lines_in(source: Source, prefix: str) -> Iterator[str]:
+def _lines_in(source: SettingsSource, prefix: str) -> Iterator[str]:
     """The lines that a place gives: in itself, or in the files that it names."""
     written = source.values.get(f"{prefix}-dependencies")
     if isinstance(written, list):
@@ -74,7 +74,7 @@ def _lines_in(source: Source, prefix: str) -> Iterator[str]:
             yield from _lines_of_file(name, source)
 
 
-def _lines_of_file(name: str, source: Source) -> Iterator[str]:
+def _lines_of_file(name: str, source: SettingsSource) -> Iterator[str]:
     """The lines of a file without comments; `BadInput` if it cannot be read."""
     parts = urlsplit(name)
     if parts.scheme in ("http", "https"):

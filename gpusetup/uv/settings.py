@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup.uv.configuration import (
-    Source,
+    SettingsSource,
     files_not_read,
     ignored_settings,
     sources_of_settings,
@@ -53,7 +53,7 @@ class PersonSettings:
     """What a person has set for uv and pip, where it counts here."""
 
     def __init__(
-        self, sources: tuple[Source, ...], pip: Mapping[str, str], prefix: str | None = None
+        self, sources: tuple[SettingsSource, ...], pip: Mapping[str, str], prefix: str | None = None
     ) -> None:
         """`prefix`: the environment whose own pip.conf is named because it is not read."""
         self.sources = sources

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
 
-from gpusetup.uv.hosts import PORTS, Host
+from gpusetup.uv.hosts import PORTS, HostAddress
 from gpusetup.uv.relaying import read_exactly, read_head
 
 CONNECT_SECONDS = 5.0
@@ -69,13 +69,13 @@ def login_header(proxy: str) -> tuple[str, ...]:
     return (f"Proxy-Authorization: Basic {base64.b64encode(login.encode()).decode()}",)
 
 
-def reach(host: Host, proxy: str | None, *, is_tunnel: bool) -> socket.socket:
+def reach(host: HostAddress, proxy: str | None, *, is_tunnel: bool) -> socket.socket:
     """A connection to a host, or to the proxy that leads there. OSError if there is none."""
     if proxy is None:
         return connected(host)
     parts = urlsplit(proxy)
     usual_port = PORTS.get(parts.scheme, SOCKS_PORT)
-    server = connected(Host(parts.hostname or "", parts.port or usual_port))
+    server = connected(HostAddress(parts.hostname or "", parts.port or usual_port))
     try:
         if parts.scheme.startswith("socks"):
             through_socks(server, host, proxy)
@@ -93,7 +93,7 @@ def reach(host: Host, proxy: str | None, *, is_tunnel: bool) -> socket.socket:
     return server
 
 
-def connected(host: Host) -> socket.socket:
+def connected(host: HostAddress) -> socket.socket:
     """A connection to the first address of a host that answers."""
     addresses = socket.getaddrinfo(host.name, host.port, type=socket.SOCK_STREAM)
     problem: OSError = OSError(f"{host} has no address")
@@ -113,7 +113,7 @@ def connected(host: Host) -> socket.socket:
     raise problem
 
 
-def tunnelled(server: socket.socket, host: Host, proxy: str) -> None:
+def tunnelled(server: socket.socket, host: HostAddress, proxy: str) -> None:
     """Ask an HTTP proxy for a connection to a host."""
     server.settimeout(CONNECT_SECONDS)
     # A proxy wants the port in any case.
@@ -129,7 +129,7 @@ def tunnelled(server: socket.socket, host: Host, proxy: str) -> None:
     server.settimeout(None)
 
 
-def through_socks(server: socket.socket, host: Host, proxy: str) -> None:
+def through_socks(server: socket.socket, host: HostAddress, proxy: str) -> None:
     """Ask a SOCKS 5 proxy for a connection to a host (RFC 1928, login by RFC 1929)."""
     parts = urlsplit(proxy)
     server.settimeout(CONNECT_SECONDS)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpusetup.uv.hosts import AllowedHosts, Host
+from gpusetup.uv.hosts import AllowedHosts, HostAddress
 from gpusetup.uv.program import private_folder
 from gpusetup.uv.settings import PersonSettings
 from gpusetup.uv.toml import toml_text
@@ -52,7 +52,7 @@ class World:
         return tuple(dict.fromkeys(names))
 
     @property
-    def failures(self) -> Mapping[Host, str]:
+    def failures(self) -> Mapping[HostAddress, str]:
         """Why a host could not be reached."""
         if self.way_out is None:
             return {}

@@ -18,7 +18,7 @@ from report_messages import MESSAGES
 from test_kernel_log import LINES
 
 from gpusetup.causes.table import CAUSES
-from gpusetup.messages.row import Row
+from gpusetup.messages.row import MessageRow
 from gpusetup.messages.search import Text, matches
 from gpusetup.report.cleaning import text_of
 
@@ -49,7 +49,7 @@ def _of_causes() -> Iterator[Sample]:
         yield from (Sample(frozenset(), text) for text in cause.not_examples)
 
 
-def is_plain(row: Row) -> bool:
+def is_plain(row: MessageRow) -> bool:
     """Whether a message is letters alone: it is its own sample."""
     return row.pattern.replace("\\", "").lower() in row.letters
 
@@ -72,7 +72,7 @@ def _texts() -> tuple[Text, ...]:
     return (*(text for _, text in _read()), *map(text_of, others))
 
 
-def matching(row: Row) -> Iterator[str]:
+def matching(row: MessageRow) -> Iterator[str]:
     """The different texts that have a row's message, as they are found."""
     seen = set()
     for text in _texts():

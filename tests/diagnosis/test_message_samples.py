@@ -9,7 +9,7 @@ from message_samples import Sample, is_plain, matching, samples
 
 from gpusetup.causes.table import ROWS
 from gpusetup.messages import people
-from gpusetup.messages.row import Row
+from gpusetup.messages.row import MessageRow
 from gpusetup.report.read import read_report
 
 SAMPLES_A_ROW = 1
@@ -38,7 +38,7 @@ def test_a_text_shows_these_kinds_of_events_and_no_other(sample: Sample) -> None
 
 
 @each("row", [row for row in ROWS if not is_plain(row)])
-def test_a_row_has_samples(row: Row) -> None:
+def test_a_row_has_samples(row: MessageRow) -> None:
     assert len([*islice(matching(row), SAMPLES_A_ROW)]) == SAMPLES_A_ROW, (
         "a text that matches: `examples` of the record, or in tests/messages"
     )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from gpusetup.fleet.sweep.rounds import Sweep, matching, planes
-from gpusetup.fleet.sweep.scores import Result, Round, Unit
+from gpusetup.fleet.sweep.scores import Round, RoundResult, Unit
 
 NODE_RATE, HOST_RATE, MESSAGES_A_RANK = 25e9, 200e9, 3
 """bytes/s between and within hosts; the question, `here`, and the answer."""
@@ -59,11 +59,11 @@ class Fleet:
         rate *= draw.lognormvariate(0, self.spread)
         return rate / draw.uniform(1, 3) if draw.random() < self.disturbed else rate
 
-    def measured(self, asked: Round, draw: random.Random) -> Result:
+    def measured(self, asked: Round, draw: random.Random) -> RoundResult:
         late = {r for r, since in self.hung.items() if asked.number >= since}
         rates = {p: self.noisy(self.path(*p), draw) for p in asked.pairs if late.isdisjoint(p)}
         silent = tuple(rank for rank in asked.asked if rank in late)
-        return Result(round=asked, rates=rates, silent=silent)
+        return RoundResult(round=asked, rates=rates, silent=silent)
 
 
 def swept(fleet: Fleet, seed: int) -> Sweep:
@@ -79,7 +79,7 @@ def blamed(sweep: Sweep) -> set[tuple[str, tuple[int, ...]]]:
     return {(one.fault, one.ranks) for one in sweep.faults()}
 
 
-def messages(results: Sequence[Result]) -> int:
+def messages(results: Sequence[RoundResult]) -> int:
     return sum(MESSAGES_A_RANK * len(result.round.asked) for result in results)
 
 

@@ -17,14 +17,14 @@ import yaml
 from gpusetup.cli import main
 from gpusetup.fleet.engines import kubernetes
 from gpusetup.fleet.engines.engine import FleetRequest
-from gpusetup.fleet.engines.kubernetes import Setting
+from gpusetup.fleet.engines.kubernetes import ClusterSetting
 from gpusetup.fleet.work import NodeWork
 
 VERSIONS = ("1.29", "1.33", "1.37")
-SETTING = Setting(image="train:1", runtime_class="nvidia")
+SETTING = ClusterSetting(image="train:1", runtime_class="nvidia")
 
 
-def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:
+def jobs(monkeypatch: pytest.MonkeyPatch, setting: ClusterSetting) -> list[Any]:
     """The Jobs for two nodes, one of them without a GPU."""
     nodes = ({"gpu-1.example.com": 8, "n": 0}, {"gpu-1.example.com": "", "n": ""})
     monkeypatch.setattr(kubernetes, "require_program", lambda program: None)
@@ -37,7 +37,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch, setting: Setting) -> list[Any]:
 def objects(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes.md").read_text("utf-8")
     watcher = yaml.safe_load(page.rpartition("```yaml\n")[2].partition("```")[0])
-    return [*jobs(monkeypatch, SETTING), *jobs(monkeypatch, Setting(image="i")), watcher]
+    return [*jobs(monkeypatch, SETTING), *jobs(monkeypatch, ClusterSetting(image="i")), watcher]
 
 
 # --- the objects ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from installing import TORCH, WANTED, Install, World, needs_linux, versions_in
 
 from gpusetup import cli
 from gpusetup.uv.gateway import gateway
-from gpusetup.uv.hosts import AllowedHosts, Host
+from gpusetup.uv.hosts import AllowedHosts, HostAddress
 from gpusetup.uv.upstream import reach
 
 pytestmark = needs_linux
@@ -251,7 +251,7 @@ def test_a_socks_proxy_is_asked_for_the_host_by_its_name(world: World) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         proxy = f"socks5h://ann:geheim@127.0.0.1:{server.getsockname()[1]}"
-        with reach(Host("files.example", 443), proxy, is_tunnel=True) as connection:
+        with reach(HostAddress("files.example", 443), proxy, is_tunnel=True) as connection:
             assert connection.recv(99) == b"hello"
         thread.join()
     assert heard[1:] == [

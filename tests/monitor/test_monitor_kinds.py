@@ -13,7 +13,7 @@ from monitor_kinds import KINDS, SEEDS, composed
 from gpusetup.monitor.documents import Summary
 from gpusetup.monitor.steps import STEPS
 from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.tally import RunTally
 from gpusetup.monitor.verdicts import CASES, ORDER
 
 PART = 0.95
@@ -25,9 +25,9 @@ def composed_once(name: str, seed: int) -> Run:
 
 
 @cache
-def counted(name: str, seed: int) -> Tally:
+def counted(name: str, seed: int) -> RunTally:
     """A composed run, read once for the tests that judge it."""
-    return Tally(composed_once(name, seed).samples)
+    return RunTally(composed_once(name, seed).samples)
 
 
 def summary(name: str, seed: int) -> Summary:
@@ -82,7 +82,7 @@ def test_the_table_names_only_steps_that_there_are() -> None:
 def test_advice_does_not_repeat_what_the_command_says(words: str, absent: str) -> None:
     run = composed("tiny kernels, one core is full, workers rest", 1)
     command = ("python", "train.py", *words.split())
-    told = summarise(Tally(run.samples), Story(command=command))
+    told = summarise(RunTally(run.samples), Story(command=command))
     said = " ".join((*told.advice, told.next.text if told.next else ""))
     assert not re.search(absent, said), said
 

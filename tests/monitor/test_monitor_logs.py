@@ -17,7 +17,7 @@ from gpusetup import cli
 from gpusetup.monitor.documents import GpuSample, Sample, Summary
 from gpusetup.monitor.smi_csv import headings, samples
 from gpusetup.monitor.summary import summarise
-from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.tally import RunTally
 
 
 def rows(run: Run) -> Iterator[tuple[int, Sample, GpuSample]]:
@@ -77,7 +77,7 @@ HOT = "one hot card of eight makes all ranks wait"
 
 
 def judged(lines: Iterator[str]) -> Summary:
-    return summarise(Tally(samples(headings(next(lines)), lines, 1.0)))
+    return summarise(RunTally(samples(headings(next(lines)), lines, 1.0)))
 
 
 @each("kind, verdict", [(FULL, "good"), (BURSTS, "bursty"), (NOTHING, "idle")])

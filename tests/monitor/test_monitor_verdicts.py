@@ -11,12 +11,12 @@ from monitor_composer import A100, RTX4090, TRAIN, Gpu, Host, Run, Tree, compose
 from gpusetup.model.frozen import replace
 from gpusetup.monitor.documents import Summary
 from gpusetup.monitor.summary import Story, summarise
-from gpusetup.monitor.tally import Tally
+from gpusetup.monitor.tally import RunTally
 
 
 def judged(run: Run, **more: Any) -> Summary:
     story = Story(command=run.command, exit_code=run.exit, **more)
-    return summarise(Tally(run.samples), story)
+    return summarise(RunTally(run.samples), story)
 
 
 def run(gpus: list[Gpu], tree: Tree | None = None, host: Host | None = None, **more: Any) -> Run:

@@ -38,7 +38,7 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUSY = "no room: "
 
 
-class Setting(Frozen):
+class ClusterSetting(Frozen):
     """What the objects of one run share."""
 
     image: str
@@ -51,7 +51,7 @@ class Kubernetes(Engine):
 
     extra_seconds = START_SECONDS
 
-    def __init__(self, request: FleetRequest, setting: Setting) -> None:
+    def __init__(self, request: FleetRequest, setting: ClusterSetting) -> None:
         require_program("kubectl")
         self.setting = setting
         self.gpus, states = nodes_of_cluster()
@@ -191,7 +191,7 @@ def _columns(kind: str, columns: str, *more: str) -> Output:
 JOB_TEMPLATE = Path(__file__).parent / "job.yaml"
 
 
-def manifest(setting: Setting, **values: object) -> str:
+def manifest(setting: ClusterSetting, **values: object) -> str:
     """The Job of the file beside this one, whose values are JSON, as YAML takes it too."""
     text = JOB_TEMPLATE.read_text(encoding="utf-8")
     values |= {"image": setting.image, "runtime_class": setting.runtime_class}

@@ -16,7 +16,7 @@ from typing import Any
 from gpusetup.errors import Blocked
 from gpusetup.fleet.sweep.follower import Follower, Message, message_in
 from gpusetup.fleet.sweep.rounds import Sweep
-from gpusetup.fleet.sweep.scores import Result, Round, Unit
+from gpusetup.fleet.sweep.scores import Round, RoundResult, Unit
 from gpusetup.system.processes import StreamingChild
 from gpusetup.verify.ranks.gathering import Heard, Hub, send
 from gpusetup.verify.ranks.launch import Rank
@@ -149,7 +149,7 @@ class Leader:
             sweep.results.append(result)
         return sweep
 
-    def measure(self, round: Round, limit: float) -> Result:
+    def measure(self, round: Round, limit: float) -> RoundResult:
         """Ask a round, and gather what comes within its limit."""
         size = self._bytes_of_exchange()
         for pair in round.pairs:
@@ -178,7 +178,7 @@ class Leader:
             if both_answered:
                 times = [answers[rank].get("seconds") for rank in pair]
                 rates[pair] = bus_rate(times, size)
-        return Result(round=round, rates=rates, silent=tuple(pending), problem=problem)
+        return RoundResult(round=round, rates=rates, silent=tuple(pending), problem=problem)
 
     def _bytes_of_exchange(self) -> int:
         """How much a pair exchanges: enough to fill its link, not more."""

@@ -14,8 +14,8 @@ from gpusetup.fleet.sweep.scores import (
     NamedFault,
     Pair,
     Ranks,
-    Result,
     Round,
+    RoundResult,
     Scores,
     Stage,
     Unit,
@@ -133,7 +133,7 @@ class Sweep:
         self.units = units
         self.planes = planes(units)
         # The caller appends them.
-        self.results: list[Result] = []
+        self.results: list[RoundResult] = []
 
     def rounds(self) -> Iterator[Round]:
         """Every round, in order; the caller appends its result before it asks for the next."""

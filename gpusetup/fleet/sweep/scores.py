@@ -59,7 +59,7 @@ class Round(Frozen):
         return tuple(ranks)
 
 
-class Result(Frozen):
+class RoundResult(Frozen):
     """What came back of a round."""
 
     round: Round
@@ -150,7 +150,7 @@ class RateTable:
         self.partners[high].add(low)
 
 
-def scores_of(results: Iterable[Result], stage: Stage, ranks: Collection[int]) -> Scores:
+def scores_of(results: Iterable[RoundResult], stage: Stage, ranks: Collection[int]) -> Scores:
     """Compare ranks by what they measured in a stage.
 
     >>> rates = {(0, 1): 1.0, (0, 2): 0.5, (1, 2): 0.5, (0, 3): 1.0, (1, 3): 1.0, (2, 3): 0.5}

@@ -20,7 +20,7 @@ from typing import Any
 
 from gpusetup.errors import BadInput, Blocked
 from gpusetup.install.image_build import in_image_build
-from gpusetup.install.job import Job, Outcome, run_step
+from gpusetup.install.job import InstallJob, InstallOutcome, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.proof import prove
 from gpusetup.install.switching.files import flush, remove
@@ -61,7 +61,7 @@ VENV_ENTRIES = (
 being made."""
 
 
-def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
+def install(job: InstallJob, target: Target, plan: Plan, *, verify: bool) -> InstallOutcome:
     """Lock, fetch and unpack, replace, prove, keep or put back; how it ended.
 
     An environment that is to be made is made first, and taken away if anything fails.
@@ -87,12 +87,12 @@ def install(job: Job, target: Target, plan: Plan, *, verify: bool) -> Outcome:
                 write_receipt(store / NEXT_RECEIPT, plan, job, verdict)
         if not is_good:
             change.restore(job)
-            return Outcome(kept=False, verdict=verdict)
+            return InstallOutcome(kept=False, verdict=verdict)
         change.finish()
-    return Outcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
+    return InstallOutcome(kept=True, verdict=verdict, receipt=str(store / RECEIPT))
 
 
-def _made_environment(job: Job, target: Target, plan: Plan) -> Layout:
+def _made_environment(job: InstallJob, target: Target, plan: Plan) -> Layout:
     """Make the environment of a plan; its layout."""
     assert target.venv is not None, "only an environment with a folder is made"
     environment = job.settings.environment()
@@ -187,7 +187,7 @@ class Change:
     # --- forwards ---------------------------------------------------------------------------------
 
     def exchange(
-        self, job: Job, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
+        self, job: InstallJob, layout: Layout, coming: Mapping[str, str], after: Mapping[str, str]
     ) -> None:
         """Move aside what leaves, and bring what comes to its place; both are on the disk then.
 
@@ -294,7 +294,7 @@ class Change:
             (self.store / name).unlink(missing_ok=True)
         self._forget()
 
-    def restore(self, job: Job) -> None:
+    def restore(self, job: InstallJob) -> None:
         """Put the previous state back; a Ctrl-C waits until it is done."""
         if self.journal.phase != "staging":
             job.talk("Restoring the previous state ...")
@@ -303,7 +303,7 @@ class Change:
             self.put_back()
 
     @contextmanager
-    def or_back(self, job: Job) -> Iterator[None]:
+    def or_back(self, job: InstallJob) -> Iterator[None]:
         """Run a block; if it fails, the previous state comes back, and the hint says so."""
         try:
             yield

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from gpusetup import __version__
-from gpusetup.install.job import Job
+from gpusetup.install.job import InstallJob
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import write_safely
 from gpusetup.model.codec import to_plain
 
 
-def write_receipt(path: Path, plan: Plan, job: Job, verdict: Mapping[str, Any] | None) -> None:
+def write_receipt(
+    path: Path, plan: Plan, job: InstallJob, verdict: Mapping[str, Any] | None
+) -> None:
     """Write what was installed, without logins, users and home folders.
 
     The host of each file stays: whoever reads the receipt wants to know where a package came from.

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Blocked
-from gpusetup.install.job import Job
+from gpusetup.install.job import InstallJob
 from gpusetup.install.switching.change import Change, bytecode_of, files_in
 from gpusetup.install.switching.journal import STORE, UNDO, Journal, read_journal, text_of
 from gpusetup.install.switching.lock import locked
@@ -35,7 +35,7 @@ TWICE = "fix that, then run `gpusetup install --undo` again; nothing is lost unt
 UNCHANGED = "nothing was changed; `gpusetup install --torch VERSION` installs another"
 
 
-def undo(job: Job, layout: Layout) -> None:
+def undo(job: InstallJob, layout: Layout) -> None:
     """Restore the packages that the last installation of torch replaced.
 
     Its own journal is put back. If this is killed, or kept from a file, the next run ends it.

@@ -19,7 +19,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from gpusetup.errors import Blocked, ToolFailed, Unreached
-from gpusetup.install.job import Job, run_step
+from gpusetup.install.job import InstallJob, run_step
 from gpusetup.install.plan import Plan
 from gpusetup.install.switching.files import files_below, remove, sha256_of
 from gpusetup.install.switching.journal import STAGING, STORE
@@ -62,7 +62,7 @@ def stage_of(prefix: str) -> str:
     return os.path.join(prefix, STORE, STAGING)
 
 
-def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
+def unpacked(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     """Everything that comes, unpacked beside the environment and compared with its lists; once more
     from the index if our cache has changed."""
     try:
@@ -74,7 +74,7 @@ def unpacked(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
         return _unpack(job, plan, layout)
 
 
-def _unpack(job: Job, plan: Plan, layout: Layout) -> dict[str, str]:
+def _unpack(job: InstallJob, plan: Plan, layout: Layout) -> dict[str, str]:
     """Run uv into the staging folder; the unpacked files with their places, compared."""
     folder = Path(layout.prefix, STORE, STAGING)
     remove(folder)
