@@ -1,4 +1,5 @@
-"""Facts that rule a cause out: each function returns a sentence about what was read, or "".
+"""Facts that rule out a cause. Each function returns a sentence about what was read, or "" if the
+fact does not hold.
 
 A cause's record names the facts that refute it (`refuted_by`); `diagnosis.refute` asks them. A fact
 uses values of the snapshot only, so it holds for this machine, a snapshot and a text alike.
@@ -44,13 +45,14 @@ INSUFFICIENT_DRIVER = 35
 
 
 def complaints_of_the_driver(context: RuleContext) -> Events:
-    """The messages that call the driver too old."""
+    """The messages that say that the driver is too old."""
     messages = events(context, "driver-too-old", "image-needs-newer-driver")
     return (*messages, *cuda_errors(context, INSUFFICIENT_DRIVER))
 
 
 def driver_asked_by(context: RuleContext, complaint: Event) -> str | None:
-    """The driver that a complaint asks for; if it names none, that of the CUDA that was refused."""
+    """The driver version that a message demands, or the one that the refused CUDA needs; None if
+    neither is known."""
     values, catalog = complaint.values, context.catalog
     family = driver_family(context.snapshot)
     named_driver = values.get("needs_driver") or values.get("needed")
@@ -102,7 +104,7 @@ def driver_serves_the_cuda(context: RuleContext) -> str:
 
 
 def wanted_cuda(context: RuleContext) -> str | None:
-    """The CUDA of the torch that a plain question is about."""
+    """The CUDA version of the torch that somebody asks about."""
     questions = {}
     for event in events(context, "question-asked"):
         questions[event.values.get("topic", "")] = event
@@ -170,7 +172,7 @@ def missing_library_is_listed(context: RuleContext) -> str:
 
 
 def _stem(library: str) -> str:
-    """A library's name up to its major version, which is the name that the loader asks for.
+    """The name of a library up to its major version: the name by which the loader looks for it.
 
     >>> _stem("libcudnn_ops.so.9.1.0"), _stem("libnvrtc.so.12"), _stem("cudnn64_9.dll")
     ('libcudnn_ops.so.9', 'libnvrtc.so.12', 'cudnn64_9.dll')
@@ -182,7 +184,7 @@ def _stem(library: str) -> str:
 
 
 def listed_files(context: RuleContext) -> tuple[str, ...]:
-    """The paths that a listing of files shows."""
+    """The paths in a listing of files in the text."""
     listings = events(context, "file-listed")
     return tuple(event.values["path"] for event in listings)
 
@@ -239,7 +241,7 @@ def toolkit_is_installed(context: RuleContext) -> str:
 
 
 def pods_are_started(context: RuleContext) -> str:
-    """Its containers are started by a node of Kubernetes."""
+    """The containers are started by a Kubernetes node, not by docker."""
     is_pod = context.snapshot.container.kind == "kubernetes"
     shows_engine = events(context, "k8s-gpu-not-allocatable", "container-engine")
     if is_pod or shows_engine:
@@ -248,7 +250,7 @@ def pods_are_started(context: RuleContext) -> str:
 
 
 def torch_fails_at_its_dll(context: RuleContext) -> str:
-    """The DLL that does not start is torch's own."""
+    """The DLL that cannot be loaded belongs to torch itself."""
     for event in events(context, "failing-file"):
         if event.values.get("package") == "torch":
             return "torch's own DLL does not start in the program"
@@ -256,7 +258,7 @@ def torch_fails_at_its_dll(context: RuleContext) -> str:
 
 
 def failing_package(context: RuleContext) -> str:
-    """The package of the file that failed; "" if no such file is shown."""
+    """The package that the failing file belongs to; "" if the text shows no such file."""
     for event in events(context, "failing-file"):
         return event.values.get("package", "")
     return ""
@@ -274,7 +276,7 @@ def failing_file_is_in_a_checkout(context: RuleContext) -> str:
 
 
 def versions_are_a_pair(companion: Name) -> Fact:
-    """torch and a companion, in the versions that are listed, belong together."""
+    """torch and a companion have versions that belong together."""
 
     def fact(context: RuleContext) -> str:
         listed_companion = package(context, companion)
@@ -325,7 +327,8 @@ def catalog_has_torch_for_this_python(context: RuleContext) -> str:
 
 
 def another_python_was_asked(context: RuleContext) -> str:
-    """A person's values of torch are from another Python than the one in which the program fails.
+    """The values of torch that a person gives come from another Python than the one whose program
+    fails.
 
     torch's own warning denies the kernels that `get_arch_list()` lists elsewhere, or a program's
     message names another torch than the list of packages.
@@ -391,7 +394,7 @@ def another_runtime_is_loaded_first(context: RuleContext) -> str:
 
 
 def works_otherwise(*ways: str) -> Fact:
-    """A run that differs in one of these things works: the fault lies in what differs."""
+    """A run that differs in one of these ways works, so that the difference holds the fault."""
 
     def fact(context: RuleContext) -> str:
         for event in events(context, "works-otherwise"):
@@ -403,7 +406,7 @@ def works_otherwise(*ways: str) -> Fact:
 
 
 def display_driver_was_reset(context: RuleContext) -> str:
-    """The driver of the display was reset, or the screen or the machine went off, as it failed."""
+    """When the run failed, the display driver was reset, or the screen or the machine went off."""
     for event in events(context, "graphics-crash", "machine-powers-off"):
         return f"the display's driver or the machine failed too ({(event.text or '')[:60].strip()})"
     return ""
@@ -422,7 +425,7 @@ def torchs_own_call_fails(context: RuleContext) -> str:
 
 
 def a_copied_runtime_is_loaded(context: RuleContext) -> str:
-    """A trace shows Windows' C++ runtime loaded from another folder than Windows' own."""
+    """A trace shows that Windows' C++ runtime was loaded from a folder that is not Windows' own."""
     for event in events(context, "copied-runtime"):
         return f"{event.values['dll']} comes from {event.values['folder']}"
     return ""
@@ -436,7 +439,7 @@ def imports_alone(context: RuleContext) -> str:
 
 
 def a_run_ended_well(context: RuleContext) -> str:
-    """The text's last run came to its end without an error."""
+    """The last run in the text ended without an error."""
     for event in events(context, "run-finished"):
         quote = (event.text or "")[:40].strip()
         return f"the run came to its end after this message ({quote}…)"
@@ -453,7 +456,7 @@ def a_program_computed(context: RuleContext) -> str:
 
 
 def any_of(*facts: Fact) -> Fact:
-    """The first of these facts that holds."""
+    """A fact that holds if one of these does; its sentence is that of the first."""
 
     def first_fact(context: RuleContext) -> str:
         for fact in facts:
@@ -466,7 +469,7 @@ def any_of(*facts: Fact) -> Fact:
 
 
 def all_of(*facts: Fact) -> Fact:
-    """All of these facts, in one sentence; "" if one of them does not hold."""
+    """A fact that holds if all of these do, with their sentences joined; "" otherwise."""
 
     def joined_facts(context: RuleContext) -> str:
         sentences = [fact(context) for fact in facts]

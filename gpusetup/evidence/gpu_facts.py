@@ -1,4 +1,4 @@
-"""Facts about kernels, wheels, GPUs of other makers and memory that rule a cause out.
+"""Facts about kernels, wheels, memory and GPUs of other makers that rule out a cause.
 
 Each returns a sentence about what was read, or "", like those in `evidence.facts`.
 """
@@ -47,7 +47,8 @@ def torch_has_the_kernels(context: RuleContext) -> str:
 
 
 def kernels_that_a_text_prints(context: RuleContext) -> bool:
-    """Whether torch's list of kernels is in the text, and not only in the catalog."""
+    """Whether the text itself prints torch's list of kernels (otherwise they come from the
+    catalog)."""
     for reading in readings(context, "torch.kernels"):
         if reading.value and reading.source != "catalog":
             return True
@@ -55,7 +56,8 @@ def kernels_that_a_text_prints(context: RuleContext) -> bool:
 
 
 def a_build_of_the_release_has_the_kernels(context: RuleContext) -> str:
-    """A text names a release of torch, and builds of it have the kernels that seem to be missing.
+    """The text names a release of torch, and a build of that release has the kernels that seem to
+    be missing.
 
     Then the torch that fails is another one, or an extension fails: only its own list tells. A
     message of torch itself, and a list that the text prints, count more than this.
@@ -105,7 +107,7 @@ def _torch_serves(context: RuleContext, gpu: Gpu) -> bool:
 
 
 def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
-    """Every GPU whose capability is known has at least this one."""
+    """Every GPU whose compute capability is known has at least this capability."""
     least = Capability(major, minor)
 
     def fact(context: RuleContext) -> str:
@@ -125,7 +127,7 @@ def gpu_is_at_least(major: int, minor: int = 0) -> Fact:
 
 
 def torch_lists_the_target(context: RuleContext) -> str:
-    """torch's list has the target of the AMD GPU that a text names."""
+    """torch's own list contains the target of the AMD GPU that the text names."""
     kernels = context.torch.kernels or ()
     listed_targets = []
     for event in events(context, "hip-kernel-missing", "foreign-gpu"):
@@ -188,8 +190,8 @@ LOOK_FOR_CUDA = (
 
 
 def intels_driver_answers(context: RuleContext) -> str:
-    """SYCL lists the Intel GPU, or torch itself says that `xpu` is available: driver and rights are
-    well."""
+    """SYCL lists the Intel GPU, or torch reports `xpu` as available, so that driver and permissions
+    are fine."""
     for event in events(context, "output-shown"):
         if event.values.get("what") == "sycl":
             return "sycl-ls lists the GPU"
@@ -203,7 +205,7 @@ XPU_IS_THERE = re.compile(r"xpu\.is_available\(\)\W{1,12}True", re.IGNORECASE)
 
 
 def nothing_asked_for_cuda(context: RuleContext) -> str:
-    """A text names a GPU of another maker, and what fails in it is not the search for a GPU.
+    """The text names a GPU of another maker, but nothing in it failed while it looked for a GPU.
 
     No program looked for CUDA, and no build of torch for another maker was read: then something
     else fails on this GPU, and the maker's name explains nothing.
@@ -219,13 +221,13 @@ def nothing_asked_for_cuda(context: RuleContext) -> str:
 
 
 def _has_a_build_of_the_maker(context: RuleContext) -> bool:
-    """Whether no other build of torch was read than AMD's or Intel's."""
+    """Whether the only torch builds that the text shows, if any, are AMD's or Intel's."""
     backend = context.torch.backend or ""
     return backend in ("", "xpu") or backend.startswith("rocm")
 
 
 def _was_searched_in_vain(context: RuleContext) -> bool:
-    """Whether torch or a program looked for a GPU and did not get it."""
+    """Whether torch or a program looked for a GPU and did not find one."""
     torch = context.torch
     # torch's XPU build says "CUDA available: False" on every machine.
     if torch.cuda_available is False and torch.backend != "xpu":
@@ -245,7 +247,8 @@ ROCM_WORDS = re.compile(r"hip|roc[mk]|kfd", re.IGNORECASE)
 
 
 def only_the_maker_is_named(context: RuleContext) -> str:
-    """A text names a GPU of another maker and shows neither a build of torch nor its words.
+    """The text names a GPU of another maker, but neither a build of torch nor a message of that
+    maker's software.
 
     Whether the build, the driver or the program is at fault, the maker's name does not tell.
     """
@@ -277,7 +280,8 @@ VIRTUAL_GPU = re.compile(r"\b(?:GRID|vGPU|[A-Z]\d{1,3}-\d{1,2}[ABCQ])\b")
 
 
 def no_virtual_gpu_is_named(context: RuleContext) -> str:
-    """CUDA refuses a text's program, and the text names no virtual GPU: an old driver does too."""
+    """CUDA refuses a program and the text names no virtual GPU: an old driver returns the same
+    error."""
     if not is_report(context):
         return ""
     texts = [gpu.name for gpu in context.snapshot.gpus or ()]

@@ -1,4 +1,4 @@
-"""Where a program runs: yes-or-no questions that the record of a cause asks."""
+"""Yes-or-no questions about where a program runs, for the records of causes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def no(question: Question) -> Question:
 
 
 def of_system(family: str) -> Question:
-    """On an operating system: `linux`, `windows`, `macos`."""
+    """Whether the program runs on an operating system: `linux`, `windows` or `macos`."""
 
     def is_on_system(context: RuleContext) -> bool:
         return on(context, family)
@@ -38,7 +38,8 @@ def of_system(family: str) -> Question:
 
 
 def in_container_kind(kind: str) -> Question:
-    """In this kind of container: `docker`, `podman`, `kubernetes`, `singularity`, `lxc`."""
+    """Whether the program runs in this kind of container: `docker`, `podman`, `kubernetes`,
+    `singularity`, `lxc`."""
 
     def is_in_kind(context: RuleContext) -> bool:
         return context.snapshot.container.kind == kind
@@ -47,32 +48,34 @@ def in_container_kind(kind: str) -> Question:
 
 
 def in_wsl(context: RuleContext) -> bool:
-    """In the Windows Subsystem for Linux."""
+    """Whether the program runs in the Windows Subsystem for Linux."""
     return bool(context.os.wsl)
 
 
 def on_windows_without_container(context: RuleContext) -> bool:
-    """On Windows itself: without kernel modules and device nodes, and in no container with them."""
+    """Whether the program runs on Windows itself, and in no Linux container with kernel modules and
+    device nodes."""
     return on(context, "windows") and not in_container(context)
 
 
 def gpu_is_listed(context: RuleContext) -> bool:
-    """A driver lists a GPU."""
+    """Whether a driver lists a GPU."""
     return bool(listed_gpus(context))
 
 
 def in_an_image_build(context: RuleContext) -> bool:
-    """A step of an image's build failed; such a step has no GPU, whatever the host has."""
+    """Whether a step of an image build failed; such a step has no GPU, whatever the host has."""
     return bool(events(context, "image-build"))
 
 
 def in_a_hosted_notebook(context: RuleContext) -> bool:
-    """In a notebook of a service (Colab, Kaggle), where the machine is lent."""
+    """Whether the program runs in a hosted notebook (Colab, Kaggle), whose machine cannot be
+    changed."""
     return bool(events(context, "hosted-notebook"))
 
 
 def wsl_lists_no_gpu(context: RuleContext) -> bool:
-    """A text from WSL in which no program lists a GPU, and torch may be any."""
+    """Whether a text is from WSL and no program in it lists a GPU."""
     if not in_wsl(context) or in_container(context):
         return False
     # A torch for the CPU sees no GPU anyway.
@@ -83,7 +86,8 @@ def wsl_lists_no_gpu(context: RuleContext) -> bool:
 
 
 def windows_shows_no_torch(context: RuleContext) -> bool:
-    """A driver that answers on Windows, where pip's own torch has no CUDA."""
+    """Whether a driver answers on Windows and the text shows no torch; pip's default torch there
+    has no CUDA."""
     torch = context.torch
     # A label such as +cu124 names the build.
     names_build = torch.cuda or "+" in (torch.version or "")
@@ -93,7 +97,7 @@ def windows_shows_no_torch(context: RuleContext) -> bool:
 
 
 def in_a_container_without_gpu(context: RuleContext) -> bool:
-    """In a container, and nothing shows that it was given a GPU."""
+    """Whether the program runs in a container and nothing shows that it was given a GPU."""
     if not in_container(context):
         return False
     container = context.snapshot.container
@@ -105,14 +109,15 @@ def in_a_container_without_gpu(context: RuleContext) -> bool:
 
 
 def started_without_a_gpu(context: RuleContext) -> bool:
-    """A start that is shown, and gives no GPU: apptainer gives one by `--nv` alone."""
+    """Whether the text shows how the container was started, and that it got no GPU (apptainer needs
+    `--nv`)."""
     container = context.snapshot.container
     starts_without = container.nvidia_requested is False or container.kind == "singularity"
     return starts_without and in_a_container_without_gpu(context)
 
 
 def message_matches(kind: str, form: str) -> Question:
-    """A message of this kind matches a pattern, in lower case."""
+    """A question: does a message of this kind match a pattern, in lower case?"""
 
     def is_matched(context: RuleContext) -> bool:
         texts = [event.text or "" for event in events(context, kind)]

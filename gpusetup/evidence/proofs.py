@@ -1,4 +1,5 @@
-"""When a text proves a cause by itself: a message that states it, or two values that were read.
+"""When a text alone proves a cause: a message states the cause, or two values that were read
+contradict each other.
 
 A record names its proof (`certain_if`). Without one its cause is at most likely in a text, however
 often it was right: what a text leaves out may speak against it. A proof is needed and does not
@@ -28,7 +29,7 @@ Proof = Callable[[RuleContext], bool]
 
 
 def message_states_it(context: RuleContext) -> bool:
-    """The program's message says the cause in so many words, and it has one reason."""
+    """The program's message names the cause literally, and has no other possible reason."""
     return True
 
 
@@ -38,7 +39,7 @@ def two_values_do_not_fit(context: RuleContext) -> bool:
 
 
 def message_states(kind: str, words: str) -> Proof:
-    """One of the cause's messages has these words; others of its messages say less."""
+    """One of the cause's messages contains these words; its other messages are less specific."""
     pattern = re.compile(words, re.IGNORECASE)
 
     def proof(context: RuleContext) -> bool:
@@ -49,7 +50,7 @@ def message_states(kind: str, words: str) -> Proof:
 
 
 def both_are_read(kind: str, first: str, second: str) -> Proof:
-    """One message names both values that do not fit."""
+    """One message contains both values that contradict each other."""
     names = {first, second}
 
     def proof(context: RuleContext) -> bool:
@@ -72,7 +73,7 @@ def cpu_build_beside_a_gpu(context: RuleContext) -> bool:
 
 
 def build_of_one_maker_beside_a_gpu_of_another(context: RuleContext) -> bool:
-    """The label of torch's build was read, and the GPU of another maker is named."""
+    """The text shows a torch build for one maker and a GPU of another."""
     return context.torch.backend is not None and bool(
         events(context, "foreign-gpu") or gpus(context) or nvidia_on_pci(context)
     )
@@ -90,7 +91,7 @@ NAMES_CAPABILITY = ("bf16-unsupported", "gpu-too-old-for-triton", "gpu-not-in-wh
 
 
 def driver_and_need_are_read(context: RuleContext) -> bool:
-    """The driver's version is read, and so is what needs a newer one; or torch says both."""
+    """The text shows the driver's version and what needs a newer one, or torch reports both."""
     values_of_both = ("found", "needs_driver", "needed")
     refusals = events(context, "driver-too-old", "image-needs-newer-driver")
     if any(not message.values.keys().isdisjoint(values_of_both) for message in refusals):
@@ -100,7 +101,7 @@ def driver_and_need_are_read(context: RuleContext) -> bool:
 
 
 def installed_pair_is_read(companion: str) -> Proof:
-    """torch's release and its companion's were both read."""
+    """The text shows the releases of both torch and its companion."""
 
     def proof(context: RuleContext) -> bool:
         return context.torch.version is not None and package(context, companion) is not None
@@ -109,7 +110,8 @@ def installed_pair_is_read(companion: str) -> Proof:
 
 
 def releases_of_torch_differ(context: RuleContext) -> bool:
-    """The extension says for which torch it was built, and another release runs."""
+    """The extension's message names the torch that it was built for, and another release is
+    running."""
     return any(map(_names_two_releases, events(context, "extension-abi-mismatch")))
 
 
@@ -123,7 +125,8 @@ def _names_two_releases(message: Event) -> bool:
 
 
 def python_is_outside_the_wheels(context: RuleContext) -> bool:
-    """Python and system were read, and no release of torch has a wheel for this Python there."""
+    """The text shows Python and system, and no release of torch has a wheel for this Python
+    on it."""
     version = context.snapshot.python.version
     if not version:
         return False
@@ -136,7 +139,8 @@ def python_is_outside_the_wheels(context: RuleContext) -> bool:
 
 
 def no_torch_is_listed(context: RuleContext) -> bool:
-    """The import fails, and the text shows no torch, which would be in another environment."""
+    """The import fails and the text shows no torch at all; if it did, that torch would be in
+    another environment."""
     return context.torch.version is None and package(context, "torch") is None
 
 
@@ -147,7 +151,7 @@ ON_NVSWITCH = re.compile(r"SXM|HBM3|H[12]00|H20|B[23]00|GB[23]00|[AH]800|HGX|DGX
 
 
 def gpus_are_on_nvswitch(context: RuleContext) -> bool:
-    """The text names a GPU of a system with NVSwitch, or its service."""
+    """The text names a GPU of a system with NVSwitch, or the Fabric Manager service."""
     messages = events(context, "system-not-ready-fabric-manager")
     if any("abric" in (message.text or "") for message in messages):
         return True
@@ -156,13 +160,14 @@ def gpus_are_on_nvswitch(context: RuleContext) -> bool:
 
 
 def compatibility_library_is_read(context: RuleContext) -> bool:
-    """A container, or the path of cuda-compat: else a driver that was updated and not loaded
-    anew ends with the same error 804."""
+    """The text shows a container or the path of cuda-compat. A driver that was updated but not
+    reloaded ends with the same error 804."""
     return in_container(context) or context.snapshot.container.cuda_compat_path is not None
 
 
 def message_names_the_stub(context: RuleContext) -> bool:
-    """A program's message shows it: a folder in LD_LIBRARY_PATH may stand behind the driver's."""
+    """The program's message names the stub library. In LD_LIBRARY_PATH its folder may also stand
+    after the driver's, where it does no harm."""
     shown = events(context, "libcuda-stub")
     return any(event.source != "LD_LIBRARY_PATH" for event in shown)
 
@@ -171,18 +176,21 @@ def message_names_the_stub(context: RuleContext) -> bool:
 
 
 def folder_of_the_sources_is_read(context: RuleContext) -> bool:
-    """The path of the file that failed shows sources of a project in the place of a package."""
+    """The failing file's path is in a project's source checkout, which is imported instead of the
+    installed package."""
     folders = [event.values.get("place") for event in events(context, "failing-file")]
     return "checkout" in folders
 
 
 def not_in_a_container(context: RuleContext) -> bool:
-    """The program runs on the host, whose one driver both files are of."""
+    """The program runs directly on the host, so that both driver files belong to the host's one
+    driver."""
     return not in_container(context)
 
 
 def numbers_show_it_is_full(context: RuleContext) -> bool:
-    """A message's own numbers: more is asked for than is free, or than is left below the limit."""
+    """The message's own numbers show that more memory is requested than is free, or than the limit
+    leaves."""
     return any(map(_asks_for_more_than_is_free, events(context, "out-of-memory")))
 
 
@@ -208,7 +216,7 @@ ROUNDED = 0.99
 
 
 def torch_of_the_bad_release(version: str, kind: str, file: str) -> Proof:
-    """Exactly this release of torch was read, and the file that its wheels lack is named."""
+    """The text shows exactly this release of torch, and names the file that its wheels lack."""
 
     def proof(context: RuleContext) -> bool:
         release, _, _ = (context.torch.version or "0").partition("+")

@@ -1,1 +1,2 @@
-"""Findings: one folder a family, each a pure rule over a machine beside what is known of it."""
+"""The findings: each module holds pure rules, which take a machine and return what is wrong with
+it."""

@@ -1,4 +1,5 @@
-"""What stands beside torch: torchvision, torchaudio, others of the table, what was guarded."""
+"""Packages that must fit torch: torchvision, torchaudio, others of the companion table, and guarded
+versions."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ IMAGE_WARNING = "torchvision-image-mismatch"
 
 
 def companions(context: RuleContext) -> Findings:
-    """torchvision or torchaudio of another torch: as a program says, or as the versions show."""
+    """torchvision or torchaudio belongs to another torch, by a program's message or by the
+    versions."""
     for name, cause in NAMES:
         messages = events(context, cause)
         is_warning_alone = False
@@ -84,7 +86,7 @@ def _difference(context: RuleContext, name: Name) -> str:
 
 
 def _companion_fix(context: RuleContext, name: Name) -> Fix:
-    """The companion of the torch that is there; both together if that torch has to change too."""
+    """Install the companion of the installed torch, or both together if torch must change too."""
     torch = context.torch
     # A torch without a version below /usr came with the image of a board or a container.
     lies_in_system = "/usr/" in (torch.location or "")
@@ -111,7 +113,7 @@ WHICH_COPY = "import torch; print(torch.__version__, torch.__file__)"
 
 
 def pairs(context: RuleContext) -> Findings:
-    """Packages beside a torch that they do not take."""
+    """Packages that do not work with the installed torch."""
     torch = context.torch.version
     if not torch:
         return
@@ -143,7 +145,8 @@ PIN = r"(?<!\S)([a-z0-9][a-z0-9-]*)==([0-9][A-Za-z0-9.+!]*)(?!\S)"
 
 
 def guarded_set_changed(context: RuleContext) -> Findings:
-    """The versions that differ, in one finding; what is no longer there is another's subject."""
+    """One finding for all guarded packages whose versions have changed; removed packages are not
+    judged here."""
     versions = {}
     for installed in context.snapshot.packages or ():
         versions[normalised(installed.name)] = installed.version
@@ -176,7 +179,8 @@ def is_same(pinned: str, installed: str) -> bool:
 
 
 def _back(context: RuleContext, moved: dict[str, str]) -> Line:
-    """torch with its family if it was moved, else the others, alone."""
+    """The command that restores torch with its family if torch was changed, otherwise the other
+    packages alone."""
     if "torch" in moved:
         release, _, backend = moved["torch"].partition("+")
         words = ["--python", paste.python(context), "--torch", release]

@@ -1,4 +1,4 @@
-"""The boundary around the process: containers, WSL, and what the process itself is told to hide."""
+"""The boundary around a process: containers, WSL, and variables that hide GPUs from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gpusetup.model.machine import Events
 
 
 def wsl_driver(context: RuleContext) -> Findings:
-    """WSL without a way to the Windows driver."""
+    """Programs in WSL do not reach the Windows driver."""
     machine = context.snapshot
     if context.other_host:
         return
@@ -42,7 +42,8 @@ def wsl_driver(context: RuleContext) -> Findings:
 
 
 def _nothing_answers_in_wsl(context: RuleContext) -> bool:
-    """Whether Windows' driver is not reached: no library, an error of NVML, or no device node."""
+    """Whether the Windows driver cannot be reached: its library is missing, NVML returns an error,
+    or there is no device node."""
     driver, nodes = context.driver, context.snapshot.devices
     if driver.library_found is False or driver.nvml_code:
         return True
@@ -56,7 +57,7 @@ NO_DRIVER_IN_WSL = ("no-nvidia-driver", "driver-not-loaded", "smi-not-found", "c
 
 
 def _text_without_driver(context: RuleContext) -> bool:
-    """A text in which a CUDA build of torch finds nothing."""
+    """Whether a text shows a CUDA build of torch that finds no GPU."""
     if not is_report(context):
         return False
     if events(context, *NO_DRIVER_IN_WSL[:3]):
@@ -65,7 +66,7 @@ def _text_without_driver(context: RuleContext) -> bool:
 
 
 def wsl_linux_driver(context: RuleContext) -> Findings:
-    """A Linux driver library inside WSL stands before Windows' own."""
+    """A Linux driver library inside WSL is loaded instead of the one that Windows provides."""
     path = context.driver.libcuda_path or ""
     if not context.os.wsl or not path.startswith("/") or WSL_LIBRARIES in path:
         return
@@ -102,7 +103,8 @@ BLIND = ("no-nvidia-driver", "smi-not-found")
 
 
 def _got_none(context: RuleContext) -> bool:
-    """Whether a container has no driver, and its host has a GPU or it was meant to have one."""
+    """Whether a container has no driver although its host has a GPU, or although it was started to
+    use one."""
     machine = context.snapshot
     if not in_container(context):
         return False
@@ -124,7 +126,8 @@ def _got_none(context: RuleContext) -> bool:
 
 
 def _text_wants_a_gpu(context: RuleContext) -> bool:
-    """Whether a program in a text's container looked for CUDA in vain, and was made for it.
+    """Whether a program in a text's container looked for CUDA, did not find it, and was built to
+    use it.
 
     A text need not list the device nodes that a live container shows.
     """
@@ -139,7 +142,8 @@ def _text_wants_a_gpu(context: RuleContext) -> bool:
 
 
 def _blind_beside_a_driver(context: RuleContext) -> Events:
-    """A program that finds no driver, in a text whose nvidia-smi shows that the host's works."""
+    """Messages of a program that finds no driver, in a text whose nvidia-smi shows that the host's
+    driver works."""
     if not is_report(context) or not driver_answers(context):
         return ()
     is_in_wsl_itself = context.os.wsl and not in_container(context)
@@ -161,7 +165,8 @@ OTHER_REASONS = (
 
 
 def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
-    """CUDA_VISIBLE_DEVICES leaves no GPU to the process: it is set so, or a scheduler gave none."""
+    """CUDA_VISIBLE_DEVICES hides every GPU from the process: somebody set it so, or a scheduler
+    assigned no GPU."""
     if context.other_host:
         return
     messages = events(context, "gpus-not-given") or job_without_gpu(context)
@@ -174,7 +179,7 @@ def cuda_visible_devices_hidden(context: RuleContext) -> Findings:
 
 
 def _none_is_left(context: RuleContext, value: str) -> bool:
-    """Whether the variable leaves no GPU: as the driver says, or by its first entry."""
+    """Whether the variable hides every GPU: the driver says so, or its first entry names none."""
     listed = gpus(context)
     # A program that ran out of the GPU's memory had one, whatever the variable is now.
     if listed and all(gpu.visible is False for gpu in listed):
@@ -198,7 +203,8 @@ def _none_is_left(context: RuleContext, value: str) -> bool:
 
 
 def container_nvml_lost(context: RuleContext) -> Findings:
-    """A running container whose GPU access was taken away (a systemd reload on the host)."""
+    """A running container has lost access to its GPU, usually because systemd on the host was
+    reloaded."""
     messages = events(context, "container-nvml-lost")
     is_live_container = in_container(context) and not is_report(context)
     cuda_starts = context.snapshot.cuda_api.init_code == 0
@@ -209,7 +215,7 @@ def container_nvml_lost(context: RuleContext) -> Findings:
 
 
 def container_driver_capability_missing(context: RuleContext) -> Findings:
-    """NVML works in the container, libcuda was not given to it."""
+    """NVML works in the container, but libcuda was not mounted into it."""
     machine, variable = context.snapshot, "NVIDIA_DRIVER_CAPABILITIES"
     messages = events(context, "container-driver-capability-missing")
     if in_container(context):

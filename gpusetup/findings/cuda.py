@@ -1,4 +1,4 @@
-"""A driver or a CUDA that was asked and answered not at all, late, or with an error."""
+"""The driver or CUDA was asked and did not answer, answered late, or returned an error."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ RUNS_ALREADY = (2, 36)
 
 
 def cuda_answers(context: RuleContext) -> Findings:
-    """What CUDA answers where it starts: to our own question, or in the words of programs."""
+    """The error that CUDA returns at its start, to our own question or in a program's message."""
     api = context.snapshot.cuda_api
     messages_by_code = _messages_by_code(context)
     init_code = api.init_code
@@ -83,7 +83,8 @@ def cuda_answers(context: RuleContext) -> Findings:
 
 
 def _messages_by_code(context: RuleContext) -> dict[int, Events]:
-    """Code of the driver API -> the messages of programs that give it where CUDA starts."""
+    """Error code of the driver API -> the messages of programs that failed with it when CUDA
+    started."""
     messages_by_code: dict[int, Events] = {}
     for event in events(context, "cuda-error", *CODE_OF_KIND):
         code = CODE_OF_KIND.get(event.kind)
@@ -129,7 +130,7 @@ def _has_no_fabric(context: RuleContext) -> bool:
 
 
 def fabric_not_completed(context: RuleContext) -> Findings:
-    """The driver itself says that the NVSwitch fabric is not set up."""
+    """The driver reports that the NVSwitch fabric is not set up yet."""
     if _has_no_fabric(context):
         return
     unready = ("in_progress", "not_started")
@@ -139,7 +140,7 @@ def fabric_not_completed(context: RuleContext) -> Findings:
 
 
 def libcuda_missing(context: RuleContext) -> Findings:
-    """A driver runs or its library is there, and that does not start CUDA.
+    """A driver is running, or its library is installed, but CUDA cannot start with it.
 
     Server packages lack libcuda, a container did not get it, or an installation broke off.
     """
@@ -183,7 +184,7 @@ def driver_does_not_answer(context: RuleContext) -> Findings:
 
 
 def named_gpu(context: RuleContext, event: Event) -> str:
-    """The GPU that an event speaks of, in NVML's order or in CUDA's."""
+    """The GPU that an event names, by NVML's numbering or by CUDA's."""
     number = event.values.get("gpu")
     is_cudas_number = event.values.get("asked") == "libcuda"
     for gpu in gpus(context):
@@ -204,7 +205,7 @@ UNREAD = Message(
 
 
 def gpu_does_not_answer(context: RuleContext) -> Findings:
-    """A GPU fails to tell what it should."""
+    """A GPU returned errors instead of values when it was queried."""
     for event in events(context, "gpu-read-failed"):
         values = {**event.values, "gpu": named_gpu(context, event)}
         # Not every GPU has each value.
@@ -257,7 +258,7 @@ LIBRARIES = Message(
 
 
 def nvml_init_failed(context: RuleContext) -> Findings:
-    """NVML's own answer, live: each code has its cause."""
+    """NVML failed to start on this machine; each error code has its own cause."""
     machine, is_in_container = context.snapshot, in_container(context)
     code = machine.driver.nvml_code or 0
     # Only our own question has a code; the messages of a text have causes of their own.
@@ -295,7 +296,7 @@ SLOW_SECONDS = 5.0
 
 
 def driver_slow(context: RuleContext) -> Findings:
-    """The driver took long to answer."""
+    """The driver took long to answer, usually because no process keeps it loaded."""
     seconds = context.driver.seconds or 0.0
     if seconds > SLOW_SECONDS:
         text = f"{seconds:.0f}"

@@ -1,4 +1,4 @@
-"""The driver: loaded, of one version, new enough, able to start the GPU."""
+"""The driver: whether it is loaded, has one version, is new enough and can start the GPU."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from gpusetup.model.versions import parsed
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
-    """The driver's packages are here, its kernel module does not answer."""
+    """The driver's packages are installed, but its kernel module does not answer."""
     driver = context.driver
     messages = []
     for event in events(context, *NOT_LOADED, "module-not-found"):
@@ -68,7 +68,7 @@ def driver_not_loaded(context: RuleContext) -> Findings:
 
 
 def driver_too_old(context: RuleContext) -> Findings:
-    """The driver serves less CUDA than the installed torch, or any torch, needs."""
+    """The driver supports an older CUDA than the installed torch needs, or than any torch needs."""
     driver, torch = context.driver, context.torch
     complaints = complaints_of_the_driver(context)
     # No driver helps a GPU that no build of torch serves any more.
@@ -113,7 +113,7 @@ def driver_too_old(context: RuleContext) -> Findings:
 
 
 def _cuda_beyond_driver(complaints: Events) -> str | None:
-    """The CUDA after the one that a driver says it serves: `12090` is all of 12."""
+    """The next major version of CUDA after the one that the driver supports: 13.0 for `12090`."""
     served_versions = [whole_number(event.values.get("found")) or 0 for event in complaints]
     major = max(served_versions, default=0) // 1000
     # The oldest builds that are told apart here are for CUDA 11.
@@ -121,7 +121,7 @@ def _cuda_beyond_driver(complaints: Events) -> str | None:
 
 
 def driver_for_what_is_wanted(context: RuleContext) -> Findings:
-    """A plain question whether a driver serves a CUDA, where it does not."""
+    """Somebody asks whether a driver is new enough for a CUDA version, and it is not."""
     cuda = wanted_cuda(context)
     if cuda and driver_serves(context, cuda) is False:
         floor = context.catalog.driver_floor(cuda, driver_family(context.snapshot))
@@ -137,7 +137,8 @@ def _is_older(version: str | None, floor: str | None) -> bool:
 
 
 def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Events) -> Finding:
-    """The finding that `who` needs a newer driver: `floor`, or one that is not known."""
+    """The finding that `who` needs a newer driver: at least version `floor`, or an unknown version
+    if `floor` is None."""
     messages = list(complaints)
     version = context.driver.version
     if version:
@@ -148,7 +149,7 @@ def _too_old(context: RuleContext, who: str, floor: str | None, complaints: Even
 
 
 def _newer_or_another(context: RuleContext, said: Events, floor: str | None) -> Fix:
-    """A newer driver, or a torch that this one serves."""
+    """Update the driver, or install a torch that works with the present one."""
     which_driver = f"{floor} or newer" if floor else "the newest that supports your GPU"
     newer = drivers.driver_fix(context, f"Update the driver to {which_driver}", floor)
     build, driver = context.choice.build, context.driver
@@ -180,7 +181,7 @@ NVML_LIBRARY_MISMATCH = 18
 
 
 def nvml_mismatch(context: RuleContext) -> Findings:
-    """The kernel module in memory and the driver's libraries on disk are of two versions."""
+    """The loaded kernel module and the driver's libraries on disk have different versions."""
     machine, driver = context.snapshot, context.driver
     kernel, library = driver.version or driver.module_version, driver.library_version
     # WSL's libraries are Windows'.
@@ -209,7 +210,8 @@ def nvml_mismatch(context: RuleContext) -> Findings:
 
 
 def gpu_init_failed(context: RuleContext) -> Findings:
-    """The module runs, the GPU is bound to it, and yet the driver lists no device, or not it."""
+    """The kernel module is loaded and bound to the GPU, but the driver lists no GPU, or not this
+    one."""
     if context.other_host:
         return
     left_out = events(context, "gpu-not-listed")
@@ -238,7 +240,8 @@ def _driver_lists_nothing(context: RuleContext) -> bool:
 
 
 def gpu_not_supported_by_driver(context: RuleContext) -> Findings:
-    """The loaded driver does not support the GPU: legacy, too new, or of the wrong flavour."""
+    """The loaded driver does not support the GPU: the GPU is too old, too new, or needs the other
+    kind of kernel module."""
     driver, catalog = context.driver, context.catalog
     messages = events(context, "gpu-not-supported-by-driver")
     dropped_gpus = catalog.too_new(driver.version, gpus_to_serve(context.snapshot, catalog))

@@ -1,4 +1,5 @@
-"""torch in its environment: whole, one, for this machine; its libraries, its Python, the host."""
+"""torch in its environment: whether it is complete, the only one, and built for this machine; its
+libraries, its Python and the host."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from gpusetup.model.versions import parsed
 
 
 def torch_missing(context: RuleContext) -> Findings:
-    """No torch in the target interpreter."""
+    """torch is not installed for the target interpreter."""
     python, torch = context.snapshot.python, context.torch
     messages = events(context, "torch-missing")
     # A build that is isolated has no torch, whatever the environment has.
@@ -48,7 +49,8 @@ def torch_missing(context: RuleContext) -> Findings:
 
 
 def torch_itself(context: RuleContext) -> Findings:
-    """An installed torch that is torn, mixed or does not import, or what does not fit beside it."""
+    """The installed torch is incomplete, mixed from two versions, or cannot be imported; or a
+    package does not fit it."""
     torch, numpy = context.torch, package(context, "numpy")
     if any(copy.intact is False for copy in packages(context, "torch")):
         yield seen(context, "torch-half-installed", "torch.version", "files of torch are missing")
@@ -69,7 +71,7 @@ def torch_itself(context: RuleContext) -> Findings:
 
 
 def two_torch_installs(context: RuleContext) -> Findings:
-    """Two torch distributions lie over each other, or one hides another."""
+    """Two torch distributions are installed over each other, or one hides the other."""
     copies = packages(context, "torch")
     versions = tuple(dict.fromkeys(copy.version for copy in copies))
     # conda's and pip's torch in one environment is a finding of its own.
@@ -92,7 +94,8 @@ def two_torch_installs(context: RuleContext) -> Findings:
 
 
 def torch_outside_target(context: RuleContext) -> Findings:
-    """The torch that would be imported lies outside the environment (user site, PYTHONPATH).
+    """The torch that Python would import lies outside the environment (user site-packages,
+    PYTHONPATH).
 
     Where it is not right for this machine, no other one in the environment would be seen.
     """
@@ -138,7 +141,7 @@ def torch_cpu_build(context: RuleContext) -> Findings:
 
 
 def torch_in_words(context: RuleContext) -> str:
-    """`torch 2.5.1`, or `torch` alone."""
+    """torch with its version if that is known: `torch 2.5.1`, otherwise `torch`."""
     return f"torch {context.torch.version or ''}".strip()
 
 
@@ -150,7 +153,7 @@ def version_evidence(context: RuleContext) -> tuple[Evidence, ...]:
 
 
 def foreign_wheel(context: RuleContext) -> Findings:
-    """A build for another maker's GPUs."""
+    """The installed torch is a build for another maker's GPUs."""
     backend = context.torch.backend or ""
     cause = None
     if backend.startswith("rocm"):
@@ -164,7 +167,7 @@ def foreign_wheel(context: RuleContext) -> Findings:
 
 
 def torch_sees_no_gpu(context: RuleContext) -> Findings:
-    """torch itself, or a program above it, says that CUDA is not available."""
+    """torch, or a program that uses it, reports that CUDA is not available."""
     torch = context.torch
     messages = events(context, "cuda-unavailable")
     # A program that is not built on torch speaks of itself.
@@ -177,7 +180,7 @@ def torch_sees_no_gpu(context: RuleContext) -> Findings:
 
 
 def cuda_lib_missing(context: RuleContext) -> Findings:
-    """A CUDA library that torch links against is not installed, or only in part."""
+    """A CUDA library that torch needs is missing or incomplete."""
     torn_packages = []
     for installed in context.snapshot.packages or ():
         if installed.name.startswith("nvidia-") and installed.intact is False:
@@ -198,7 +201,7 @@ NAMES_SHOWN = 3
 
 
 def interpreter(context: RuleContext) -> Findings:
-    """Whether any torch can be installed: into this Python, on this system, with this libc."""
+    """No torch can be installed for this Python, on this system, or with this libc."""
     os, python, torch = context.os, context.snapshot.python, context.torch
     if python.bits == 32:
         # A torch that answered, or that an installer lists, is 64-bit, and so is its Python.
@@ -238,7 +241,8 @@ def interpreter(context: RuleContext) -> Findings:
 
 
 def environment(context: RuleContext) -> Findings:
-    """What of the target keeps an installer from it; nothing to judge where none was named."""
+    """Something in the target environment keeps an installer from changing it; no finding if no
+    target was named."""
     python = context.snapshot.python
     problems = []
     for reading in context.snapshot.readings:
@@ -270,7 +274,8 @@ def environment(context: RuleContext) -> Findings:
 
 
 def host(context: RuleContext) -> Findings:
-    """No room where an install writes or DataLoader workers share; no compiler for Triton."""
+    """The host lacks space for an install or for the workers of a DataLoader, or has no compiler
+    for Triton."""
     machine = context.snapshot
     messages = events(context, "pip-cache-disk-full")
     disks = []
@@ -302,7 +307,7 @@ SETTINGS = {
 
 
 def settings(context: RuleContext) -> Findings:
-    """Environment variables with a value that costs something."""
+    """Environment variables whose values cost speed or memory, or break something."""
     for name, cause in SETTINGS.items():
         if context.snapshot.environment.get(name) == "1":
             yield seen(context, cause, "environment", f"{name}=1")

@@ -1,4 +1,4 @@
-"""Whether device nodes can be opened; sharing one GPU: MIG, compute modes, vGPU."""
+"""Whether device nodes can be opened, and how one GPU is shared: MIG, compute modes, vGPU."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from gpusetup.model.shell import Lines, filled
 
 
 def uvm_missing(context: RuleContext) -> Findings:
-    """The unified memory module, or its node, is missing: NVML works, CUDA does not."""
+    """The unified memory module or its device node is missing: NVML works, but CUDA cannot
+    start."""
     # In WSL Windows' driver holds the memory, without this module.
     if context.os.wsl:
         return
@@ -40,7 +41,7 @@ def uvm_missing(context: RuleContext) -> Findings:
 
 
 def _lacks_uvm(context: RuleContext) -> bool:
-    """Whether the driver answers without its unified memory."""
+    """Whether the driver answers, but its unified memory module or its node is missing."""
     machine = context.snapshot
     paths = [node.path for node in machine.devices or ()]
     has_no_node = "/dev/nvidiactl" in paths and "/dev/nvidia-uvm" not in paths
@@ -61,7 +62,8 @@ def device_permission(context: RuleContext) -> Findings:
 
 
 def _is_shut(context: RuleContext, node: DeviceNode) -> bool:
-    """Closed to this user; in a text to others than its group, where CUDA was asked in vain."""
+    """Whether a device node is closed to this user; in a text, whether it is closed to everybody
+    outside its group and CUDA was refused."""
     if not node.path.startswith("/dev/nvidia") or "caps" in node.path:
         return False
     if False in (node.readable, node.writable):
@@ -83,7 +85,8 @@ BUSY = 46
 
 
 def mig_misconfigured(context: RuleContext) -> Findings:
-    """MIG is on and there is no instance to use, or several to choose from."""
+    """MIG is on, and there is no instance that a process can use, or there are several and none is
+    chosen."""
     messages = _messages_of_mig(context)
     sliced_gpus = [gpu for gpu in unhidden(context) if gpu.mig_enabled]
     empty_gpus = [gpu for gpu in sliced_gpus if instances(gpu) == 0]
@@ -103,7 +106,7 @@ def mig_misconfigured(context: RuleContext) -> Findings:
 
 
 def _messages_of_mig(context: RuleContext) -> Events:
-    """What programs say of MIG, if the machine or the variable has it at all."""
+    """The messages about MIG, if a GPU has MIG switched on or the variable names an instance."""
     has_mig = any(gpu.mig_enabled for gpu in unhidden(context))
     variable = context.snapshot.environment.get(HIDES, "")
     messages = events(context, "mig-misconfigured")
@@ -115,7 +118,7 @@ def _messages_of_mig(context: RuleContext) -> Events:
 
 
 def _without_instances(context: RuleContext, empty_gpus: Sequence[Gpu]) -> Finding:
-    """MIG was switched on, and nothing was made of the GPU."""
+    """The finding that MIG is on but no instance was created."""
     create = _for_gpus(empty_gpus, "sudo nvidia-smi mig -i {gpus} -cgi 0 -C")
     return finding(
         context,
@@ -128,7 +131,7 @@ def _without_instances(context: RuleContext, empty_gpus: Sequence[Gpu]) -> Findi
 
 
 def _must_choose_an_instance(context: RuleContext, sliced_gpus: Sequence[Gpu]) -> bool:
-    """Whether CUDA has more than one thing to take, and no variable names an instance.
+    """Whether there are several MIG instances (or also whole GPUs) and no variable chooses one.
 
     A process computes on one MIG instance, or on whole GPUs.
     """
@@ -148,13 +151,14 @@ NOTHING_RUNS = (
 
 
 def _for_gpus(concerned: Sequence[Gpu], command: str) -> Lines:
-    """A command of nvidia-smi for these GPUs; for the first one if they cannot be named."""
+    """A command of nvidia-smi for these GPUs, or for the first GPU if they cannot be named."""
     list_for_smi = gpu_naming.smi_list(concerned) or "0"
     return (filled(command, gpus=list_for_smi),)
 
 
 def unhidden(context: RuleContext) -> list[Gpu]:
-    """The GPUs that no variable hides: CUDA may leave one out for what is wrong with it."""
+    """The GPUs that no variable hides and that are not lost. CUDA may still leave one out because
+    it is faulty."""
     has_the_variable = HIDES in context.snapshot.environment
     not_hidden = []
     for gpu in gpus(context):
@@ -174,7 +178,7 @@ def instances(gpu: Gpu) -> int | None:
 
 
 def compute_mode(context: RuleContext) -> Findings:
-    """A compute mode that keeps processes out; a vGPU profile without compute shows it too."""
+    """A compute mode that keeps other processes from the GPU, or a vGPU profile without compute."""
     causes = {
         "virtual": "vgpu-no-compute",
         "prohibited": "compute-mode-prohibited",
@@ -200,7 +204,8 @@ def compute_mode(context: RuleContext) -> Findings:
 
 
 def _mode(gpu: Gpu) -> str:
-    """Q and C profiles of a vGPU have CUDA, A and B have none.
+    """The compute mode; `virtual` for vGPU profiles without CUDA, whose names end in A or B (Q and
+    C profiles have CUDA).
 
     >>> _mode(Gpu(name="GRID T4-8A")), _mode(Gpu(name="A40", compute_mode="Exclusive_Process"))
     ('virtual', 'exclusive')

@@ -1,4 +1,4 @@
-"""GPUs at fault, their links, and GPUs that lose speed or are too old for something."""
+"""Faulty GPUs and links, GPUs that run slowly, and GPUs that are too old for a feature."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HOT_CELSIUS = 90
 
 
 def power_thermal_throttle(context: RuleContext) -> Findings:
-    """The finding of GPUs whose clocks are lowered because of heat or power."""
+    """GPUs whose clocks are lowered because of heat or a power limit."""
     # No order: which reasons count as a loss depends on who shows them.
     counted_reasons = SLOWDOWNS | AS_DESIGNED if is_report(context) else SLOWDOWNS
     slowed_gpus = []
@@ -73,7 +73,7 @@ PCIE_LINK_FIELDS = ("pcie_generation", "pcie_generation_max", "pcie_width", "pci
 
 
 def pcie_degraded(context: RuleContext) -> Findings:
-    """The finding of GPUs whose PCIe link has far fewer lanes than it could have."""
+    """GPUs whose PCIe link uses far fewer lanes than it could."""
     narrow_gpus = []
     for gpu in gpus(context):
         # A lost GPU has a finding already.
@@ -109,7 +109,7 @@ MOSTLY_USED = 0.85
 
 
 def memory_taken(context: RuleContext) -> Findings:
-    """A finding for each visible GPU whose memory other processes hold for the most part."""
+    """One finding for each visible GPU whose memory is mostly held by other processes."""
     for gpu in visible_gpus(context.snapshot):
         used_bytes = gpu.memory_used_bytes or 0
         # If the size is unknown, any used memory counts.
@@ -123,7 +123,7 @@ def memory_taken(context: RuleContext) -> Findings:
 
 
 class AgeLimit(NamedTuple):
-    """What a GPU lacks that is older than a compute capability."""
+    """A feature that GPUs below a compute capability lack."""
 
     cause: str
     first_capability: Capability
@@ -136,7 +136,7 @@ NO_TRITON = AgeLimit("gpu-too-old-for-triton", Capability(7, 0), Severity.WARNIN
 
 
 def too_old(context: RuleContext) -> Findings:
-    """A finding for each thing that newer GPUs have, a GPU lacks, and its torch would use."""
+    """One finding for each feature that torch would use and that an older GPU lacks."""
     torch = context.torch
     # A torch for the CPU or another maker uses none of it.
     if not is_cuda_build(torch):
@@ -158,7 +158,8 @@ def too_old(context: RuleContext) -> Findings:
 
 
 class DeviceFault(NamedTuple):
-    """How a cause shows: in the kernel's log, and in what nvidia-smi or NVML reports."""
+    """How a fault shows: which lines of the kernel's log and which values of nvidia-smi or NVML
+    report it."""
 
     cause: str
     xids: str
@@ -270,7 +271,7 @@ def _messages_of(
 def _fix_of_fault(
     context: RuleContext, fault: DeviceFault, evidence: Events, faulty_gpus: Sequence[Gpu]
 ) -> Fix:
-    """The record's way out, with a reset of the GPUs where a reset helps."""
+    """The fix of the record, with the command that resets the GPUs if a reset helps."""
     record = RECORDS[fault.cause]
     case, _ = case_of(context, record, evidence)
     fix = replace(fix_of(context, record, evidence), text=case.text)
@@ -283,7 +284,7 @@ def _fix_of_fault(
 
 
 def _xids_in_words(messages: Sequence[Event]) -> str:
-    """The numbers of events, each once: `Xid 79, Xid 154`; "" if none has a number."""
+    """The Xid numbers of some events, each once: `Xid 79, Xid 154`; "" if none has a number."""
     words = []
     for event in messages:
         number = event.values.get("number")
@@ -293,7 +294,7 @@ def _xids_in_words(messages: Sequence[Event]) -> str:
 
 
 def _is_past(event: Event) -> bool:
-    """Whether an Xid 154 says that no recovery is needed any more."""
+    """Whether an Xid 154 says that the GPU needs no recovery any more."""
     # One without a word asks for some recovery.
     action = event.values.get("recovery", "Reset")
     return recovery_action(action) is None
@@ -311,7 +312,8 @@ def _marks(gpu: Gpu, field: str) -> bool:
 def concerned_gpus(
     context: RuleContext, faulty_gpus: Sequence[Gpu], messages: Sequence[Event]
 ) -> tuple[Gpu, ...]:
-    """The GPUs that a source marks, and those whose slots events name, each once."""
+    """The GPUs that a tool reports as faulty and those whose PCI addresses events name, each
+    once."""
     by_slot: dict[str, Gpu] = {}
     for gpu in (*faulty_gpus, *gpu_naming.gpus_at_slots(context, messages)):
         by_slot[gpu_naming.slot_key(gpu.pci_bus_id)] = gpu
@@ -330,7 +332,7 @@ def _reset_commands(context: RuleContext, concerned: Sequence[Gpu]) -> Lines:
 
 
 def nvlink_degraded(context: RuleContext) -> Findings:
-    """The finding of GPUs with fewer active NVLinks than the other GPUs of their kind."""
+    """GPUs with fewer active NVLinks than other GPUs of the same model."""
     listed_gpus = gpus(context)
     lacking_gpus = [gpu for gpu in listed_gpus if _lacks_links(context, gpu)]
     if lacking_gpus:
@@ -365,7 +367,7 @@ def _lacks_links(context: RuleContext, gpu: Gpu) -> bool:
 
 
 def fabric_unhealthy(context: RuleContext) -> Findings:
-    """The finding of GPUs whose registration with the NVSwitch fabric failed, or is unhealthy."""
+    """GPUs that could not register with the NVSwitch fabric, or whose registration is unhealthy."""
     failed_gpus = []
     for gpu in gpus(context):
         is_registered = gpu.fabric_state == "completed"

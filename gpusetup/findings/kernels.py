@@ -1,4 +1,5 @@
-"""Kernels for this GPU in the wheel and beside it; a Jetson's own wheels."""
+"""Whether torch and its extensions have kernels for this GPU, and whether a Jetson has the wheel
+made for it."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ from gpusetup.model.versions import Capability, parsed
 
 
 def jetson_wrong_wheel(context: RuleContext) -> Findings:
-    """A Jetson with a torch that was not built for its JetPack."""
+    """A Jetson has a torch that was not built for its JetPack."""
     board, torch = board_of(context.snapshot), context.torch
     if not board:
         return
@@ -69,7 +70,8 @@ OF_THE_HOST = Fix(
 
 
 def _is_for_others(context: RuleContext) -> bool:
-    """A CUDA build whose kernels are not the board's, or whose CUDA its JetPack does not serve."""
+    """Whether torch is a CUDA build without kernels for the board, or for a CUDA that its JetPack
+    does not support."""
     torch = context.torch
     cuda = cuda_needed(torch)
     messages = (*events(context, "no-kernel-image"), *cuda_errors(context, 209))
@@ -82,7 +84,7 @@ def _is_for_others(context: RuleContext) -> bool:
 
 
 def _is_of_newer_cuda(context: RuleContext, cuda: str) -> bool:
-    """Whether a build is for a later major version of CUDA than the board's driver serves."""
+    """Whether a build needs a later major version of CUDA than the board's driver supports."""
     jetpack = jetpack_of(board_of(context.snapshot))
     cuda_of_board = context.driver.cuda or (jetpack.cuda if jetpack else None)
     if not cuda_of_board:
@@ -102,7 +104,7 @@ def _serves_no_listed_gpu(context: RuleContext) -> bool:
 
 
 def arch_not_in_wheel(context: RuleContext) -> Findings:
-    """A visible GPU that no kernel of the installed torch serves."""
+    """The installed torch has no kernel for a visible GPU."""
     torch, beside = context.torch, is_beside_torch(context)
     said = events(context, "gpu-not-in-wheel")
     kernels = _capabilities(torch.kernels or ())
@@ -134,7 +136,8 @@ def _unserved(
 
 
 def _torch_that_lacks(context: RuleContext) -> str:
-    """torch with its version, unless the builds of that version do have the kernels.
+    """The name of the torch that lacks kernels: its version, or only "the torch that runs" if the
+    builds of the named version do have them.
 
     Then the text names one torch and runs another.
     """
@@ -152,13 +155,14 @@ def _torch_that_lacks(context: RuleContext) -> str:
 
 
 def _capabilities(kernels: Iterable[str]) -> list[Capability]:
-    """The compute capabilities of kernels, of those whose names can be read."""
+    """The compute capabilities of the kernels whose names can be read."""
     names = readable(tuple(kernels))
     return [Capability.parse(name) for name in names]
 
 
 def _said_older(context: RuleContext, message: Event) -> bool:
-    """Which side the GPU stands on: by its capability and the kernels, else as the words say."""
+    """Whether the GPU is older than the kernels: by both capabilities if they are known, otherwise
+    by the message."""
     kernels_in_message = message.values.get("kernels", "").split()
     served = _capabilities((*kernels_in_message, *(context.torch.kernels or ())))
     of_gpus_here = capabilities(context)
@@ -168,14 +172,14 @@ def _said_older(context: RuleContext, message: Event) -> bool:
 
 
 def _seen(context: RuleContext) -> Events:
-    """The GPUs and torch's kernels side by side."""
+    """One message that shows the GPUs and the kernels of torch."""
     kernels = " ".join(context.torch.kernels or ("unknown",))
     names = gpu_naming.gpu_names(context)
     return (shown(context, "torch.kernels", f"{names}; kernels: {kernels}"),)
 
 
 def no_kernel_image(context: RuleContext) -> Findings:
-    """A kernel for this GPU is missing: in torch itself, or in an extension beside it."""
+    """torch, or an extension, has no kernel for this GPU."""
     said, kernels = kernel_messages(context), context.torch.kernels
     lacks = kernels and any(
         g.compute_capability and serving(context, g) is None for g in gpus(context)
@@ -192,7 +196,8 @@ def no_kernel_image(context: RuleContext) -> Findings:
 
 
 def _by_age(context: RuleContext, known: list[Capability]) -> str:
-    """Where the wheel's kernels are not known, the GPU's age says which way it fails."""
+    """Which way it fails if the wheel's kernels are not known: old GPUs were dropped, new ones are
+    not supported yet."""
     version = parsed(context.torch.version or "99")
     oldest, newest = Capability(7, 5), Capability(9, 0)  # what every wheel of the last years holds
     for row in context.catalog.older_kernels[::-1]:
@@ -210,7 +215,7 @@ USUAL = (Capability(7, 5), Capability(9, 0))
 
 
 def builds_for_gpu(context: RuleContext) -> Findings:
-    """The builds that a GPU needs, where a text names the GPU and not the torch."""
+    """The builds that support a GPU, for a text that names the GPU and no torch."""
     torch, named_gpus = context.torch, gpus(context)
     is_shown = torch.version or torch.kernels or torch.installed is False
     # A message says more than the age of a card.

@@ -1,4 +1,5 @@
-"""What keeps torch from a GPU of AMD, Intel or Apple, on a machine that was read itself.
+"""What keeps torch from using an AMD, Intel or Apple GPU on a machine that was probed (not on one
+from a text).
 
 Each rule asks one thing of `Snapshot.makers`, which is there only where no NVIDIA GPU is. A text is
 judged by its messages (`presence.py`).
@@ -25,12 +26,13 @@ KFD = "/dev/kfd"
 
 
 def stack_of(context: RuleContext) -> MakerStack | None:
-    """The other maker's stack of a live machine; None for a text, and where NVIDIA's GPUs are."""
+    """The software stack of an AMD, Intel or Apple GPU on a probed machine; None for a text, and if
+    there are NVIDIA GPUs."""
     return None if is_report(context) else context.snapshot.makers
 
 
 def gpu_names(stack: MakerStack) -> str:
-    """The GPUs in words, with their targets."""
+    """The names of the GPUs with their targets, for a sentence."""
     names = []
     for gpu in stack.gpus:
         target = f" ({gpu.target})" if gpu.target else ""
@@ -39,7 +41,7 @@ def gpu_names(stack: MakerStack) -> str:
 
 
 def driver_not_loaded(context: RuleContext) -> Findings:
-    """No driver of the GPU's maker is bound to it, or amdgpu is there without its compute part."""
+    """No driver is bound to the GPU, or amdgpu is loaded without its compute part (KFD)."""
     stack = stack_of(context)
     own_drivers = OWN_DRIVERS.get(stack.maker, ()) if stack else ()
     # A container and WSL use the driver of their host.
@@ -67,7 +69,7 @@ def lacks_kfd(stack: MakerStack) -> bool:
 
 
 def not_given_to_container(context: RuleContext) -> Findings:
-    """A container without the device nodes of a GPU that its bus shows."""
+    """The container has no device nodes for a GPU that is on its PCI bus."""
     stack = stack_of(context)
     if stack is None or stack.nodes is None or not in_container(context):
         return

@@ -1,4 +1,4 @@
-"""What installers say, and why one found no file for torch."""
+"""What installers report when they find no file for torch, and why there is none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OURS = (*FAMILY, "triton", "nvidia-", "pytorch")
 
 
 def no_file(context: RuleContext) -> Findings:
-    """An installer found no file: of what, and why."""
+    """An installer found no matching file: the finding says for which package, and why."""
     # For a 32-bit Python there are no files at all, which another finding says.
     if context.snapshot.python.bits == 32:
         return
@@ -63,7 +63,7 @@ def no_file(context: RuleContext) -> Findings:
 
 
 def _requested(message: Event) -> str:
-    """What an installer's message says it looked for."""
+    """The requirement, index, package or wheel that an installer's message says it looked for."""
     for name in NAMED:
         if name in message.values:
             return message.values[name]
@@ -79,7 +79,7 @@ ITS_INDEX = (
 
 
 def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | None:
-    """Another index, or another Python: with the build that the resolver found."""
+    """The fix: another index, another Python, or the build that the resolver chose."""
     if cause == "package-not-found":
         return Fix(text=ITS_INDEX)
     if cause == "no-wheel-for-platform" and not _is_of_torch(asked):
@@ -104,7 +104,7 @@ def _way(context: RuleContext, cause: str, asked: str, event: Event) -> Fix | No
 
 
 def _is_of_torch(asked: str) -> bool:
-    """Whether an installer's message is about torch or what its index holds beside it."""
+    """Whether an installer's message is about torch or about a package of torch's own index."""
     name, _, _ = requirement(asked)
     # A message without a name is taken to be about torch.
     if not name:
@@ -171,7 +171,7 @@ def _torch_of(context: RuleContext, name: str, version: str | None) -> str | Non
 
 
 def _rows(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
-    """The catalog's wheels of a request; None leaves a release or a backend open."""
+    """The catalog's wheels for a release and a backend; None means any."""
     rows = []
     for row in context.catalog.builds:
         is_requested = torch in (None, row.torch) and backend in (None, row.backend)
@@ -181,7 +181,8 @@ def _rows(context: RuleContext, torch: str | None, backend: str | None = None) -
 
 
 def _here(context: RuleContext, torch: str | None, backend: str | None = None) -> list[TorchBuild]:
-    """Those of them that are for this system, as far as it is known."""
+    """The wheels of `_rows` that fit this operating system and processor, as far as these are
+    known."""
     system = context.os
     rows = []
     for row in _rows(context, torch, backend):
@@ -193,7 +194,7 @@ def _here(context: RuleContext, torch: str | None, backend: str | None = None) -
 
 
 def _why(context: RuleContext, event: Event, asked: str) -> str:
-    """Which of index, system and Python an installer's message is about."""
+    """Whether the index, the system or the Python is the reason for an installer's message."""
     name, _, _ = requirement(asked)
     if event.kind == "wrong-index":
         return "wrong-index"
@@ -215,7 +216,8 @@ def _why(context: RuleContext, event: Event, asked: str) -> str:
 
 
 def _why_conda_has_none(context: RuleContext, asked: str) -> str:
-    """conda's channels end early on some systems, and an exported build is of one machine."""
+    """Why conda finds no package: an exported build of one machine, or a channel that no longer has
+    builds for this system."""
     if re.fullmatch(EXPORTED, asked):
         return "package-not-found"
     return "no-wheel-for-platform" if context.os.family == "macos" else "wrong-index"
@@ -262,7 +264,8 @@ def _ends_for_intel_macs(
 
 
 def _tag_that_fails(context: RuleContext, wheel: str) -> str:
-    """Which tag of a file's name does not fit here: its glibc, its system, else its Python."""
+    """The reason why a wheel's tags do not fit: its glibc is too new, its platform differs, or its
+    Python does."""
     system = context.os
     libc_needed = re.search(r"manylinux_2_(\d+)", wheel)
     libc_here = re.search(r"glibc 2\.(\d+)", system.libc or "")
